@@ -1,0 +1,1 @@
+"""From pages to Arrow arrays, by pyarrow."""

@@ -1,0 +1,174 @@
+"""The exceptions of accel: each names the file, the place in it, and what to do."""
+
+from __future__ import annotations
+
+import re
+
+__all__ = [
+    "AccelError",
+    "ColumnNotFoundError",
+    "EncryptedFileError",
+    "IndexFormatError",
+    "MemoryLimitError",
+    "ObjectChangedError",
+    "ObjectNotFoundError",
+    "ParquetFormatError",
+    "PredicateError",
+    "SchemaMismatchError",
+    "StoreError",
+    "redact",
+]
+
+_QUERY = re.compile(r"(?<=[?&])([^=&\s]+)=[^&\s'\")]*")
+_USERINFO = re.compile(r"(?<=://)[^/@\s]+@")
+
+
+def redact(text: str) -> str:
+    """Hide what may be a credential in a URL: user info and the values of its query string."""
+    return _QUERY.sub(r"\1=***", _USERINFO.sub("***@", text))
+
+
+class AccelError(Exception):
+    """The root of every error that accel raises on purpose.
+
+    Parameters
+    ----------
+    message : str
+        What happened.
+    path : str, optional
+        The file it happened in; URLs are redacted.
+    place : str, optional
+        Where in the file: "footer", "row group 3, column a.b, page 7", "bytes 10..20".
+    hint : str, optional
+        What the reader of the message can do.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        path: str | None = None,
+        place: str | None = None,
+        hint: str | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.path = None if path is None else redact(path)
+        self.place = place
+        self.hint = hint
+
+    def __str__(self) -> str:
+        where = ", ".join(part for part in (self.path, self.place) if part)
+        text = f"{where}: {self.message}" if where else self.message
+        return f"{text} ({self.hint})" if self.hint else text
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # BaseException pickles by positional args, which would lose the keywords.
+        return (_rebuild, (type(self), self.message, self.__dict__))
+
+    def at(self, *, path: str | None = None, place: str | None = None) -> AccelError:
+        """Fill in the file and the place where an inner layer did not know them; returns self."""
+        if self.path is None and path is not None:
+            self.path = redact(path)
+        if self.place is None:
+            self.place = place
+        return self
+
+
+def _rebuild(kind: type[AccelError], message: str, state: dict[str, object]) -> AccelError:
+    error = kind.__new__(kind)
+    Exception.__init__(error, message)
+    error.__dict__.update(state)
+    return error
+
+
+class ParquetFormatError(AccelError, ValueError):
+    """The bytes are not the Parquet that they claim to be, or use what accel cannot read."""
+
+
+class IndexFormatError(AccelError, ValueError):
+    """An index (of accel, or of the file) does not verify."""
+
+
+class EncryptedFileError(AccelError, ValueError):
+    """The file, or a column that the scan needs, is encrypted."""
+
+
+class StoreError(AccelError, OSError):
+    """A store did not answer, or not with what was asked for.
+
+    `transient` says whether the same request may succeed when it is sent again; `status` is the
+    HTTP status where one is known; `retry_after` is the server's own wish, in seconds.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        path: str | None = None,
+        place: str | None = None,
+        hint: str | None = None,
+        transient: bool = False,
+        status: int | None = None,
+        retry_after: float | None = None,
+    ) -> None:
+        super().__init__(message, path=path, place=place, hint=hint)
+        self.transient = transient
+        self.status = status
+        self.retry_after = retry_after
+
+
+class ObjectNotFoundError(StoreError, FileNotFoundError):
+    """There is no object of that name, or nothing that matches the pattern."""
+
+
+class ObjectChangedError(StoreError):
+    """The object is no longer the version whose metadata was read."""
+
+
+class PredicateError(AccelError, ValueError):
+    """A `where` that cannot be parsed, or compares what cannot be compared.
+
+    `text` is the predicate and `position` the index in it of the character at fault, where the
+    predicate was text; the message shows both.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        text: str | None = None,
+        position: int | None = None,
+        path: str | None = None,
+        place: str | None = None,
+        hint: str | None = None,
+    ) -> None:
+        super().__init__(message, path=path, place=place, hint=hint)
+        self.text = text
+        self.position = position
+
+    def __str__(self) -> str:
+        base = super().__str__()
+        if self.text is None or self.position is None:
+            return base
+        before = self.text[: self.position]
+        line_start = before.rfind("\n") + 1
+        line_end = self.text.find("\n", self.position)
+        line = self.text[line_start : len(self.text) if line_end < 0 else line_end]
+        column = self.position - line_start
+        if len(line) > 120:
+            cut = max(0, column - 60)
+            line, column = line[cut : cut + 120], column - cut
+        return f"{base}\n  {line}\n  {' ' * column}^"
+
+
+class ColumnNotFoundError(AccelError, KeyError):
+    """A column was named that the file or the data set does not have."""
+
+
+class SchemaMismatchError(AccelError, ValueError):
+    """Files of one scan whose schemas do not fit together, or a schema that the data cannot take."""
+
+
+class MemoryLimitError(AccelError, MemoryError):
+    """One piece that cannot be cut is larger than `options.memory_limit`."""

@@ -1,0 +1,1 @@
+"""Parquet's own bytes: pure."""

@@ -1,0 +1,61 @@
+"""The seam between accel and a transport: one method, and two optional protocols."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+from accel.ranges import Buffer, ByteRange, Suffix
+
+__all__ = ["Lister", "ObjectEntry", "Payload", "RangeStore", "is_weak"]
+
+
+def is_weak(etag: str) -> bool:
+    """A weak etag never satisfies If-Match, so it is compared on every response instead."""
+    return etag.startswith(("W/", "w/"))
+
+
+@dataclass(frozen=True, slots=True)
+class Payload:
+    """The answer to one read."""
+
+    data: Buffer
+    """The body; its length is that of `range`."""
+    range: ByteRange
+    """The bytes of the object that `data` holds."""
+    size: int | None
+    """The whole object's size, where the store says it."""
+    etag: str | None
+    """As the store wrote it, quotes and weakness mark included; None where it gives none."""
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectEntry:
+    """One object of a listing. `path` is relative to the store's root, without a leading slash."""
+
+    path: str
+    size: int
+    etag: str | None = None
+
+
+@runtime_checkable
+class RangeStore(Protocol):
+    """All that a transport must provide.
+
+    `read` returns exactly the wanted range (a suffix longer than the object: the whole object), or raises
+    `ObjectNotFoundError`, `ObjectChangedError` (412), or `StoreError` with `transient` set. It sends one
+    request and never retries: gate, retry, merging and counting lie above. Cancelling it ends the request.
+    """
+
+    async def read(self, path: str, want: ByteRange | Suffix, *, if_match: str | None = None) -> Payload:
+        ...
+
+
+@runtime_checkable
+class Lister(Protocol):
+    """A store that lists."""
+
+    def list(self, prefix: str) -> AsyncIterator[ObjectEntry]:
+        """Objects at or below `prefix` (a whole path segment prefix; "" is the root), sorted by path."""
+        ...

@@ -1,0 +1,95 @@
+"""The counts of one scan: what was pruned, what was asked for, what came back."""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+from dataclasses import dataclass, field
+
+from accel.ranges import Kind
+
+__all__ = ["Counter", "Metrics"]
+
+
+@dataclass(slots=True)
+class Counter:
+    """How many units a level started with, and how many it left."""
+
+    total: int = 0
+    kept: int = 0
+
+    def add(self, *, total: int, kept: int) -> None:
+        self.total += total
+        self.kept += kept
+
+
+@dataclass(slots=True)
+class Metrics:
+    """What one run of a scan did. Written on the I/O loop and by decode threads, read by anybody."""
+
+    requests: int = 0
+    """Requests sent, retries included."""
+    bytes: int = 0
+    """Body bytes received."""
+    round_trips: int = 0
+    """Dependent waves of requests of the file that had the most (listing included)."""
+    retries: int = 0
+    requests_by_kind: dict[Kind, int] = field(default_factory=dict)
+    bytes_by_kind: dict[Kind, int] = field(default_factory=dict)
+    files: Counter = field(default_factory=Counter)
+    row_groups: Counter = field(default_factory=Counter)
+    pages: Counter = field(default_factory=Counter)
+    """Data pages of the projected and filter columns of the row groups that were kept."""
+    rows: Counter = field(default_factory=Counter)
+    """Rows of the files, and rows that were decoded for the exact filter."""
+    rows_out: int = 0
+    metadata_hits: int = 0
+    metadata_misses: int = 0
+    dictionary_hits: int = 0
+    late_dictionaries: int = 0
+    fallbacks: int = 0
+    """Column chunks read whole because their page index could not be trusted or was absent."""
+    replans: int = 0
+    """Files that changed before a row of them was handed out, and were planned again."""
+    indexes_ignored: int = 0
+    warnings: list[str] = field(default_factory=list)
+    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False, compare=False)
+
+    def count_request(self, kind: Kind, received: int) -> None:
+        """Count one request and the body bytes it brought (0 for a failed one)."""
+        with self._lock:
+            self.requests += 1
+            self.bytes += received
+            self.requests_by_kind[kind] = self.requests_by_kind.get(kind, 0) + 1
+            self.bytes_by_kind[kind] = self.bytes_by_kind.get(kind, 0) + received
+
+    def add(self, name: str, amount: int = 1) -> None:
+        """Add to one of the plain integer counts."""
+        with self._lock:
+            setattr(self, name, getattr(self, name) + amount)
+
+    def deepest(self, round_trips: int) -> None:
+        """Keep the greatest number of dependent waves seen."""
+        with self._lock:
+            self.round_trips = max(self.round_trips, round_trips)
+
+    def warn(self, text: str) -> None:
+        with self._lock:
+            if len(self.warnings) < 100:
+                self.warnings.append(text)
+
+    def as_dict(self) -> dict[str, object]:
+        """The counts as plain values, for logs and JSON."""
+        out: dict[str, object] = {}
+        for f in dataclasses.fields(self):
+            if f.name == "_lock":
+                continue
+            value = getattr(self, f.name)
+            if isinstance(value, Counter):
+                value = {"total": value.total, "kept": value.kept}
+            elif isinstance(value, dict):
+                value = {str(k): v for k, v in value.items()}
+            elif isinstance(value, list):
+                value = list(value)
+            out[f.name] = value
+        return out

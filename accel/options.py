@@ -1,0 +1,71 @@
+"""Every tunable of accel, once, with its unit."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+
+__all__ = ["KIB", "MIB", "Options"]
+
+KIB = 1024
+MIB = 1024 * KIB
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """The tunables of a scan. All sizes are bytes, all times seconds.
+
+    Use `dataclasses.replace(Options(), ...)` or `Options(...)`; a value out of range is a ValueError.
+    """
+
+    tail_hint: int = 128 * KIB
+    """Length of the first suffix read of a file, until a better one is learned for its prefix."""
+    max_tail_hint: int = 4 * MIB
+    """A learned hint never exceeds this."""
+    max_footer_bytes: int = 256 * MIB
+    """A footer that claims to be longer is refused."""
+    max_gap_bytes: int = 32 * KIB
+    """Two ranges of one file are merged when no more than this many unwanted bytes lie between."""
+    max_coalesced_bytes: int = 8 * MIB
+    """A merged request is not grown beyond this, and a longer range is split into such pieces."""
+    max_requests_in_flight: int = 64
+    """Requests under way at once, per store."""
+    max_files_in_flight: int = 32
+    """Files whose metadata is being read at once by one scan."""
+    max_tasks_in_flight: int = 8
+    """Row-group pieces being fetched or decoded at once by one scan."""
+    memory_limit: int = 512 * MIB
+    """Bytes that one scan may hold: fetched, decoding and decoded but not yet taken."""
+    piece_bytes: int = 32 * MIB
+    """A row group's selected pages are read in pieces of about this many compressed bytes."""
+    batch_rows: int = 131_072
+    """A batch handed out has at most this many rows."""
+    decode_threads: int = 0
+    """Threads that decode; 0 means one a core."""
+    inline_decode_bytes: int = 256 * KIB
+    """A piece with fewer compressed bytes is decoded without a thread hand-off."""
+    connect_timeout: float = 10.0
+    """For a connection to be made."""
+    read_timeout: float = 30.0
+    """For one request to make progress: until its first byte, and between two parts of its body."""
+    max_attempts: int = 6
+    """Tries of one request, the first included."""
+    backoff_base: float = 0.1
+    """The first retry waits a random time up to this; each further one up to twice the last."""
+    backoff_max: float = 10.0
+    """No wait before a retry is longer, whatever the server asks for."""
+    max_unranged_bytes: int = 64 * MIB
+    """An HTTP server that answers a range with the whole object is read up to this, else refused."""
+    allow_unpinned: bool = False
+    """Read objects of stores that give no etag over several requests (no protection from mixing)."""
+    strict: bool = False
+    """Refuse a file whose index or metadata had to be passed over, instead of warning."""
+
+    def __post_init__(self) -> None:
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            if isinstance(value, bool):
+                continue
+            least = 0 if field.name in ("decode_threads", "max_gap_bytes", "inline_decode_bytes") else 1e-9
+            if not value >= least:
+                raise ValueError(f"option {field.name}: {value!r} is too small")

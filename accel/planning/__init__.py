@@ -1,0 +1,1 @@
+"""From metadata and a predicate to keyed byte ranges: pure."""

@@ -1,0 +1,161 @@
+"""Row selections: sorted, disjoint, half-open ranges of rows within one row group."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["RowSelection"]
+
+Int64s = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RowSelection:
+    """Rows `starts[i]` up to, not including, `stops[i]`; sorted, disjoint, not touching, none empty."""
+
+    starts: Int64s
+    stops: Int64s
+
+    @classmethod
+    def none(cls) -> RowSelection:
+        return cls(np.empty(0, np.int64), np.empty(0, np.int64))
+
+    @classmethod
+    def all(cls, num_rows: int) -> RowSelection:
+        return cls.of([(0, num_rows)])
+
+    @classmethod
+    def of(cls, ranges: Iterable[tuple[int, int]]) -> RowSelection:
+        """From ranges in any order; overlapping ones are united, empty ones dropped.
+
+        Raises
+        ------
+        ValueError
+            A range is negative or ends before it starts.
+        """
+        pairs = np.array([(int(a), int(b)) for a, b in ranges], np.int64).reshape(-1, 2)
+        if len(pairs) and bool(((pairs[:, 0] < 0) | (pairs[:, 1] < pairs[:, 0])).any()):
+            raise ValueError("a row range is negative or ends before it starts")
+        return cls._normal(pairs[:, 0], pairs[:, 1])
+
+    @classmethod
+    def from_mask(cls, mask: Bools) -> RowSelection:
+        """The set positions of a boolean array."""
+        edges = np.diff(np.concatenate(([0], mask.astype(np.int8), [0])))
+        return cls(np.flatnonzero(edges == 1).astype(np.int64), np.flatnonzero(edges == -1).astype(np.int64))
+
+    @classmethod
+    def from_units(cls, first_rows: Int64s, num_rows: int, keep: Bools) -> RowSelection:
+        """The rows of the units (pages) that are kept; unit i ends where unit i + 1 starts."""
+        stops = np.append(first_rows[1:], num_rows)
+        return cls._normal(first_rows[keep], stops[keep])
+
+    @classmethod
+    def _normal(cls, starts: Int64s, stops: Int64s) -> RowSelection:
+        full = stops > starts
+        starts, stops = starts[full], stops[full]
+        if not len(starts):
+            return cls.none()
+        order = np.argsort(starts, kind="stable")
+        starts, stops = starts[order], np.maximum.accumulate(stops[order])
+        first = np.append(True, starts[1:] > stops[:-1])
+        last = np.append(first[1:], True)
+        return cls(
+            np.ascontiguousarray(starts[first], np.int64), np.ascontiguousarray(stops[last], np.int64)
+        )
+
+    @property
+    def count(self) -> int:
+        """Rows selected."""
+        return int((self.stops - self.starts).sum())
+
+    def __bool__(self) -> bool:
+        return len(self.starts) > 0
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    def __iter__(self) -> Iterator[tuple[int, int]]:
+        return iter(zip(self.starts.tolist(), self.stops.tolist(), strict=True))
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, RowSelection)
+            and np.array_equal(self.starts, other.starts)
+            and np.array_equal(self.stops, other.stops)
+        )
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        shown = ", ".join(f"{a}..{b}" for a, b in list(self)[:6])
+        return f"RowSelection({shown}{', ...' if len(self) > 6 else ''})"
+
+    def intersect(self, other: RowSelection) -> RowSelection:
+        """Rows in both."""
+        if not self or not other:
+            return RowSelection.none()
+        # For each of our ranges, the run of the other's ranges that overlaps it.
+        lo = np.searchsorted(other.stops, self.starts, side="right")
+        hi = np.searchsorted(other.starts, self.stops, side="left")
+        counts = np.maximum(hi - lo, 0)
+        mine = np.repeat(np.arange(len(self)), counts)
+        offsets = np.arange(len(mine)) - np.repeat(np.cumsum(counts) - counts, counts)
+        theirs = np.repeat(lo, counts) + offsets
+        return RowSelection(
+            np.maximum(self.starts[mine], other.starts[theirs]),
+            np.minimum(self.stops[mine], other.stops[theirs]),
+        )
+
+    def union(self, other: RowSelection) -> RowSelection:
+        """Rows in either."""
+        return RowSelection._normal(
+            np.concatenate((self.starts, other.starts)), np.concatenate((self.stops, other.stops))
+        )
+
+    def invert(self, num_rows: int) -> RowSelection:
+        """Rows of `num_rows` that are not selected."""
+        starts = np.append(np.int64(0), self.stops)
+        stops = np.append(self.starts, np.int64(num_rows))
+        return RowSelection._normal(starts, stops)
+
+    def within(self, start: int, stop: int) -> RowSelection:
+        """The rows in `start..stop`, still counted from the row group's first row."""
+        lo = int(np.searchsorted(self.stops, start, side="right"))
+        hi = int(np.searchsorted(self.starts, stop, side="left"))
+        return RowSelection(
+            np.maximum(self.starts[lo:hi], start), np.minimum(self.stops[lo:hi], stop)
+        )
+
+    def refine(self, mask: Bools) -> RowSelection:
+        """Of the selected rows, taken in order, those whose place in `mask` is set."""
+        inner = RowSelection.from_mask(mask)
+        if not inner:
+            return RowSelection.none()
+        # Position p of the selected rows is row starts[i] + (p - before[i]); a run may span ranges.
+        lengths = self.stops - self.starts
+        before = np.concatenate(([0], np.cumsum(lengths)))
+        placed = RowSelection(before[:-1].astype(np.int64), before[1:].astype(np.int64))
+        cut = _cut(inner, placed)
+        owner = np.searchsorted(before, cut.starts, side="right") - 1
+        shift = self.starts[owner] - before[owner]
+        return RowSelection._normal(cut.starts + shift, cut.stops + shift)
+
+    def overlaps(self, first_rows: Int64s, num_rows: int) -> Bools:
+        """Which units (pages, by their first rows) hold at least one selected row."""
+        if not self:
+            return np.zeros(len(first_rows), bool)
+        stops = np.append(first_rows[1:], num_rows)
+        lo = np.searchsorted(self.stops, first_rows, side="right")
+        hi = np.searchsorted(self.starts, stops, side="left")
+        return np.asarray(hi > lo, dtype=bool)
+
+
+def _cut(ranges: RowSelection, pieces: RowSelection) -> RowSelection:
+    # Like intersect, but neighbours that touch stay apart: each result lies in one piece.
+    return ranges.intersect(pieces)

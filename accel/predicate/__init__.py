@@ -1,0 +1,1 @@
+"""Predicates: one immutable tree, its evidence, its exact evaluation: pure."""

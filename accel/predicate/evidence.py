@@ -1,0 +1,64 @@
+"""What follows for a predicate, unit by unit, from what is known before rows are read."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["Evidence", "Verdict"]
+
+Bools = npt.NDArray[np.bool_]
+
+
+class Verdict(enum.IntEnum):
+    """The answer of one level for one unit."""
+
+    NONE = 0
+    """No row can make the predicate true: drop the unit."""
+    SOME = 1
+    """Some rows may, some may not (or it is unknown): the exact filter decides."""
+    ALL = 2
+    """Every row makes it true: no filter column is needed."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Evidence:
+    """Which outcomes of a three-valued predicate are possible in each unit.
+
+    Closed under NOT (swap true and false), AND and OR. All three set means unknown.
+    """
+
+    may_true: Bools
+    may_false: Bools
+    may_null: Bools
+
+    @classmethod
+    def unknown(cls, n: int) -> Evidence:
+        return cls(np.ones(n, bool), np.ones(n, bool), np.ones(n, bool))
+
+    def __len__(self) -> int:
+        return len(self.may_true)
+
+    def __invert__(self) -> Evidence:
+        return Evidence(self.may_false, self.may_true, self.may_null)
+
+    def __and__(self, other: Evidence) -> Evidence:
+        # Per-row outcomes of the two sides are not known to be independent: allow every combination.
+        return Evidence(
+            self.may_true & other.may_true,
+            self.may_false | other.may_false,
+            (self.may_null & (other.may_null | other.may_true)) | (other.may_null & self.may_true),
+        )
+
+    def __or__(self, other: Evidence) -> Evidence:
+        return ~(~self & ~other)
+
+    def verdicts(self) -> npt.NDArray[np.int8]:
+        """One `Verdict` a unit."""
+        out = np.full(len(self), Verdict.SOME, np.int8)
+        out[self.may_true & ~self.may_false & ~self.may_null] = Verdict.ALL
+        out[~self.may_true] = Verdict.NONE
+        return out

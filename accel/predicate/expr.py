@@ -1,0 +1,202 @@
+"""The one immutable tree that every form of `where` becomes.
+
+Nodes are frozen dataclasses, compared and hashed by value. Literals are plain Python values:
+None, bool, int, float, str, bytes, decimal.Decimal, datetime.date, datetime.time,
+datetime.datetime (naive or aware), and `Ticks` for instants finer than a microsecond.
+"""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import enum
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, TypeAlias, Union
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = [
+    "And",
+    "Column",
+    "Compare",
+    "Constant",
+    "Expr",
+    "InArray",
+    "InList",
+    "IsNull",
+    "Like",
+    "Literal",
+    "Not",
+    "Op",
+    "Or",
+    "Ticks",
+    "columns_of",
+]
+
+
+class Op(enum.StrEnum):
+    """Comparison operators; the two DISTINCT ones never yield null."""
+
+    EQ = "="
+    NE = "<>"
+    LT = "<"
+    LE = "<="
+    GT = ">"
+    GE = ">="
+    DISTINCT = "IS DISTINCT FROM"
+    NOT_DISTINCT = "IS NOT DISTINCT FROM"
+
+
+@dataclass(frozen=True, slots=True)
+class Ticks:
+    """A time (`kind` "time") or timestamp ("timestamp") in nanoseconds, exact.
+
+    `nanos` counts from midnight or from 1970-01-01T00:00:00; `utc` is True when the literal had a zone.
+    """
+
+    kind: str
+    nanos: int
+    utc: bool = False
+
+
+Value: TypeAlias = Union[
+    None,
+    bool,
+    int,
+    float,
+    str,
+    bytes,
+    decimal.Decimal,
+    datetime.date,
+    datetime.time,
+    datetime.datetime,
+    Ticks,
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column, by the name given; dots are resolved against a schema when the tree is bound."""
+
+    name: str
+    quoted: bool = False
+    """True where the name was written in double quotes (or given as an exact name): no dot splits it
+    unless `path` has several parts."""
+    parts: tuple[str, ...] = ()
+    """The dotted parts as written, e.g. `a."b.c"` -> ("a", "b.c"); `name` joins them by dots."""
+    position: int = field(default=-1, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Literal:
+    value: Value
+    position: int = field(default=-1, compare=False)
+
+
+Operand: TypeAlias = Union[Column, Literal]
+
+
+@dataclass(frozen=True, slots=True)
+class Compare:
+    """`left op right`; at least one side is a column after parsing (two literals are folded)."""
+
+    op: Op
+    left: Operand
+    right: Operand
+    position: int = field(default=-1, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class InList:
+    """`column IN (values)`; a null among the values makes a miss null, as SQL has it."""
+
+    column: Column
+    values: tuple[Value, ...]
+    position: int = field(default=-1, compare=False)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class InArray:
+    """`column IN array` for large key sets: the keys stay an Arrow array (compared by content)."""
+
+    column: Column
+    values: pa.Array
+    position: int = -1
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, InArray) and self.column == other.column and self.values.equals(other.values)
+        )
+
+    def __hash__(self) -> int:
+        return hash((self.column, len(self.values), str(self.values.type)))
+
+
+@dataclass(frozen=True, slots=True)
+class Like:
+    """`column [I]LIKE pattern`: `%` any run, `_` any one character, backslash escapes."""
+
+    column: Column
+    pattern: str
+    ignore_case: bool = False
+    position: int = field(default=-1, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class IsNull:
+    column: Column
+    position: int = field(default=-1, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """TRUE, FALSE or (None) NULL as a predicate."""
+
+    value: bool | None
+
+
+@dataclass(frozen=True, slots=True)
+class Not:
+    operand: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class And:
+    """Two or more operands."""
+
+    operands: tuple[Expr, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Or:
+    """Two or more operands."""
+
+    operands: tuple[Expr, ...]
+
+
+# `Column` alone is a predicate too: a boolean column.
+Expr: TypeAlias = Union[
+    Compare, InList, InArray, Like, IsNull, Constant, Not, And, Or, Column
+]
+
+
+def columns_of(expr: Expr) -> Iterator[Column]:
+    """Every column that the tree names, in order of appearance, repeats included."""
+    stack: list[Expr | Operand] = [expr]
+    while stack:
+        node = stack.pop()
+        match node:
+            case Column():
+                yield node
+            case Compare():
+                stack += [node.right, node.left]
+            case InList() | InArray() | Like() | IsNull():
+                yield node.column
+            case Not():
+                stack.append(node.operand)
+            case And() | Or():
+                stack += reversed(node.operands)
+            case _:
+                pass

@@ -1,0 +1,102 @@
+"""Byte ranges, and the keys that say what a range is."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+__all__ = ["Buffer", "ByteRange", "Kind", "ReadKey", "Stash", "Suffix", "Want"]
+
+# Anything with the buffer protocol: bytes, memoryview, pyarrow.Buffer, obstore's Bytes.
+# (collections.abc.Buffer is Python 3.12's; the floor is 3.11.)
+Buffer: TypeAlias = "bytes | bytearray | memoryview"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class ByteRange:
+    """Bytes `start` up to, not including, `end` of one object. Never empty, never negative."""
+
+    start: int
+    end: int
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.start < self.end:
+            raise ValueError(f"not a byte range: {self.start}..{self.end}")
+
+    @property
+    def length(self) -> int:
+        return self.end - self.start
+
+    def covers(self, other: ByteRange) -> bool:
+        return self.start <= other.start and other.end <= self.end
+
+    def __str__(self) -> str:
+        return f"bytes {self.start}..{self.end}"
+
+
+@dataclass(frozen=True, slots=True)
+class Suffix:
+    """The last `length` bytes of an object, or all of it when it is shorter."""
+
+    length: int
+
+    def __post_init__(self) -> None:
+        if self.length < 1:
+            raise ValueError(f"not a suffix length: {self.length}")
+
+    def __str__(self) -> str:
+        return f"last {self.length} bytes"
+
+
+class Kind(enum.StrEnum):
+    """What a byte range holds."""
+
+    TAIL = "tail"
+    FOOTER = "footer"
+    COLUMN_INDEX = "column index"
+    OFFSET_INDEX = "offset index"
+    BLOOM = "bloom filter"
+    INDEX = "embedded index"
+    DICTIONARY = "dictionary page"
+    PAGE = "data page"
+    CHUNK = "column chunk"
+    REVALIDATE = "revalidation"
+
+
+@dataclass(frozen=True, slots=True)
+class ReadKey:
+    """The name of a byte range: from the plan to the request log nothing is matched by position.
+
+    `row_group` and `column` (the leaf's ordinal in the file's schema) are -1 for what belongs to
+    the whole file; `ordinal` is the page's number in its chunk for pages, else 0. The file is not
+    part of the key: a step's reads are always of one file.
+    """
+
+    kind: Kind
+    row_group: int = -1
+    column: int = -1
+    ordinal: int = 0
+
+    def __str__(self) -> str:
+        parts = [str(self.kind)]
+        if self.kind is Kind.PAGE:
+            parts[0] += f" {self.ordinal}"
+        if self.row_group >= 0:
+            parts.append(f"row group {self.row_group}")
+        if self.column >= 0:
+            parts.append(f"column {self.column}")
+        return ", ".join(parts)
+
+
+@dataclass(frozen=True, slots=True)
+class Want:
+    """One keyed byte range that somebody needs."""
+
+    key: ReadKey
+    range: ByteRange
+
+
+# What answers a list of wants: exactly the wanted bytes of each key.
+Stash: TypeAlias = Mapping[ReadKey, memoryview]

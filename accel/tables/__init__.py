@@ -1,0 +1,1 @@
+"""Where file lists come from."""

@@ -1,0 +1,1 @@
+"""Stores, files and a proxy to test against."""
