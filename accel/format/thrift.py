@@ -1,0 +1,294 @@
+"""Thrift's compact protocol: a reader with hot primitives, and generic values that round-trip.
+
+Source: apache/thrift `doc/specs/thrift-compact-protocol.md`. Every read is checked against the end
+of the buffer, every container size against the bytes that are left (an element takes at least
+one), and nesting against `MAX_DEPTH`, so that hostile bytes cost time and memory in proportion
+to their own length only.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from typing import Any, NoReturn
+
+from accel.errors import ParquetFormatError
+from accel.format.thrift_value import (
+    BINARY,
+    DOUBLE,
+    FALSE,
+    I8,
+    I16,
+    I32,
+    I64,
+    LIST,
+    MAP,
+    MAX_DEPTH,
+    SET,
+    STRUCT,
+    TRUE,
+    UUID,
+    Struct,
+    ThriftList,
+    ThriftMap,
+    write_struct,
+)
+from accel.ranges import Buffer
+
+__all__ = [
+    "BINARY",
+    "DOUBLE",
+    "FALSE",
+    "I8",
+    "I16",
+    "I32",
+    "I64",
+    "LIST",
+    "MAP",
+    "MAX_DEPTH",
+    "SET",
+    "STRUCT",
+    "TRUE",
+    "UUID",
+    "Reader",
+    "Struct",
+    "ThriftList",
+    "ThriftMap",
+    "read_struct",
+    "write_struct",
+]
+
+# Bytes that one element takes at least, by type.
+_LEAST = {TRUE: 1, FALSE: 1, I8: 1, I16: 1, I32: 1, I64: 1, DOUBLE: 8, BINARY: 1}
+_LEAST |= {LIST: 1, SET: 1, MAP: 1, STRUCT: 1, UUID: 16}
+
+
+class Reader:
+    """A position in compact-protocol bytes, and what can be read there.
+
+    Parameters
+    ----------
+    buf : Buffer
+        Bytes, or a contiguous memoryview of unsigned bytes.
+    pos, end : int
+        The half-open part of `buf` that may be read; `end` defaults to all of it.
+
+    Every method raises ParquetFormatError on what is not valid there. Hot loops elsewhere work on
+    `buf` and `pos` themselves and write `pos` back; `buf` ends where reading must end, so an
+    IndexError is all the bounds check that single bytes need.
+    """
+
+    __slots__ = ("buf", "pos", "size")
+
+    def __init__(self, buf: Buffer, pos: int = 0, end: int | None = None) -> None:
+        size = len(buf)
+        if end is None:
+            end = size
+        if not 0 <= pos <= end <= size:
+            raise ParquetFormatError(f"Thrift bytes {pos}..{end} lie outside a buffer of {size}")
+        self.buf: Buffer = buf if end == size else memoryview(buf)[:end]
+        self.pos = pos
+        self.size = end
+
+    def fail(self, message: str) -> NoReturn:
+        raise ParquetFormatError(f"{message}, at byte {self.pos} of the Thrift data")
+
+    def byte(self) -> int:
+        pos = self.pos
+        if pos >= self.size:
+            self.fail("the data ends early")
+        self.pos = pos + 1
+        return self.buf[pos]
+
+    def varint(self) -> int:
+        """An unsigned number below 2**64."""
+        buf = self.buf
+        pos = self.pos
+        try:
+            byte = buf[pos]
+            pos += 1
+            if byte < 0x80:
+                self.pos = pos
+                return byte
+            value = byte & 0x7F
+            shift = 7
+            while True:
+                byte = buf[pos]
+                pos += 1
+                value |= (byte & 0x7F) << shift
+                if byte < 0x80:
+                    break
+                shift += 7
+                if shift > 63:
+                    self.fail("a number of more than ten bytes")
+        except IndexError:
+            self.fail("the data ends within a number")
+        if value >> 64:
+            self.fail("a number of more than 64 bits")
+        self.pos = pos
+        return value
+
+    def zigzag(self) -> int:
+        """A signed number within int64: any of i16, i32, i64."""
+        value = self.varint()
+        return (value >> 1) ^ -(value & 1)
+
+    def i32(self) -> int:
+        value = self.zigzag()
+        if not -0x80000000 <= value <= 0x7FFFFFFF:
+            self.fail(f"{value} does not fit into 32 bits")
+        return value
+
+    def span(self) -> tuple[int, int]:
+        """Start and length of a binary, which is passed over."""
+        length = self.varint()
+        start = self.pos
+        if length > self.size - start:
+            self.fail(f"a binary of {length} bytes where {self.size - start} are left")
+        self.pos = start + length
+        return start, length
+
+    def binary(self) -> bytes:
+        start, length = self.span()
+        return bytes(self.buf[start : start + length])
+
+    def text(self) -> str:
+        """A binary as UTF-8; what is not is kept by surrogate escapes, as names must stay distinct."""
+        return self.binary().decode("utf-8", "surrogateescape")
+
+    def fields(self) -> Iterator[tuple[int, int]]:
+        """(field id, compact type) of each field up to STOP; the caller reads or skips each value."""
+        last = 0
+        while True:
+            head = self.byte()
+            if head == 0:
+                return
+            ctype = head & 0x0F
+            if head >> 4:
+                last += head >> 4
+            else:
+                last = self.zigzag()
+            if ctype not in _LEAST or not -0x8000 <= last <= 0x7FFF:
+                self.fail(f"no field can be {last} of type {ctype}")
+            yield last, ctype
+
+    def list_header(self) -> tuple[int, int]:
+        """(element type, size); the size fits into what is left."""
+        head = self.byte()
+        etype, size = head & 0x0F, head >> 4
+        if size == 15:
+            size = self.varint()
+        least = _LEAST.get(etype)
+        if least is None:
+            if size == 0:
+                return etype, 0
+            self.fail(f"no list can have elements of type {etype}")
+        if size * least > self.size - self.pos:
+            self.fail(f"a list of {size} where {self.size - self.pos} bytes are left")
+        return etype, size
+
+    def list_of(self, etype: int) -> int:
+        """The size of a list whose elements must be of that type."""
+        found, size = self.list_header()
+        if found != etype and size:
+            self.fail(f"a list of type {found} where type {etype} belongs")
+        return size
+
+    def map_header(self) -> tuple[int, int, int]:
+        """(key type, value type, size); the size fits into what is left."""
+        size = self.varint()
+        if size == 0:
+            return 0, 0, 0
+        types = self.byte()
+        ktype, vtype = types >> 4, types & 0x0F
+        if ktype not in _LEAST or vtype not in _LEAST:
+            self.fail(f"no map can be of types {ktype} and {vtype}")
+        if size * (_LEAST[ktype] + _LEAST[vtype]) > self.size - self.pos:
+            self.fail(f"a map of {size} where {self.size - self.pos} bytes are left")
+        return ktype, vtype, size
+
+    def expect(self, found: int, wanted: int, name: str) -> None:
+        """Refuse a known field of another type: its value would be read as something else."""
+        if found != wanted:
+            self.fail(f"{name} is of Thrift type {found}, not {wanted}")
+
+    def skip(self, ctype: int, depth: int = 0) -> None:
+        """Pass over the value of a field. (A field's boolean takes no bytes.)"""
+        if ctype > FALSE:
+            self._skip_value(ctype, depth)
+
+    def _skip_value(self, ctype: int, depth: int) -> None:
+        if I16 <= ctype <= I64:
+            self.varint()
+        elif ctype == BINARY:
+            self.span()
+        elif ctype <= I8:
+            self._advance(1)
+        elif ctype == DOUBLE:
+            self._advance(8)
+        elif ctype == UUID:
+            self._advance(16)
+        elif depth >= MAX_DEPTH:
+            self.fail(f"more than {MAX_DEPTH} levels of nesting")
+        elif ctype == STRUCT:
+            for _, inner in self.fields():
+                self.skip(inner, depth + 1)
+        elif ctype == MAP:
+            ktype, vtype, size = self.map_header()
+            for _ in range(size):
+                self._skip_value(ktype, depth + 1)
+                self._skip_value(vtype, depth + 1)
+        elif ctype in (LIST, SET):
+            etype, size = self.list_header()
+            for _ in range(size):
+                self._skip_value(etype, depth + 1)
+        else:
+            self.fail(f"unknown Thrift type {ctype}")
+
+    def _advance(self, count: int) -> None:
+        if count > self.size - self.pos:
+            self.fail("the data ends within a value")
+        self.pos += count
+
+    def value(self, ctype: int, depth: int = 0) -> Any:
+        """A generic value, other than a field's boolean; see `Struct`."""
+        if I16 <= ctype <= I64:
+            return self.zigzag()
+        if ctype == BINARY:
+            return self.binary()
+        if ctype <= FALSE:
+            return self.byte() == TRUE
+        if ctype == I8:
+            byte = self.byte()
+            return byte - 256 if byte > 127 else byte
+        if ctype in (DOUBLE, UUID):
+            start = self.pos
+            self._advance(8 if ctype == DOUBLE else 16)
+            raw = bytes(self.buf[start : self.pos])
+            return struct.unpack("<d", raw)[0] if ctype == DOUBLE else raw
+        if depth >= MAX_DEPTH:
+            self.fail(f"more than {MAX_DEPTH} levels of nesting")
+        if ctype == STRUCT:
+            return self.struct(depth + 1)
+        if ctype == MAP:
+            ktype, vtype, size = self.map_header()
+            pairs = [(self.value(ktype, depth + 1), self.value(vtype, depth + 1)) for _ in range(size)]
+            return ThriftMap(ktype, vtype, pairs)
+        etype, size = self.list_header()
+        return ThriftList(etype, [self.value(etype, depth + 1) for _ in range(size)])
+
+    def struct(self, depth: int = 0) -> Struct:
+        fields: Struct = {}
+        for field, ctype in self.fields():
+            fields[field] = (ctype, ctype == TRUE if ctype <= FALSE else self.value(ctype, depth))
+        return fields
+
+
+def read_struct(buf: Buffer, pos: int = 0) -> tuple[Struct, int]:
+    """Read the generic struct at `pos`; returns it and the position after it.
+
+    `write_struct` turns it into the same bytes again if they were in the canonical encoding: fields in
+    ascending order, each header and number as short as it can be.
+    """
+    reader = Reader(buf, pos)
+    return reader.struct(), reader.pos
