@@ -1,0 +1,58 @@
+"""Failures of one request that the client knows how to handle; no caller sees them."""
+
+from __future__ import annotations
+
+from accel.errors import StoreError
+from accel.ranges import ByteRange
+
+__all__ = ["IncompleteBodyError", "ShortObjectError", "SuffixUnsupportedError", "transient_status"]
+
+
+def transient_status(status: int) -> bool:
+    """Whether the same request may succeed later: timeouts, throttling, and the server's own failures."""
+    return status in (408, 425, 429) or (500 <= status < 600 and status not in (501, 505))
+
+
+class IncompleteBodyError(StoreError):
+    """A body that ended early: what came of it is kept, so that only the rest is asked for again.
+
+    `range` is what the response promised, of which `partial` holds the first bytes.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        path: str,
+        range: ByteRange,
+        partial: bytes | bytearray | memoryview,
+        size: int | None,
+        etag: str | None,
+    ) -> None:
+        super().__init__(message, path=path, place=str(range), transient=True)
+        self.range = range
+        self.partial = partial
+        self.size = size
+        self.etag = etag
+
+
+class ShortObjectError(StoreError):
+    """The object ends before the range does. `size` is the object's, where the store said it."""
+
+    def __init__(self, *, path: str, want: ByteRange, size: int | None, etag: str | None = None) -> None:
+        told = "the object is shorter" if size is None else f"the object has only {size} bytes"
+        super().__init__(told, path=path, place=str(want), status=416)
+        self.size = size
+        self.etag = etag
+
+
+class SuffixUnsupportedError(StoreError):
+    """This store, or this server, cannot serve the last bytes of an object of unknown size.
+
+    `sent` tells whether a request was spent on finding out; `certain`, whether it is so for all objects.
+    """
+
+    def __init__(self, *, path: str, sent: bool, certain: bool, status: int | None = None) -> None:
+        super().__init__("the store has no suffix ranges", path=path, status=status)
+        self.sent = sent
+        self.certain = certain

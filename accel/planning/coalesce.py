@@ -1,0 +1,128 @@
+"""From many small byte ranges of one object to few requests, and back."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from accel.ranges import Buffer, ByteRange, ReadKey, Stash, Want
+
+__all__ = ["Fetch", "assemble", "coalesce"]
+
+
+@dataclass(frozen=True, slots=True)
+class Fetch:
+    """One request to send, and the wants that it serves.
+
+    `wants` holds every want with a byte in `range`, by start. A want longer than a request may be
+    appears in each of the fetches that bring a part of it.
+    """
+
+    range: ByteRange
+    wants: tuple[Want, ...]
+
+
+def coalesce(wants: Sequence[Want], *, max_gap_bytes: int, max_coalesced_bytes: int) -> list[Fetch]:
+    """Merge neighbouring ranges, and split what is too long for one request.
+
+    Parameters
+    ----------
+    wants : sequence of Want
+        In any order; they may overlap or repeat.
+    max_gap_bytes : int
+        Two ranges are merged when no more than this many unwanted bytes lie between them.
+    max_coalesced_bytes : int
+        Merging over a gap stops at this length. Overlapping wants always share their bytes; where
+        they, or one want alone, are longer, they are cut into pieces of nearly equal size. A piece may
+        be up to 1.4 times this long, so that no tiny one is left over.
+
+    Returns
+    -------
+    list of Fetch
+        Ascending, without overlap: no byte is asked for twice.
+    """
+    if not wants:
+        return []
+    ordered = sorted(wants, key=lambda want: (want.range.start, want.range.end))
+    fetches: list[Fetch] = []
+    group: list[Want] = []
+    start = end = 0
+    for want in ordered:
+        low, high = want.range.start, want.range.end
+        near = low - end <= max_gap_bytes and high - start <= max_coalesced_bytes
+        if group and (low < end or near):
+            end = max(end, high)
+        else:
+            if group:
+                fetches.extend(_cut(ByteRange(start, end), group, max_coalesced_bytes))
+            start, end, group = low, high, []
+        group.append(want)
+    fetches.extend(_cut(ByteRange(start, end), group, max_coalesced_bytes))
+    return fetches
+
+
+def _cut(whole: ByteRange, wants: list[Want], limit: int) -> list[Fetch]:
+    length = whole.length
+    # The ceiling of length / limit - 0.4: pieces of at most 1.4 limits.
+    pieces = max(1, -((4 * limit - 10 * length) // (10 * limit)))
+    if pieces == 1:
+        return [Fetch(whole, tuple(wants))]
+    edges = [whole.start + length * i // pieces for i in range(pieces + 1)]
+    return [
+        Fetch(
+            ByteRange(low, high),
+            tuple(want for want in wants if want.range.start < high and low < want.range.end),
+        )
+        for low, high in zip(edges[:-1], edges[1:], strict=True)
+    ]
+
+
+def assemble(wants: Sequence[Want], parts: Sequence[tuple[ByteRange, Buffer]]) -> Stash:
+    """Give each want its bytes.
+
+    Parameters
+    ----------
+    wants : sequence of Want
+        A key may come twice if it names the same range.
+    parts : sequence of (ByteRange, buffer)
+        What the fetches brought, in any order, without overlap.
+
+    Returns
+    -------
+    Stash
+        A view into the part, where one part holds the whole want; else a copy, joined.
+
+    Raises
+    ------
+    ValueError
+        A part is not as long as its range, a want is not covered, or a key names two ranges.
+    """
+    held = sorted(((r.start, r.end, memoryview(data)) for r, data in parts), key=lambda part: part[0])
+    for start, end, view in held:
+        if view.nbytes != end - start:
+            raise ValueError(f"{view.nbytes} bytes came for {ByteRange(start, end)}")
+    starts = [part[0] for part in held]
+    stash: dict[ReadKey, memoryview] = {}
+    ranges: dict[ReadKey, ByteRange] = {}
+    for want in wants:
+        known = ranges.setdefault(want.key, want.range)
+        if known != want.range:
+            raise ValueError(f"{want.key} names both {known} and {want.range}")
+        if want.key not in stash:
+            stash[want.key] = _slice(want.range, held, max(bisect_right(starts, want.range.start) - 1, 0))
+    return stash
+
+
+def _slice(wanted: ByteRange, held: list[tuple[int, int, memoryview]], first: int) -> memoryview:
+    position = wanted.start
+    pieces: list[memoryview] = []
+    for start, end, view in held[first:]:
+        if start > position or position >= wanted.end:
+            break
+        if end > position:
+            pieces.append(view[position - start : min(end, wanted.end) - start])
+            position = min(end, wanted.end)
+    if position < wanted.end:
+        raise ValueError(f"no part holds {ByteRange(position, wanted.end)}")
+    return pieces[0] if len(pieces) == 1 else memoryview(b"".join(pieces))
