@@ -10,9 +10,9 @@ from __future__ import annotations
 import datetime
 import decimal
 import enum
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeAlias, Union
+from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -32,7 +32,9 @@ __all__ = [
     "Op",
     "Or",
     "Ticks",
+    "column_of",
     "columns_of",
+    "depth_of",
 ]
 
 
@@ -61,19 +63,19 @@ class Ticks:
     utc: bool = False
 
 
-Value: TypeAlias = Union[
-    None,
-    bool,
-    int,
-    float,
-    str,
-    bytes,
-    decimal.Decimal,
-    datetime.date,
-    datetime.time,
-    datetime.datetime,
-    Ticks,
-]
+Value: TypeAlias = (
+    None
+    | bool
+    | int
+    | float
+    | str
+    | bytes
+    | decimal.Decimal
+    | datetime.date
+    | datetime.time
+    | datetime.datetime
+    | Ticks
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +97,7 @@ class Literal:
     position: int = field(default=-1, compare=False)
 
 
-Operand: TypeAlias = Union[Column, Literal]
+Operand: TypeAlias = Column | Literal
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,9 +179,7 @@ class Or:
 
 
 # `Column` alone is a predicate too: a boolean column.
-Expr: TypeAlias = Union[
-    Compare, InList, InArray, Like, IsNull, Constant, Not, And, Or, Column
-]
+Expr: TypeAlias = Compare | InList | InArray | Like | IsNull | Constant | Not | And | Or | Column
 
 
 def columns_of(expr: Expr) -> Iterator[Column]:
@@ -200,3 +200,26 @@ def columns_of(expr: Expr) -> Iterator[Column]:
                 stack += reversed(node.operands)
             case _:
                 pass
+
+
+def column_of(parts: Sequence[str], *, position: int = -1) -> Column:
+    """The column of these parts, in the one form that parser, builder and lists all give it.
+
+    `quoted` is set only where it matters: one part that has a dot in it.
+    """
+    return Column(".".join(parts), len(parts) == 1 and "." in parts[0], tuple(parts), position)
+
+
+def depth_of(expr: Expr) -> int:
+    """Levels of NOT, AND and OR above the deepest condition, plus one; without recursion."""
+    deepest = 1
+    stack: list[tuple[Expr, int]] = [(expr, 1)]
+    while stack:
+        node, depth = stack.pop()
+        if isinstance(node, Not):
+            stack.append((node.operand, depth + 1))
+        elif isinstance(node, And | Or):
+            stack += [(operand, depth + 1) for operand in node.operands]
+        elif depth > deepest:
+            deepest = depth
+    return deepest

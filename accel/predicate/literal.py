@@ -1,0 +1,261 @@
+"""Literals: from what is written in a predicate's text, and from Python, numpy and Arrow values."""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import math
+import operator
+import sys
+import uuid
+from typing import Any
+
+from accel.errors import PredicateError
+from accel.predicate.expr import Ticks, Value
+from accel.predicate.moments import (
+    date_from_text,
+    instant_from_nanos,
+    nanos_of_instant,
+    time_from_nanos,
+    time_from_text,
+    timestamp_from_text,
+)
+
+__all__ = ["MAX_DIGITS", "TYPE_WORDS", "literal_value", "number_from_text", "typed_from_text"]
+
+MAX_DIGITS = 4000
+"""Most digits of a number literal, and the largest power of ten either way: what is beyond cannot be meant."""
+
+_NANOS = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1000, "ns": 1}
+_NUMPY_NANOS = {
+    "W": 604_800_000_000_000,
+    "D": 86_400_000_000_000,
+    "h": 3_600_000_000_000,
+    "m": 60_000_000_000,
+    **_NANOS,
+}
+
+
+def number_from_text(text: str) -> int | decimal.Decimal:
+    """`7` is an int; with a point or an exponent it is an exact Decimal. ValueError when out of range."""
+    if len(text) > 2 * MAX_DIGITS:
+        raise ValueError(f"a number of {len(text):,} characters; at most {MAX_DIGITS:,} digits")
+    if text.isdigit():
+        if len(text) > MAX_DIGITS:
+            raise ValueError(f"a number of {len(text):,} digits; at most {MAX_DIGITS:,}")
+        return int(text)
+    try:
+        value = decimal.Decimal(text)
+    except decimal.DecimalException:
+        raise ValueError(f"{text[:40]} is out of range") from None
+    return _bounded(value)
+
+
+def _bounded(value: decimal.Decimal) -> decimal.Decimal:
+    if not value:
+        return decimal.Decimal("-0" if value.is_signed() else 0)
+    if abs(value.adjusted()) > MAX_DIGITS or len(value.as_tuple().digits) > MAX_DIGITS:
+        raise ValueError(f"the number is beyond {MAX_DIGITS:,} digits or powers of ten")
+    return value
+
+
+def _bytes_from_hex(text: str) -> bytes:
+    try:
+        if not text.isalnum():
+            raise ValueError
+        return bytes.fromhex(text)
+    except ValueError:
+        if not text:
+            return b""
+        raise ValueError(f"{text[:40]!r} is not binary; write pairs of hexadecimal digits: X'00ff'") from None
+
+
+def _double_from_text(text: str) -> float:
+    try:
+        if "_" in text or text != text.strip() or not text.isascii():
+            raise ValueError
+        return float(text)
+    except ValueError:
+        raise ValueError(
+            f"{text[:40]!r} is not a double; write '0.5', '1e300', 'Infinity' or 'NaN'"
+        ) from None
+
+
+_READERS = {
+    "DATE": date_from_text,
+    "TIME": time_from_text,
+    "TIMESTAMP": timestamp_from_text,
+    "X": _bytes_from_hex,
+    "DOUBLE": _double_from_text,
+}
+TYPE_WORDS = frozenset(_READERS)
+
+
+def typed_from_text(word: str, text: str) -> Value:
+    """The value of a typed literal such as `DATE '2013-01-31'`; ValueError when the text is none."""
+    return _READERS[word](text)
+
+
+def literal_value(value: object) -> Value:
+    """A Python, numpy, pandas or pyarrow scalar as a literal of the tree, exact.
+
+    Raises
+    ------
+    PredicateError
+        When the value has no literal form (a duration, a list, a struct, a time with a zone, ...).
+    """
+    kind = type(value)
+    if value is None or kind is bool:
+        return value  # type: ignore[return-value]
+    try:
+        if kind is str:
+            value.encode()  # type: ignore[attr-defined]
+            return value  # type: ignore[return-value]
+        if kind is int or kind is float:
+            return _checked_number(value)
+        return _converted(value)
+    except UnicodeEncodeError:
+        raise PredicateError("a text literal holds a lone surrogate, which is no character") from None
+    except (ValueError, OverflowError) as error:
+        if isinstance(error, PredicateError):
+            raise
+        raise PredicateError(f"{_shown(value)} cannot be a literal: {error}") from None
+
+
+def _checked_number(value: Any) -> int | float:
+    if isinstance(value, int) and value.bit_length() > 13_000 and abs(value) >= 10**MAX_DIGITS:
+        raise PredicateError(f"an int literal has more than {MAX_DIGITS:,} digits")
+    return value  # type: ignore[no-any-return]
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return f"{text[:77]}..." if len(text) > 80 else text
+
+
+def _converted(value: Any) -> Value:
+    """`literal_value` for everything but the plainest types."""
+    module = type(value).__module__.partition(".")[0]
+    if module == "numpy":
+        return _from_numpy(value)
+    if module == "pyarrow":
+        return _from_arrow(value)
+    if module == "pandas":
+        return _from_pandas(value)
+    if isinstance(value, bool):
+        return bool(value)
+    if isinstance(value, int):
+        return _checked_number(operator.index(value))
+    if isinstance(value, float):
+        return float(value)
+    if isinstance(value, str):
+        plain = str.__str__(value)
+        plain.encode()
+        return plain
+    if isinstance(value, bytes | bytearray | memoryview):
+        return bytes(value)
+    if isinstance(value, decimal.Decimal):
+        return _from_decimal(value)
+    if isinstance(value, datetime.datetime):
+        return instant_from_nanos(nanos_of_instant(value), utc=value.utcoffset() is not None)
+    if isinstance(value, datetime.date):
+        return datetime.date(value.year, value.month, value.day)
+    if isinstance(value, datetime.time):
+        if value.tzinfo is not None:
+            raise ValueError("a time of the day has no zone")
+        return value.replace(fold=0)
+    if isinstance(value, Ticks):
+        return _from_ticks(value)
+    if isinstance(value, uuid.UUID):
+        return value.bytes
+    raise PredicateError(
+        f"{_shown(value)} ({type(value).__name__}) cannot be a literal of a predicate",
+        hint="numbers, text, bytes, booleans, dates, times, timestamps, decimals and None can",
+    )
+
+
+def _from_decimal(value: decimal.Decimal) -> Value:
+    if value.is_nan():
+        if value.is_snan():
+            raise ValueError("a signalling NaN")
+        return math.nan
+    if value.is_infinite():
+        return -math.inf if value.is_signed() else math.inf
+    return _bounded(value)
+
+
+def _from_ticks(value: Ticks) -> Value:
+    if value.kind == "time":
+        return time_from_nanos(value.nanos)
+    if value.kind == "timestamp":
+        return instant_from_nanos(value.nanos, utc=value.utc)
+    raise ValueError('the kind of Ticks is "time" or "timestamp"')
+
+
+def _from_numpy(value: Any) -> Value:
+    np = sys.modules["numpy"]
+    if isinstance(value, np.ndarray) and value.ndim == 0:
+        value = value[()]
+    if isinstance(value, np.datetime64):
+        return _from_datetime64(value, np)
+    if isinstance(value, np.longdouble) and not np.isnan(value) and float(value) != value:
+        raise ValueError("it does not fit into a double")
+    if isinstance(value, np.bool_ | np.number | np.str_ | np.bytes_) and not isinstance(
+        value, np.timedelta64 | np.complexfloating
+    ):
+        return literal_value(float(value) if isinstance(value, np.floating) else value.item())
+    raise ValueError(f"a numpy {type(value).__name__} is no scalar that a column holds")
+
+
+def _from_datetime64(value: Any, np: Any) -> Value:
+    if np.isnat(value):
+        return None
+    unit, count = np.datetime_data(value.dtype)
+    if unit in ("Y", "M"):
+        value, unit, count = value.astype("datetime64[D]"), "D", 1
+    ticks = int(value.view(np.int64)) * count
+    if unit == "D":
+        return datetime.date(1970, 1, 1) + datetime.timedelta(days=ticks)
+    if unit not in _NUMPY_NANOS:
+        raise ValueError(f"the unit {unit} is finer than a nanosecond")
+    return instant_from_nanos(ticks * _NUMPY_NANOS[unit], utc=False)
+
+
+def _from_pandas(value: Any) -> Value:
+    # By name: pandas is never imported here. NaT and NA are the nulls of pandas.
+    name = type(value).__name__
+    if name in ("NaTType", "NAType"):
+        return None
+    if name == "Timestamp":
+        # The nanoseconds that a Timestamp holds beyond those of the datetime that it also is.
+        nanos = nanos_of_instant(value.to_pydatetime(warn=False)) + int(value.nanosecond)
+        return instant_from_nanos(nanos, utc=value.tzinfo is not None)
+    raise ValueError(f"a pandas {name} is no scalar that a column holds")
+
+
+def _from_arrow(value: Any) -> Value:
+    import pyarrow as pa
+
+    if not isinstance(value, pa.Scalar):
+        raise PredicateError(
+            f"a pyarrow {type(value).__name__} is no literal", hint="pass an array to isin()"
+        )
+    if not value.is_valid:
+        return None
+    if isinstance(value, pa.ExtensionScalar):
+        return _from_arrow(value.value)
+    if isinstance(value, pa.DictionaryScalar):
+        return _from_arrow(value.value)
+    kind = value.type
+    if pa.types.is_timestamp(kind):
+        return instant_from_nanos(value.value * _NANOS[kind.unit], utc=kind.tz is not None)
+    if pa.types.is_time(kind):
+        return time_from_nanos(value.value * _NANOS[kind.unit])
+    if pa.types.is_date64(kind):
+        return datetime.date(1970, 1, 1) + datetime.timedelta(milliseconds=value.value)
+    if pa.types.is_nested(kind) or pa.types.is_duration(kind) or pa.types.is_interval(kind):
+        raise ValueError(f"{kind} has no order to compare by")
+    plain = value.as_py()
+    if type(plain).__module__.partition(".")[0] == "pyarrow":
+        raise ValueError(f"{kind} is not understood")
+    return literal_value(float(plain) if pa.types.is_floating(kind) else plain)
