@@ -35,6 +35,7 @@ __all__ = [
     "column_of",
     "columns_of",
     "depth_of",
+    "join",
 ]
 
 
@@ -223,3 +224,16 @@ def depth_of(expr: Expr) -> int:
         elif depth > deepest:
             deepest = depth
     return deepest
+
+
+def join(kind: type[And | Or], operands: Sequence[Expr]) -> Expr:
+    """One n-ary node, with the operands of nodes of its own kind taken in; one operand stays alone."""
+    if len(operands) == 1:
+        return operands[0]
+    flat: list[Expr] = []
+    for operand in operands:
+        if isinstance(operand, kind):
+            flat += operand.operands
+        else:
+            flat.append(operand)
+    return kind(tuple(flat))

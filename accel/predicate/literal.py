@@ -48,6 +48,8 @@ def number_from_text(text: str) -> int | decimal.Decimal:
         value = decimal.Decimal(text)
     except decimal.DecimalException:
         raise ValueError(f"{text[:40]} is out of range") from None
+    if not value.is_finite():
+        raise ValueError(f"{text[:40]} is no number")
     return _bounded(value)
 
 

@@ -24,6 +24,7 @@ from accel.predicate.expr import (
     Or,
     Value,
     depth_of,
+    join,
 )
 from accel.predicate.fold import check_pattern, compare_values, like_value
 
@@ -102,7 +103,7 @@ class _Parser(Cursor):
                     self._close_terms(group)
                     if word == "OR":
                         break
-                    closed = _joined(Or, group.alternatives)
+                    closed = join(Or, group.alternatives)
                     if word != ")" or len(groups) == 1:
                         return self._finish(groups, closed, deepest)
                 self._index += 1
@@ -132,7 +133,7 @@ class _Parser(Cursor):
         group.terms.append(term)
 
     def _close_terms(self, group: _Group) -> None:
-        group.alternatives.append(_joined(And, group.terms))
+        group.alternatives.append(join(And, group.terms))
         group.terms = []
 
     def _finish(self, groups: list[_Group], expr: Expr, deepest: int) -> Expr:
@@ -235,7 +236,7 @@ class _Parser(Cursor):
         if all(isinstance(answer, Constant) for answer in answers):
             found = {answer.value for answer in answers if isinstance(answer, Constant)}
             return Constant(True if True in found else None if None in found else False)
-        return _joined(Or, answers)
+        return join(Or, answers)
 
     def _between(self, left: Operand, position: int) -> Expr:
         self._index += 1
@@ -263,16 +264,3 @@ class _Parser(Cursor):
         if not isinstance(left.value, str):
             raise self._error("LIKE takes text", left.position)
         return Constant(like_value(left.value, pattern.value, ignore_case=ignore_case))
-
-
-def _joined(kind: type[And | Or], operands: list[Expr]) -> Expr:
-    """One n-ary node, with the operands of nodes of its own kind taken in."""
-    if len(operands) == 1:
-        return operands[0]
-    flat: list[Expr] = []
-    for operand in operands:
-        if isinstance(operand, kind):
-            flat += operand.operands
-        else:
-            flat.append(operand)
-    return kind(tuple(flat))

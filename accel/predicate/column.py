@@ -1,0 +1,202 @@
+"""Predicates built in Python: `col("a") > 1`, joined by `&`, `|` and `~`."""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn
+
+from accel.errors import PredicateError
+from accel.predicate.expr import (
+    And,
+    Column,
+    Compare,
+    Constant,
+    Expr,
+    IsNull,
+    Like,
+    Literal,
+    Not,
+    Op,
+    Operand,
+    Or,
+    column_of,
+    join,
+)
+from accel.predicate.fold import check_pattern
+from accel.predicate.literal import literal_value
+from accel.predicate.members import member_of
+
+__all__ = ["ColumnExpr", "Condition", "col"]
+
+
+def col(name: str) -> ColumnExpr:
+    """A column, to build a predicate from.
+
+    Parameters
+    ----------
+    name : str
+        The name as the schema has it, or a dotted path into structs; a top-level column of exactly
+        this name wins over a path. `col("a")["b"]` is the path of the names a and b.
+
+    Examples
+    --------
+    >>> (col("carrier") == "UA") & (col("dep_delay") > 60)
+    <carrier = 'UA' AND dep_delay > 60>
+    """
+    if not isinstance(name, str):
+        raise PredicateError(f"a column's name is a str, not a {type(name).__name__}")
+    parts = name.split(".")
+    return ColumnExpr(column_of(parts if all(parts) else [name]))
+
+
+class Condition:
+    """A predicate: join it by `&` and `|`, negate it by `~`, give it to `where=`."""
+
+    __slots__ = ("expr",)
+
+    def __init__(self, expr: Expr) -> None:
+        self.expr = expr
+
+    def __and__(self, other: object) -> Condition:
+        return _joined(And, self, other)
+
+    def __or__(self, other: object) -> Condition:
+        return _joined(Or, self, other)
+
+    def __rand__(self, other: object) -> Condition:
+        return _joined(And, _condition(other, "&"), self)
+
+    def __ror__(self, other: object) -> Condition:
+        return _joined(Or, _condition(other, "|"), self)
+
+    def __invert__(self) -> Condition:
+        return Condition(Not(self.expr))
+
+    def __bool__(self) -> NoReturn:
+        raise TypeError(
+            "a predicate has no truth of its own: join predicates by & and | and negate them by ~, each in "
+            "parentheses, instead of and, or, not, in, or a chained comparison"
+        )
+
+    def __repr__(self) -> str:
+        from accel.predicate.sql import to_sql
+
+        return f"<{to_sql(self.expr, max_values=20)}>"
+
+
+class ColumnExpr(Condition):
+    """A column: compare it, or use it alone where it is boolean."""
+
+    __slots__ = ()
+
+    expr: Column
+
+    def __init__(self, column: Column) -> None:
+        super().__init__(column)
+
+    def __getitem__(self, name: str) -> ColumnExpr:
+        """The field of this name in a struct column."""
+        if not isinstance(name, str):
+            raise PredicateError(f"a field's name is a str, not a {type(name).__name__}")
+        return ColumnExpr(column_of([*self.expr.parts, name]))
+
+    __iter__ = None
+    __contains__ = None
+    # == builds a predicate, so a column can be no key.
+    __hash__ = None  # type: ignore[assignment]
+
+    def __eq__(self, other: object) -> Condition:  # type: ignore[override]
+        return self._compare(Op.EQ, other)
+
+    def __ne__(self, other: object) -> Condition:  # type: ignore[override]
+        return self._compare(Op.NE, other)
+
+    def __lt__(self, other: object) -> Condition:
+        return self._compare(Op.LT, other)
+
+    def __le__(self, other: object) -> Condition:
+        return self._compare(Op.LE, other)
+
+    def __gt__(self, other: object) -> Condition:
+        return self._compare(Op.GT, other)
+
+    def __ge__(self, other: object) -> Condition:
+        return self._compare(Op.GE, other)
+
+    def is_distinct_from(self, other: object) -> Condition:
+        """Unequal, where null is a value like others."""
+        return self._compare(Op.DISTINCT, other)
+
+    def is_not_distinct_from(self, other: object) -> Condition:
+        """Equal, where null is a value like others."""
+        return self._compare(Op.NOT_DISTINCT, other)
+
+    def is_null(self) -> Condition:
+        """Null; NaN is not."""
+        return Condition(IsNull(self.expr))
+
+    def is_not_null(self) -> Condition:
+        return Condition(Not(IsNull(self.expr)))
+
+    def isin(self, values: Any) -> Condition:
+        """One of the values: a list, tuple, set, numpy array, pandas Series or Arrow array.
+
+        A null among the values makes a miss null, as in SQL.
+        """
+        return Condition(member_of(self.expr, values))
+
+    def between(self, low: object, high: object) -> Condition:
+        """At least `low` and at most `high`."""
+        return (self >= low) & (self <= high)
+
+    def like(self, pattern: str) -> Condition:
+        """Matches a pattern: `%` any run of characters, `_` any one, a backslash escapes."""
+        return self._like(pattern, ignore_case=False)
+
+    def ilike(self, pattern: str) -> Condition:
+        """`like`, with upper and lower case taken as one."""
+        return self._like(pattern, ignore_case=True)
+
+    def starts_with(self, prefix: str) -> Condition:
+        """Text that begins so."""
+        if not isinstance(prefix, str):
+            raise PredicateError(f"a prefix is a str, not a {type(prefix).__name__}")
+        for special in "\\%_":
+            prefix = prefix.replace(special, "\\" + special)
+        return self._like(f"{prefix}%", ignore_case=False)
+
+    def _compare(self, op: Op, other: object) -> Condition:
+        right: Operand
+        if isinstance(other, ColumnExpr):
+            right = other.expr
+        elif isinstance(other, Condition | And | Or | Not | Compare):
+            raise PredicateError(
+                "a column cannot be compared with a predicate", hint="put each comparison in parentheses"
+            )
+        else:
+            right = Literal(literal_value(other))
+        return Condition(Compare(op, self.expr, right))
+
+    def _like(self, pattern: str, *, ignore_case: bool) -> Condition:
+        if not isinstance(pattern, str):
+            raise PredicateError(f"a pattern is a str, not a {type(pattern).__name__}")
+        value = literal_value(pattern)
+        try:
+            check_pattern(str(value))
+        except ValueError as error:
+            raise PredicateError(str(error)) from None
+        return Condition(Like(self.expr, str(value), ignore_case))
+
+
+def _condition(value: object, operator: str) -> Condition:
+    if isinstance(value, Condition):
+        return value
+    if isinstance(value, bool):
+        return Condition(Constant(value))
+    raise TypeError(
+        f"{operator} joins predicates, not a {type(value).__name__}: put each comparison in parentheses, "
+        f'as in (col("a") > 1) {operator} (col("b") < 2)'
+    )
+
+
+def _joined(kind: type[And | Or], left: Condition, right: object) -> Condition:
+    return Condition(join(kind, (left.expr, _condition(right, "&" if kind is And else "|").expr)))

@@ -1,0 +1,175 @@
+"""`column IN values` from whatever a caller has: a list, a set, a numpy array, an Arrow array."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Collection, Iterable
+from typing import TYPE_CHECKING, Any
+
+from accel.errors import PredicateError
+from accel.predicate.expr import Column, InArray, InList, Value
+from accel.predicate.literal import literal_value
+from accel.predicate.moments import nanos_of_instant
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["MAX_LIST", "member_of"]
+
+MAX_LIST = 1000
+"""Longer lists of one type become an Arrow array: they bind, travel and match faster so."""
+
+_EPOCH_ORDINAL = datetime.date(1970, 1, 1).toordinal()
+
+
+def member_of(column: Column, values: object) -> InList | InArray:
+    """The node for `column IN values`; a null among the values stays one.
+
+    Arrow arrays, and what offers itself as one, are kept as arrays; so are numpy arrays of numbers
+    or timestamps and lists of more than `MAX_LIST` values of one type.
+
+    Raises
+    ------
+    PredicateError
+        When `values` is no collection, or one of them cannot be a literal.
+    """
+    array = _as_array(values)
+    if array is not None:
+        return InArray(column, _checked(array))
+    if isinstance(values, str | bytes | bytearray) or not isinstance(values, Iterable):
+        raise PredicateError(
+            f"IN takes a collection of values, not a {type(values).__name__}", hint="write [value]"
+        )
+    if isinstance(values, set | frozenset):
+        values = sorted(values, key=repr)  # one predicate, one text, in every process
+    literals = [literal_value(value) for value in _elements(values)]
+    if len(literals) > MAX_LIST:
+        array = _array_of_literals(literals)
+        if array is not None:
+            return InArray(column, array)
+    return InList(column, tuple(literals))
+
+
+def _elements(values: Iterable[Any]) -> Iterable[Any]:
+    if type(values).__module__.partition(".")[0] == "numpy":
+        if getattr(values, "ndim", 1) != 1:
+            raise PredicateError("IN takes an array of one dimension")
+        # As numpy scalars: tolist() would make ints of datetime64[ns].
+        return list(values)
+    return values
+
+
+def _as_array(values: object) -> pa.Array | pa.ChunkedArray | None:
+    module = type(values).__module__.partition(".")[0]
+    if module == "pyarrow":
+        import pyarrow as pa
+
+        return values if isinstance(values, pa.Array | pa.ChunkedArray) else None
+    if module == "numpy":
+        return _from_numpy(values)
+    if module == "pandas" and hasattr(values, "to_numpy"):
+        import pyarrow as pa
+
+        return pa.array(values, from_pandas=True)
+    if hasattr(values, "__arrow_c_stream__"):
+        import pyarrow as pa
+
+        return pa.chunked_array(values)
+    if hasattr(values, "__arrow_c_array__"):
+        import pyarrow as pa
+
+        return pa.array(values)
+    return None
+
+
+def _checked(array: Any) -> pa.Array:
+    import pyarrow as pa
+
+    if isinstance(array, pa.ChunkedArray):
+        array = array.chunk(0) if array.num_chunks == 1 else array.combine_chunks()
+        if isinstance(array, pa.ChunkedArray):  # more than 2 GiB of text
+            raise PredicateError("the list of IN is too large for one array")
+    kind = array.type.value_type if pa.types.is_dictionary(array.type) else array.type
+    if pa.types.is_nested(kind) or pa.types.is_interval(kind) or pa.types.is_run_end_encoded(kind):
+        raise PredicateError(f"an array of {array.type} cannot be the list of IN")
+    return array
+
+
+def _from_numpy(values: Any) -> pa.Array | None:
+    """Numbers and timestamps by their buffer: `pa.array` would import pandas."""
+    import numpy as np
+    import pyarrow as pa
+
+    if not isinstance(values, np.ndarray) or values.ndim != 1:
+        return None
+    if values.dtype.kind in "iuf" and values.dtype.itemsize <= 8:
+        kind = pa.from_numpy_dtype(values.dtype)
+        plain = np.ascontiguousarray(values, values.dtype.newbyteorder("="))
+        return pa.Array.from_buffers(kind, len(plain), [None, pa.py_buffer(plain.tobytes())], 0)
+    if values.dtype.kind == "M" and np.datetime_data(values.dtype) in _TIMESTAMPS:
+        kind = pa.timestamp(np.datetime_data(values.dtype)[0])
+        plain = np.ascontiguousarray(values, values.dtype.newbyteorder("="))
+        return _with_nulls(kind, ~np.isnat(plain), [pa.py_buffer(plain.tobytes())])
+    return None
+
+
+_TIMESTAMPS = {("s", 1), ("ms", 1), ("us", 1), ("ns", 1)}
+
+
+def _with_nulls(kind: Any, valid: Any, buffers: list[Any]) -> pa.Array:
+    import numpy as np
+    import pyarrow as pa
+
+    nulls = len(valid) - int(valid.sum())
+    bitmap = pa.py_buffer(np.packbits(valid, bitorder="little").tobytes()) if nulls else None
+    return pa.Array.from_buffers(kind, len(valid), [bitmap, *buffers], nulls)
+
+
+def _array_of_literals(values: Collection[Value]) -> pa.Array | None:
+    """An array of literals that are all of one type, or None."""
+    import numpy as np
+    import pyarrow as pa
+
+    types = {type(value) for value in values} - {type(None)}
+    if len(types) != 1:
+        return None
+    valid = np.fromiter((value is not None for value in values), bool, len(values))
+    known: list[Any] = [value for value in values if value is not None]
+    kind = types.pop()
+    if kind in (str, bytes):
+        chunks = [value.encode() if kind is str else value for value in known]
+        lengths = np.zeros(len(values), np.int64)
+        lengths[valid] = [len(chunk) for chunk in chunks]
+        offsets = np.concatenate(([0], np.cumsum(lengths))).astype(np.int64)
+        data = pa.py_buffer(b"".join(chunks))
+        to = pa.large_string() if kind is str else pa.large_binary()
+        return _with_nulls(to, valid, [pa.py_buffer(offsets.tobytes()), data])
+    found = _fixed_width(kind, known)
+    if found is None:
+        return None
+    to, numbers = found
+    spread = np.zeros(len(values), numbers.dtype)
+    spread[valid] = numbers
+    return _with_nulls(to, valid, [pa.py_buffer(spread.tobytes())])
+
+
+def _fixed_width(kind: type, known: list[Any]) -> tuple[Any, Any] | None:
+    import numpy as np
+    import pyarrow as pa
+
+    if kind is int:
+        low, high = min(known), max(known)
+        if -(1 << 63) <= low and high < 1 << 63:
+            return pa.int64(), np.array(known, np.int64)
+        if low >= 0 and high < 1 << 64:
+            return pa.uint64(), np.array(known, np.uint64)
+    elif kind is float:
+        return pa.float64(), np.array(known, np.float64)
+    elif kind is datetime.date:
+        return pa.date32(), np.array([value.toordinal() - _EPOCH_ORDINAL for value in known], np.int32)
+    elif kind is datetime.datetime:
+        zones = {value.utcoffset() is None for value in known}
+        if len(zones) == 1:
+            micros = np.array([nanos_of_instant(value) // 1000 for value in known], np.int64)
+            return pa.timestamp("us", None if zones.pop() else "UTC"), micros
+    return None

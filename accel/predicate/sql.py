@@ -1,0 +1,171 @@
+"""The tree back to text: what errors, explain and logs show, and what parses to the same tree."""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import math
+import re
+from collections.abc import Iterable
+from itertools import islice
+
+from accel.errors import PredicateError
+from accel.predicate.cursor import OPERATOR_WORDS
+from accel.predicate.expr import (
+    And,
+    Column,
+    Compare,
+    Constant,
+    Expr,
+    InArray,
+    InList,
+    IsNull,
+    Like,
+    Not,
+    Operand,
+    Or,
+    Ticks,
+    Value,
+)
+from accel.predicate.literal import TYPE_WORDS, literal_value
+from accel.predicate.moments import text_from_moment
+
+__all__ = ["literal_sql", "name_sql", "to_sql"]
+
+_PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_$]*")
+# Never read wrongly when quoted, so whatever looks like a word of the dialect is.
+_WORDS = OPERATOR_WORDS | TYPE_WORDS | {"NULL", "TRUE", "FALSE", "DISTINCT", "FROM"}
+
+
+def to_sql(expr: Expr, *, max_values: int | None = None) -> str:
+    """The predicate as text.
+
+    Parameters
+    ----------
+    expr : Expr
+    max_values : int, optional
+        Show at most so many values of each IN list; what is cut does not parse.
+
+    Returns
+    -------
+    str
+        Text that `parse` turns into an equal tree, if nothing was cut and the tree is as the parser
+        makes it: no AND directly within an AND, nor OR within OR, no comparison of two literals,
+        and lists for arrays.
+    """
+    out: list[str] = []
+    stack: list[Expr | str] = [expr]
+    while stack:
+        node = stack.pop()
+        if isinstance(node, str):
+            out.append(node)
+        elif isinstance(node, And | Or):
+            word = " AND " if isinstance(node, And) else " OR "
+            pieces: list[Expr | str] = []
+            for operand in node.operands:
+                pieces += [word] if pieces else []
+                pieces += ["(", operand, ")"] if isinstance(operand, And | Or) else [operand]
+            stack += reversed(pieces)
+        elif isinstance(node, Not):
+            stack += reversed(_negated(node.operand, max_values))
+        else:
+            out.append(_condition(node, "", max_values))
+    return "".join(out)
+
+
+def _negated(node: Expr, max_values: int | None) -> list[Expr | str]:
+    if isinstance(node, InList | InArray | Like | IsNull):
+        return [_condition(node, "NOT ", max_values)]
+    if isinstance(node, And | Or):
+        return ["NOT (", node, ")"]
+    return ["NOT ", node]
+
+
+def _condition(node: Expr, negation: str, max_values: int | None) -> str:
+    match node:
+        case Column():
+            return name_sql(node)
+        case Compare(op, left, right):
+            return f"{_operand(left)} {op.value} {_operand(right)}"
+        case InList(column, values):
+            return f"{name_sql(column)} {negation}IN ({_values(values, len(values), max_values)})"
+        case InArray(column, array):
+            scalars = (literal_value(scalar) for scalar in array)
+            return f"{name_sql(column)} {negation}IN ({_values(scalars, len(array), max_values)})"
+        case Like(column, pattern, ignore_case):
+            word = "ILIKE" if ignore_case else "LIKE"
+            return f"{name_sql(column)} {negation}{word} {literal_sql(pattern)}"
+        case IsNull(column):
+            return f"{name_sql(column)} IS {negation}NULL"
+        case Constant(value):
+            return literal_sql(value)
+        case _:
+            raise PredicateError(f"a {type(node).__name__} is no part of a predicate")
+
+
+def _values(values: Iterable[Value], count: int, max_values: int | None) -> str:
+    shown = count if max_values is None else min(count, max_values)
+    text = ", ".join(map(literal_sql, islice(values, shown)))
+    return text if shown == count else f"{text}, … {count - shown:,} more"
+
+
+def _operand(operand: Operand) -> str:
+    return name_sql(operand) if isinstance(operand, Column) else literal_sql(operand.value)
+
+
+def name_sql(column: Column) -> str:
+    """The column's name, quoted where it must be."""
+    parts = column.parts or ((column.name,) if column.quoted else tuple(column.name.split(".")))
+    return ".".join(map(_quoted, parts))
+
+
+def _quoted(name: str) -> str:
+    if _PLAIN.fullmatch(name) and name.upper() not in _WORDS:
+        return name
+    doubled = name.replace('"', '""')
+    return f'"{doubled}"'
+
+
+def literal_sql(value: Value) -> str:
+    """A literal in the dialect, exact."""
+    match value:
+        case None:
+            return "NULL"
+        case bool():
+            return "TRUE" if value else "FALSE"
+        case int():
+            return str(value)
+        case float():
+            return f"DOUBLE '{_double(value)}'"
+        case str():
+            doubled = value.replace("'", "''")
+            return f"'{doubled}'"
+        case bytes():
+            return f"X'{value.hex()}'"
+        case decimal.Decimal():
+            text = str(value)
+            return text if "." in text or "E" in text else f"{text}E0"
+        case datetime.datetime():
+            return f"TIMESTAMP '{_moment(value)}'"
+        case datetime.date():
+            return f"DATE '{_moment(value)}'"
+        case datetime.time():
+            return f"TIME '{_moment(value)}'"
+        case Ticks():
+            return f"{'TIME' if value.kind == 'time' else 'TIMESTAMP'} '{_moment(value)}'"
+    raise PredicateError(f"a {type(value).__name__} is no literal")
+
+
+def _double(value: float) -> str:
+    if math.isnan(value):
+        return "NaN"
+    if math.isinf(value):
+        return "Infinity" if value > 0 else "-Infinity"
+    return repr(value)
+
+
+def _moment(value: datetime.date | datetime.time | Ticks) -> str:
+    try:
+        return text_from_moment(value)
+    except ValueError as error:
+        raise PredicateError(str(error)) from None
