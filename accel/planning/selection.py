@@ -132,6 +132,13 @@ class RowSelection:
             np.maximum(self.starts[lo:hi], start), np.minimum(self.stops[lo:hi], stop)
         )
 
+    def head(self, count: int) -> RowSelection:
+        """The first `count` of the selected rows."""
+        before = np.cumsum(self.stops - self.starts) - (self.stops - self.starts)
+        keep = before < count
+        stops = np.minimum(self.stops, self.starts + (count - before))
+        return RowSelection(self.starts[keep], stops[keep])
+
     def refine(self, mask: Bools) -> RowSelection:
         """Of the selected rows, taken in order, those whose place in `mask` is set."""
         inner = RowSelection.from_mask(mask)

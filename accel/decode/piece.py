@@ -1,0 +1,205 @@
+"""One fetched piece of a task -> the record batches that it holds: decode, filter, conform."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from accel.arrays import from_numpy, repeat_scalar
+from accel.decode.arrow import projected_schema
+from accel.decode.chunks import ChunkPages
+from accel.decode.columns import decode_columns
+from accel.planning.conform import conform_array
+from accel.planning.pages import Piece, PieceLeaf
+from accel.planning.selection import RowSelection
+from accel.planning.task import ScanTask
+from accel.ranges import Buffer
+
+__all__ = ["LeafBytes", "decode_piece"]
+
+
+@dataclass(frozen=True, slots=True)
+class LeafBytes:
+    """What was fetched for one leaf of a piece."""
+
+    dictionary: Buffer | None
+    pages: tuple[Buffer, ...]
+    """Whole data pages in row order, or the whole chunk."""
+
+
+def decode_piece(
+    task: ScanTask,
+    piece: Piece,
+    fetched: Mapping[int, LeafBytes],
+    *,
+    batch_rows: int,
+    memory_limit: int,
+) -> list[pa.RecordBatch]:
+    """Decode and filter a piece.
+
+    Parameters
+    ----------
+    fetched : mapping
+        By leaf (of the task's schema): its bytes, for every leaf of the piece.
+    batch_rows : int
+        The most rows of one batch.
+    memory_limit : int
+        A page that would decode to more is refused.
+
+    Returns
+    -------
+    list of pyarrow.RecordBatch
+        Of the scan's output schema, in row order, none empty.
+    """
+    query = task.file.query
+    maybe = piece.rows.intersect(piece.sure.invert(task.num_rows)) if piece.sure else piece.rows
+    decoder = _Decoder(task, piece, fetched, memory_limit)
+    if not maybe:
+        columns = decoder.decode(query.output_leaves, piece.rows)
+        return _batches(task, columns, piece.rows.count, batch_rows)
+    if not piece.sure:
+        # One decode serves the filter and the result.
+        leaves = sorted({*query.filter_leaves, *query.output_leaves})
+        columns = decoder.decode(leaves, piece.rows)
+        mask = _mask(task, columns, piece.rows.count)
+        matched = int(np.count_nonzero(mask))
+        if matched == 0:
+            return []
+        if matched < len(mask):
+            names = {f.name for f in query.output}
+            columns = {n: _filter(a, mask) for n, a in columns.items() if n in names}
+        return _batches(task, columns, matched, batch_rows)
+    columns = decoder.decode(query.filter_leaves, maybe)
+    rows = piece.sure.union(maybe.refine(_mask(task, columns, maybe.count)))
+    if not rows:
+        return []
+    return _batches(task, decoder.decode(query.output_leaves, rows), rows.count, batch_rows)
+
+
+class _Decoder:
+    def __init__(
+        self, task: ScanTask, piece: Piece, fetched: Mapping[int, LeafBytes], memory_limit: int
+    ) -> None:
+        self._task = task
+        self._parts = {part.reads.leaf: part for part in piece.leaves}
+        self._fetched = fetched
+        self._memory_limit = memory_limit
+
+    def decode(self, leaves: Sequence[int], rows: RowSelection) -> dict[str, pa.Array]:
+        """The top-level columns that hold these leaves, by name, at the given rows."""
+        if not leaves:
+            return {}
+        file = self._task.file
+        schema = projected_schema(file.schema, file.key_value, leaves)
+        chunks = {leaf: self._chunk(self._parts[leaf], self._fetched[leaf]) for leaf in leaves}
+        arrays = decode_columns(
+            file.schema,
+            file.key_value,
+            chunks,
+            rows,
+            arrow_schema=schema,
+            leaves=leaves,
+            path=file.id.path,
+            row_group=self._task.row_group,
+            memory_limit=self._memory_limit,
+        )
+        return dict(zip(schema.names, (_whole(a) for a in arrays), strict=True))
+
+    def _chunk(self, part: PieceLeaf, fetched: LeafBytes) -> ChunkPages:
+        reads = part.reads
+        if reads.whole:
+            first, stop = np.zeros(1, np.int64), np.array([self._task.num_rows], np.int64)
+        else:
+            first, stop = reads.first_row[part.lo : part.hi], reads.stop_row[part.lo : part.hi]
+        return ChunkPages(
+            leaf=reads.leaf,
+            codec=reads.codec,
+            dictionary=fetched.dictionary,
+            buffers=fetched.pages,
+            first_rows=first,
+            stop_rows=stop,
+            num_values=reads.num_values,
+        )
+
+
+def _whole(array: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
+    if isinstance(array, pa.ChunkedArray) and array.num_chunks == 1:
+        return array.chunk(0)
+    return array
+
+
+def _mask(task: ScanTask, columns: Mapping[str, pa.Array], num_rows: int) -> npt.NDArray[np.bool_]:
+    from accel.predicate.evaluate import evaluate
+
+    query = task.file.query
+    if query.bound is None:
+        return np.ones(num_rows, bool)
+    arrays = {path: _pick(columns[path[0]], path[1:]) for path in query.filter_paths}
+    for path, value in query.constants.items():
+        arrays[path] = repeat_scalar(value, num_rows)
+    return evaluate(query.bound, arrays, num_rows)
+
+
+def _pick(array: pa.Array | pa.ChunkedArray, path: tuple[str, ...]) -> pa.Array | pa.ChunkedArray:
+    """A struct's descendant; null where any of its parents is null."""
+    if not path:
+        return array
+    if isinstance(array, pa.ChunkedArray):
+        return pa.chunked_array([_pick(chunk, path) for chunk in array.chunks])
+    index = array.type.get_field_index(path[0])
+    return _pick(array.flatten()[index], path[1:])
+
+
+def _filter(array: pa.Array | pa.ChunkedArray, mask: npt.NDArray[np.bool_]) -> pa.Array | pa.ChunkedArray:
+    if _has_views(array.type):
+        # pyarrow has no filter for views: join the slices.
+        if isinstance(array, pa.ChunkedArray):
+            array = pa.concat_arrays(array.chunks)
+        return pa.concat_arrays([array.slice(a, b - a) for a, b in RowSelection.from_mask(mask)])
+    return array.filter(from_numpy(mask))
+
+
+def _has_views(kind: pa.DataType) -> bool:
+    if pa.types.is_string_view(kind) or pa.types.is_binary_view(kind):
+        return True
+    if pa.types.is_dictionary(kind):
+        return _has_views(kind.value_type)
+    if isinstance(kind, pa.BaseExtensionType):
+        return _has_views(kind.storage_type)
+    return any(_has_views(kind.field(i).type) for i in range(kind.num_fields))
+
+
+def _batches(
+    task: ScanTask, columns: Mapping[str, pa.Array], num_rows: int, batch_rows: int
+) -> list[pa.RecordBatch]:
+    query = task.file.query
+    schema = query.output
+    if len(schema) == 0:
+        return [empty_columns(num_rows)]
+    arrays = []
+    for field in schema:
+        constant = query.output_constants.get(field.name)
+        if constant is not None:
+            arrays.append(repeat_scalar(constant, num_rows))
+            continue
+        array = columns[field.name]
+        if isinstance(array, pa.ChunkedArray):
+            url, name, kind = task.file.url, field.name, field.type
+            array = pa.chunked_array([conform_array(c, kind, url=url, name=name) for c in array.chunks])
+            arrays.append(array)
+        else:
+            arrays.append(conform_array(array, field.type, url=task.file.url, name=field.name))
+    if any(isinstance(a, pa.ChunkedArray) for a in arrays):
+        table = pa.Table.from_arrays(arrays, schema=schema)
+        return [b for b in table.to_batches(max_chunksize=batch_rows) if b.num_rows]
+    batch = pa.RecordBatch.from_arrays(arrays, schema=schema)
+    return [batch.slice(at, batch_rows) for at in range(0, num_rows, batch_rows)]
+
+
+def empty_columns(num_rows: int) -> pa.RecordBatch:
+    """A batch of rows without columns."""
+    return pa.RecordBatch.from_struct_array(pa.nulls(num_rows, pa.struct([])))

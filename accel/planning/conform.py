@@ -1,0 +1,146 @@
+"""Files of one scan whose types differ: what widens without loss, and the widening itself."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from accel.errors import SchemaMismatchError
+
+__all__ = ["check_schema", "conform_array", "widens"]
+
+# Integers up to this many bits are exact in a float of the width on the right.
+_EXACT_IN_FLOAT = {8: 16, 16: 32, 32: 64}
+_TIME_UNITS = ("s", "ms", "us", "ns")
+
+
+def widens(have: pa.DataType, to: pa.DataType) -> bool:
+    """Whether every value of type `have` is a value of type `to`, unchanged."""
+    if have.equals(to) or pa.types.is_null(have):
+        return True
+    if isinstance(have, pa.BaseExtensionType):
+        return widens(have.storage_type, to)
+    if pa.types.is_dictionary(have):
+        return widens(have.value_type, to.value_type if pa.types.is_dictionary(to) else to)
+    if pa.types.is_dictionary(to):
+        return widens(have, to.value_type)
+    if pa.types.is_struct(have) and pa.types.is_struct(to):
+        return all(
+            to.get_field_index(f.name) < 0 or widens(f.type, to.field(to.get_field_index(f.name)).type)
+            for f in have
+        )
+    if _is_list(have) and _is_list(to):
+        return not pa.types.is_fixed_size_list(to) and widens(have.value_type, to.value_type)
+    if pa.types.is_map(have) and pa.types.is_map(to):
+        return widens(have.key_type, to.key_type) and widens(have.item_type, to.item_type)
+    return _number_widens(have, to) or _other_widens(have, to)
+
+
+def _is_list(kind: pa.DataType) -> bool:
+    return bool(
+        pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
+    )
+
+
+def _number_widens(have: pa.DataType, to: pa.DataType) -> bool:
+    if pa.types.is_integer(have):
+        unsigned = pa.types.is_unsigned_integer(have)
+        if pa.types.is_integer(to):
+            if unsigned == pa.types.is_unsigned_integer(to):
+                return bool(to.bit_width >= have.bit_width)
+            return unsigned and bool(to.bit_width > have.bit_width)
+        if pa.types.is_floating(to):
+            return bool(to.bit_width >= _EXACT_IN_FLOAT.get(have.bit_width, 128))
+        if pa.types.is_decimal(to):
+            digits = len(str(2**have.bit_width if unsigned else 2 ** (have.bit_width - 1)))
+            return bool(to.scale >= 0 and to.precision - to.scale >= digits)
+        return False
+    if pa.types.is_floating(have):
+        return pa.types.is_floating(to) and bool(to.bit_width >= have.bit_width)
+    if pa.types.is_decimal(have) and pa.types.is_decimal(to):
+        return bool(to.scale >= have.scale and to.precision - to.scale >= have.precision - have.scale)
+    return False
+
+
+def _other_widens(have: pa.DataType, to: pa.DataType) -> bool:
+    if _is_text(have):
+        return _is_text(to)
+    if _is_bytes(have):
+        return _is_bytes(to) and not pa.types.is_fixed_size_binary(to)
+    if pa.types.is_timestamp(have) and pa.types.is_timestamp(to):
+        return (have.tz is None) == (to.tz is None) and _finer(have.unit, to.unit)
+    for family in (pa.types.is_time, pa.types.is_duration):
+        if family(have) and family(to):
+            return _finer(have.unit, to.unit)
+    return bool(pa.types.is_date32(have) and pa.types.is_date64(to))
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
+
+
+def _is_bytes(kind: pa.DataType) -> bool:
+    return bool(
+        pa.types.is_binary(kind)
+        or pa.types.is_large_binary(kind)
+        or pa.types.is_binary_view(kind)
+        or pa.types.is_fixed_size_binary(kind)
+    )
+
+
+def _finer(have: str, to: str) -> bool:
+    return _TIME_UNITS.index(to) >= _TIME_UNITS.index(have)
+
+
+def check_schema(have: pa.Schema, to: pa.Schema, *, url: str) -> None:
+    """Raise SchemaMismatchError where a column of the file does not widen to the scan's type."""
+    for field in to:
+        for index in have.get_all_field_indices(field.name):
+            kind = have.field(index).type
+            if not widens(kind, field.type):
+                raise SchemaMismatchError(
+                    f"column {field.name!r} is {kind} here and {field.type} in the scan's schema",
+                    path=url,
+                    hint="give schema= with a type that holds both",
+                )
+
+
+def conform_array(array: pa.Array, to: pa.DataType, *, url: str = "", name: str = "") -> pa.Array:
+    """The same values in type `to`; struct children are matched by name, missing ones are null.
+
+    Raises
+    ------
+    SchemaMismatchError
+        A value does not fit (a timestamp that overflows in a finer unit).
+    """
+    if array.type.equals(to):
+        return array
+    try:
+        if pa.types.is_struct(array.type) and pa.types.is_struct(to):
+            return _conform_struct(array, to, url=url, name=name)
+        if isinstance(array.type, pa.BaseExtensionType):
+            return conform_array(array.storage, to, url=url, name=name)
+        if pa.types.is_null(array.type):
+            return pa.nulls(len(array), to)
+        if pa.types.is_dictionary(array.type):
+            return conform_array(array.dictionary_decode(), to, url=url, name=name)
+        if pa.types.is_dictionary(to):
+            values = conform_array(array, to.value_type, url=url, name=name)
+            return values.dictionary_encode().cast(to)
+        return array.cast(to)
+    except pa.ArrowException as error:
+        raise SchemaMismatchError(
+            f"column {name!r} cannot be read as {to}: {error}", path=url or None
+        ) from error
+
+
+def _conform_struct(array: pa.StructArray, to: pa.StructType, *, url: str, name: str) -> pa.Array:
+    children = []
+    for field in to:
+        index = array.type.get_field_index(field.name)
+        if index < 0:
+            children.append(pa.nulls(len(array), field.type))
+        else:
+            child = array.field(index)
+            children.append(conform_array(child, field.type, url=url, name=f"{name}.{field.name}"))
+    mask = array.is_null() if array.null_count else None
+    return pa.StructArray.from_arrays(children, fields=list(to), mask=mask)

@@ -1,0 +1,153 @@
+"""What a scan will ask for, said before it asks: levels, requests, round trips, bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from accel.planning.coalesce import coalesce
+from accel.planning.pages import cut_pieces, piece_wants
+from accel.planning.task import ScanTask
+from accel.ranges import ReadKey, Want
+
+__all__ = ["Explain", "Level", "TaskIO", "predict_task"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Level:
+    """The I/O of one step of a scan."""
+
+    name: str
+    requests: int
+    round_trips: int
+    bytes: int
+    measured: bool
+    """True for what was really asked for (planning is run to be explained), False for a prediction."""
+
+
+@dataclass(frozen=True, slots=True)
+class TaskIO:
+    """What reading one task will ask for."""
+
+    requests: int
+    bytes: int
+    round_trips: int
+    late_dictionaries: int
+    """Dictionary pages that may be asked for in a second round trip: the footer does not prove that the
+    pages do without. Not counted in the other numbers."""
+    late_bytes: int
+    whole_chunks: int
+
+
+def predict_task(
+    task: ScanTask,
+    *,
+    have_dictionary: Mapping[ReadKey, bool] | None,
+    piece_bytes: int,
+    max_gap_bytes: int,
+    max_coalesced_bytes: int,
+) -> TaskIO:
+    """The requests of a task, by the same functions that will make them.
+
+    Parameters
+    ----------
+    have_dictionary : mapping, optional
+        Dictionary pages that are cached; None: none is.
+    """
+    cached = dict(have_dictionary or {})
+    requests = sent = trips = 0
+    late: dict[ReadKey, int] = {}
+    pieces = cut_pieces(
+        task.reads, task.rows, task.sure, num_rows=task.num_rows, piece_bytes=piece_bytes
+    )
+    for piece in pieces:
+        pages, dictionaries = piece_wants(piece, task.row_group, lambda key: cached.get(key, False))
+        fetches = coalesce(
+            [*pages, *dictionaries], max_gap_bytes=max_gap_bytes, max_coalesced_bytes=max_coalesced_bytes
+        )
+        requests += len(fetches)
+        sent += sum(fetch.range.length for fetch in fetches)
+        trips = max(trips, 1 if fetches else 0)
+        cached |= {want.key: True for want in dictionaries}
+        for part in piece.leaves:
+            want: Want | None = None if part.reads.whole else part.dictionary_want(task.row_group)
+            if want is not None and part.lo < part.hi and not part.needs_dictionary:
+                late[want.key] = want.range.length
+    for key in cached:
+        late.pop(key, None)
+    return TaskIO(
+        requests=requests,
+        bytes=sent,
+        round_trips=trips,
+        late_dictionaries=len(late),
+        late_bytes=sum(late.values()),
+        whole_chunks=sum(r.whole for r in task.reads),
+    )
+
+
+@dataclass(slots=True, kw_only=True)
+class Explain:
+    """A plan told: print it, or ask `requests`, `round_trips` and `bytes`, each by level.
+
+    Planning reads metadata for real, so those levels are measured; `data` is predicted from what the plan
+    names, by the code that will make the requests. A prediction equals the fact unless a step depends on
+    what an earlier one finds: then `notes` say so, with a bound.
+    """
+
+    source: str
+    where: str | None
+    columns: Sequence[str]
+    files: tuple[int, int]
+    """Kept, of."""
+    row_groups: tuple[int, int]
+    pages: tuple[int, int]
+    rows: tuple[int, int]
+    rows_sure: int
+    """Rows that the statistics alone prove to match."""
+    levels: tuple[Level, ...]
+    notes: tuple[str, ...] = ()
+    analyzed: Mapping[str, object] | None = None
+    """The counts of a real run, for `explain(analyze=True)`."""
+    files_detail: tuple[str, ...] = field(default=())
+
+    @property
+    def requests(self) -> dict[str, int]:
+        return {level.name: level.requests for level in self.levels}
+
+    @property
+    def round_trips(self) -> dict[str, int]:
+        return {level.name: level.round_trips for level in self.levels}
+
+    @property
+    def bytes(self) -> dict[str, int]:
+        return {level.name: level.bytes for level in self.levels}
+
+    def __str__(self) -> str:
+        lines = [f"scan {self.source}"]
+        lines.append(f"  columns  {', '.join(self.columns) if self.columns else '(none: row counts only)'}")
+        if self.where is not None:
+            lines.append(f"  where    {self.where}")
+        lines.append("pruning    kept of total")
+        for name, (kept, total) in (
+            ("files", self.files),
+            ("row groups", self.row_groups),
+            ("pages", self.pages),
+            ("rows", self.rows),
+        ):
+            lines.append(f"  {name:<11}{kept:>14,} of {total:,}")
+        if self.rows_sure and self.where is not None:
+            lines.append(f"  {'':<11}{self.rows_sure:>14,} rows proved to match without being read")
+        lines.append(f"requests   {'count':>7} {'trips':>6} {'bytes':>14}")
+        for level in self.levels:
+            kind = "" if level.measured else "  (predicted)"
+            lines.append(
+                f"  {level.name:<9}{level.requests:>7,} {level.round_trips:>6} {level.bytes:>14,}{kind}"
+            )
+        lines += [f"  note: {note}" for note in self.notes]
+        lines += [f"  {detail}" for detail in self.files_detail]
+        if self.analyzed is not None:
+            lines.append("run        what happened")
+            lines += [f"  {name:<18}{value}" for name, value in self.analyzed.items()]
+        return "\n".join(lines)
+
+    __repr__ = __str__

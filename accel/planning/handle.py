@@ -1,0 +1,68 @@
+"""An opened file: its identity, its parsed footer, and the indexes met so far."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from accel.format.domain import Bounds
+from accel.format.model import ColumnIndex, FileMetadata, OffsetIndex
+from accel.planning.file import ObjectId
+from accel.ranges import ByteRange
+
+__all__ = ["FileHandle"]
+
+
+@dataclass(slots=True, eq=False)
+class FileHandle:
+    """What is known of one version of one file. Cached; grows as scans meet its page indexes.
+
+    It is touched on the I/O loop only. Everything in it is derived from the bytes of `id`, so it is
+    never updated for another version: a changed object gets a new handle.
+    """
+
+    id: ObjectId
+    metadata: FileMetadata
+    arrow_schema: pa.Schema
+    """Of all columns, as pyarrow's full read would have it."""
+    tail: memoryview
+    """The bytes from `tail_start` up to the footer that the first read brought along."""
+    tail_start: int
+    offset_indexes: dict[tuple[int, int], OffsetIndex | None] = field(default_factory=dict)
+    """By (row group, leaf); None where it is absent, or did not verify."""
+    column_indexes: dict[tuple[int, int], ColumnIndex | None] = field(default_factory=dict)
+    chunk_bounds: dict[int, Bounds] = field(default_factory=dict)
+    """By leaf, units are the row groups."""
+    page_bounds: dict[tuple[int, int], Bounds] = field(default_factory=dict)
+    checked_at: float = 0.0
+    """When the store last said that this is the current version (monotonic clock)."""
+    schema_nbytes: int = 0
+
+    def in_tail(self, wanted: ByteRange) -> memoryview | None:
+        """The bytes of a range that the first read already brought, else None."""
+        start = wanted.start - self.tail_start
+        end = wanted.end - self.tail_start
+        if start < 0 or end > len(self.tail):
+            return None
+        return self.tail[start:end]
+
+    def suggested_tail_bytes(self) -> int:
+        """The suffix length that would have brought footer and page indexes at once."""
+        chunks = self.metadata.chunks
+        first = self.metadata.footer_start
+        for offset in (chunks.offset_index_offset, chunks.column_index_offset):
+            placed = offset[offset > 0]
+            if placed.size:
+                first = min(first, int(placed.min()))
+        return self.id.size - first
+
+    @property
+    def nbytes(self) -> int:
+        """What holding this costs, for the cache's limit."""
+        total = self.metadata.nbytes + len(self.tail) + self.schema_nbytes + 1024
+        total += sum(i.nbytes for i in self.offset_indexes.values() if i is not None)
+        total += sum(i.nbytes for i in self.column_indexes.values() if i is not None)
+        for bounds in (*self.chunk_bounds.values(), *self.page_bounds.values()):
+            total += 60 * len(bounds) + 128
+        return total

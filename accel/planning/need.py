@@ -1,0 +1,52 @@
+"""How a pure step asks for bytes: it yields what it needs, and returns its value.
+
+The reader answers from the network, a test from a dictionary of bytes; both drive the same generator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
+from typing import TypeAlias, TypeVar
+
+from accel.ranges import Stash, Want
+
+__all__ = ["Need", "NeedTail", "Steps", "Tail", "drive"]
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """Byte ranges of the file at hand, all wanted at once: one round trip. Answered by a `Stash`."""
+
+    wants: tuple[Want, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class NeedTail:
+    """The last `length` bytes of the file. Answered by a `Tail`."""
+
+    length: int
+
+
+@dataclass(frozen=True, slots=True)
+class Tail:
+    """The end of a file: `data` starts at `start` and reaches to the file's end, `size`."""
+
+    data: memoryview
+    start: int
+    size: int
+    etag: str | None
+
+
+T = TypeVar("T")
+Steps: TypeAlias = Generator[Need | NeedTail, "Stash | Tail", T]
+
+
+def drive(steps: Steps[T], answer: Callable[[Need | NeedTail], Stash | Tail]) -> T:
+    """Run a step to its end with a plain function as its network."""
+    try:
+        need = next(steps)
+        while True:
+            need = steps.send(answer(need))
+    except StopIteration as done:
+        return done.value  # type: ignore[no-any-return]

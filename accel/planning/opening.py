@@ -1,0 +1,92 @@
+"""From the tail of a file to its parsed footer: one request where the hint is large enough.
+
+Source: parquet-format README, "File format": the footer's length and magic are the last eight bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import pyarrow as pa
+
+from accel.errors import ParquetFormatError
+from accel.format.footer import parse_footer, parse_tail
+from accel.format.model import ParquetSchema
+from accel.planning.file import ObjectId
+from accel.planning.handle import FileHandle
+from accel.planning.need import Need, NeedTail, Steps, Tail
+from accel.ranges import ByteRange, Kind, ReadKey, Want
+
+__all__ = ["open_file"]
+
+_TAIL = 8
+
+
+def open_file(
+    path: str,
+    hint: int,
+    *,
+    max_footer_bytes: int,
+    arrow_schema: Callable[[ParquetSchema, Mapping[str, bytes]], pa.Schema],
+) -> Steps[FileHandle]:
+    """Fetch and parse a footer.
+
+    Parameters
+    ----------
+    path : str
+        For the identity of the handle.
+    hint : int
+        Bytes of the first suffix read. What a longer footer lacks is asked for, and only that.
+    max_footer_bytes : int
+        A footer that claims more is refused.
+    arrow_schema : callable
+        Makes the Arrow schema; it lives in a room below this one.
+
+    Raises
+    ------
+    ParquetFormatError, EncryptedFileError
+    """
+    tail = yield NeedTail(max(hint, _TAIL))
+    if not isinstance(tail, Tail):
+        raise TypeError("a tail was asked for")
+    size, data, start = tail.size, tail.data, tail.start
+    if size < _TAIL + 4:
+        raise ParquetFormatError(f"{size} bytes are too few for a Parquet file", path=path)
+    length = parse_tail(data[-_TAIL:]).length
+    footer_start = size - _TAIL - length
+    if length > max_footer_bytes:
+        raise ParquetFormatError(
+            f"the footer claims to be {length} bytes long",
+            path=path,
+            place="footer",
+            hint="raise options.max_footer_bytes if that is true",
+        )
+    if footer_start < 4:
+        raise ParquetFormatError(
+            f"the footer claims {length} bytes, the file has {size}", path=path, place="footer"
+        )
+    if footer_start < start:
+        missing = Want(ReadKey(Kind.FOOTER), ByteRange(footer_start, start))
+        stash = yield Need((missing,))
+        if isinstance(stash, Tail):
+            raise TypeError("a range was asked for")
+        footer = bytes(stash[missing.key]) + bytes(data[:-_TAIL])
+        kept, kept_start = memoryview(b""), footer_start
+    else:
+        footer = bytes(data[footer_start - start : -_TAIL])
+        kept, kept_start = data[: footer_start - start], start
+    metadata = parse_footer(footer, file_size=size, footer_start=footer_start)
+    schema = arrow_schema(metadata.schema, metadata.key_value)
+    handle = FileHandle(
+        id=ObjectId(path, size, tail.etag),
+        metadata=metadata,
+        arrow_schema=schema,
+        tail=kept,
+        tail_start=kept_start,
+        schema_nbytes=200 * len(schema.names),
+    )
+    # Of the bytes before the footer only page indexes are of use later: let the data bytes go.
+    first = max(size - handle.suggested_tail_bytes(), kept_start)
+    handle.tail = memoryview(bytes(kept[first - kept_start :]))
+    handle.tail_start = first
+    return handle

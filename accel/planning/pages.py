@@ -1,0 +1,266 @@
+"""From selected rows to keyed page reads, cut into pieces of bounded size."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from accel.format.model import ChunkTable, Encoding, OffsetIndex
+from accel.planning.selection import RowSelection
+from accel.ranges import ByteRange, Kind, ReadKey, Want
+
+__all__ = ["LeafReads", "Piece", "PieceLeaf", "cut_pieces", "leaf_reads", "piece_wants"]
+
+Int64s = npt.NDArray[np.int64]
+
+_DICTIONARY_ENCODINGS = (1 << Encoding.PLAIN_DICTIONARY) | (1 << Encoding.RLE_DICTIONARY)
+# A piece is weighed by its compressed bytes, or by this share of its decoded ones where that is more.
+_DECODED_SHARE = 4
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LeafReads:
+    """The pages of one column chunk that a task needs; the arrays run over those pages, in row order."""
+
+    leaf: int
+    """Ordinal in the task's schema."""
+    column: int
+    """Ordinal in the file's schema: what keys and messages say."""
+    codec: int
+    chunk: ByteRange
+    dictionary: ByteRange | None
+    """Where the dictionary page is, if the chunk has one (None too when the chunk is read whole)."""
+    dictionary_pages: int
+    """The chunk's first so many data pages are dictionary-encoded; -1 where the footer does not say."""
+    num_values: int
+    """Of the chunk, nulls and repeated values included."""
+    expansion: float
+    """Decoded bytes per compressed byte, over the chunk."""
+    for_filter: bool
+    for_output: bool
+    ordinal: Int64s
+    offset: Int64s
+    size: Int64s
+    first_row: Int64s
+    stop_row: Int64s
+    total_pages: int
+    """Data pages of the chunk; 0 where there is no offset index and the chunk is read whole."""
+
+    @property
+    def whole(self) -> bool:
+        """No offset index: the chunk is read and decoded as one."""
+        return self.total_pages == 0
+
+    @property
+    def nbytes(self) -> int:
+        return self.chunk.length if self.whole else int(self.size.sum())
+
+
+@dataclass(frozen=True, slots=True)
+class PieceLeaf:
+    """The part of a leaf's pages, `lo..hi` of its arrays, that a piece decodes."""
+
+    reads: LeafReads
+    lo: int
+    hi: int
+    carried: bool
+    """Page `lo` straddles the cut: an earlier piece fetches it."""
+
+    @property
+    def needs_dictionary(self) -> bool:
+        """Whether a page of this piece is dictionary-encoded, as far as the footer tells."""
+        reads = self.reads
+        if reads.dictionary is None or self.lo >= self.hi:
+            return False
+        return reads.dictionary_pages < 0 or int(reads.ordinal[self.lo]) < reads.dictionary_pages
+
+    def dictionary_want(self, row_group: int) -> Want | None:
+        if self.reads.dictionary is None:
+            return None
+        return Want(ReadKey(Kind.DICTIONARY, row_group, self.reads.column), self.reads.dictionary)
+
+    def runs(self) -> list[tuple[int, int]]:
+        """Stretches of pages, as `lo..hi`, whose bytes follow each other; without a carried page."""
+        lo = self.lo + (1 if self.carried else 0)
+        if lo >= self.hi:
+            return []
+        offset, size = self.reads.offset, self.reads.size
+        breaks = np.flatnonzero(offset[lo + 1 : self.hi] != (offset + size)[lo : self.hi - 1]) + lo + 1
+        edges = [lo, *breaks.tolist(), self.hi]
+        return list(zip(edges[:-1], edges[1:], strict=True))
+
+    def run_want(self, row_group: int, lo: int, hi: int) -> Want:
+        reads = self.reads
+        start, end = int(reads.offset[lo]), int(reads.offset[hi - 1] + reads.size[hi - 1])
+        key = ReadKey(Kind.PAGE, row_group, reads.column, int(reads.ordinal[lo]))
+        return Want(key, ByteRange(start, end))
+
+    def chunk_want(self, row_group: int) -> Want:
+        return Want(ReadKey(Kind.CHUNK, row_group, self.reads.column), self.reads.chunk)
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A part of a task that is fetched at once and decoded at once."""
+
+    rows: RowSelection
+    """Rows to hand out, filter permitting."""
+    sure: RowSelection
+    """Those of them that are known to match."""
+    leaves: tuple[PieceLeaf, ...]
+    start: int
+    stop: int
+    """The row window of the row group that the piece covers."""
+
+    @property
+    def fetched_bytes(self) -> int:
+        """Compressed bytes of its pages (dictionaries aside)."""
+        return sum(
+            p.reads.chunk.length if p.reads.whole else int(p.reads.size[p.lo : p.hi].sum())
+            for p in self.leaves
+        )
+
+    @property
+    def held_bytes(self) -> int:
+        """An estimate of what fetching and decoding it holds in memory."""
+        total = 0.0
+        for p in self.leaves:
+            size = p.reads.chunk.length if p.reads.whole else int(p.reads.size[p.lo : p.hi].sum())
+            total += size * (1.0 + p.reads.expansion)
+        return int(total)
+
+
+def leaf_reads(
+    chunks: ChunkTable,
+    index: OffsetIndex | None,
+    rows: RowSelection,
+    *,
+    row_group: int,
+    num_rows: int,
+    column: int,
+    leaf: int,
+    for_filter: bool,
+    for_output: bool,
+) -> LeafReads:
+    """What one chunk must be asked for so that `rows` can be decoded."""
+    at = (row_group, column)
+    start, end = int(chunks.start[at]), int(chunks.end[at])
+    compressed, uncompressed = int(chunks.compressed[at]), int(chunks.uncompressed[at])
+    dictionary, dictionary_pages = None, 0
+    if index is None:
+        empty = np.empty(0, np.int64)
+        ordinal = offset = size = first = stop = empty
+        total = 0
+    else:
+        keep = np.flatnonzero(rows.overlaps(index.first_row, num_rows)).astype(np.int64)
+        ordinal, offset, size = keep, index.offset[keep], index.size[keep]
+        first = index.first_row[keep]
+        stop = np.append(index.first_row[1:], num_rows)[keep]
+        total = index.num_pages
+        if start < int(index.offset[0]):
+            dictionary = ByteRange(start, int(index.offset[0]))
+            dictionary_pages = _dictionary_pages(chunks, at)
+    return LeafReads(
+        leaf=leaf,
+        column=column,
+        codec=int(chunks.codec[at]),
+        chunk=ByteRange(start, end),
+        dictionary=dictionary,
+        dictionary_pages=dictionary_pages,
+        num_values=int(chunks.num_values[at]),
+        expansion=max(1.0, uncompressed / max(1, compressed)),
+        for_filter=for_filter,
+        for_output=for_output,
+        ordinal=ordinal,
+        offset=offset,
+        size=size,
+        first_row=first,
+        stop_row=stop,
+        total_pages=total,
+    )
+
+
+def _dictionary_pages(chunks: ChunkTable, at: tuple[int, int]) -> int:
+    known = int(chunks.dictionary_pages[at])
+    if known >= 0:
+        return known
+    return -1 if int(chunks.encodings[at]) & _DICTIONARY_ENCODINGS else 0
+
+
+def cut_pieces(
+    reads: Sequence[LeafReads], rows: RowSelection, sure: RowSelection, *, num_rows: int, piece_bytes: int
+) -> list[Piece]:
+    """Cut a task at page boundaries into pieces of about `piece_bytes`.
+
+    Chunks without an offset index cannot be cut; a task that reads one is a single piece.
+    """
+    if not rows:
+        return []
+    cuts = [0, *_cut_rows(reads, piece_bytes), num_rows]
+    pieces: list[Piece] = []
+    fetched = [0] * len(reads)
+    for start, stop in zip(cuts[:-1], cuts[1:], strict=True):
+        part = rows.within(start, stop)
+        if not part:
+            continue
+        sure_part = sure.within(start, stop)
+        maybe = part.intersect(sure_part.invert(num_rows)) if sure_part else part
+        leaves = []
+        for i, r in enumerate(reads):
+            leaf = _piece_leaf(r, part if r.for_output else maybe, fetched=fetched[i])
+            fetched[i] = max(fetched[i], leaf.hi)
+            leaves.append(leaf)
+        pieces.append(Piece(part, sure_part, tuple(leaves), start, stop))
+    return pieces
+
+
+def _piece_leaf(reads: LeafReads, rows: RowSelection, *, fetched: int) -> PieceLeaf:
+    if reads.whole or not rows:
+        return PieceLeaf(reads, 0, 0, False)
+    lo = int(np.searchsorted(reads.stop_row, rows.starts[0], side="right"))
+    hi = int(np.searchsorted(reads.first_row, rows.stops[-1], side="left"))
+    return PieceLeaf(reads, lo, hi, carried=lo < hi and lo < fetched)
+
+
+def _cut_rows(reads: Sequence[LeafReads], piece_bytes: int) -> list[int]:
+    """Rows to cut at: page starts of the heaviest leaf, wherever enough has come together."""
+    if not reads or any(r.whole for r in reads):
+        return []
+    weights = [r.size * max(1.0, r.expansion / _DECODED_SHARE) for r in reads]
+    total = float(sum(w.sum() for w in weights))
+    if total <= piece_bytes:
+        return []
+    heaviest = reads[int(np.argmax([w.sum() for w in weights]))]
+    first = np.concatenate([r.first_row for r in reads])
+    order = np.argsort(first, kind="stable")
+    cumulative = np.concatenate(([0.0], np.cumsum(np.concatenate(weights)[order])))
+    # What has come together before each page of the heaviest leaf starts.
+    before = cumulative[np.searchsorted(first[order], heaviest.first_row, side="left")]
+    cuts: list[int] = []
+    spent = 0.0
+    for row, weight in zip(heaviest.first_row.tolist()[1:], before.tolist()[1:], strict=True):
+        if weight - spent >= piece_bytes:
+            cuts.append(int(row))
+            spent = weight
+    return cuts
+
+
+def piece_wants(
+    piece: Piece, row_group: int, have_dictionary: Callable[[ReadKey], bool]
+) -> tuple[list[Want], list[Want]]:
+    """What a piece asks for in its one round trip: its pages, and the dictionaries that it lacks."""
+    pages: list[Want] = []
+    dictionaries: list[Want] = []
+    for part in piece.leaves:
+        if part.reads.whole:
+            pages.append(part.chunk_want(row_group))
+            continue
+        pages += [part.run_want(row_group, lo, hi) for lo, hi in part.runs()]
+        if part.needs_dictionary:
+            want = part.dictionary_want(row_group)
+            if want is not None and not have_dictionary(want.key):
+                dictionaries.append(want)
+    return pages, dictionaries

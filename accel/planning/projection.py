@@ -1,0 +1,149 @@
+"""Columns asked for -> the Arrow schema that comes out, and the leaves of a file that it takes."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+from accel.errors import ColumnNotFoundError
+from accel.format.model import ParquetSchema
+
+__all__ = ["field_leaves", "path_leaves", "project_schema", "split_name"]
+
+
+def split_name(name: str, schema: pa.Schema) -> tuple[str, ...]:
+    """A column name as a path: an exact top-level name wins over a dotted path into structs."""
+    if schema.get_field_index(name) >= 0 or len(schema.get_all_field_indices(name)) > 1:
+        return (name,)
+    # A top-level name may hold dots itself: take the longest that exists.
+    parts = name.split(".")
+    for cut in range(len(parts) - 1, 0, -1):
+        head = ".".join(parts[:cut])
+        index = schema.get_field_index(head)
+        if index >= 0 and _has_path(schema.field(index).type, tuple(parts[cut:])):
+            return (head, *parts[cut:])
+    close = difflib.get_close_matches(name, schema.names, n=3)
+    raise ColumnNotFoundError(
+        f"there is no column {name!r}",
+        hint=f"did you mean {', '.join(map(repr, close))}?" if close else f"there are {_some(schema.names)}",
+    )
+
+
+def _some(names: Sequence[str]) -> str:
+    shown = ", ".join(map(repr, names[:12]))
+    return shown + (f" and {len(names) - 12} more" if len(names) > 12 else "") if names else "no columns"
+
+
+def _has_path(kind: pa.DataType, path: tuple[str, ...]) -> bool:
+    for name in path:
+        if not pa.types.is_struct(kind):
+            return False
+        index = kind.get_field_index(name)
+        if index < 0:
+            return False
+        kind = kind.field(index).type
+    return True
+
+
+def project_schema(schema: pa.Schema, columns: Sequence[str] | None) -> pa.Schema:
+    """The schema of a scan's result: `columns` in the order asked for, None for all.
+
+    Several dotted paths into one top-level column give that column once, holding just what was named,
+    in the file's order.
+
+    Raises
+    ------
+    ColumnNotFoundError
+        A name is not there.
+    ValueError
+        A name is given twice, or a name of the result would stand for two columns.
+    """
+    if columns is None:
+        _refuse_duplicates(schema.names)
+        return schema.remove_metadata()
+    wanted: dict[str, list[tuple[str, ...]]] = {}
+    seen: set[tuple[str, ...]] = set()
+    for name in columns:
+        if not isinstance(name, str):
+            raise TypeError(f"a column is named by a string, not {name!r}")
+        path = split_name(name, schema)
+        if path in seen:
+            raise ValueError(f"column {name!r} is asked for twice")
+        seen.add(path)
+        wanted.setdefault(path[0], []).append(path[1:])
+    fields = []
+    for top, paths in wanted.items():
+        _refuse_duplicates([n for n in schema.names if n == top])
+        field = schema.field(top)
+        if () not in paths:
+            field = field.with_type(_prune(field.type, paths))
+        fields.append(field.remove_metadata())
+    return pa.schema(fields)
+
+
+def _refuse_duplicates(names: Sequence[str]) -> None:
+    twice = {n for n in names if names.count(n) > 1} if len(set(names)) != len(names) else None
+    if twice:
+        raise ValueError(f"the file has several columns named {_some(sorted(twice))}: name others in columns=")
+
+
+def _prune(kind: pa.DataType, paths: list[tuple[str, ...]]) -> pa.DataType:
+    fields = []
+    for child in kind:
+        below = [p[1:] for p in paths if p[0] == child.name]
+        if below:
+            fields.append(child if () in below else child.with_type(_prune(child.type, below)))
+    return pa.struct(fields)
+
+
+def _subtree(schema: ParquetSchema, element: int) -> list[int]:
+    end = schema.subtree_ends[element]
+    return [leaf.ordinal for leaf in schema.leaves if element <= leaf.element < end]
+
+
+def _children(schema: ParquetSchema, element: int) -> list[int]:
+    out = []
+    child = element + 1
+    while child < schema.subtree_ends[element]:
+        out.append(child)
+        child = schema.subtree_ends[child]
+    return out
+
+
+def field_leaves(schema: ParquetSchema, arrow: pa.Schema, name: str, wanted: pa.DataType) -> list[int]:
+    """The leaves of top-level column `name` that a result of type `wanted` takes.
+
+    A struct's children are matched by name; where none of those wanted is in the file, its first leaf
+    stands in, for the struct's own nulls. Lists and maps are taken whole.
+    """
+    index = arrow.get_field_index(name)
+    return _leaves(schema, schema.fields[index], arrow.field(index).type, wanted)
+
+
+def _leaves(schema: ParquetSchema, element: int, have: pa.DataType, wanted: pa.DataType) -> list[int]:
+    if not (pa.types.is_struct(have) and pa.types.is_struct(wanted)):
+        return _subtree(schema, element)
+    out: list[int] = []
+    for child, kind in zip(_children(schema, element), have, strict=True):
+        index = wanted.get_field_index(kind.name)
+        if index >= 0:
+            out += _leaves(schema, child, kind.type, wanted.field(index).type)
+    return out or _subtree(schema, element)[:1]
+
+
+def path_leaves(schema: ParquetSchema, arrow: pa.Schema, path: tuple[str, ...]) -> list[int] | None:
+    """The leaves below a path through structs, or None where the file has no such column."""
+    index = arrow.get_field_index(path[0])
+    if index < 0:
+        return None
+    element, kind = schema.fields[index], arrow.field(index).type
+    for name in path[1:]:
+        if not pa.types.is_struct(kind):
+            return None
+        at = kind.get_field_index(name)
+        if at < 0:
+            return None
+        element, kind = _children(schema, element)[at], kind.field(at).type
+    return _subtree(schema, element)

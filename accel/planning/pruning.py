@@ -1,0 +1,179 @@
+"""Drop what provably does not match: files, row groups, pages; with the count of every level.
+
+A verdict is only as good as its bounds: whatever is unknown is kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from accel.format.bounds import chunk_bounds, page_bounds
+from accel.format.domain import Bounds
+from accel.planning.handle import FileHandle
+from accel.planning.query import FileQuery
+from accel.planning.selection import RowSelection
+from accel.predicate.constant import constant_bounds
+from accel.predicate.evidence import Evidence, Verdict
+from accel.predicate.prune import prune
+
+__all__ = ["PageVerdicts", "partition_verdict", "prune_pages", "prune_row_groups"]
+
+Int64s = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PageVerdicts:
+    """What page bounds prove for the rows of one row group."""
+
+    rows: RowSelection
+    """Rows that may match."""
+    sure: RowSelection
+    """Those of them that are known to."""
+
+
+def _leaf_type(handle: FileHandle, query: FileQuery, path: tuple[str, ...]) -> pa.DataType | None:
+    """The Arrow type of a predicate's column that is one plain leaf; None for nested ones."""
+    leaves = query.filter_paths.get(path)
+    if query.bound is None or leaves is None or len(leaves) != 1:
+        return None
+    leaf = handle.metadata.schema.leaves[leaves[0]]
+    if leaf.max_repetition > 0 or len(leaf.path) != len(path):
+        return None
+    for column in query.bound.columns:
+        if column.path == path:
+            return column.type
+    return None
+
+
+def _group_bounds(handle: FileHandle, leaf: int, kind: pa.DataType) -> Bounds:
+    bounds = handle.chunk_bounds.get(leaf)
+    if bounds is None:
+        bounds = chunk_bounds(handle.metadata, leaf, arrow_type=kind)
+        handle.chunk_bounds[leaf] = bounds
+    return bounds
+
+
+def partition_verdict(query: FileQuery, num_rows: int) -> Verdict:
+    """What the columns that are the same in all rows of a file prove by themselves."""
+    if query.bound is None:
+        return Verdict.ALL
+    one = np.array([num_rows], np.int64)
+    bounds = {path: constant_bounds(value, one) for path, value in query.constants.items()}
+    return Verdict(int(prune(query.bound, bounds, 1).verdicts()[0]))
+
+
+def prune_row_groups(handle: FileHandle, query: FileQuery) -> npt.NDArray[np.int8]:
+    """One `Verdict` a row group, from chunk statistics and constants."""
+    metadata = handle.metadata
+    n = metadata.num_row_groups
+    if query.bound is None:
+        return np.full(n, Verdict.ALL, np.int8)
+    bounds: dict[tuple[str, ...], Bounds] = {}
+    for path in query.filter_paths:
+        kind = _leaf_type(handle, query, path)
+        if kind is not None:
+            bounds[path] = _group_bounds(handle, query.filter_paths[path][0], kind)
+    for path, value in query.constants.items():
+        bounds[path] = constant_bounds(value, metadata.group_rows)
+    verdicts = prune(query.bound, bounds, n).verdicts()
+    verdicts[metadata.group_rows == 0] = Verdict.NONE
+    return verdicts
+
+
+def prunable_leaves(handle: FileHandle, query: FileQuery) -> dict[tuple[str, ...], int]:
+    """The predicate's columns that page bounds can speak of, with their leaves."""
+    out = {}
+    for path, leaves in query.filter_paths.items():
+        if _leaf_type(handle, query, path) is not None:
+            out[path] = leaves[0]
+    return out
+
+
+def prune_pages(handle: FileHandle, query: FileQuery, row_group: int) -> PageVerdicts:
+    """Which rows of a row group may match, from the column indexes that the handle holds.
+
+    Pages of different columns do not align, so the rows are cut wherever any of them starts a page,
+    and each stretch is judged by the bounds of the pages that it lies in.
+    """
+    num_rows = int(handle.metadata.group_rows[row_group])
+    everything = RowSelection.all(num_rows)
+    if query.bound is None:
+        return PageVerdicts(everything, everything)
+    paged: dict[tuple[str, ...], tuple[Int64s, Bounds]] = {}
+    whole: dict[tuple[str, ...], Bounds] = {}
+    for path, leaf in prunable_leaves(handle, query).items():
+        found = _page_bounds(handle, query, path, leaf, row_group)
+        if found is None:
+            kind = _leaf_type(handle, query, path)
+            whole[path] = _group_bounds(handle, leaf, kind).take(np.array([row_group], np.int64))
+        else:
+            paged[path] = found
+    if not paged:
+        return PageVerdicts(everything, RowSelection.none())
+    cuts = np.unique(np.concatenate([first for first, _ in paged.values()]))
+    lengths = np.diff(np.append(cuts, num_rows))
+    bounds: dict[tuple[str, ...], Bounds] = {
+        path: b.take(np.searchsorted(first, cuts, side="right") - 1) for path, (first, b) in paged.items()
+    }
+    bounds |= {path: b.take(np.zeros(len(cuts), np.int64)) for path, b in whole.items()}
+    for path, value in query.constants.items():
+        bounds[path] = constant_bounds(value, lengths)
+    verdicts = prune(query.bound, bounds, len(cuts)).verdicts()
+    return PageVerdicts(
+        RowSelection.from_units(cuts, num_rows, verdicts != Verdict.NONE),
+        RowSelection.from_units(cuts, num_rows, verdicts == Verdict.ALL),
+    )
+
+
+def _page_bounds(
+    handle: FileHandle, query: FileQuery, path: tuple[str, ...], leaf: int, row_group: int
+) -> tuple[Int64s, Bounds] | None:
+    offsets = handle.offset_indexes.get((row_group, leaf))
+    index = handle.column_indexes.get((row_group, leaf))
+    if offsets is None or index is None or index.num_pages != offsets.num_pages:
+        return None
+    bounds = handle.page_bounds.get((row_group, leaf))
+    if bounds is None:
+        num_rows = int(handle.metadata.group_rows[row_group])
+        rows = np.diff(np.append(offsets.first_row, num_rows))
+        kind = _leaf_type(handle, query, path)
+        bounds = page_bounds(handle.metadata, leaf, index, rows, arrow_type=kind)
+        handle.page_bounds[(row_group, leaf)] = bounds
+    return offsets.first_row, bounds
+
+
+def partition_evidence(where: object, partition: Mapping[str, pa.Scalar]) -> Evidence:
+    """What the partition values alone prove, before any file's schema is known.
+
+    Terms over other columns are unknown. Used to avoid opening files; it is checked again with the
+    schema, since a column of the file of the same name wins.
+    """
+    from accel.predicate import expr as e
+    from accel.predicate.bind import bind
+
+    schema = pa.schema([pa.field(name, value.type) for name, value in partition.items()])
+    one = np.array([1], np.int64)
+    bounds = {(name,): constant_bounds(value, one) for name, value in partition.items()}
+
+    def judge(node: object) -> Evidence:
+        match node:
+            case e.Not():
+                return ~judge(node.operand)
+            case e.And() | e.Or():
+                parts = [judge(operand) for operand in node.operands]
+                total = parts[0]
+                for part in parts[1:]:
+                    total = total & part if isinstance(node, e.And) else total | part
+                return total
+            case _:
+                names = [column.name for column in e.columns_of(node)]  # type: ignore[arg-type]
+                if not all(name in partition for name in names):
+                    return Evidence.unknown(1)
+                return prune(bind(node, schema), bounds, 1)  # type: ignore[arg-type]
+
+    return judge(where)

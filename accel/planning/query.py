@@ -1,0 +1,138 @@
+"""A scan's question, put to one file: which leaves filter, which come out, where each value is from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from accel.arrays import make_scalar
+from accel.errors import AccelError
+from accel.format.model import ParquetSchema
+from accel.planning.conform import check_schema
+from accel.planning.projection import field_leaves, path_leaves
+
+if TYPE_CHECKING:
+    from accel.predicate.bind import Bound
+    from accel.predicate.expr import Expr
+
+__all__ = ["FileQuery", "Question", "compile_query", "constant_fields"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Question:
+    """What a scan asks, the same for all of its files."""
+
+    where: Expr | None
+    schema: pa.Schema
+    """Of the data set: the files' columns, then the partition columns."""
+    output: pa.Schema
+    """Of the result."""
+    partition_names: tuple[str, ...]
+    """Columns whose values come from the paths. Where the scan's first file has a column of that name the
+    files' columns are meant, and it is not listed here."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FileQuery:
+    """A question compiled for the schema of one file."""
+
+    bound: Bound | None
+    """The predicate over the file's own types; None where there is none."""
+    filter_paths: Mapping[tuple[str, ...], tuple[int, ...]]
+    """For each column of the predicate that the file has: its leaves."""
+    constants: Mapping[tuple[str, ...], pa.Scalar]
+    """For each other one: its value, which is the same in every row (a partition's, or null)."""
+    output: pa.Schema
+    output_leaves: tuple[int, ...]
+    filter_leaves: tuple[int, ...]
+    output_constants: Mapping[str, pa.Scalar]
+    """Columns of the result that are not in the file."""
+
+
+def constant_fields(
+    question: Question, names: Sequence[str], partition: Sequence[object]
+) -> dict[str, pa.Scalar]:
+    """The partition columns' values of one file, as scalars of the data set's types."""
+    out: dict[str, pa.Scalar] = {}
+    for name, value in zip(names, partition, strict=True):
+        if name in question.partition_names:
+            out[name] = make_scalar(value, question.schema.field(name).type)
+    return out
+
+
+def compile_query(
+    question: Question,
+    *,
+    file_schema: ParquetSchema,
+    arrow_schema: pa.Schema,
+    partition: Mapping[str, pa.Scalar],
+    url: str,
+) -> FileQuery:
+    """Put a question to a file.
+
+    Raises
+    ------
+    SchemaMismatchError
+        A column of the file does not widen to the data set's type without loss.
+    PredicateError
+        The file's type of a column cannot be compared with what the predicate compares it to.
+    """
+    named = [f for f in arrow_schema if f.name not in question.partition_names]
+    check_schema(pa.schema(named), question.output, url=url)
+    in_file = {field.name for field in named}
+    output_leaves: set[int] = set()
+    output_constants: dict[str, pa.Scalar] = {}
+    for field in question.output:
+        if field.name in in_file:
+            output_leaves.update(field_leaves(file_schema, arrow_schema, field.name, field.type))
+        else:
+            value = partition.get(field.name)
+            output_constants[field.name] = make_scalar(None, field.type) if value is None else value
+    bound: Bound | None = None
+    filter_paths: dict[tuple[str, ...], tuple[int, ...]] = {}
+    constants: dict[tuple[str, ...], pa.Scalar] = {}
+    if question.where is not None:
+        from accel.predicate.bind import bind
+
+        try:
+            bound = bind(question.where, _overlay(question.schema, pa.schema(named)))
+        except AccelError as error:
+            raise error.at(path=url) from None
+        for column in bound.columns:
+            leaves = path_leaves(file_schema, arrow_schema, column.path)
+            if leaves is not None and column.path[0] in in_file:
+                filter_paths[column.path] = tuple(leaves)
+                continue
+            value = partition.get(column.path[0]) if len(column.path) == 1 else None
+            constants[column.path] = make_scalar(None, column.type) if value is None else value
+    return FileQuery(
+        bound=bound,
+        filter_paths=filter_paths,
+        constants=constants,
+        output=question.output,
+        output_leaves=tuple(sorted(output_leaves)),
+        filter_leaves=tuple(sorted({x for leaves in filter_paths.values() for x in leaves})),
+        output_constants=output_constants,
+    )
+
+
+def _overlay(schema: pa.Schema, file: pa.Schema) -> pa.Schema:
+    """The data set's columns, with the file's own types where the file has them."""
+    fields = []
+    for field in schema:
+        index = file.get_field_index(field.name)
+        if index >= 0:
+            field = field.with_type(_overlay_type(field.type, file.field(index).type))
+        fields.append(field)
+    return pa.schema(fields)
+
+
+def _overlay_type(kind: pa.DataType, file: pa.DataType) -> pa.DataType:
+    if not (pa.types.is_struct(kind) and pa.types.is_struct(file)):
+        return file
+    fields = list(file)
+    present = {f.name for f in fields}
+    return pa.struct(fields + [f for f in kind if f.name not in present])

@@ -1,0 +1,92 @@
+"""ScanTask: one row group's share of a scan, with everything that reading it takes.
+
+Whoever runs a task sends no metadata request and needs no other argument than the store's options.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+
+from accel.format.model import ParquetSchema
+from accel.planning.file import ObjectId
+from accel.planning.pages import LeafReads
+from accel.planning.query import FileQuery, Question
+from accel.planning.selection import RowSelection
+
+__all__ = ["ScanTask", "TaskFile", "truncate_task"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TaskFile:
+    """What the tasks of one file share."""
+
+    root: str
+    url: str
+    id: ObjectId
+    schema: ParquetSchema
+    arrow_schema: pa.Schema
+    key_value: Mapping[str, bytes]
+    """Of the footer's key-value metadata what decoding needs: `ARROW:schema`, where the file has it."""
+    partition: Mapping[str, pa.Scalar]
+    question: Question
+    query: FileQuery
+
+    def __repr__(self) -> str:
+        return f"TaskFile({self.id.path.partition('?')[0]!r}, {self.id.size} bytes)"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ScanTask:
+    """One row group's share of a scan."""
+
+    file: TaskFile
+    row_group: int
+    num_rows: int
+    """Of the row group."""
+    rows: RowSelection
+    """Rows that may match."""
+    sure: RowSelection
+    """Those of them that are known to match; the rest goes through the exact filter."""
+    reads: tuple[LeafReads, ...]
+
+    @property
+    def path(self) -> str:
+        return self.file.id.path
+
+    @property
+    def needs_filter(self) -> bool:
+        return self.sure.count < self.rows.count
+
+    @property
+    def nbytes(self) -> int:
+        """Compressed bytes of the pages it names (dictionaries aside)."""
+        return sum(r.nbytes for r in self.reads)
+
+    def __repr__(self) -> str:
+        return (
+            f"ScanTask({self.file!r}, row group {self.row_group}, {self.rows.count} rows, {self.nbytes} bytes)"
+        )
+
+
+def truncate_task(task: ScanTask, num_rows: int) -> ScanTask:
+    """The task, for its first `num_rows` rows; only where no filter stands between."""
+    if task.needs_filter or task.rows.count <= num_rows:
+        return task
+    rows = task.rows.head(num_rows)
+    reads = []
+    for leaf in task.reads:
+        if not leaf.whole:
+            keep = leaf.first_row < (int(rows.stops[-1]) if rows else 0)
+            leaf = replace(
+                leaf,
+                ordinal=leaf.ordinal[keep],
+                offset=leaf.offset[keep],
+                size=leaf.size[keep],
+                first_row=leaf.first_row[keep],
+                stop_row=leaf.stop_row[keep],
+            )
+        reads.append(leaf)
+    return replace(task, rows=rows, sure=rows, reads=tuple(reads))
