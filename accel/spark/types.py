@@ -1,0 +1,239 @@
+"""Arrow data as Spark's mapInArrow takes it: which type becomes which, and the conversion of a batch.
+
+Spark reads the Arrow stream of a Python worker by position and refuses many types that Parquet files hold
+(tried on 4.3; docs/spark.md has the table). Each of them has one nearest type that Spark does take, and the
+conversion keeps every value, except that times and timestamps lose what is finer than a microsecond.
+Nothing here imports pyspark: it runs in every worker.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from accel.errors import SchemaMismatchError
+from accel.spark.text import uuid_text
+
+__all__ = ["spark_arrow_schema", "spark_conversion", "to_spark_batch"]
+
+_MAX_PRECISION = 38
+
+# pa.scalar and pa.array of Python values import pandas where it is installed; buffers do not.
+_NUMBERS = pa.Array.from_buffers(pa.int64(), 2, [None, pa.py_buffer(np.array([0, 1000]))])
+_ZERO, _THOUSAND = _NUMBERS[0], _NUMBERS[1]
+
+_WIDENED: dict[Any, Any] = {
+    pa.uint8(): pa.int16(),
+    pa.uint16(): pa.int32(),
+    pa.uint32(): pa.int64(),
+    pa.uint64(): pa.decimal128(20, 0),
+    pa.float16(): pa.float32(),
+    pa.date64(): pa.date32(),
+    pa.string_view(): pa.string(),
+    pa.binary_view(): pa.binary(),
+}
+
+_TAKEN = frozenset(
+    {
+        pa.null(), pa.bool_(), pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.float32(), pa.float64(),
+        pa.string(), pa.large_string(), pa.binary(), pa.large_binary(), pa.date32(),
+    }
+)  # fmt: skip
+
+
+def spark_arrow_schema(schema: pa.Schema) -> pa.Schema:
+    """The Arrow schema that Spark can take the data of `schema` in.
+
+    Names, order and nullability stay; metadata of the schema and its fields is dropped. Where nothing needs
+    converting the types are those of `schema`.
+
+    Raises
+    ------
+    SchemaMismatchError
+        A column has a type that Spark has no counterpart for (a decimal of more than 38 digits, a union,
+        a month-day-nano interval); it names the column.
+    """
+    return pa.schema([_field(field, field.name) for field in schema])
+
+
+def spark_conversion(schema: pa.Schema) -> Callable[[pa.RecordBatch], pa.RecordBatch] | None:
+    """What to apply to each batch of `schema` before Spark gets it; None where it takes them as they are.
+
+    Raises SchemaMismatchError as `spark_arrow_schema` does.
+    """
+    target = spark_arrow_schema(schema)
+    if target.equals(schema, check_metadata=False) and not any(_holds_time(kind) for kind in schema.types):
+        return None
+
+    def convert(batch: pa.RecordBatch) -> pa.RecordBatch:
+        return to_spark_batch(batch, target)
+
+    return convert
+
+
+def to_spark_batch(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """`batch` with the types of `schema`, which is what `spark_arrow_schema` made of the batch's own.
+
+    Columns are matched by position, as Spark does. A column that needs nothing is not copied.
+
+    Raises
+    ------
+    SchemaMismatchError
+        A value has no counterpart: a timestamp that does not fit in 64 bits of microseconds, a list column
+        of more than 2**31 - 1 elements in one batch.
+    """
+    columns = []
+    for array, field in zip(batch.columns, schema, strict=True):
+        try:
+            columns.append(_convert(array, field.type))
+        except pa.ArrowException as error:
+            raise SchemaMismatchError(
+                f"a value of type {array.type} does not fit Spark's {field.type}: {error}",
+                place=f"column {field.name}",
+                hint="leave the column out with columns=",
+            ) from error
+    if not columns:
+        # A batch without columns still has rows, and only a struct array can say how many.
+        nothing = pa.StructArray.from_buffers(pa.struct([]), batch.num_rows, [None])
+        return pa.RecordBatch.from_struct_array(nothing)
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _field(field: pa.Field, path: str) -> pa.Field:
+    return pa.field(field.name, _target(field.type, path), nullable=field.nullable)
+
+
+def _target(kind: Any, path: str) -> Any:
+    """The type that Spark takes for `kind`; `path` names the column in errors."""
+    if kind in _TAKEN:
+        return kind
+    if kind in _WIDENED:
+        return _WIDENED[kind]
+    types = pa.types
+    if types.is_decimal(kind):
+        return _decimal(kind, path)
+    if types.is_timestamp(kind):
+        return pa.timestamp("us", kind.tz)
+    if types.is_time(kind):
+        return pa.time64("ns")
+    if types.is_duration(kind):
+        return pa.duration("us")
+    if types.is_fixed_size_binary(kind):
+        return pa.binary()
+    if types.is_dictionary(kind):
+        return _target(kind.value_type, path)
+    if isinstance(kind, pa.BaseExtensionType):
+        return _extension(kind, path)
+    if types.is_map(kind):
+        key = _target(kind.key_type, f"{path}.key")
+        return pa.map_(key, _field(kind.item_field, f"{path}.value"), keys_sorted=kind.keys_sorted)
+    if _is_listlike(kind):
+        return pa.list_(_field(kind.value_field, f"{path}.element"))
+    if types.is_struct(kind):
+        return pa.struct([_field(child, f"{path}.{child.name}") for child in kind])
+    raise SchemaMismatchError(
+        f"Spark has no type for Arrow's {kind}",
+        place=f"column {path}",
+        hint="leave the column out with columns=",
+    )
+
+
+def _holds_time(kind: Any) -> bool:
+    """Spark's TIME is in nanoseconds on the wire, but only whole microseconds compare as they look."""
+    if pa.types.is_time(kind):
+        return True
+    return any(_holds_time(kind.field(i).type) for i in range(kind.num_fields))
+
+
+def _decimal(kind: Any, path: str) -> Any:
+    # Spark has no negative scale: 12E+2 is 1200.
+    precision, scale = (kind.precision, kind.scale) if kind.scale >= 0 else (kind.precision - kind.scale, 0)
+    if precision > _MAX_PRECISION:
+        raise SchemaMismatchError(
+            f"Spark's decimals have at most {_MAX_PRECISION} digits, {kind} needs {precision}",
+            place=f"column {path}",
+            hint="leave the column out with columns=",
+        )
+    return pa.decimal128(precision, scale)
+
+
+def _extension(kind: Any, path: str) -> Any:
+    if kind.extension_name == "arrow.uuid":
+        return pa.string()
+    if kind.extension_name == "arrow.bool8":
+        return pa.bool_()
+    return _target(kind.storage_type, path)
+
+
+def _is_listlike(kind: Any) -> bool:
+    types = pa.types
+    return bool(
+        types.is_list(kind)
+        or types.is_large_list(kind)
+        or types.is_fixed_size_list(kind)
+        or types.is_list_view(kind)
+        or types.is_large_list_view(kind)
+    )
+
+
+def _convert(array: pa.Array, target: Any) -> pa.Array:
+    kind, types = array.type, pa.types
+    if kind == target and not _holds_time(kind):
+        return array
+    if isinstance(kind, pa.BaseExtensionType):
+        if kind.extension_name == "arrow.uuid":
+            return uuid_text(array.storage)
+        return _convert(array.storage, target)
+    if types.is_dictionary(kind):
+        return _convert(array.dictionary_decode(), target)
+    if types.is_map(target):
+        return _convert_map(array, target)
+    if types.is_list(target):
+        offsets = _offsets(array)
+        values = _convert(array.flatten(), target.value_type)
+        return pa.ListArray.from_arrays(offsets, values, type=target, mask=_mask(array))
+    if types.is_struct(target):
+        children = [_convert(array.field(i), target.field(i).type) for i in range(target.num_fields)]
+        return pa.StructArray.from_arrays(children, fields=list(target), mask=_mask(array))
+    if types.is_time(target):
+        return array.cast(pa.time64("us"), safe=False).cast(target)
+    if types.is_timestamp(target) and kind.unit == "ns":
+        return _floor_to_micros(array.cast(pa.int64())).cast(target)
+    if types.is_duration(target) and kind.unit == "ns":
+        return _floor_to_micros(array.cast(pa.int64())).cast(target)
+    return array.cast(target)
+
+
+def _convert_map(array: pa.Array, target: Any) -> pa.Array:
+    """A map is a list of structs whose fields convert on their own."""
+    kind = array.type
+    entry = pa.struct([kind.key_field.with_name("key"), kind.item_field.with_name("value")])
+    lists = array.cast(pa.list_(entry))
+    entries = lists.flatten()
+    keys = _convert(entries.field(0), target.key_type)
+    items = _convert(entries.field(1), target.item_type)
+    return pa.MapArray.from_arrays(_offsets(lists), keys, items, type=target, mask=_mask(lists))
+
+
+def _offsets(lists: pa.Array) -> pa.Array:
+    """int32 offsets of `lists.flatten()`: the array's own begin elsewhere in a slice, or are sizes and views.
+
+    (Casting a sliced list_view to list gives wrong values in pyarrow 26; flatten does not.)
+    """
+    lengths = pc.fill_null(pc.list_value_length(lists).cast(pa.int64()), _ZERO)
+    return pa.concat_arrays([_NUMBERS[:1], pc.cumulative_sum(lengths)]).cast(pa.int32())
+
+
+def _mask(array: pa.Array) -> pa.Array | None:
+    return array.is_null() if array.null_count else None
+
+
+def _floor_to_micros(nanos: pa.Array) -> pa.Array:
+    """Whole microseconds at or before each: the digits after the sixth drop, before 1970 too."""
+    quotient = pc.divide(nanos, _THOUSAND)  # towards zero
+    above = pc.greater(pc.multiply(quotient, _THOUSAND), nanos)
+    return pc.subtract(quotient, above.cast(pa.int64()))
