@@ -1,0 +1,187 @@
+"""A predicate that has met a schema: few kinds of atoms over native values.
+
+One normal form serves the exact filter and pruning alike, so they cannot disagree on what a literal
+means. In the integer domains `x < 10.005` on a decimal of scale 2 has become `x <= 1000`; what cannot
+occur has become `Fixed`; the other operators are negations, which three-valued logic allows
+because every domain is totally ordered (NaN above every number).
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy.typing as npt
+import pyarrow as pa
+
+from accel.predicate.kinds import Kind, kind_of
+
+__all__ = [
+    "All",
+    "Among",
+    "Any_",
+    "Bound",
+    "BoundColumn",
+    "Fixed",
+    "IsTrue",
+    "Keys",
+    "Matches",
+    "Negation",
+    "Node",
+    "Null",
+    "Order",
+    "Pair",
+    "Pattern",
+    "Test",
+    "Truth",
+]
+
+
+class Order(enum.Enum):
+    """The orders that need an atom; the others are their negations."""
+
+    EQ = "="
+    LT = "<"
+    LE = "<="
+
+
+@dataclass(frozen=True, slots=True)
+class BoundColumn:
+    """A column of the schema: the names from the top level down, and its Arrow type."""
+
+    path: tuple[str, ...]
+    type: pa.DataType
+
+    @property
+    def kind(self) -> Kind:
+        return kind_of(self.type)
+
+
+@dataclass(frozen=True, slots=True)
+class Truth:
+    """TRUE, FALSE or NULL for every row."""
+
+    value: bool | None
+
+
+@dataclass(frozen=True, slots=True)
+class Fixed:
+    """NULL where the column is null, else always `value`."""
+
+    column: int
+    value: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Test:
+    """The column's native value against one of its domain; NULL where the column is null.
+
+    Integers know EQ and LE, booleans EQ, floats and bytes all; a NaN stands with EQ only.
+    """
+
+    column: int
+    order: Order
+    value: bool | int | float | bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """One column against another, by exact value."""
+
+    left: int
+    right: int
+    order: Order
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Keys:
+    """A set of native values: no null among them, no NaN, sorted, each once."""
+
+    values: pa.Array
+    """In the column's native type."""
+    sorted: npt.NDArray[Any]
+    """The same, as numpy (bytes and wide decimals as objects)."""
+    nan: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Among:
+    """The column's value is one of the keys (or NaN, where `keys.nan`).
+
+    NULL where the column is null, and on a miss where `with_null`.
+    """
+
+    column: int
+    keys: Keys
+    with_null: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Pattern:
+    """A LIKE pattern, taken apart.
+
+    `regex` (RE2, anchored) decides, unless `literal` and the flags say that a plain search does.
+    `lower` and `upper` (exclusive) bound the bytes of whatever matches; None is no bound.
+    """
+
+    regex: str
+    ignore_case: bool
+    literal: bytes | None
+    open_start: bool
+    open_end: bool
+    lower: bytes
+    upper: bytes | None
+
+    @property
+    def prefix(self) -> bytes | None:
+        """The prefix that alone decides, if one does."""
+        if self.literal is None or self.open_start or not self.open_end or self.ignore_case:
+            return None
+        return self.literal
+
+
+@dataclass(frozen=True, slots=True)
+class Matches:
+    column: int
+    pattern: Pattern
+
+
+@dataclass(frozen=True, slots=True)
+class Null:
+    """IS NULL: never NULL itself."""
+
+    column: int
+
+
+@dataclass(frozen=True, slots=True)
+class IsTrue:
+    """NULL becomes FALSE."""
+
+    operand: Node
+
+
+@dataclass(frozen=True, slots=True)
+class Negation:
+    operand: Node
+
+
+@dataclass(frozen=True, slots=True)
+class All:
+    operands: tuple[Node, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Any_:
+    operands: tuple[Node, ...]
+
+
+Node: TypeAlias = Truth | Fixed | Test | Pair | Among | Matches | Null | IsTrue | Negation | All | Any_
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """A predicate bound to a schema: its columns, each once, and the tree that names them by ordinal."""
+
+    columns: tuple[BoundColumn, ...]
+    root: Node

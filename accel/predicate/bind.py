@@ -1,0 +1,256 @@
+"""Predicate and schema brought together: names become columns, literals native values."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from accel.errors import PredicateError
+from accel.predicate import expr as ast
+from accel.predicate.atoms import (
+    All,
+    Among,
+    Any_,
+    Bound,
+    BoundColumn,
+    Fixed,
+    IsTrue,
+    Keys,
+    Matches,
+    Negation,
+    Node,
+    Null,
+    Order,
+    Pair,
+    Test,
+    Truth,
+)
+from accel.predicate.coerce import order_atom
+from accel.predicate.keys import array_keys, list_keys
+from accel.predicate.kinds import Family
+from accel.predicate.like import compile_pattern
+from accel.predicate.resolve import place, resolve
+
+__all__ = ["Bound", "BoundColumn", "bind"]
+
+
+def bind(expr: ast.Expr, schema: pa.Schema) -> Bound:
+    """Resolve the columns of a predicate and put its literals into their terms.
+
+    Parameters
+    ----------
+    expr : Expr
+        Any predicate.
+    schema : pyarrow.Schema
+        The columns as the rows will come; their decoded types decide how values compare.
+
+    Returns
+    -------
+    Bound
+        Immutable, picklable; its columns stand in order of first appearance, each once.
+
+    Raises
+    ------
+    ColumnNotFoundError
+        There is no such column; the hint lists names that are close.
+    PredicateError
+        A comparison that has no meaning, at the literal's position where it has one.
+    """
+    binder = _Binder(schema)
+    try:
+        root = binder.node(expr)
+    except RecursionError:
+        raise PredicateError("the predicate is nested too deeply") from None
+    return Bound(tuple(binder.columns), root)
+
+
+_PLAIN: dict[ast.Op, tuple[Order, bool]] = {
+    # op: the order of `left op right`, and whether it is negated
+    ast.Op.EQ: (Order.EQ, False),
+    ast.Op.NE: (Order.EQ, True),
+    ast.Op.LT: (Order.LT, False),
+    ast.Op.LE: (Order.LE, False),
+    ast.Op.GT: (Order.LE, True),
+    ast.Op.GE: (Order.LT, True),
+    ast.Op.NOT_DISTINCT: (Order.EQ, False),
+    ast.Op.DISTINCT: (Order.EQ, True),
+}
+_MIRRORED = {ast.Op.LT: ast.Op.GT, ast.Op.LE: ast.Op.GE, ast.Op.GT: ast.Op.LT, ast.Op.GE: ast.Op.LE}
+
+
+class _Binder:
+    """One walk of a tree: collects its columns."""
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self.schema = schema
+        self.columns: list[BoundColumn] = []
+        self._ordinals: dict[tuple[str, ...], int] = {}
+        self._seen: dict[ast.Column, int] = {}
+
+    def column(self, named: ast.Column) -> tuple[int, BoundColumn]:
+        ordinal = self._seen.get(named)
+        if ordinal is None:
+            bound = resolve(named, self.schema)
+            ordinal = self._ordinals.setdefault(bound.path, len(self.columns))
+            if ordinal == len(self.columns):
+                self.columns.append(bound)
+            self._seen[named] = ordinal
+        return ordinal, self.columns[ordinal]
+
+    def node(self, expr: ast.Expr) -> Node:
+        match expr:
+            case ast.And():
+                return All(tuple(self.node(part) for part in _flat(expr, ast.And)))
+            case ast.Or():
+                return Any_(tuple(self.node(part) for part in _flat(expr, ast.Or)))
+            case ast.Not():
+                inner = self.node(expr.operand)
+                return inner.operand if isinstance(inner, Negation) else Negation(inner)
+            case ast.Constant():
+                return Truth(expr.value)
+            case ast.IsNull():
+                ordinal, column = self.column(expr.column)
+                return Truth(True) if column.kind.family is Family.NULL else Null(ordinal)
+            case ast.Compare():
+                return self.compare(expr)
+            case ast.InList() | ast.InArray():
+                return self.among(expr)
+            case ast.Like():
+                return self.like(expr)
+            case ast.Column():
+                return self.flag(expr)
+        raise TypeError(f"{type(expr).__name__} is no predicate")
+
+    def flag(self, named: ast.Column) -> Node:
+        ordinal, column = self.column(named)
+        if column.kind.family is Family.NULL:
+            return Truth(None)
+        if column.kind.family is not Family.BOOLEAN:
+            raise PredicateError(
+                f"{_shown(named, column)} is not boolean and is no predicate alone",
+                position=place(named.position),
+                hint="compare it with something",
+            )
+        return Test(ordinal, Order.EQ, True)
+
+    def compare(self, expr: ast.Compare) -> Node:
+        op, left, right = expr.op, expr.left, expr.right
+        if isinstance(left, ast.Literal):
+            op, left, right = _MIRRORED.get(op, op), right, left
+        if isinstance(left, ast.Literal):
+            raise PredicateError("a comparison without a column", position=place(expr.position))
+        if isinstance(right, ast.Column):
+            return self.pair(op, left, right)
+        ordinal, column = self.column(left)
+        self.ordered(left, column)
+        order, negated = _PLAIN[op]
+        distinct = op in (ast.Op.DISTINCT, ast.Op.NOT_DISTINCT)
+        atom: Node
+        if right.value is None or column.kind.family is Family.NULL:
+            if not distinct:
+                return Truth(None)
+            both = right.value is None and column.kind.family is Family.NULL
+            atom = Truth(both) if column.kind.family is Family.NULL else Null(ordinal)
+        else:
+            position = right.position if right.position >= 0 else expr.position
+            atom = order_atom(
+                ordinal, column.kind, order, right.value, where=_shown(left, column), position=position
+            )
+            atom = IsTrue(atom) if distinct else atom
+        return _negated(atom, negated)
+
+    def pair(self, op: ast.Op, left: ast.Column, right: ast.Column) -> Node:
+        (a, first), (b, second) = self.column(left), self.column(right)
+        self.ordered(left, first)
+        self.ordered(right, second)
+        order, negated = _PLAIN[op]
+        distinct = op in (ast.Op.DISTINCT, ast.Op.NOT_DISTINCT)
+        nulls = Family.NULL in (first.kind.family, second.kind.family)
+        if not nulls and first.kind.family.group is not second.kind.family.group:
+            raise PredicateError(
+                f"{_shown(left, first)} cannot be compared with {_shown(right, second)}",
+                position=place(right.position),
+            )
+        if not distinct:
+            return Truth(None) if nulls else _negated(Pair(a, b, order), negated)
+        both = All((self.node(ast.IsNull(left)), self.node(ast.IsNull(right))))
+        return _negated(both if nulls else Any_((IsTrue(Pair(a, b, order)), both)), negated)
+
+    def among(self, expr: ast.InList | ast.InArray) -> Node:
+        ordinal, column = self.column(expr.column)
+        self.ordered(expr.column, column)
+        # A disjunction of nothing: false, of a null too.
+        if not len(expr.values):
+            return Truth(False)
+        if column.kind.family is Family.NULL:
+            return Truth(None)
+        where, position = _shown(expr.column, column), expr.position
+        if isinstance(expr, ast.InArray):
+            with_null = expr.values.null_count > 0
+            keys = array_keys(expr.values, column.kind, where=where, position=position)
+        else:
+            with_null = None in expr.values
+            present = (value for value in expr.values if value is not None)
+            keys = list_keys(present, column.kind, where=where, position=position)
+        return _membership(ordinal, column, keys, with_null)
+
+    def like(self, expr: ast.Like) -> Node:
+        ordinal, column = self.column(expr.column)
+        pattern = compile_pattern(expr.pattern, ignore_case=expr.ignore_case, position=expr.position)
+        if column.kind.family is Family.NULL:
+            return Truth(None)
+        if column.kind.family is not Family.TEXT:
+            raise PredicateError(
+                f"{_shown(expr.column, column)} is not text and has no LIKE", position=place(expr.position)
+            )
+        if pattern.literal is not None:
+            if not pattern.literal and (pattern.open_start or pattern.open_end):
+                return Fixed(ordinal, True)
+            if not (pattern.open_start or pattern.open_end or pattern.ignore_case):
+                return Test(ordinal, Order.EQ, pattern.literal)
+        return Matches(ordinal, pattern)
+
+    def ordered(self, named: ast.Column, column: BoundColumn) -> None:
+        if column.kind.family is Family.OPAQUE:
+            raise PredicateError(
+                f"{_shown(named, column)} cannot be compared",
+                position=place(named.position),
+                hint="only IS NULL and IS NOT NULL apply to it",
+            )
+
+
+def _membership(ordinal: int, column: BoundColumn, keys: Keys, with_null: bool) -> Node:
+    count = len(keys.sorted) + keys.nan
+    if count == 0:
+        return Truth(None) if with_null else Fixed(ordinal, False)
+    if column.kind.family is Family.BOOLEAN:
+        if count == 2:
+            return Fixed(ordinal, True)
+        test = Test(ordinal, Order.EQ, bool(keys.sorted[0]))
+        return Any_((test, Truth(None))) if with_null else test
+    if count == 1 and not with_null:
+        value = float("nan") if keys.nan else keys.sorted[0]
+        return Test(ordinal, Order.EQ, value.item() if hasattr(value, "item") else value)
+    return Among(ordinal, keys, with_null)
+
+
+def _flat(expr: ast.And | ast.Or, kind: type[ast.And | ast.Or]) -> list[ast.Expr]:
+    """The operands of nested ANDs (ORs) in order, without recursion: chains may be long."""
+    out: list[ast.Expr] = []
+    stack: list[ast.Expr] = [expr]
+    while stack:
+        part = stack.pop()
+        if isinstance(part, kind):
+            stack += reversed(part.operands)
+        else:
+            out.append(part)
+    return out
+
+
+def _negated(node: Node, negated: bool) -> Node:
+    if not negated:
+        return node
+    return node.operand if isinstance(node, Negation) else Negation(node)
+
+
+def _shown(named: ast.Column, column: BoundColumn) -> str:
+    return f"column {named.name!r} ({column.type})"

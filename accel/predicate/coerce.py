@@ -1,0 +1,245 @@
+"""Literals in a column's own terms, exact: which native value, or between which two.
+
+Semantics (docs/predicates.md): numbers compare by exact value whatever their types, but a literal
+against a float column is first rounded to double; NaN is above every number and equal to itself;
+-0.0 = 0.0; a date is its midnight; text without a zone is UTC.
+"""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import math
+from dataclasses import dataclass
+
+from accel.errors import PredicateError
+from accel.format.domain import Domain
+from accel.predicate.atoms import Fixed, Negation, Node, Order, Test
+from accel.predicate.expr import Ticks, Value
+from accel.predicate.kinds import Family, Kind
+from accel.predicate.moments import DAY_NANOS, nanos_of_instant, time_from_text, timestamp_from_text
+from accel.predicate.resolve import place
+
+__all__ = ["Cut", "cut", "key", "order_atom"]
+
+# Beyond this many digits a decimal literal is past every column; it is not expanded.
+_MAX_EXPONENT = 400
+_EPOCH_ORDINAL = datetime.date(1970, 1, 1).toordinal()
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """Where a literal falls among the native integers: at `floor`, or (not `exact`) just above it."""
+
+    floor: int
+    exact: bool
+
+
+def order_atom(column: int, kind: Kind, order: Order, value: Value, *, where: str, position: int) -> Node:
+    """`column order value` in normal form; `value` is not None.
+
+    Raises
+    ------
+    PredicateError
+        The value cannot be compared with the column.
+    """
+    if kind.domain is Domain.INTEGER:
+        return _integer_atom(column, kind, order, cut(value, kind, where=where, position=position))
+    plain = _plain(value, kind, where, position)
+    if kind.domain is Domain.BOOLEAN:
+        # false < true: what is not a test for equality is one in disguise, or says nothing.
+        if order is Order.EQ:
+            return Test(column, Order.EQ, bool(plain))
+        if order is Order.LT:
+            return Test(column, Order.EQ, False) if plain else Fixed(column, False)
+        return Fixed(column, True) if plain else Test(column, Order.EQ, False)
+    if isinstance(plain, float) and math.isnan(plain):
+        if order is Order.LE:
+            return Fixed(column, True)
+        equal = Test(column, Order.EQ, plain)
+        return equal if order is Order.EQ else Negation(equal)
+    if plain == b"" and order is Order.LT:
+        return Fixed(column, False)
+    return Test(column, order, plain)
+
+
+def _integer_atom(column: int, kind: Kind, order: Order, at: Cut) -> Node:
+    low, high = kind.limits
+    if order is Order.EQ:
+        if at.exact and low <= at.floor <= high:
+            return Test(column, Order.EQ, at.floor)
+        return Fixed(column, False)
+    last = at.floor - 1 if order is Order.LT and at.exact else at.floor
+    if last < low:
+        return Fixed(column, False)
+    return Fixed(column, True) if last >= high else Test(column, Order.LE, last)
+
+
+def key(value: Value, kind: Kind, *, where: str, position: int) -> bool | int | float | bytes | None:
+    """The native value equal to a literal (not None); None where the column cannot hold it.
+
+    Raises
+    ------
+    PredicateError
+        The value cannot be compared with the column.
+    """
+    if kind.domain is Domain.INTEGER:
+        at = cut(value, kind, where=where, position=position)
+        low, high = kind.limits
+        return at.floor if at.exact and low <= at.floor <= high else None
+    return _plain(value, kind, where, position)
+
+
+def _plain(value: Value, kind: Kind, where: str, position: int) -> bool | float | bytes:
+    """The native value of a domain that holds every literal of its family."""
+    if kind.domain is Domain.FLOAT:
+        number = _double(value)
+        if number is not None:
+            return number
+    elif kind.domain is Domain.BOOLEAN:
+        if isinstance(value, bool):
+            return value
+    elif kind.family is Family.UUID:
+        raw = _uuid(value)
+        if raw is not None:
+            return raw
+    elif isinstance(value, bytes):
+        return value
+    elif isinstance(value, str):
+        try:
+            return value.encode()
+        except UnicodeEncodeError:
+            raise PredicateError("the text has a lone surrogate", position=place(position)) from None
+    raise _refusal(value, kind, where, position)
+
+
+def cut(value: Value, kind: Kind, *, where: str, position: int) -> Cut:
+    """Where a literal (not None) falls among the native integers of a column.
+
+    Raises
+    ------
+    PredicateError
+        The value cannot be compared with the column.
+    """
+    low, high = kind.limits
+    if kind.family in (Family.INTEGER, Family.DECIMAL):
+        side = _beyond(value)
+        if side:
+            # Past all values: nothing equals it, and it is above or below every one.
+            return Cut(high, False) if side > 0 else Cut(low - 1, False)
+        ratio = _ratio(value)
+    elif kind.family is Family.DURATION:
+        # A duration has no literal of its own: a whole number counts the column's own ticks.
+        whole = isinstance(value, int) and not isinstance(value, bool)
+        ratio = (value * kind.numerator, 1) if whole and isinstance(value, int) else None
+    else:
+        nanos = _nanos(value, kind.family)
+        ratio = None if nanos is None else (nanos, 1)
+    if ratio is None:
+        raise _refusal(value, kind, where, position)
+    floor, rest = divmod(ratio[0] * kind.denominator, ratio[1] * kind.numerator)
+    return Cut(floor, rest == 0)
+
+
+def _beyond(value: Value) -> int:
+    """1 or -1 for a number past every integer and decimal column (NaN is above), else 0."""
+    if isinstance(value, float):
+        return 0 if math.isfinite(value) else (-1 if value < 0 else 1)
+    if isinstance(value, decimal.Decimal):
+        if value.is_snan():
+            return 0
+        if not value.is_finite():
+            return -1 if value.is_infinite() and value.is_signed() else 1
+        if value and value.adjusted() > _MAX_EXPONENT:
+            return -1 if value.is_signed() else 1
+    return 0
+
+
+def _ratio(value: Value) -> tuple[int, int] | None:
+    """A finite number as numerator and denominator; None where it is no number."""
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, int):
+        return value, 1
+    if isinstance(value, float):
+        return value.as_integer_ratio()
+    if isinstance(value, decimal.Decimal) and value.is_finite():
+        if value and value.adjusted() < -_MAX_EXPONENT:
+            # Too small for any scale: only its sign matters.
+            return (-1 if value.is_signed() else 1), 10**_MAX_EXPONENT
+        return value.as_integer_ratio()
+    return None
+
+
+def _double(value: Value) -> float | None:
+    """The nearest double, without a negative zero; None where the value is no number."""
+    if isinstance(value, bool) or not isinstance(value, int | float | decimal.Decimal):
+        return None
+    if isinstance(value, decimal.Decimal) and value.is_snan():
+        return None
+    try:
+        return float(value) + 0.0
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf
+
+
+def _uuid(value: Value) -> bytes | None:
+    if isinstance(value, bytes):
+        return value if len(value) == 16 else None
+    if not isinstance(value, str):
+        return None
+    text = value.strip()
+    if len(text) == 36 and text[8] + text[13] + text[18] + text[23] == "----":
+        text = text.replace("-", "")
+    if len(text) != 32 or not text.isascii() or not text.isalnum():
+        return None
+    try:
+        return bytes.fromhex(text)
+    except ValueError:
+        return None
+
+
+def _nanos(value: Value, family: Family) -> int | None:
+    """Nanoseconds of the family's own origin; None where the value is no such moment.
+
+    Text is read as a timestamp for dates too: `d < '2013-01-31 12:00'` holds for that day.
+    """
+    if isinstance(value, str):
+        try:
+            value = time_from_text(value) if family is Family.TIME else timestamp_from_text(value)
+        except ValueError:
+            return None
+    if isinstance(value, Ticks):
+        return value.nanos if (value.kind == "time") == (family is Family.TIME) else None
+    if family is Family.TIME:
+        # A time with a zone has no order without a date.
+        if not isinstance(value, datetime.time) or value.tzinfo is not None:
+            return None
+        seconds = (value.hour * 60 + value.minute) * 60 + value.second
+        return seconds * 1_000_000_000 + value.microsecond * 1000
+    if isinstance(value, datetime.datetime):
+        return nanos_of_instant(value)
+    return (value.toordinal() - _EPOCH_ORDINAL) * DAY_NANOS if isinstance(value, datetime.date) else None
+
+
+_HINTS = {
+    Family.DATE: "write DATE '2013-01-31'",
+    Family.TIME: "write TIME '12:30:00', without a zone",
+    Family.TIMESTAMP: "write TIMESTAMP '2013-01-31 12:30:00', with Z or an offset if need be",
+    Family.UUID: "write '00112233-4455-6677-8899-aabbccddeeff'",
+    Family.TEXT: "write text in single quotes",
+    Family.BOOLEAN: "write TRUE or FALSE",
+    Family.DURATION: "write a whole number of the column's own ticks",
+    Family.OPAQUE: "only IS NULL and IS NOT NULL apply to it",
+}
+
+
+def _refusal(value: Value, kind: Kind, where: str, position: int) -> PredicateError:
+    shown = repr(value)
+    if len(shown) > 60:
+        shown = shown[:57] + "..."
+    return PredicateError(
+        f"{where} cannot be compared with {shown}",
+        position=place(position),
+        hint=_HINTS.get(kind.family),
+    )

@@ -1,0 +1,67 @@
+"""Bounds of columns that hold one value: partition columns, and columns that a file lacks."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from accel.format.domain import Bounds, Domain
+from accel.predicate.arrays import integers, mask
+from accel.predicate.kinds import kind_of, native
+
+__all__ = ["constant_bounds"]
+
+
+def constant_bounds(scalar: pa.Scalar, num_values: npt.NDArray[np.int64]) -> Bounds:
+    """Exact bounds of units that hold nothing but one value.
+
+    Parameters
+    ----------
+    scalar : pyarrow.Scalar
+        The value; a null makes columns that are all null. Its type is the column's.
+    num_values : array of int64
+        Rows of each unit.
+    """
+    kind = kind_of(scalar.type)
+    n = len(num_values)
+    none = np.zeros(n, np.int64)
+    if not scalar.is_valid:
+        void = np.zeros(n, _DTYPES[kind.domain])
+        absent = np.zeros(n, bool)
+        return Bounds(kind.domain, void, void, absent, absent, num_values, num_values, none)
+    while isinstance(scalar, pa.DictionaryScalar | pa.ExtensionScalar | pa.RunEndEncodedScalar):
+        scalar = scalar.value
+    plain = native(pa.repeat(scalar, 1))
+    has = np.full(n, kind.domain is not Domain.NONE)
+    nans = none
+    lower = upper = np.zeros(n, np.int64)
+    if kind.domain is Domain.BYTES:
+        lower = np.empty(n, object)
+        lower[:] = [plain[0].as_py()] * n
+        upper = lower
+    elif kind.domain is Domain.BOOLEAN:
+        lower = upper = np.full(n, bool(mask(plain)[0]))
+    elif kind.domain is not Domain.NONE:
+        value = integers(plain)[0]
+        if kind.domain is Domain.INTEGER:
+            wide = np.uint64 if isinstance(value, np.unsignedinteger) else np.int64
+            lower = upper = np.full(n, value, object if isinstance(value, int) else wide)
+        elif math.isnan(value):
+            has, nans = np.zeros(n, bool), num_values
+        else:
+            zero = value == 0
+            lower = np.full(n, -0.0 if zero else value, np.float64)
+            upper = np.full(n, 0.0 if zero else value, np.float64)
+    return Bounds(kind.domain, lower, upper, has, has, num_values, none, nans)
+
+
+_DTYPES = {
+    Domain.INTEGER: np.int64,
+    Domain.FLOAT: np.float64,
+    Domain.BYTES: object,
+    Domain.BOOLEAN: bool,
+    Domain.NONE: np.int64,
+}

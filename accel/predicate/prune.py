@@ -1,0 +1,300 @@
+"""What bounds and counts prove of a predicate, unit by unit, vectorised.
+
+Only the claims of `Bounds` are used. What is not claimed may be: a value anywhere, a null, a NaN (which
+is above every number, so an upper bound does not bound it).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from accel.format.domain import Bounds, Domain
+from accel.predicate.atoms import (
+    All,
+    Among,
+    Any_,
+    Bound,
+    BoundColumn,
+    Fixed,
+    IsTrue,
+    Matches,
+    Negation,
+    Node,
+    Null,
+    Order,
+    Pair,
+    Pattern,
+    Test,
+    Truth,
+)
+from accel.predicate.evidence import Evidence
+
+__all__ = ["prune"]
+
+Bools = npt.NDArray[np.bool_]
+Values: TypeAlias = npt.NDArray[Any]
+
+
+def prune(bound: Bound, bounds: Mapping[tuple[str, ...], Bounds], n: int) -> Evidence:
+    """Which outcomes the predicate may have in each of n units.
+
+    Parameters
+    ----------
+    bound : Bound
+        The predicate.
+    bounds : Mapping of tuple of str to Bounds
+        By column path, each of n units and in the ticks of the column's bound type; a column that is
+        missing is unknown.
+    n : int
+        Units.
+
+    Raises
+    ------
+    ValueError
+        Bounds that are not of n units.
+    """
+    for path, claims in bounds.items():
+        if len(claims) != n:
+            raise ValueError(f"bounds of {'.'.join(path)!r} have {len(claims)} units, not {n}")
+    return _Units(bound, bounds, n).node(bound.root)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Claims:
+    """One column's bounds, read once: what may stand in each unit."""
+
+    lower: Values
+    upper: Values
+    has_lower: Bools
+    has_upper: Bools
+    null: Bools
+    """A null may occur."""
+    plain: Bools
+    """A value that is neither null nor NaN may occur."""
+    nan: Bools
+
+    @property
+    def value(self) -> Bools:
+        return self.plain | self.nan
+
+    def below(self, test: Callable[[Values], Any]) -> Bools:
+        """Where the lower bound passes, or is unknown."""
+        return self.plain & ~(self.has_lower & ~_where(self.has_lower, self.lower, test))
+
+    def above(self, test: Callable[[Values], Any]) -> Bools:
+        """Where the upper bound passes, or is unknown."""
+        return self.plain & ~(self.has_upper & ~_where(self.has_upper, self.upper, test))
+
+    def evidence(self, may_true: Bools, may_false: Bools) -> Evidence:
+        return Evidence(may_true, may_false, self.null)
+
+
+def _claims(column: BoundColumn, given: Bounds | None, n: int) -> _Claims:
+    kind = column.kind
+    float_column = kind.domain is Domain.FLOAT
+    if given is None:
+        everything, nothing = np.ones(n, bool), np.zeros(n, bool)
+        void = np.zeros(n, np.int64)
+        nan = everything if float_column else nothing
+        return _Claims(void, void, nothing, nothing, everything, everything, nan)
+    nulls, total, nans = given.null_count, given.num_values, given.nan_count
+    null = nulls != 0
+    known = (nulls >= 0) & (total >= 0) & (nulls <= total)
+    value = ~(known & (nulls == total))
+    nan = value & (nans != 0) if float_column else np.zeros(n, bool)
+    plain = value & ~(known & float_column & (nans >= 0) & (nans == total - nulls))
+    has_lower, has_upper = given.has_lower, given.has_upper
+    if given.domain is not kind.domain:
+        has_lower = has_upper = np.zeros(n, bool)
+    both = has_lower & has_upper
+    crossed = _where2(both, given.lower, given.upper, np.greater)
+    if bool(crossed.any()):
+        # Bounds that contradict themselves claim nothing.
+        has_lower, has_upper = has_lower & ~crossed, has_upper & ~crossed
+    return _Claims(given.lower, given.upper, has_lower, has_upper, null, plain, nan)
+
+
+class _Units:
+    def __init__(self, bound: Bound, bounds: Mapping[tuple[str, ...], Bounds], n: int) -> None:
+        self.bound = bound
+        self.bounds = bounds
+        self.n = n
+        self._claims: dict[int, _Claims] = {}
+
+    def claims(self, column: int) -> _Claims:
+        found = self._claims.get(column)
+        if found is None:
+            named = self.bound.columns[column]
+            found = self._claims[column] = _claims(named, self.bounds.get(named.path), self.n)
+        return found
+
+    def node(self, node: Node) -> Evidence:
+        match node:
+            case All():
+                return self.fold(node.operands, lambda a, b: a & b)
+            case Any_():
+                return self.fold(node.operands, lambda a, b: a | b)
+            case Negation():
+                return ~self.node(node.operand)
+            case IsTrue():
+                inner = self.node(node.operand)
+                return Evidence(inner.may_true, inner.may_false | inner.may_null, np.zeros(self.n, bool))
+            case Truth():
+                flags = [np.full(self.n, node.value is answer) for answer in (True, False, None)]
+                return Evidence(flags[0], flags[1], flags[2])
+            case Null():
+                claims = self.claims(node.column)
+                return Evidence(claims.null, claims.value, np.zeros(self.n, bool))
+            case Fixed():
+                claims, nothing = self.claims(node.column), np.zeros(self.n, bool)
+                if node.value:
+                    return claims.evidence(claims.value, nothing)
+                return claims.evidence(nothing, claims.value)
+            case Test():
+                return _test(self.claims(node.column), node.order, node.value)
+            case Among():
+                return _among(self.claims(node.column), node)
+            case Matches():
+                return _matches(self.claims(node.column), node.pattern)
+            case Pair():
+                return self.pair(node)
+        raise TypeError(f"{type(node).__name__} is no bound predicate")
+
+    def fold(self, operands: tuple[Node, ...], combine: Callable[[Evidence, Evidence], Evidence]) -> Evidence:
+        result = self.node(operands[0])
+        for operand in operands[1:]:
+            result = combine(result, self.node(operand))
+        return result
+
+    def pair(self, node: Pair) -> Evidence:
+        left, right = self.bound.columns[node.left], self.bound.columns[node.right]
+        a, b = self.claims(node.left), self.claims(node.right)
+        if left.kind.domain is not right.kind.domain or left.kind.step != right.kind.step:
+            nothing = np.zeros(self.n, bool)
+            a = _Claims(a.lower, a.upper, nothing, nothing, a.null, a.plain, a.nan)
+        return _pair(a, b, node.order)
+
+
+def _test(claims: _Claims, order: Order, value: bool | float | bytes) -> Evidence:
+    if isinstance(value, float) and math.isnan(value):
+        return claims.evidence(claims.nan, claims.plain)
+    # Wrapped, or numpy would strip the trailing zeros of bytes and round large integers.
+    point: Values = np.empty(1, object) if isinstance(value, bytes) else np.array([value])
+    if isinstance(value, bytes):
+        point[0] = value
+    if isinstance(value, int) and not isinstance(value, bool):
+        return _test_point(claims, order, value)
+    return _test_point(claims, order, point)
+
+
+def _test_point(claims: _Claims, order: Order, point: Any) -> Evidence:
+    if order is Order.LE:
+        true, false = claims.below(lambda low: low <= point), claims.above(lambda high: high > point)
+    elif order is Order.LT:
+        true, false = claims.below(lambda low: low < point), claims.above(lambda high: high >= point)
+    else:
+        true = claims.below(lambda low: low <= point) & claims.above(lambda high: high >= point)
+        same = _where(claims.has_lower, claims.lower, lambda low: low == point)
+        same &= _where(claims.has_upper, claims.upper, lambda high: high == point)
+        false = claims.plain & ~same
+    return claims.evidence(true, false | claims.nan)
+
+
+def _among(claims: _Claims, node: Among) -> Evidence:
+    keys = node.keys.sorted
+    # The keys that stand in [lower, upper] are a run of the sorted keys.
+    first = np.zeros(len(claims.plain), np.int64)
+    stop = np.full(len(claims.plain), len(keys), np.int64)
+    low, high = claims.has_lower, claims.has_upper
+    first[low] = _search(keys, claims.lower[low], "left")
+    stop[high] = _search(keys, claims.upper[high], "right")
+    inside = stop - first
+    may_true = claims.plain & (inside > 0)
+    single = _where2(low & high, claims.lower, claims.upper, np.equal)
+    every = single & (inside > 0)
+    if keys.dtype.kind in "iu" and claims.lower.dtype.kind in "iu":
+        # As many keys as there are integers between the bounds: every value is a key.
+        width = claims.upper.astype(np.uint64) - claims.lower.astype(np.uint64)
+        every |= low & high & (inside > 0) & (width == (inside - 1).astype(np.uint64))
+    miss = claims.plain & ~every
+    if node.keys.nan:
+        may_true = may_true | claims.nan
+    else:
+        miss = miss | claims.nan
+    if node.with_null:
+        return Evidence(may_true, np.zeros(len(miss), bool), claims.null | miss)
+    return claims.evidence(may_true, miss)
+
+
+def _matches(claims: _Claims, pattern: Pattern) -> Evidence:
+    lower, upper = np.empty(1, object), np.empty(1, object)
+    lower[0], upper[0] = pattern.lower, pattern.upper
+    may_true = claims.above(lambda high: high >= lower)
+    if pattern.upper is not None:
+        may_true &= claims.below(lambda low: low < upper)
+    may_false = claims.plain
+    prefix = pattern.prefix
+    if prefix is not None:
+        # All between two values that start with the prefix start with it.
+        starts = _where(claims.has_lower, claims.lower, lambda low: _starting(low, prefix))
+        ends = _where(claims.has_upper, claims.upper, lambda high: _starting(high, prefix))
+        may_false = may_false & ~(starts & ends)
+    return claims.evidence(may_true, may_false)
+
+
+def _pair(a: _Claims, b: _Claims, order: Order) -> Evidence:
+    both = a.plain & b.plain
+    low_high = (a.has_lower & b.has_upper, a.lower, b.upper)
+    high_low = (a.has_upper & b.has_lower, a.upper, b.lower)
+    if order is Order.EQ:
+        may_true = both & ~_where2(*low_high, np.greater) & ~_where2(*high_low, np.less)
+        may_true |= a.nan & b.nan
+        same = _where2(*low_high, np.equal) & _where2(*high_low, np.equal)
+        same &= _where2(a.has_lower & a.has_upper, a.lower, a.upper, np.equal)
+        may_false = both & ~same | a.nan & b.plain | a.plain & b.nan
+    else:
+        strict = order is Order.LT
+        may_true = both & ~_where2(*low_high, np.greater_equal if strict else np.greater)
+        may_true |= (a.plain if strict else a.value) & b.nan
+        may_false = both & ~_where2(*high_low, np.less if strict else np.less_equal)
+        may_false |= a.nan & (b.value if strict else b.plain)
+    may_null = (a.null & (b.null | b.value)) | (b.null & a.value)
+    return Evidence(may_true, may_false, may_null)
+
+
+def _where(flags: Bools, values: Values, test: Callable[[Values], Any]) -> Bools:
+    """The test where flagged, else False; what stands elsewhere is never looked at."""
+    if bool(flags.all()):
+        return np.asarray(test(values), bool)
+    out = np.zeros(len(flags), bool)
+    if bool(flags.any()):
+        out[flags] = np.asarray(test(values[flags]), bool)
+    return out
+
+
+def _where2(flags: Bools, a: Values, b: Values, test: Callable[[Values, Values], Any]) -> Bools:
+    out = np.zeros(len(flags), bool)
+    if bool(flags.any()):
+        left, right = _alike(a[flags], b[flags])
+        out[flags] = np.asarray(test(left, right), bool)
+    return out
+
+
+def _alike(a: Values, b: Values) -> tuple[Values, Values]:
+    # int64 with uint64 would meet as doubles.
+    return (a, b) if a.dtype == b.dtype else (a.astype(object), b.astype(object))
+
+
+def _search(keys: Values, points: Values, side: Any) -> Values:
+    keys, points = _alike(keys, points)
+    return np.searchsorted(keys, points, side)
+
+
+def _starting(values: Values, prefix: bytes) -> Bools:
+    return np.fromiter((value.startswith(prefix) for value in values), bool, len(values))

@@ -1,0 +1,84 @@
+"""Names of a predicate, found in a schema."""
+
+from __future__ import annotations
+
+import difflib
+
+import pyarrow as pa
+
+from accel.errors import ColumnNotFoundError, PredicateError
+from accel.predicate.atoms import BoundColumn
+from accel.predicate.expr import Column
+from accel.predicate.kinds import plain_type
+
+__all__ = ["place", "resolve"]
+
+
+def place(position: int) -> int | None:
+    """A tree's position as `PredicateError` takes it."""
+    return position if position >= 0 else None
+
+
+def resolve(column: Column, schema: pa.Schema) -> BoundColumn:
+    """Find a column: an exact top-level name first, then its dotted parts down through structs.
+
+    Raises
+    ------
+    ColumnNotFoundError
+        There is no such column.
+    PredicateError
+        The name is ambiguous, or a part of the path has no fields.
+    """
+    found = schema.get_all_field_indices(column.name)
+    if len(found) == 1:
+        return BoundColumn((column.name,), schema.field(found[0]).type)
+    if found:
+        raise _ambiguous(column, column.name)
+    parts = column.parts or ((column.name,) if column.quoted else tuple(column.name.split(".")))
+    tops = schema.get_all_field_indices(parts[0])
+    if len(parts) < 2 or not tops:
+        raise _missing(column, column.name if len(parts) < 2 else parts[0], schema.names)
+    if len(tops) > 1:
+        raise _ambiguous(column, parts[0])
+    field = schema.field(tops[0])
+    for depth, part in enumerate(parts[1:], 1):
+        field = _child(column, field, parts, depth)
+    return BoundColumn(parts, field.type)
+
+
+def _child(column: Column, field: pa.Field, parts: tuple[str, ...], depth: int) -> pa.Field:
+    above, part = ".".join(parts[:depth]), parts[depth]
+    kind = plain_type(field.type)
+    if not pa.types.is_struct(kind):
+        raise PredicateError(
+            f"column {above!r} is {field.type} and has no field {part!r}",
+            position=place(column.position),
+            hint="a dotted path goes through structs only",
+        )
+    found = kind.get_all_field_indices(part)
+    if len(found) > 1:
+        raise _ambiguous(column, f"{above}.{part}")
+    if not found:
+        raise _missing(column, part, [f.name for f in kind], within=above)
+    return kind.field(found[0])
+
+
+def _missing(
+    column: Column, name: str, names: list[str], *, within: str | None = None
+) -> ColumnNotFoundError:
+    close = difflib.get_close_matches(name, names, 3)
+    close += [other for other in names if other.lower() == name.lower() and other not in close][:3]
+    inside = f" in {within!r}" if within else ""
+    if close:
+        hint = "did you mean " + " or ".join(repr(other) for other in close) + "?"
+    else:
+        shown = ", ".join(names[:10]) + (", ..." if len(names) > 10 else "")
+        hint = f"there are: {shown}" if names else "there are no columns"
+    detail = f": no {name!r}{inside}" if name != column.name else ""
+    return ColumnNotFoundError(f"no column {column.name!r}{detail}", hint=hint)
+
+
+def _ambiguous(column: Column, name: str) -> PredicateError:
+    return PredicateError(
+        f"column {name!r} is ambiguous: several have that name", position=place(column.position)
+    )
