@@ -1,0 +1,157 @@
+"""A store that fails as told, request by request."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from accel.errors import ObjectChangedError, ObjectNotFoundError, StoreError
+from accel.io.store import Payload, RangeStore
+from accel.ranges import ByteRange, Suffix
+from accel.testing.wrapper import Wrapper
+
+__all__ = [
+    "Attempt",
+    "CutBody",
+    "Fault",
+    "FaultStore",
+    "OtherVersion",
+    "Script",
+    "ShortBody",
+    "Stall",
+    "Status",
+    "WrongRange",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """The request fails with this HTTP status: 412 as changed, 404 as not found, 408, 429 and 5xx as transient."""
+
+    status: int
+    retry_after: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CutBody:
+    """The connection breaks within the body: the request fails, and may succeed when sent again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stall:
+    """Nothing comes for so many seconds; then the answer is as usual."""
+
+    seconds: float = 3600.0
+
+
+@dataclass(frozen=True, slots=True)
+class ShortBody:
+    """The answer claims the whole range but lacks the last `missing` bytes."""
+
+    missing: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class WrongRange:
+    """The answer holds, and says so, as many bytes from `shift` bytes further on (modulo the object)."""
+
+    shift: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class OtherVersion:
+    """Another store answers: what a server does that honours no If-Match while the object is replaced."""
+
+    store: RangeStore
+    honour_if_match: bool = False
+
+
+Fault: TypeAlias = "Status | CutBody | Stall | ShortBody | WrongRange | OtherVersion"
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One request, as a script sees it. `number` counts all requests of the store from 0."""
+
+    number: int
+    path: str
+    want: ByteRange | Suffix
+    if_match: str | None
+
+
+# By position (None or the end of the sequence: no fault), or decided for each request.
+Script: TypeAlias = "Sequence[Fault | None] | Callable[[Attempt], Fault | None]"
+
+
+class FaultStore(Wrapper):
+    """Passes reads on to `inner`, except where `script` has a fault for them.
+
+    Parameters
+    ----------
+    inner : RangeStore
+        The store that answers what is not disturbed.
+    script : sequence of Fault or None, or callable
+        The fault of the first request, the second, and so on; or a function of the `Attempt`.
+
+    Notes
+    -----
+    `attempts` lists the requests seen, disturbed or not.
+    """
+
+    def __init__(self, inner: RangeStore, script: Script) -> None:
+        super().__init__(inner)
+        self.script = script
+        self.attempts: list[Attempt] = []
+
+    async def read(self, path: str, want: ByteRange | Suffix, *, if_match: str | None = None) -> Payload:
+        """Answer one read, or fail it as the script says."""
+        attempt = Attempt(len(self.attempts), path, want, if_match)
+        self.attempts.append(attempt)
+        fault = self._fault(attempt)
+        match fault:
+            case Status():
+                raise status_error(fault.status, path=path, retry_after=fault.retry_after)
+            case CutBody():
+                raise StoreError("the body was cut", path=path, place=str(want), transient=True)
+            case Stall():
+                await asyncio.sleep(fault.seconds)
+            case OtherVersion():
+                pin = if_match if fault.honour_if_match else None
+                return await fault.store.read(path, want, if_match=pin)
+        payload = await self.inner.read(path, want, if_match=if_match)
+        match fault:
+            case ShortBody():
+                data = memoryview(payload.data)[: max(0, len(payload.data) - fault.missing)]
+                return Payload(data, payload.range, payload.size, payload.etag)
+            case WrongRange():
+                return await self._shifted(path, payload, fault.shift)
+        return payload
+
+    def _fault(self, attempt: Attempt) -> Fault | None:
+        if callable(self.script):
+            return self.script(attempt)
+        return self.script[attempt.number] if attempt.number < len(self.script) else None
+
+    async def _shifted(self, path: str, payload: Payload, shift: int) -> Payload:
+        whole = await self.inner.read(path, Suffix(1 << 62))
+        room = len(whole.data) - payload.range.length
+        start = (payload.range.start + shift) % (room + 1) if room else 0
+        span = ByteRange(start, start + payload.range.length)
+        return Payload(memoryview(whole.data)[span.start : span.end], span, payload.size, payload.etag)
+
+
+def status_error(status: int, *, path: str, retry_after: float | None = None) -> StoreError:
+    """The error that a transport raises for a response of this status."""
+    if status == 404:
+        return ObjectNotFoundError("no such object", path=path, status=404)
+    if status == 412:
+        return ObjectChangedError("the object is another version", path=path, status=412)
+    return StoreError(
+        f"the server answered {status}",
+        path=path,
+        status=status,
+        transient=status in (408, 429) or status >= 500,
+        retry_after=retry_after,
+    )

