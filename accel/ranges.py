@@ -63,6 +63,8 @@ class Kind(enum.StrEnum):
     PAGE = "data page"
     CHUNK = "column chunk"
     REVALIDATE = "revalidation"
+    HEAD = "head"
+    LISTING = "listing"
 
 
 @dataclass(frozen=True, slots=True)

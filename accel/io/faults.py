@@ -1,11 +1,17 @@
-"""Failures of one request that the client knows how to handle; no caller sees them."""
+"""Failures of one request that the client tells apart from all others."""
 
 from __future__ import annotations
 
-from accel.errors import StoreError
+from accel.errors import ObjectChangedError, ObjectNotFoundError, StoreError
 from accel.ranges import ByteRange
 
-__all__ = ["IncompleteBodyError", "ShortObjectError", "SuffixUnsupportedError", "transient_status"]
+__all__ = [
+    "IncompleteBodyError",
+    "ObjectGoneError",
+    "ShortObjectError",
+    "SuffixUnsupportedError",
+    "transient_status",
+]
 
 
 def transient_status(status: int) -> bool:
@@ -56,3 +62,7 @@ class SuffixUnsupportedError(StoreError):
         super().__init__("the store has no suffix ranges", path=path, status=status)
         self.sent = sent
         self.certain = certain
+
+
+class ObjectGoneError(ObjectChangedError, ObjectNotFoundError):
+    """The object whose metadata was read has been deleted since: changed, and not found."""

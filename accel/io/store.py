@@ -8,7 +8,7 @@ from typing import Protocol, runtime_checkable
 
 from accel.ranges import Buffer, ByteRange, Suffix
 
-__all__ = ["Lister", "ObjectEntry", "Payload", "RangeStore", "is_weak"]
+__all__ = ["Header", "Lister", "ObjectEntry", "Payload", "RangeStore", "is_weak"]
 
 
 def is_weak(etag: str) -> bool:
@@ -48,8 +48,7 @@ class RangeStore(Protocol):
     request and never retries: gate, retry, merging and counting lie above. Cancelling it ends the request.
     """
 
-    async def read(self, path: str, want: ByteRange | Suffix, *, if_match: str | None = None) -> Payload:
-        ...
+    async def read(self, path: str, want: ByteRange | Suffix, *, if_match: str | None = None) -> Payload: ...
 
 
 @runtime_checkable
@@ -58,4 +57,13 @@ class Lister(Protocol):
 
     def list(self, prefix: str) -> AsyncIterator[ObjectEntry]:
         """Objects at or below `prefix` (a whole path segment prefix; "" is the root), sorted by path."""
+        ...
+
+
+@runtime_checkable
+class Header(Protocol):
+    """A store that tells size and etag of an object without its bytes."""
+
+    async def head(self, path: str) -> ObjectEntry:
+        """One request; raises as `RangeStore.read` does."""
         ...

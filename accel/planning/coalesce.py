@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from accel.ranges import Buffer, ByteRange, ReadKey, Stash, Want
 
@@ -74,7 +75,7 @@ def _cut(whole: ByteRange, wants: list[Want], limit: int) -> list[Fetch]:
             ByteRange(low, high),
             tuple(want for want in wants if want.range.start < high and low < want.range.end),
         )
-        for low, high in zip(edges[:-1], edges[1:], strict=True)
+        for low, high in pairwise(edges)
     ]
 
 

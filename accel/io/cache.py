@@ -1,0 +1,183 @@
+"""What is worth keeping between scans, by bytes, and loaded once however many ask."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable, Hashable
+from dataclasses import dataclass
+from typing import Any
+
+from cachetools import LRUCache
+
+from accel.options import MIB
+
+__all__ = ["Cache", "CacheStats"]
+
+Loader = Callable[[], Awaitable[tuple[Any, int]]]
+
+
+@dataclass(frozen=True, slots=True)
+class CacheStats:
+    """A moment's view of a cache."""
+
+    entries: int
+    nbytes: int
+    """What the entries were said to hold, in bytes."""
+    limit: int
+    hits: int
+    misses: int
+    evictions: int
+
+
+@dataclass(slots=True)
+class _Flight:
+    """One load under way, and how many wait for it."""
+
+    task: asyncio.Task[Any]
+    waiters: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    value: Any
+    nbytes: int
+
+
+class _Recent(LRUCache[Hashable, _Entry]):
+    evictions = 0
+
+    def popitem(self) -> tuple[Hashable, _Entry]:
+        self.evictions += 1
+        return super().popitem()
+
+
+class Cache:
+    """Metadata (and dictionary pages) of files, kept between scans, the least recently used going first.
+
+    Parameters
+    ----------
+    memory : int
+        Bytes that the entries may hold. 0 keeps nothing, yet loads of one file are still shared.
+    max_age : float
+        Seconds for which a file's metadata is used without asking the store whether the file has
+        changed; 0 asks at every scan.
+
+    Notes
+    -----
+    May be used from several threads and scans. It pickles as an empty cache of the same limits.
+    """
+
+    def __init__(self, *, memory: int = 256 * MIB, max_age: float = 60.0) -> None:
+        if memory < 0 or not max_age >= 0:
+            raise ValueError(f"not limits of a cache: memory={memory!r}, max_age={max_age!r}")
+        self.memory = memory
+        self.max_age = max_age
+        self._lock = threading.Lock()
+        self._entries = _Recent(maxsize=memory, getsizeof=lambda entry: entry.nbytes)
+        self._flights: dict[tuple[int, Hashable], _Flight] = {}
+        self._hits = 0
+        self._misses = 0
+
+    def __repr__(self) -> str:
+        return f"Cache(memory={self.memory}, max_age={self.max_age})"
+
+    def __reduce__(self) -> tuple[Callable[[int, float], Cache], tuple[int, float]]:
+        return _fresh, (self.memory, self.max_age)
+
+    def get(self, key: Hashable) -> Any | None:
+        """The value, which is then the most recently used, or None."""
+        with self._lock:
+            entry = self._entries.get(key)
+            if entry is None:
+                self._misses += 1
+                return None
+            self._hits += 1
+            return entry.value
+
+    def put(self, key: Hashable, value: Any, nbytes: int) -> None:
+        """Keep a value, in place of what was there. Called again for one that has grown.
+
+        A value that alone exceeds the limit is not kept.
+        """
+        with self._lock:
+            self._entries.pop(key, None)
+            if 0 <= nbytes <= self.memory and self.memory:
+                self._entries[key] = _Entry(value, nbytes)
+
+    def drop(self, key: Hashable) -> None:
+        """Forget one value, if it is there."""
+        with self._lock:
+            self._entries.pop(key, None)
+
+    def clear(self) -> None:
+        """Forget all values. Loads under way go on, and are kept when they end."""
+        with self._lock:
+            self._entries.clear()
+
+    def stats(self) -> CacheStats:
+        """Sizes and counts up to now."""
+        with self._lock:
+            return CacheStats(
+                entries=len(self._entries),
+                nbytes=int(self._entries.currsize),
+                limit=self.memory,
+                hits=self._hits,
+                misses=self._misses,
+                evictions=self._entries.evictions,
+            )
+
+    async def get_or_load(self, key: Hashable, loader: Loader) -> Any:
+        """The value of a key; where there is none, `loader` is awaited once for all who ask meanwhile.
+
+        Parameters
+        ----------
+        key : hashable
+        loader : callable
+            Returns, awaited, the value and the bytes that it holds.
+
+        Notes
+        -----
+        A failure goes to all who wait, and is not kept. One waiter cancelled leaves the load to the
+        others; with the last one the load is cancelled too, and has ended when that waiter goes on.
+        """
+        held = self.get(key)
+        if held is not None:
+            return held
+        flight_key = (id(asyncio.get_running_loop()), key)
+        with self._lock:
+            flight = self._flights.get(flight_key)
+            if flight is None:
+                flight = _Flight(asyncio.ensure_future(self._load(key, loader)))
+                self._flights[flight_key] = flight
+                flight.task.add_done_callback(lambda task: self._landed(flight_key, task))
+            flight.waiters += 1
+        try:
+            await asyncio.wait((flight.task,))
+        except asyncio.CancelledError:
+            if flight.waiters == 1 and not flight.task.done():
+                with self._lock:
+                    self._flights.pop(flight_key, None)  # whoever asks now starts anew
+                flight.task.cancel()
+                await asyncio.wait((flight.task,))
+            raise
+        finally:
+            flight.waiters -= 1
+        return flight.task.result()
+
+    async def _load(self, key: Hashable, loader: Loader) -> Any:
+        value, nbytes = await loader()
+        self.put(key, value, nbytes)
+        return value
+
+    def _landed(self, flight_key: tuple[int, Hashable], task: asyncio.Task[Any]) -> None:
+        with self._lock:
+            flight = self._flights.get(flight_key)
+            if flight is not None and flight.task is task:
+                del self._flights[flight_key]
+        if not task.cancelled():
+            task.exception()  # seen, though every waiter may have gone
+
+
+def _fresh(memory: int, max_age: float) -> Cache:
+    return Cache(memory=memory, max_age=max_age)

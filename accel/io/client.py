@@ -1,0 +1,316 @@
+"""All reads of one store: merged, gated, retried, pinned and counted."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import contextmanager
+
+from accel.errors import (
+    AccelError,
+    ObjectChangedError,
+    ObjectNotFoundError,
+    ParquetFormatError,
+    StoreError,
+    redact,
+)
+from accel.io.faults import ShortObjectError, SuffixUnsupportedError
+from accel.io.fetch import Fetcher, Pin, same_etag
+from accel.io.gate import Gate
+from accel.io.retry import Retry
+from accel.io.store import Header, Lister, ObjectEntry, Payload, RangeStore
+from accel.metrics import Metrics
+from accel.options import Options
+from accel.planning.coalesce import Fetch, assemble, coalesce
+from accel.planning.file import ObjectId
+from accel.ranges import ByteRange, Kind, Stash, Suffix, Want
+
+__all__ = ["Client"]
+
+_LIST_PAGE = 1000
+
+
+class Client:
+    """What the reader reads through. Its methods are awaited on one event loop: the I/O loop.
+
+    Parameters
+    ----------
+    store : RangeStore
+    root : str
+        The store's root, as `io.location` names it.
+    token : str
+        Stands for the store and its credentials in cache keys; holds none in clear.
+    options : Options
+    retry : Retry, optional
+        In place of the one that `options` describe; tests bring a clock of their own.
+    """
+
+    def __init__(
+        self, store: RangeStore, *, root: str, token: str, options: Options, retry: Retry | None = None
+    ) -> None:
+        self.store = store
+        self.root = root
+        self.token = token
+        self.options = options
+        self._retry = Retry.of(options) if retry is None else retry
+        self.gate = Gate(options.max_requests_in_flight, max_bytes=options.memory_limit)
+        self._fetcher = Fetcher(
+            store, gate=self.gate, retry=self._retry, allow_unpinned=options.allow_unpinned
+        )
+        self._suffixes = True
+
+    def __repr__(self) -> str:
+        return f"Client({self.root!r})"
+
+    async def read(
+        self, path: str, wants: Sequence[Want], *, pin: ObjectId | None, metrics: Metrics
+    ) -> Stash:
+        """Bring all wanted ranges of one object at once, each exactly.
+
+        Parameters
+        ----------
+        path : str
+        wants : sequence of Want
+        pin : ObjectId or None
+            The version that they must be of. None: they only have to be of one and the same.
+        metrics : Metrics
+            A request counts for the kind that most of its wanted bytes are of.
+
+        Raises
+        ------
+        ObjectChangedError
+            The store says by status, etag or size that this is another version, or the object is gone.
+        StoreError
+            The first failure of any request; the others are cancelled. Also where the store gives no etag
+            and `options.allow_unpinned` does not let that pass.
+        """
+        if not wants:
+            return {}
+        with self._naming(path):
+            self._check_pin(path, wants, pin)
+        fetches = coalesce(
+            wants,
+            max_gap_bytes=self.options.max_gap_bytes,
+            max_coalesced_bytes=self.options.max_coalesced_bytes,
+        )
+        known = Pin() if pin is None else Pin(pin.size, pin.etag)
+        payloads: Sequence[Payload]
+        with self._naming(path):
+            if len(fetches) == 1:
+                payloads = [await self._fetch(path, fetches[0], known, metrics)]
+            else:
+                payloads = await self._fetch_all(path, fetches, known, metrics)
+                if pin is None:
+                    self._check_agreement(path, payloads)
+        return assemble(wants, [(payload.range, payload.data) for payload in payloads])
+
+    async def read_tail(
+        self, path: str, length: int, *, metrics: Metrics, pin: ObjectId | None = None
+    ) -> Payload:
+        """The last `length` bytes of an object, or all of it where it is shorter.
+
+        One request; its answer tells the object's size. With a pin (of a listing) the range is exact and
+        of that version; without, it is a suffix range. A store that has none costs one HEAD before.
+
+        Raises
+        ------
+        ParquetFormatError
+            The object is empty.
+        """
+        with self._naming(path):
+            return await self._read_tail(path, length, metrics, pin)
+
+    async def revalidate(self, pin: ObjectId, *, metrics: Metrics) -> bool:
+        """Whether the pinned version is still the current one: one conditional request of a few bytes.
+
+        False without an etag to compare, and where the object is gone.
+        """
+        if pin.etag is None or pin.size < 1:
+            return False
+        last = ByteRange(max(0, pin.size - 8), pin.size)
+        try:
+            with self._naming(pin.path):
+                await self._fetcher.fetch(
+                    pin.path, last, pin=Pin(pin.size, pin.etag), kind=Kind.REVALIDATE, metrics=metrics
+                )
+        except ObjectChangedError:
+            return False
+        return True
+
+    async def list(self, prefix: str, *, metrics: Metrics | None = None) -> AsyncIterator[ObjectEntry]:
+        """Objects below `prefix`, sorted by path.
+
+        Raises
+        ------
+        StoreError
+            The store cannot list, or failed to.
+        """
+        store = self.store
+        if not isinstance(store, Lister):
+            raise StoreError("this store cannot list", path=f"{self.root}/{prefix}", hint="name the files")
+        counts = Metrics() if metrics is None else metrics
+
+        async def collect() -> list[ObjectEntry]:
+            entries: list[ObjectEntry] = []
+            try:
+                async with self.gate.slot(0):
+                    async for entry in store.list(prefix):
+                        entries.append(entry)
+            finally:
+                for _ in range(max(1, -(-len(entries) // _LIST_PAGE))):
+                    counts.count_request(Kind.LISTING, 0)
+            return entries
+
+        with self._naming(prefix):
+            entries = await self._retry.run(collect, on_retry=lambda: counts.add("retries"))
+        for entry in entries:
+            yield entry
+
+    async def head(self, path: str, *, metrics: Metrics | None = None) -> ObjectEntry:
+        """Size and etag of one object, without its bytes."""
+        with self._naming(path):
+            return await self._head(path, Metrics() if metrics is None else metrics)
+
+    async def exists(self, path: str, *, metrics: Metrics | None = None) -> bool:
+        """Whether there is an object of exactly that name."""
+        counts = Metrics() if metrics is None else metrics
+        try:
+            with self._naming(path):
+                if isinstance(self.store, Header):
+                    await self._head(path, counts)
+                else:
+                    first = ByteRange(0, 1)
+                    await self._fetcher.fetch(path, first, pin=Pin(), kind=Kind.HEAD, metrics=counts)
+        except ObjectNotFoundError:
+            return False
+        except (ShortObjectError, ParquetFormatError):
+            return True  # an empty object has no first byte
+        return True
+
+    @contextmanager
+    def _naming(self, path: str) -> Iterator[None]:
+        """Have errors name the whole address: a store knows only the path in it."""
+        try:
+            yield
+        except AccelError as error:
+            whole = path if self.root in ("store:", "") else f"{self.root}/{path}"
+            error.path = redact(whole.removeprefix("file://"))
+            raise
+
+    async def _read_tail(self, path: str, length: int, metrics: Metrics, pin: ObjectId | None) -> Payload:
+        if pin is None and self._suffixes:
+            try:
+                payload = await self._fetcher.fetch(
+                    path, Suffix(length), pin=Pin(), kind=Kind.TAIL, metrics=metrics
+                )
+            except SuffixUnsupportedError as error:
+                self._suffixes = not error.certain
+                entry = await self._head(path, metrics, after=error)
+            else:
+                if payload.size is None:
+                    raise StoreError("the store does not tell the object's size", path=path)
+                return payload
+        elif pin is None:
+            entry = await self._head(path, metrics)
+        else:
+            entry = ObjectEntry(path, pin.size, pin.etag)
+        if entry.size <= 0:
+            raise ParquetFormatError("the file is empty", path=path)
+        payload = await self._fetcher.fetch(
+            path,
+            ByteRange(max(0, entry.size - length), entry.size),
+            pin=Pin(entry.size, entry.etag),
+            kind=Kind.TAIL,
+            metrics=metrics,
+        )
+        return payload if payload.size is not None else dataclasses.replace(payload, size=entry.size)
+
+    async def _head(
+        self, path: str, metrics: Metrics, *, after: SuffixUnsupportedError | None = None
+    ) -> ObjectEntry:
+        store = self.store
+        if not isinstance(store, Header):
+            raise StoreError(
+                "the object's size is not known: the store has neither suffix ranges nor `head`",
+                path=path,
+                status=None if after is None else after.status,
+            )
+
+        async def ask() -> ObjectEntry:
+            try:
+                async with self.gate.slot(0):
+                    return await store.head(path)
+            finally:
+                metrics.count_request(Kind.HEAD, 0)
+
+        return await self._retry.run(ask, on_retry=lambda: metrics.add("retries"))
+
+    async def _fetch(self, path: str, fetch: Fetch, pin: Pin, metrics: Metrics) -> Payload:
+        share: Counter[Kind] = Counter()
+        for want in fetch.wants:
+            share[want.key.kind] += want.range.length
+        kind = share.most_common(1)[0][0]
+        return await self._fetcher.fetch(path, fetch.range, pin=pin, kind=kind, metrics=metrics)
+
+    async def _fetch_all(
+        self, path: str, fetches: Sequence[Fetch], pin: Pin, metrics: Metrics
+    ) -> Sequence[Payload]:
+        try:
+            async with asyncio.TaskGroup() as group:
+                tasks = [group.create_task(self._fetch(path, f, pin, metrics)) for f in fetches]
+        except BaseExceptionGroup as failures:
+            failure = _foremost(failures)
+        else:
+            return [task.result() for task in tasks]
+        raise failure
+
+    def _check_pin(self, path: str, wants: Sequence[Want], pin: ObjectId | None) -> None:
+        if pin is None:
+            return
+        for want in wants:
+            if want.range.end > pin.size:
+                raise ParquetFormatError(
+                    f"{want.key} lies past the end of the file ({pin.size} bytes)",
+                    path=path,
+                    place=str(want.range),
+                )
+        if pin.etag is None and not self.options.allow_unpinned:
+            raise _unpinnable(path)
+
+    def _check_agreement(self, path: str, payloads: Sequence[Payload]) -> None:
+        first = payloads[0]
+        for other in payloads[1:]:
+            if first.etag is None or other.etag is None:
+                if not self.options.allow_unpinned:
+                    raise _unpinnable(path)
+            elif not same_etag(first.etag, other.etag):
+                raise ObjectChangedError("the object changed while it was read", path=path)
+            if None not in (first.size, other.size) and first.size != other.size:
+                raise ObjectChangedError("the object changed its size while it was read", path=path)
+
+
+def _unpinnable(path: str) -> StoreError:
+    return StoreError(
+        "the store gives no etag, so several reads of this object may mix two versions of it",
+        path=path,
+        hint="options.allow_unpinned reads it without that protection",
+    )
+
+
+def _foremost(failures: BaseExceptionGroup[BaseException]) -> BaseException:
+    """The one error of a group that says most: another version, else the first of accel's own."""
+    flat: list[BaseException] = []
+    pending: list[BaseException] = [failures]
+    while pending:
+        error = pending.pop(0)
+        if isinstance(error, BaseExceptionGroup):
+            pending.extend(error.exceptions)
+        else:
+            flat.append(error)
+    for kind in (ObjectChangedError, AccelError):
+        for error in flat:
+            if isinstance(error, kind):
+                return error
+    return flat[0]

@@ -1,0 +1,149 @@
+"""One client for one store: the process's registry."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import threading
+import weakref
+from collections import OrderedDict
+from typing import Any
+
+from accel.errors import StoreError
+from accel.io import runtime
+from accel.io.client import Client
+from accel.io.location import Location, parse_url
+from accel.io.storage_options import StorageOptions, build_store, fingerprint
+from accel.io.store import RangeStore
+from accel.options import Options
+
+__all__ = ["client_for"]
+
+# What of the options a client is made of; scans that differ in others still share it.
+_OF_CLIENT = (
+    "max_gap_bytes",
+    "max_coalesced_bytes",
+    "max_requests_in_flight",
+    "memory_limit",
+    "connect_timeout",
+    "read_timeout",
+    "max_attempts",
+    "backoff_base",
+    "backoff_max",
+    "max_unranged_bytes",
+    "allow_unpinned",
+)
+_MOST = 128
+
+
+class _Registry:
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.clients: OrderedDict[tuple[object, ...], Client] = OrderedDict()
+        # Of the callers' own stores, by identity. Nothing here keeps such a store alive.
+        self.tokens: dict[int, tuple[weakref.ref[Any], str]] = {}
+        self.given: weakref.WeakValueDictionary[tuple[object, ...], Client] = weakref.WeakValueDictionary()
+
+
+_registry = _Registry()
+# A lock that another thread held at the fork would never be released in the child.
+os.register_at_fork(after_in_child=_registry.__init__)  # type: ignore[misc]
+
+
+def client_for(
+    where: Location | str,
+    *,
+    storage_options: StorageOptions | None = None,
+    store: object | None = None,
+    options: Options | None = None,
+) -> Client:
+    """The client of a store; the same one for equal root, options and credentials.
+
+    Parameters
+    ----------
+    where : Location or str
+        A location, or a root as `Location.root` has it.
+    storage_options : mapping, optional
+        obstore's keys, or Hadoop's `fs.s3a.*`; over HTTP, `headers`.
+    store : obstore store or RangeStore, optional
+        Takes the place of the one that `where` names.
+    options : Options, optional
+
+    Raises
+    ------
+    StoreError
+    """
+    runtime.refuse_fork()
+    options = Options() if options is None else options
+    share = tuple(getattr(options, name) for name in _OF_CLIENT)
+    if store is not None:
+        return _client_of(store, options, share)
+    if where == "store:" or (isinstance(where, Location) and where.scheme == "store"):
+        raise StoreError(
+            "this path is of a store of the caller's, which is not here", hint="give it by store="
+        )
+    location = parse_url(where + "/") if isinstance(where, str) else where
+    if storage_options is not None and not hasattr(storage_options, "items"):
+        raise StoreError(f"storage_options is a {type(storage_options).__name__}, not a mapping")
+    token = fingerprint(location.root, storage_options)
+    key = (location.root, token, share)
+    with _registry.lock:
+        client = _registry.clients.get(key)
+        if client is None:
+            transport = build_store(location, storage_options, options)
+            client = Client(transport, root=location.root, token=token, options=options)
+            _registry.clients[key] = client
+            while len(_registry.clients) > _MOST:
+                _registry.clients.popitem(last=False)
+        else:
+            _registry.clients.move_to_end(key)
+        return client
+
+
+def _client_of(store: Any, options: Options, share: tuple[object, ...]) -> Client:
+    adapted = _adapt(store)
+    with _registry.lock:
+        token = _token_of(store)
+        client = _registry.given.get((token, share))
+        if client is None:
+            client = Client(adapted, root="store:", token=token, options=options)
+            _registry.given[token, share] = client
+        return client
+
+
+def _token_of(store: Any) -> str:
+    """The same for the same object, and never again for another."""
+    entry = _registry.tokens.get(id(store))
+    if entry is not None and entry[0]() is store:
+        return entry[1]
+    identity = id(store)
+
+    def forget(gone: weakref.ref[Any]) -> None:
+        held = _registry.tokens.get(identity)
+        if held is not None and held[0] is gone:
+            del _registry.tokens[identity]
+
+    try:
+        alive = weakref.ref(store, forget)
+    except TypeError:
+        raise _no_store(store) from None
+    token = f"store-{secrets.token_hex(8)}"
+    _registry.tokens[identity] = (alive, token)
+    return token
+
+
+def _adapt(store: Any) -> RangeStore:
+    if type(store).__module__.partition(".")[0] == "obstore":
+        from accel.io.obstore_store import ObstoreStore
+
+        return ObstoreStore(store)
+    if isinstance(store, RangeStore):
+        return store
+    raise _no_store(store)
+
+
+def _no_store(store: object) -> StoreError:
+    return StoreError(
+        f"a {type(store).__name__} cannot serve as a store",
+        hint="give an obstore store, or an object with the `read` of accel.io.store.RangeStore",
+    )

@@ -1,0 +1,188 @@
+"""One byte range of one object: sent, counted, retried, resumed, and held against its pin."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from accel.errors import ObjectChangedError, ObjectNotFoundError, StoreError
+from accel.io.faults import IncompleteBodyError, ObjectGoneError, ShortObjectError, SuffixUnsupportedError
+from accel.io.gate import Gate
+from accel.io.retry import Retry
+from accel.io.store import Payload, RangeStore, is_weak
+from accel.metrics import Metrics
+from accel.ranges import Buffer, ByteRange, Kind, Suffix
+
+__all__ = ["Fetcher", "Pin", "same_etag"]
+
+
+@dataclass(frozen=True, slots=True)
+class Pin:
+    """What every response must agree with; None where nothing is known yet."""
+
+    size: int | None = None
+    etag: str | None = None
+
+    @property
+    def if_match(self) -> str | None:
+        """What can be sent: a weak etag never satisfies If-Match."""
+        return None if self.etag is None or is_weak(self.etag) else self.etag
+
+
+def same_etag(one: str, other: str) -> bool:
+    """Compare weakly (RFC 9110, 8.8.3.2); some stores leave the quotes out of some answers."""
+    return _opaque(one) == _opaque(other)
+
+
+def _opaque(etag: str) -> str:
+    return (etag[2:] if is_weak(etag) else etag).strip('"')
+
+
+class Fetcher:
+    """Sends requests to one store. Used on one event loop."""
+
+    def __init__(self, store: RangeStore, *, gate: Gate, retry: Retry, allow_unpinned: bool) -> None:
+        self._store = store
+        self._gate = gate
+        self._retry = retry
+        self._allow_unpinned = allow_unpinned
+
+    async def fetch(
+        self, path: str, want: ByteRange | Suffix, *, pin: Pin, kind: Kind, metrics: Metrics
+    ) -> Payload:
+        """Bring exactly the wanted bytes, of the pinned version.
+
+        Raises
+        ------
+        ObjectChangedError
+            412, or a response whose etag or size is not the pin's, or the pinned object is gone.
+        ObjectNotFoundError, StoreError
+        """
+        body = _Body(want)
+        failures = 0
+        while True:
+            anchor = body.anchor(pin)
+            try:
+                payload = await self._send(path, body.rest, anchor.if_match, kind, metrics)
+                self._verify(anchor, payload.size, payload.etag, path)
+                return body.finish(payload)
+            except IncompleteBodyError as error:
+                failure: StoreError = error
+                self._verify(anchor, error.size, error.etag, path)
+                # Without an etag nothing says that the rest belongs to the same version.
+                if error.etag is not None or self._allow_unpinned:
+                    body.keep(error)
+            except ObjectChangedError as error:
+                if not body.held or pin != Pin():
+                    raise
+                # Overwritten while it was first read: nothing else knows of it yet, so start again.
+                failure = StoreError(error.message, path=path, transient=True)
+                body = _Body(want)
+            except StoreError as error:
+                failure = _against(pin, error, path)
+            failures += 1
+            await self._retry.wait(failures, failure)
+            metrics.add("retries")
+
+    async def _send(
+        self, path: str, want: ByteRange | Suffix, if_match: str | None, kind: Kind, metrics: Metrics
+    ) -> Payload:
+        async with self._gate.slot(want.length):
+            received, sent = 0, True
+            try:
+                payload = await self._store.read(path, want, if_match=if_match)
+                received = len(payload.data)
+                _check_answer(path, want, payload)
+                return payload
+            except IncompleteBodyError as error:
+                received = len(error.partial)
+                raise
+            except SuffixUnsupportedError as error:
+                sent = error.sent
+                raise
+            finally:
+                if sent:
+                    metrics.count_request(kind, received)
+
+    def _verify(self, pin: Pin, size: int | None, etag: str | None, path: str) -> None:
+        if pin.size is not None and size is not None and size != pin.size:
+            raise _changed(path, f"it had {pin.size} bytes and has {size} now")
+        if pin.etag is None:
+            return
+        if etag is not None:
+            if not same_etag(etag, pin.etag):
+                raise _changed(path, f"its etag was {pin.etag} and is {etag} now")
+        elif not self._allow_unpinned:
+            raise StoreError(
+                "the response carries no etag, so it cannot be told from another version",
+                path=path,
+                hint="options.allow_unpinned reads on without that protection",
+            )
+
+
+class _Body:
+    """What has come of one wanted range so far."""
+
+    def __init__(self, want: ByteRange | Suffix) -> None:
+        self.rest = want
+        self.held: list[Buffer] = []
+        self._whole: ByteRange | None = None
+        self._version = Pin()
+
+    def anchor(self, pin: Pin) -> Pin:
+        """The pin, and what the first part of this body said where the pin does not."""
+        return Pin(
+            self._version.size if pin.size is None else pin.size,
+            self._version.etag if pin.etag is None else pin.etag,
+        )
+
+    def keep(self, error: IncompleteBodyError) -> None:
+        came = len(error.partial)
+        if not 0 < came < error.range.length:
+            return
+        if self._whole is None:
+            self._whole = error.range
+            self._version = Pin(error.size, error.etag)
+        self.held.append(error.partial)
+        self.rest = ByteRange(error.range.start + came, error.range.end)
+
+    def finish(self, last: Payload) -> Payload:
+        if self._whole is None:
+            return last
+        return Payload(
+            b"".join((*self.held, last.data)),
+            self._whole,
+            self._version.size if last.size is None else last.size,
+            last.etag if last.etag is not None else self._version.etag,
+        )
+
+
+def _check_answer(path: str, want: ByteRange | Suffix, payload: Payload) -> None:
+    """The seam's promise, held against a store of the caller's too."""
+    got = payload.range
+    if isinstance(want, ByteRange):
+        right = got == want
+    else:
+        right = got.length <= want.length and (
+            payload.size is None or (got.end == payload.size and got.length == min(want.length, payload.size))
+        )
+    if not right or len(payload.data) != got.length:
+        raise StoreError(
+            f"the store answered with {len(payload.data)} bytes as {got}", path=path, place=str(want)
+        )
+
+
+def _against(pin: Pin, error: StoreError, path: str) -> StoreError:
+    """What a failure says once it is known which version was meant."""
+    if pin == Pin():
+        return error
+    if isinstance(error, ShortObjectError) and (pin.size is None or error.size != pin.size):
+        return _changed(path, error.message)
+    if isinstance(error, ObjectNotFoundError) and not isinstance(error, ObjectChangedError):
+        return ObjectGoneError("the object has been deleted since its metadata was read", path=path)
+    return error
+
+
+def _changed(path: str, why: str) -> ObjectChangedError:
+    return ObjectChangedError(
+        f"the object is no longer the version whose metadata was read: {why}", path=path, hint="scan it again"
+    )

@@ -1,0 +1,77 @@
+"""How many requests, and how many bytes, may be under way at once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+
+__all__ = ["Gate"]
+
+
+class Gate:
+    """First come, first served. Used on one event loop.
+
+    Parameters
+    ----------
+    max_requests : int
+        Requests under way at once.
+    max_bytes : int
+        Sum of the bytes that they have asked for. One request alone may ask for more.
+    """
+
+    def __init__(self, max_requests: int, *, max_bytes: int) -> None:
+        self._max_requests = max_requests
+        self._max_bytes = max_bytes
+        self.requests = 0
+        self.bytes = 0
+        self._queue: deque[tuple[asyncio.Future[None], int]] = deque()
+
+    @asynccontextmanager
+    async def slot(self, length: int) -> AsyncIterator[None]:
+        """Wait for room for a request of `length` bytes, and hold it."""
+        if self._queue or not self._fits(length):
+            await self._wait(length)
+        else:
+            self._take(length)
+        try:
+            yield
+        finally:
+            self._release(length)
+
+    async def _wait(self, length: int) -> None:
+        turn = asyncio.get_running_loop().create_future()
+        ticket = (turn, length)
+        self._queue.append(ticket)
+        try:
+            await turn  # whoever wakes it has taken the room on its behalf
+        except asyncio.CancelledError:
+            if turn.done() and not turn.cancelled():
+                self._release(length)
+            else:
+                with suppress(ValueError):  # a waker may have dropped it already
+                    self._queue.remove(ticket)
+                self._wake()
+            raise
+
+    def _fits(self, length: int) -> bool:
+        if self.requests == 0:
+            return True
+        return self.requests < self._max_requests and self.bytes + length <= self._max_bytes
+
+    def _take(self, length: int) -> None:
+        self.requests += 1
+        self.bytes += length
+
+    def _release(self, length: int) -> None:
+        self.requests -= 1
+        self.bytes -= length
+        self._wake()
+
+    def _wake(self) -> None:
+        while self._queue and self._fits(self._queue[0][1]):
+            turn, length = self._queue.popleft()
+            if not turn.done():
+                self._take(length)
+                turn.set_result(None)

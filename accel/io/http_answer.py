@@ -1,0 +1,178 @@
+"""What the head of an HTTP response promises of the body, pure.
+
+Source: RFC 9110, sections 14 (range requests) and 15 (status codes).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+
+from accel.errors import ObjectChangedError, ObjectNotFoundError, ParquetFormatError, StoreError
+from accel.io.faults import ShortObjectError, SuffixUnsupportedError, transient_status
+from accel.ranges import ByteRange, Suffix
+
+__all__ = ["Answer", "read_answer", "refusal", "retry_after"]
+
+_CONTENT_RANGE = re.compile(r"bytes ([0-9]{1,19})-([0-9]{1,19})/([0-9]{1,19}|\*)", re.IGNORECASE)
+_UNSATISFIED = re.compile(r"bytes \*/([0-9]{1,19})", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Where the wanted bytes are in the body to come."""
+
+    range: ByteRange | None
+    """What will be had; None where only the body's end will tell (a whole object of unknown length)."""
+    skip: int
+    """Bytes of the body that come before it."""
+    size: int | None
+    etag: str | None
+
+
+def refusal(
+    status: int, headers: Mapping[str, str], path: str, want: ByteRange | Suffix | None
+) -> StoreError | ParquetFormatError | None:
+    """The error that a status stands for, None for 200 and 206."""
+    place = None if want is None else str(want)
+    if status in (200, 206):
+        return None
+    if status == 412:
+        return ObjectChangedError(
+            "the object is no longer the version that was asked for",
+            path=path,
+            place=place,
+            hint="read it again",
+            status=412,
+        )
+    if status in (404, 410):
+        return ObjectNotFoundError("there is no such object", path=path, status=status)
+    if status == 416 and want is not None:
+        return _unsatisfiable(headers, path, want)
+    if status in (400, 501) and isinstance(want, Suffix):
+        return SuffixUnsupportedError(path=path, sent=True, certain=False, status=status)
+    hint = None
+    if status in (401, 403):
+        hint = (
+            "a presigned URL may have expired: make a new one"
+            if "?" in path
+            else "give credentials by storage_options={'headers': {'Authorization': ...}}"
+        )
+    return StoreError(
+        f"the server answered with status {status}",
+        path=path,
+        place=place,
+        hint=hint,
+        status=status,
+        transient=transient_status(status),
+        retry_after=retry_after(headers.get("Retry-After")),
+    )
+
+
+def _unsatisfiable(
+    headers: Mapping[str, str], path: str, want: ByteRange | Suffix
+) -> StoreError | ParquetFormatError:
+    told = _UNSATISFIED.fullmatch(headers.get("Content-Range", "").strip())
+    size = int(told[1]) if told else None
+    if isinstance(want, ByteRange):
+        return ShortObjectError(path=path, want=want, size=size, etag=headers.get("ETag"))
+    if size == 0:
+        return ParquetFormatError("the file is empty", path=path)
+    return SuffixUnsupportedError(path=path, sent=True, certain=False, status=416)
+
+
+def read_answer(
+    status: int, headers: Mapping[str, str], path: str, want: ByteRange | Suffix, *, max_unranged: int
+) -> Answer:
+    """Check the head of a 200 or 206 against what was asked for.
+
+    Raises
+    ------
+    StoreError
+        A Content-Range that is missing, malformed, or not the one asked for; a Content-Encoding; a whole
+        object whose wanted part ends behind `max_unranged`.
+    ParquetFormatError
+        The object is empty.
+    """
+    encoding = headers.get("Content-Encoding", "identity").strip().lower()
+    if encoding not in ("identity", ""):
+        raise StoreError(
+            f"the server encodes the body ({encoding[:40]}), so its bytes are not the file's",
+            path=path,
+            hint="a proxy that compresses Parquet files must be told not to",
+        )
+    etag = headers.get("ETag")
+    if status == 206:
+        return _ranged(headers, path, want, etag)
+    return _unranged(headers, path, want, etag, max_unranged)
+
+
+def _ranged(headers: Mapping[str, str], path: str, want: ByteRange | Suffix, etag: str | None) -> Answer:
+    told = headers.get("Content-Range", "").strip()
+    found = _CONTENT_RANGE.fullmatch(told)
+    if found is None:
+        raise _wrong_range(path, want, told)
+    start, end = int(found[1]), int(found[2]) + 1
+    size = None if found[3] == "*" else int(found[3])
+    if start >= end or (size is not None and end > size):
+        raise _wrong_range(path, want, told)
+    if isinstance(want, Suffix):
+        if size is None:
+            raise SuffixUnsupportedError(path=path, sent=True, certain=False)
+        if (start, end) != (max(0, size - want.length), size):
+            raise _wrong_range(path, want, told)
+        return Answer(ByteRange(start, end), 0, size, etag)
+    if start == want.start and end < want.end and end == size:
+        raise ShortObjectError(path=path, want=want, size=size, etag=etag)
+    if (start, end) != (want.start, want.end):
+        raise _wrong_range(path, want, told)
+    return Answer(want, 0, size, etag)
+
+
+def _unranged(
+    headers: Mapping[str, str], path: str, want: ByteRange | Suffix, etag: str | None, limit: int
+) -> Answer:
+    length = headers.get("Content-Length", "")
+    size = int(length) if length.isascii() and length.isdigit() and len(length) < 20 else None
+    if size == 0:
+        raise ParquetFormatError("the file is empty", path=path)
+    if size is not None and isinstance(want, ByteRange) and want.end > size:
+        raise ShortObjectError(path=path, want=want, size=size, etag=etag)
+    needed = want.end if isinstance(want, ByteRange) else size
+    if needed is not None and needed > limit:
+        raise StoreError(
+            f"the server ignores ranges, and {needed} bytes would have to be read for {want}",
+            path=path,
+            hint="raise options.max_unranged_bytes, or serve the file where ranges are known",
+        )
+    if isinstance(want, ByteRange):
+        return Answer(want, want.start, size, etag)
+    if size is None:
+        return Answer(None, 0, None, etag)
+    start = max(0, size - want.length)
+    return Answer(ByteRange(start, size), start, size, etag)
+
+
+def _wrong_range(path: str, want: ByteRange | Suffix, told: str) -> StoreError:
+    return StoreError(
+        f"the server answered with Content-Range {told[:80]!r}", path=path, place=str(want), status=206
+    )
+
+
+def retry_after(value: str | None) -> float | None:
+    """The header's seconds, or the seconds until its date; None for neither."""
+    if value is None:
+        return None
+    text = value.strip()
+    if text.isascii() and text.isdigit():
+        return float(text[:9])
+    try:
+        when = parsedate_to_datetime(text)
+    except (TypeError, ValueError):
+        return None
+    if when.tzinfo is None:
+        when = when.replace(tzinfo=UTC)
+    return max(0.0, (when - datetime.now(UTC)).total_seconds())

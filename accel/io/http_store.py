@@ -1,0 +1,286 @@
+"""Plain HTTP servers and presigned URLs as a RangeStore, over aiohttp."""
+
+from __future__ import annotations
+
+import asyncio
+import weakref
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urljoin, urlsplit
+
+from accel.errors import ParquetFormatError, StoreError, redact
+from accel.io import runtime
+from accel.io.faults import IncompleteBodyError, ShortObjectError
+from accel.io.http_answer import Answer, read_answer, refusal
+from accel.io.store import ObjectEntry, Payload
+from accel.options import Options
+from accel.ranges import ByteRange, Suffix
+
+if TYPE_CHECKING:
+    import aiohttp
+
+__all__ = ["HttpStore"]
+
+_MAX_REDIRECTS = 5
+_REDIRECTS = (301, 302, 303, 307, 308)
+_OWN_HEADERS = ("range", "if-match", "accept-encoding", "host", "content-length", "connection")
+
+
+class HttpStore:
+    """One server, with the caller's headers on every request to it. It cannot list.
+
+    Parameters
+    ----------
+    root : str
+        "https://host:port".
+    storage_options : mapping
+        `headers`: sent with every request to that server, and not to one that it redirects to.
+    options : Options
+    """
+
+    def __init__(self, root: str, *, storage_options: Mapping[str, Any], options: Options) -> None:
+        unknown = sorted(set(storage_options) - {"headers"})
+        if unknown:
+            raise StoreError(
+                f"storage option {unknown[0]!r} means nothing to an HTTP server",
+                path=root,
+                hint="known: headers",
+            )
+        headers = dict(storage_options.get("headers") or {})
+        for name in headers:
+            if name.lower() in _OWN_HEADERS:
+                raise StoreError(f"the header {name!r} is accel's own to send", path=root)
+        self._root = root
+        self._headers = {str(name): str(value) for name, value in headers.items()}
+        self._options = options
+        self._session: aiohttp.ClientSession | None = None
+        self._loop: weakref.ref[asyncio.AbstractEventLoop] | None = None
+
+    def __repr__(self) -> str:
+        return f"HttpStore({redact(self._root)!r})"
+
+    async def read(self, path: str, want: ByteRange | Suffix, *, if_match: str | None = None) -> Payload:
+        """See `RangeStore.read`.
+
+        A server that ignores the range and sends the whole object is read up to the range's end, and
+        for a suffix to the object's end, if that is within `options.max_unranged_bytes`.
+        """
+        headers = {"Range": _range_header(want)}
+        if if_match is not None:
+            headers["If-Match"] = if_match
+        async with _Exchange(self, "GET", path, headers) as response:
+            error = refusal(response.status, response.headers, path, want)
+            if error is not None:
+                raise error
+            answer = read_answer(
+                response.status, response.headers, path, want, max_unranged=self._options.max_unranged_bytes
+            )
+            return await self._body(response, path, want, answer)
+
+    async def head(self, path: str) -> ObjectEntry:
+        """Size and etag, by a HEAD request, or a GET of one byte: a URL is presigned for one method."""
+        if "?" not in path:
+            async with _Exchange(self, "HEAD", path, {}) as response:
+                length = response.headers.get("Content-Length", "")
+                if response.status == 200 and length.isascii() and length.isdigit():
+                    return ObjectEntry(path, int(length), response.headers.get("ETag"))
+                if response.status not in (200, 403, 405, 501):
+                    raise refusal(response.status, response.headers, path, None) or _no_size(path)
+        try:
+            first = await self.read(path, ByteRange(0, 1))
+        except ShortObjectError as error:
+            if error.size is None:
+                raise
+            return ObjectEntry(path, error.size, error.etag)
+        if first.size is None:
+            raise _no_size(path)
+        return ObjectEntry(path, first.size, first.etag)
+
+    async def close(self) -> None:
+        session, self._session = self._session, None
+        if session is not None:
+            await session.close()
+
+    async def _body(
+        self, response: aiohttp.ClientResponse, path: str, want: ByteRange | Suffix, answer: Answer
+    ) -> Payload:
+        skip = answer.skip
+        whole: ByteRange | None = answer.range
+        limit = self._options.max_unranged_bytes if whole is None else skip + whole.length
+        body = bytearray()
+        came = 0
+        try:
+            async for part in response.content.iter_any():
+                # What lies before the range in a whole object is passed over as it comes.
+                fresh = part[max(0, skip - came) :] if came < skip else part
+                came += len(part)
+                body += fresh
+                if came > limit or (whole is not None and came == limit):
+                    break
+        except Exception as error:  # noqa: BLE001 (sorted by `_translate`)
+            cause = _translate(error, path)
+            if not (isinstance(cause, StoreError) and cause.transient) or whole is None:
+                raise cause from None
+            raise self._incomplete(cause.message, path, whole, body, answer) from None
+        if whole is None:
+            return _last(path, want, body, came > limit, limit, answer)
+        if came < limit:
+            raise self._incomplete(f"the body ended after {len(body)} bytes", path, whole, body, answer)
+        del body[whole.length :]
+        # A body that was not read to its end must not leave its rest in a pooled connection.
+        if not response.content.at_eof():
+            response.close()
+        return Payload(memoryview(body).toreadonly(), whole, answer.size, answer.etag)
+
+    def _incomplete(
+        self, message: str, path: str, whole: ByteRange, body: bytearray, answer: Answer
+    ) -> IncompleteBodyError:
+        return IncompleteBodyError(
+            message,
+            path=path,
+            range=whole,
+            partial=memoryview(body)[: whole.length],
+            size=answer.size,
+            etag=answer.etag,
+        )
+
+    def _open_session(self) -> aiohttp.ClientSession:
+        import aiohttp
+
+        loop = asyncio.get_running_loop()
+        if self._session is None or self._loop is None or self._loop() is not loop:
+            runtime.check_fork()
+            self._loop = weakref.ref(loop)
+            self._session = aiohttp.ClientSession(
+                connector=aiohttp.TCPConnector(limit=0, ttl_dns_cache=60),
+                timeout=aiohttp.ClientTimeout(
+                    total=None,
+                    sock_connect=self._options.connect_timeout,
+                    sock_read=self._options.read_timeout,
+                ),
+                auto_decompress=False,
+                cookie_jar=aiohttp.DummyCookieJar(),
+                trust_env=True,
+            )
+            runtime.at_shutdown(self.close)
+        return self._session
+
+
+class _Exchange:
+    """A request with its redirects: an async context manager that gives the last response."""
+
+    def __init__(self, store: HttpStore, method: str, path: str, headers: dict[str, str]) -> None:
+        self._store = store
+        self._method = method
+        self._path = path
+        self._headers = headers
+        self._response: aiohttp.ClientResponse | None = None
+
+    async def __aenter__(self) -> aiohttp.ClientResponse:
+        store, shown = self._store, self._path
+        url = f"{store._root}/{self._path}"
+        failure: BaseException
+        try:
+            for _ in range(_MAX_REDIRECTS + 1):
+                self._response = await self._send(url)
+                target = self._response.headers.get("Location")
+                if self._response.status not in _REDIRECTS or target is None:
+                    return self._response
+                self._response.release()
+                url = _redirected(url, target, shown)
+            raise StoreError(f"more than {_MAX_REDIRECTS} redirects", path=shown)
+        except Exception as error:  # noqa: BLE001 (sorted by `_translate`)
+            failure = _translate(error, shown)
+        raise failure from None
+
+    async def _send(self, url: str) -> aiohttp.ClientResponse:
+        from yarl import URL
+
+        session = self._store._open_session()
+        headers = {**self._headers, "Accept-Encoding": "identity"}
+        if _origin(url) == _origin(self._store._root):
+            headers = {**self._store._headers, **headers}
+        # encoded=True: a presigned URL is signed as it is spelt.
+        return await session.request(
+            self._method, URL(url, encoded=True), headers=headers, allow_redirects=False
+        )
+
+    async def __aexit__(self, kind: object, error: object, trace: object) -> None:
+        if self._response is not None:
+            # Not read to its end, the connection cannot be used again.
+            self._response.close() if kind is not None else self._response.release()
+
+
+@dataclass(frozen=True, slots=True)
+class _Origin:
+    scheme: str
+    host: str
+    port: int | None
+
+
+def _origin(url: str) -> _Origin:
+    parts = urlsplit(url)
+    port = parts.port or {"http": 80, "https": 443}.get(parts.scheme)
+    return _Origin(parts.scheme, parts.hostname or "", port)
+
+
+def _redirected(url: str, target: str, shown: str) -> str:
+    new = urljoin(url, target)
+    try:
+        scheme = _origin(new).scheme
+    except ValueError:
+        scheme = ""
+    if scheme not in ("http", "https") or (scheme == "http" and url.startswith("https:")):
+        raise StoreError("the server redirects to what is no https URL", path=shown)
+    return new
+
+
+def _range_header(want: ByteRange | Suffix) -> str:
+    if isinstance(want, Suffix):
+        return f"bytes=-{want.length}"
+    return f"bytes={want.start}-{want.end - 1}"  # the one place with HTTP's inclusive end
+
+
+def _no_size(path: str) -> StoreError:
+    return StoreError("the server does not tell the object's size", path=path)
+
+
+def _last(
+    path: str, want: ByteRange | Suffix, body: bytearray, over: bool, limit: int, answer: Answer
+) -> Payload:
+    """The wanted end of an object that came whole and without a length."""
+    if over:
+        raise StoreError(
+            f"the server ignores ranges, and the object is longer than {limit} bytes",
+            path=path,
+            hint="raise options.max_unranged_bytes",
+        )
+    size = len(body)
+    if size == 0:
+        raise ParquetFormatError("the file is empty", path=path)
+    if isinstance(want, Suffix):
+        got = ByteRange(max(0, size - want.length), size)
+    elif want.end <= size:
+        got = want
+    else:
+        raise ShortObjectError(path=path, want=want, size=size, etag=answer.etag)
+    return Payload(memoryview(body).toreadonly()[got.start : got.end], got, size, answer.etag)
+
+
+def _translate(error: BaseException, shown: str) -> BaseException:
+    import aiohttp
+
+    if isinstance(error, (StoreError, ParquetFormatError, asyncio.CancelledError)):
+        return error
+    if isinstance(error, asyncio.TimeoutError):
+        return StoreError("the server made no progress in time", path=shown, transient=True)
+    if isinstance(error, aiohttp.ClientConnectorCertificateError):
+        return StoreError("the server's certificate is not trusted", path=shown)
+    if isinstance(error, aiohttp.InvalidURL):
+        return StoreError("this is no URL", path=shown)
+    if isinstance(error, (aiohttp.ClientConnectionError, aiohttp.ClientPayloadError, ConnectionError)):
+        return StoreError(f"the connection failed ({type(error).__name__})", path=shown, transient=True)
+    if isinstance(error, aiohttp.ClientError):
+        return StoreError(f"the answer is not HTTP ({type(error).__name__})", path=shown)
+    return error

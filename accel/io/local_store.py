@@ -1,0 +1,143 @@
+"""Local files as a RangeStore and a Lister.
+
+obstore has a LocalStore too; this one keeps a scan of local files free of obstore's threads (which do
+not survive a fork), lists any file name, and tells two versions apart by nanoseconds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import stat
+from collections.abc import AsyncIterator, Sequence
+
+from accel.errors import ObjectChangedError, ObjectNotFoundError, ParquetFormatError, StoreError
+from accel.io.faults import ShortObjectError
+from accel.io.store import ObjectEntry, Payload
+from accel.ranges import ByteRange, Suffix
+
+__all__ = ["FileStore"]
+
+
+class FileStore:
+    """The file system below `root`, "/" unless a test wants less."""
+
+    def __init__(self, root: str = "/") -> None:
+        self._root = root
+
+    def __repr__(self) -> str:
+        return f"FileStore({self._root!r})"
+
+    async def read(self, path: str, want: ByteRange | Suffix, *, if_match: str | None = None) -> Payload:
+        """See `RangeStore.read`. The etag is made of inode, size, and the times of the last change."""
+        return await asyncio.to_thread(self._read, path, want, if_match)
+
+    async def head(self, path: str) -> ObjectEntry:
+        """Size and etag of one file."""
+        return await asyncio.to_thread(self._head, path)
+
+    async def list(self, prefix: str) -> AsyncIterator[ObjectEntry]:
+        """See `Lister.list`. Symbolic links are followed, save into a directory that is being walked."""
+        for entry in await asyncio.to_thread(self._walk, prefix):
+            yield entry
+
+    def _read(self, path: str, want: ByteRange | Suffix, if_match: str | None) -> Payload:
+        try:
+            # O_NONBLOCK: opening a FIFO must not wait for its writer.
+            handle = os.open(os.path.join(self._root, path), os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        except OSError as error:
+            raise _translate(error, path) from error
+        try:
+            before = os.fstat(handle)
+            if not stat.S_ISREG(before.st_mode):
+                raise _not_a_file(path, before)
+            etag = _etag(before)
+            if if_match is not None and if_match != etag:
+                raise _changed(path, want)
+            wanted = _resolve(path, want, before.st_size, etag)
+            data = _pread(handle, wanted)
+            if _etag(os.fstat(handle)) != etag or len(data) != wanted.length:
+                raise _changed(path, want)
+        except OSError as error:
+            if isinstance(error, StoreError):
+                raise
+            raise _translate(error, path) from error
+        finally:
+            os.close(handle)
+        return Payload(data, wanted, before.st_size, etag)
+
+    def _head(self, path: str) -> ObjectEntry:
+        try:
+            found = os.stat(os.path.join(self._root, path))
+        except OSError as error:
+            raise _translate(error, path) from error
+        if not stat.S_ISREG(found.st_mode):
+            raise _not_a_file(path, found)
+        return ObjectEntry(path, found.st_size, _etag(found))
+
+    def _walk(self, prefix: str) -> Sequence[ObjectEntry]:
+        prefix = prefix.strip("/")
+        entries: list[ObjectEntry] = []
+        # Each directory with the identities of those it lies in, which end a circle of links.
+        pending: list[tuple[str, frozenset[tuple[int, int]]]] = [(prefix, frozenset())]
+        while pending:
+            path, above = pending.pop()
+            try:
+                found = os.stat(os.path.join(self._root, path))
+            except FileNotFoundError:
+                continue  # a broken link, or gone since its directory was read
+            except OSError as error:
+                raise _translate(error, path) from error
+            if stat.S_ISREG(found.st_mode):
+                entries.append(ObjectEntry(path, found.st_size, _etag(found)))
+            identity = (found.st_dev, found.st_ino)
+            if not stat.S_ISDIR(found.st_mode) or identity in above:
+                continue
+            try:
+                names = os.listdir(os.path.join(self._root, path))
+            except OSError as error:
+                raise _translate(error, path) from error
+            inside = above | {identity}
+            pending.extend((f"{path}/{name}" if path else name, inside) for name in names)
+        entries.sort(key=lambda entry: entry.path)
+        return entries
+
+
+def _etag(found: os.stat_result) -> str:
+    return f'"{found.st_ino:x}-{found.st_mtime_ns:x}-{found.st_ctime_ns:x}-{found.st_size:x}"'
+
+
+def _resolve(path: str, want: ByteRange | Suffix, size: int, etag: str) -> ByteRange:
+    if size == 0:
+        raise ParquetFormatError("the file is empty", path=path)
+    if isinstance(want, Suffix):
+        return ByteRange(max(0, size - want.length), size)
+    if want.end > size:
+        raise ShortObjectError(path=path, want=want, size=size, etag=etag)
+    return want
+
+
+def _pread(handle: int, wanted: ByteRange) -> bytes:
+    data = os.pread(handle, wanted.length, wanted.start)
+    while len(data) < wanted.length:  # Linux returns at most 2 GiB at a time
+        more = os.pread(handle, wanted.length - len(data), wanted.start + len(data))
+        if not more:
+            break
+        data += more
+    return data
+
+
+def _changed(path: str, want: ByteRange | Suffix) -> ObjectChangedError:
+    return ObjectChangedError("the file has changed", path=path, place=str(want), hint="read it again")
+
+
+def _not_a_file(path: str, found: os.stat_result) -> ObjectNotFoundError:
+    what = "a directory" if stat.S_ISDIR(found.st_mode) else "not a regular file"
+    return ObjectNotFoundError(f"this is {what}", path=path)
+
+
+def _translate(error: OSError, path: str) -> StoreError:
+    if isinstance(error, (FileNotFoundError, NotADirectoryError)):
+        return ObjectNotFoundError("there is no such file", path=path)
+    hint = "check the file's permissions" if isinstance(error, PermissionError) else None
+    return StoreError(error.strerror or str(error), path=path, hint=hint)

@@ -1,0 +1,133 @@
+"""What obstore's exceptions mean. Their text is the only place where it tells an HTTP status."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+
+from obstore import exceptions
+
+from accel.errors import AccelError, ObjectChangedError, ObjectNotFoundError, StoreError, redact
+from accel.io.faults import ShortObjectError, SuffixUnsupportedError, transient_status
+from accel.ranges import ByteRange, Suffix
+
+__all__ = ["translate"]
+
+# Both patterns lie in the debug part, across line ends: a path or body quoted there has its own escaped.
+_STATUS = re.compile(r"inner: Status \{\s+status: (\d{3}),")
+_KIND = re.compile(r"HttpError \{\s+kind: (\w+),")
+_BODY = re.compile(r"(non-2xx status code: \d{3}[^:]*):.*", re.DOTALL)
+_CODE = re.compile(r"<Code>([A-Za-z0-9_.]{1,80})</Code>")
+_LENGTH = re.compile(r"length: (\d+),|object was only (\d+) bytes long")
+# A suffix of an empty object, and a server without suffix ranges, both end in one of these.
+_ODD_RANGE = (
+    "NotPartial",
+    "ParseContentRange",
+    "NoContentRange",
+    "InvalidRange",
+    "UnexpectedRange",
+    "Range {",
+)
+_METADATA_HOSTS = (
+    "169.254.169.254",
+    "169.254.170.2",
+    "metadata.google.internal",
+    "login.microsoftonline.com",
+)
+
+_NO_CREDENTIALS = (
+    "no credentials were found: give access_key_id and secret_access_key (or the store's own) in "
+    "storage_options or the environment, or skip_signature=True for a public bucket"
+)
+_DENIED = (
+    "check the credentials and the object's name: a store may answer so where there is no such object; "
+    "skip_signature=True reads public buckets"
+)
+_REGION = "check `region` and `endpoint` in storage_options"
+
+
+def translate(error: BaseException, path: str, *, want: ByteRange | Suffix | None = None) -> BaseException:
+    """Turn what obstore raised into what accel raises.
+
+    Text is cut down to its first line and redacted: the rest may quote a response. Cancellation and
+    interrupts come back as they are; so does an AccelError. A panic of the Rust side, which is a
+    BaseException, becomes a StoreError.
+    """
+    if isinstance(error, (AccelError, asyncio.CancelledError, KeyboardInterrupt, SystemExit, GeneratorExit)):
+        return error
+    place = None if want is None else str(want)
+    raw = str(error)
+    text, _, debug = raw.partition("\n\nDebug source:\n")
+    code = _CODE.search(raw)
+    text = redact(_BODY.sub(r"\1", text).split("\n", 1)[0])[:500] + (f" [{code[1]}]" if code else "")
+    if type(error).__name__ == "PanicException":
+        return StoreError(f"obstore panicked: {text}", path=path, place=place)
+    found = _STATUS.search(debug)
+    status = int(found[1]) if found else None
+    if any(host in raw for host in _METADATA_HOSTS):
+        return StoreError(text, path=path, place=place, hint=_NO_CREDENTIALS, status=status)
+    if isinstance(error, FileNotFoundError):
+        hint = "there is no such bucket" if code and code[1] == "NoSuchBucket" else None
+        return ObjectNotFoundError("there is no such object", path=path, hint=hint, status=404)
+    if isinstance(error, exceptions.PreconditionError):
+        return _changed(path, place)
+    if isinstance(error, (exceptions.PermissionDeniedError, exceptions.UnauthenticatedError)):
+        status = status or (403 if isinstance(error, exceptions.PermissionDeniedError) else 401)
+        return StoreError(text, path=path, place=place, hint=_DENIED, status=status)
+    if isinstance(error, exceptions.NotSupportedError) and isinstance(want, Suffix):
+        return SuffixUnsupportedError(path=path, sent=False, certain=True)
+    if isinstance(error, PermissionError):
+        return StoreError(text, path=path, place=place, hint="check the file's permissions")
+    return _generic(text, debug, path, want, status)
+
+
+def _changed(path: str, place: str | None) -> ObjectChangedError:
+    return ObjectChangedError(
+        "the object is no longer the version that was asked for",
+        path=path,
+        place=place,
+        hint="read it again",
+        status=412,
+    )
+
+
+def _generic(
+    text: str, debug: str, path: str, want: ByteRange | Suffix | None, status: int | None
+) -> StoreError:
+    if status == 412:
+        return _changed(path, None if want is None else str(want))
+    if isinstance(want, Suffix) and (status in (400, 416, 501) or any(odd in debug for odd in _ODD_RANGE)):
+        return SuffixUnsupportedError(path=path, sent=True, certain=False, status=status)
+    if isinstance(want, ByteRange):
+        length = _LENGTH.search(debug) or _LENGTH.search(text)
+        if status == 416 or (length and ("InvalidRange" in debug or "Invalid range" in text)):
+            return ShortObjectError(
+                path=path, want=want, size=int(length[1] or length[2]) if length else None
+            )
+    place = None if want is None else str(want)
+    if status is not None:
+        hint = _REGION if status in (301, 307, 400) else None
+        return StoreError(
+            text, path=path, place=place, hint=hint, status=status, transient=transient_status(status)
+        )
+    if "BareRedirect" in debug:
+        return StoreError(text, path=path, place=place, hint=_REGION)
+    if "MissingAccessKeyId" in debug or "MissingSecretAccessKey" in debug:
+        return StoreError(text, path=path, place=place, hint=_NO_CREDENTIALS)
+    kind = _KIND.search(debug)
+    return StoreError(
+        f"{text} ({kind[1].lower()})" if kind else text,
+        path=path,
+        place=place,
+        hint=_REGION if kind and kind[1] == "Connect" else None,
+        transient=kind is not None and _may_pass(kind[1], debug),
+    )
+
+
+def _may_pass(kind: str, debug: str) -> bool:
+    if kind in ("Timeout", "Interrupted"):
+        return True
+    if kind == "Connect":
+        return "certificate" not in debug and "Name or service not known" not in debug
+    # A connection that went away while the request was under way; a URL that cannot be sent is no such.
+    return kind == "Request" and ("hyper::Error" in debug or "Os {" in debug)

@@ -1,0 +1,240 @@
+"""The one private event loop of this process, in a thread of its own, behind every face of accel.
+
+Clients, gates and shared loads belong to one event loop, and callers bring several, or none: so all of
+them live on this one, and a caller waits for it. What the hand-off costs is in the performance notes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import contextlib
+import contextvars
+import os
+import threading
+import time
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, Generic, TypeVar
+
+from accel.errors import AccelError
+
+__all__ = ["at_shutdown", "bridge", "check_fork", "io_loop", "refuse_fork", "run"]
+
+T = TypeVar("T")
+
+# How long an interrupted or cancelled call may take to end its requests before its caller goes on.
+_CANCEL_SECONDS = 5.0
+# obstore's threads drop their last Python references just after a call ends; one that does it while the
+# interpreter is being torn down aborts the process.
+_SETTLE_SECONDS = 0.02
+
+
+class _State:
+    """All that a fork makes worthless, in one place."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.loop: asyncio.AbstractEventLoop | None = None
+        self.thread: threading.Thread | None = None
+        self.used = False
+        self.forked_after_use = False
+        self.closing = False
+        self.closers: list[Callable[[], Awaitable[None]]] = []
+
+
+_state = _State()
+
+
+def check_fork() -> None:
+    """`refuse_fork`, and note that this process uses accel from now on."""
+    refuse_fork()
+    _state.used = True
+
+
+def refuse_fork() -> None:
+    """Raise if this process was forked from one that had used accel.
+
+    The threads of the parent do not survive a fork, and what waits for them would wait for ever.
+    """
+    if _state.forked_after_use:
+        raise AccelError(
+            "this process was forked from one that had already used accel",
+            hint="use multiprocessing's spawn or forkserver, or fork before the first use",
+        )
+
+
+def io_loop() -> asyncio.AbstractEventLoop:
+    """The I/O loop, started when first asked for."""
+    check_fork()
+    loop = _state.loop
+    if loop is not None:
+        return loop
+    with _state.lock:
+        if _state.loop is None:
+            if _state.closing:
+                raise AccelError("the interpreter is exiting")
+            _state.loop = asyncio.new_event_loop()
+            _state.thread = threading.Thread(target=_serve, args=(_state.loop,), name="accel-io", daemon=True)
+            _state.thread.start()
+        return _state.loop
+
+
+def _serve(loop: asyncio.AbstractEventLoop) -> None:
+    asyncio.set_event_loop(loop)
+    try:
+        loop.run_forever()
+    finally:
+        loop.close()
+
+
+def at_shutdown(closer: Callable[[], Awaitable[None]]) -> None:
+    """Have something awaited on the I/O loop when the process exits."""
+    _state.closers.append(closer)
+
+
+class _Call(Generic[T]):
+    """One coroutine on the I/O loop, seen from another thread."""
+
+    def __init__(self, coroutine: Coroutine[Any, Any, T], deliver: Callable[[], None]) -> None:
+        self._coroutine = coroutine
+        self._deliver = deliver
+        self._task: asyncio.Task[T] | None = None
+        self._cancelled = False
+        self._loop = io_loop()
+        self._loop.call_soon_threadsafe(self._start, context=contextvars.copy_context())
+
+    def _start(self) -> None:
+        if self._cancelled:
+            self._coroutine.close()
+            self._deliver()
+            return
+        self._task = self._loop.create_task(self._coroutine)
+        self._task.add_done_callback(lambda task: self._deliver())
+
+    def cancel(self) -> None:
+        """From any thread; the call ends soon after, and says so."""
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nothing runs there any more
+            self._loop.call_soon_threadsafe(self._cancel)
+
+    def _cancel(self) -> None:
+        self._cancelled = True
+        if self._task is not None:
+            self._task.cancel()
+
+    def result(self) -> T:
+        """Of an ended call: its value, or raise what it raised."""
+        if self._task is None or self._task.cancelled():
+            raise AccelError("the operation was cancelled")
+        return self._task.result()
+
+
+def run(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine on the I/O loop and wait for it; works inside a running event loop too.
+
+    An interrupt (Ctrl-C) cancels the coroutine, waits for its requests to end, and goes on to the caller.
+
+    Raises
+    ------
+    AccelError
+        In a process that was forked after accel was used, or when called on the I/O loop itself.
+    """
+    try:
+        if io_loop() is _running_loop():
+            raise AccelError("a blocking call of accel was made on its own I/O loop")
+        done = threading.Event()
+        call = _Call(coroutine, done.set)
+    except BaseException:
+        coroutine.close()
+        raise
+    try:
+        done.wait()
+    except BaseException:
+        call.cancel()
+        done.wait(_CANCEL_SECONDS)
+        raise
+    return call.result()
+
+
+async def bridge(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Await a coroutine that runs on the I/O loop, from any event loop.
+
+    Cancelling the awaiting task cancels the coroutine, and waits until it has ended.
+    """
+    try:
+        here = asyncio.get_running_loop()
+        if io_loop() is here:
+            return await coroutine
+        ended: asyncio.Future[None] = here.create_future()
+
+        def deliver() -> None:
+            with contextlib.suppress(RuntimeError):  # the caller's loop was closed meanwhile
+                here.call_soon_threadsafe(settle)
+
+        def settle() -> None:
+            if not ended.done():
+                ended.set_result(None)
+
+        call = _Call(coroutine, deliver)
+    except BaseException:
+        coroutine.close()
+        raise
+    try:
+        await asyncio.shield(ended)
+    except asyncio.CancelledError:
+        call.cancel()
+        await asyncio.wait((ended,), timeout=_CANCEL_SECONDS)
+        raise
+    return call.result()
+
+
+def _running_loop() -> asyncio.AbstractEventLoop | None:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None
+
+
+def _after_fork() -> None:
+    used = _state.used or _state.forked_after_use
+    _state.__init__()  # type: ignore[misc]
+    _state.forked_after_use = used
+
+
+async def _drain() -> None:
+    """Cancel what still runs, and close what was registered."""
+    current = asyncio.current_task()
+    tasks = [task for task in asyncio.all_tasks() if task is not current]
+    for task in tasks:
+        task.cancel()
+    if tasks:
+        await asyncio.wait(tasks, timeout=1.0)
+    for closer in _state.closers:
+        with contextlib.suppress(Exception):
+            await closer()
+
+
+def _shut_down() -> None:
+    """At exit: end the loop and its thread, and let obstore's threads settle."""
+    with _state.lock:
+        _state.closing = True
+        loop, thread = _state.loop, _state.thread
+        _state.loop = None
+    if loop is not None and thread is not None and thread.is_alive():
+
+        async def finish() -> None:
+            try:
+                await asyncio.wait_for(_drain(), timeout=2.0)
+            finally:
+                loop.stop()
+
+        with contextlib.suppress(RuntimeError):
+            loop.call_soon_threadsafe(lambda: _keep.append(loop.create_task(finish())))
+            thread.join(timeout=3.0)
+    if _state.used:
+        time.sleep(_SETTLE_SECONDS)
+
+
+_keep: list[object] = []  # a loop holds its tasks weakly
+
+os.register_at_fork(after_in_child=_after_fork)
+atexit.register(_shut_down)

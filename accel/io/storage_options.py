@@ -1,0 +1,165 @@
+"""From `storage_options` to a store: obstore's own keys, and those that Spark users know."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from accel.errors import AccelError, StoreError
+from accel.io.location import Location
+from accel.io.store import RangeStore
+from accel.options import Options
+
+__all__ = ["build_store", "fingerprint", "normalize"]
+
+StorageOptions = Mapping[str, Any]
+
+# What Hadoop's S3A calls them -> what obstore does.
+_SPARK = {
+    "fs.s3a.endpoint": "endpoint",
+    "fs.s3a.endpoint.region": "region",
+    "fs.s3a.access.key": "access_key_id",
+    "fs.s3a.secret.key": "secret_access_key",
+    "fs.s3a.session.token": "session_token",
+    "fs.s3a.path.style.access": "virtual_hosted_style_request",
+    "fs.s3a.connection.ssl.enabled": "allow_http",
+    "fs.s3a.requester.pays.enabled": "request_payer",
+}
+# Spark's switches that mean the opposite of obstore's.
+_INVERTED = ("fs.s3a.path.style.access", "fs.s3a.connection.ssl.enabled")
+# Arguments of an obstore store that are no configuration keys.
+_ARGUMENTS = ("client_options", "credential_provider", "prefix")
+_ENVIRONMENT = ("AWS_", "GOOGLE_", "AZURE_", "OBJECT_STORE_")
+_AZURE: tuple[tuple[str, ...], tuple[str, ...]] = (
+    ("endpoint", "azure_endpoint", "azure_storage_endpoint"),
+    ("AZURE_STORAGE_ENDPOINT", "AZURE_ENDPOINT"),
+)
+# Where an endpoint may be given, and the variables that it may come from otherwise.
+_ENDPOINTS: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "s3": (
+        ("endpoint", "endpoint_url", "aws_endpoint", "aws_endpoint_url"),
+        ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT"),
+    ),
+    "gs": (("base_url", "google_base_url"), ()),
+    "az": _AZURE,
+    "abfss": _AZURE,
+}
+_TRUE = ("1", "true", "yes", "on")
+
+
+def normalize(options: StorageOptions | None) -> dict[str, Any]:
+    """Give every option obstore's name."""
+    plain: dict[str, Any] = {}
+    for name, value in (options or {}).items():
+        key = name.removeprefix("spark.hadoop.")
+        if key in _SPARK:
+            if key in _INVERTED:
+                value = str(value).lower() not in _TRUE
+            plain[_SPARK[key]] = value
+        elif key.startswith("fs."):
+            raise StoreError(
+                f"storage option {name!r} is not known", hint=f"of Spark's own: {', '.join(sorted(_SPARK))}"
+            )
+        else:
+            plain[name] = value
+    if plain.get("request_payer") is False:
+        del plain["request_payer"]
+    return plain
+
+
+def fingerprint(root: str, options: StorageOptions | None) -> str:
+    """A token that differs wherever the store or the credentials do, and tells neither.
+
+    The environment counts too: obstore takes credentials from there.
+    """
+    digest = hashlib.blake2b(digest_size=16)
+    for part in (root, _canonical(options or {})):
+        digest.update(part.encode("utf-8", "surrogateescape") + b"\0")
+    if root != "file://":
+        for name in sorted(os.environ):
+            if name.startswith(_ENVIRONMENT):
+                digest.update(f"{name}={os.environ[name]}\0".encode("utf-8", "surrogateescape"))
+    return digest.hexdigest()
+
+
+def _canonical(value: object) -> str:
+    if isinstance(value, Mapping):
+        inside = sorted((str(key), _canonical(item)) for key, item in value.items())
+        return "{" + ",".join(f"{key!r}:{item}" for key, item in inside) + "}"
+    if value is None or isinstance(value, (str, bytes, int, float, bool)):
+        return repr(value)
+    return f"<{type(value).__qualname__} {id(value)}>"  # a credential provider: the very same one
+
+
+def build_store(location: Location, storage_options: StorageOptions | None, options: Options) -> RangeStore:
+    """Make the store that a location names.
+
+    Raises
+    ------
+    StoreError
+        An option is not known to that store, or its configuration is incomplete.
+    """
+    given = normalize(storage_options)
+    if location.scheme == "file":
+        from accel.io.local_store import FileStore
+
+        return FileStore()
+    if location.scheme in ("http", "https"):
+        from accel.io.http_store import HttpStore
+
+        return HttpStore(location.root, storage_options=given, options=options)
+    return _object_store(location, given, options)
+
+
+def _object_store(location: Location, given: dict[str, Any], options: Options) -> RangeStore:
+    from obstore.store import AzureStore, GCSStore, S3Store
+
+    from accel.io.obstore_errors import translate
+    from accel.io.obstore_store import ObstoreStore
+
+    config = {"headers": None, **location.options, **given}
+    headers = config.pop("headers")
+    arguments: dict[str, Any] = {name: config.pop(name) for name in _ARGUMENTS if name in config}
+    if arguments.pop("prefix", None):
+        raise StoreError("storage option 'prefix' is not taken", hint="put it into the URL")
+    client: dict[str, Any] = {
+        "connect_timeout": f"{max(1, round(options.connect_timeout * 1000))}ms",
+        "read_timeout": f"{max(1, round(options.read_timeout * 1000))}ms",
+        # obstore's own limit on a whole request: a slow body that does make progress is let through.
+        "timeout": "24h",
+    }
+    if headers:
+        client["default_headers"] = dict(headers)
+    if (allow := config.pop("allow_http", None)) is not None:
+        client["allow_http"] = str(allow).lower() in _TRUE
+    elif _plain_http(location.scheme, config):
+        client["allow_http"] = True
+    client.update(arguments.pop("client_options", {}))
+    stores: dict[str, Any] = {"s3": S3Store, "gs": GCSStore, "az": AzureStore, "abfss": AzureStore}
+    bucket = location.root.partition("://")[2]
+    named = {"s3": "bucket", "gs": "bucket"}.get(location.scheme, "container_name")
+    if location.scheme != "abfss":
+        config[named] = bucket
+    failure: BaseException
+    try:
+        store = stores[location.scheme](
+            config=config, client_options=client, retry_config={"max_retries": 0}, **arguments
+        )
+    except AccelError:
+        raise
+    except BaseException as error:  # noqa: BLE001 (a Rust panic is no Exception)
+        failure = translate(error, location.root)
+    else:
+        return ObstoreStore(store)
+    raise failure from None
+
+
+def _plain_http(scheme: str, config: Mapping[str, Any]) -> bool:
+    """Whether the endpoint that will be used is http://, which then needs no second permission."""
+    names, variables = _ENDPOINTS[scheme]
+    for endpoint in [config.get(name) for name in names] + [os.environ.get(name) for name in variables]:
+        if endpoint:
+            return str(endpoint).lower().startswith("http://")
+    return False
