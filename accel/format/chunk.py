@@ -1,0 +1,252 @@
+"""Column chunks: the bulk of a footer, decoded into the arrays of a `ChunkTable`.
+
+Source: parquet-format `parquet.thrift` (ColumnChunk, ColumnMetaData, Statistics, PageEncodingStats).
+Like generated Thrift code, a known field of another type is passed over as an unknown one.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Mapping
+from typing import Final, TypeAlias
+
+import numpy as np
+
+from accel.format.model import Int64s
+from accel.format.thrift import BINARY, FALSE, I32, LIST, STRUCT, TRUE, Reader
+
+__all__ = ["PHYSICAL", "WIDTH", "chunk_arrays", "read_chunks", "read_ints"]
+
+# The slots of a chunk's row, in the order of ChunkTable's fields as far as these are read as they stand.
+_NAMES = (
+    "codec",
+    "num_values",
+    "compressed",
+    "uncompressed",
+    "data_page_offset",
+    "dictionary_page_offset",
+    "encodings",
+    "dictionary_pages",
+    "plain_pages",
+    "column_index_offset",
+    "column_index_length",
+    "offset_index_offset",
+    "offset_index_length",
+    "bloom_offset",
+    "bloom_length",
+    "null_count",
+    "distinct_count",
+    "nan_count",
+    "min_start",
+    "min_length",
+    "max_start",
+    "max_length",
+    "min_exact",
+    "max_exact",
+    "old_min_start",
+    "old_min_length",
+    "old_max_start",
+    "old_max_length",
+    "external",
+    "encrypted",
+)
+_SLOT: Final = {name: slot for slot, name in enumerate(_NAMES)}
+PHYSICAL: Final = len(_NAMES)
+"""The slot of the physical type, which is checked against the schema and not kept."""
+WIDTH: Final = PHYSICAL + 1
+_LEAST_BYTES = 16
+"""No real chunk has fewer; keeps what a hostile footer can make us allocate near its own size."""
+
+_EMPTY = [-1] * WIDTH
+for _name in ("encodings", "external", "encrypted"):
+    _EMPTY[_SLOT[_name]] = 0
+
+Handler: TypeAlias = Callable[[Reader, list[int]], None]
+
+
+def read_ints(
+    reader: Reader, row: list[int], slots: Mapping[int, int], handlers: Mapping[int, Handler]
+) -> None:
+    """Read one struct: integer fields into `row` by `slots`, others by the handler of `field << 4 | type`.
+
+    What neither names is passed over. Raises IndexError where the data ends early.
+    """
+    buf = reader.buf
+    pos = reader.pos
+    field = 0
+    while True:
+        head = buf[pos]
+        pos += 1
+        if head > 15:
+            field += head >> 4
+        elif head == 0:
+            reader.pos = pos
+            return
+        else:
+            reader.pos = pos
+            field = reader.zigzag()
+            pos = reader.pos
+        ctype = head & 15
+        if 4 <= ctype <= 6:
+            value = buf[pos]
+            pos += 1
+            if value > 127:
+                value &= 127
+                shift = 7
+                while True:
+                    byte = buf[pos]
+                    pos += 1
+                    if byte < 128:
+                        value |= byte << shift
+                        break
+                    value |= (byte & 127) << shift
+                    shift += 7
+                    if shift > 63:
+                        reader.fail("a number of more than ten bytes")
+            slot = slots.get(field)
+            if slot is not None:
+                row[slot] = (value >> 1) ^ -(value & 1)
+        else:
+            reader.pos = pos
+            handler = handlers.get(field << 4 | ctype)
+            if handler is None:
+                reader.skip(ctype)
+            else:
+                handler(reader, row)
+            pos = reader.pos
+
+
+def read_chunks(reader: Reader, table: array[int]) -> int:
+    """Read a row group's list of ColumnChunk; appends a row of WIDTH numbers each, returns how many.
+
+    Raises ParquetFormatError, or IndexError where the data ends early.
+    """
+    size = reader.list_of(STRUCT)
+    if size * _LEAST_BYTES > reader.size:
+        reader.fail(f"{size} column chunks in a footer of {reader.size} bytes")
+    for ordinal in range(size):
+        row = _EMPTY.copy()
+        read_ints(reader, row, _CHUNK_INTS, _CHUNK_OTHERS)
+        if row[PHYSICAL] < 0 and not (row[_EXTERNAL] or row[_ENCRYPTED]):
+            reader.fail(f"column chunk {ordinal} has no metadata")
+        try:
+            table.fromlist(row)
+        except OverflowError:
+            reader.fail(f"a number of column chunk {ordinal} is beyond 64 bits")
+    if len(table) // WIDTH * _LEAST_BYTES > reader.size:
+        reader.fail(f"{len(table) // WIDTH} column chunks in a footer of {reader.size} bytes")
+    return size
+
+
+def chunk_arrays(table: array[int], num_groups: int, num_leaves: int) -> dict[str, Int64s]:
+    """The rows as int64 arrays of shape (row groups, leaves), by ChunkTable's names, and `physical`."""
+    rows = np.frombuffer(table, np.int64) if table else np.zeros(0, np.int64)
+    columns = np.ascontiguousarray(rows.reshape(num_groups, num_leaves, WIDTH).transpose(2, 0, 1))
+    return {name: columns[slot] for name, slot in [*_SLOT.items(), ("physical", PHYSICAL)]}
+
+
+def _read_metadata(reader: Reader, row: list[int]) -> None:
+    read_ints(reader, row, _METADATA_INTS, _METADATA_OTHERS)
+
+
+def _read_statistics(reader: Reader, row: list[int]) -> None:
+    read_ints(reader, row, _STATISTICS_INTS, _STATISTICS_OTHERS)
+
+
+def _read_encodings(reader: Reader, row: list[int]) -> None:
+    bits = 0
+    for _ in range(reader.list_of(I32)):
+        encoding = reader.zigzag()
+        if 0 <= encoding < 32:
+            bits |= 1 << encoding
+    row[_ENCODINGS] = bits
+
+
+def _read_encoding_stats(reader: Reader, row: list[int]) -> None:
+    dictionary = plain = 0
+    stats = [0, 0, 0]
+    for _ in range(reader.list_of(STRUCT)):
+        stats[0] = stats[1] = stats[2] = -1
+        read_ints(reader, stats, {1: 0, 2: 1, 3: 2}, {})
+        if stats[2] < 0:
+            return  # a count is missing or negative: all stays unknown
+        if stats[0] in (0, 3):  # data pages of either version
+            if stats[1] in (2, 8):
+                dictionary += stats[2]
+            else:
+                plain += stats[2]
+    row[_DICTIONARY_PAGES] = min(dictionary, 0x7FFFFFFF)
+    row[_PLAIN_PAGES] = min(plain, 0x7FFFFFFF)
+
+
+def _span_into(start: str) -> Handler:
+    slot = _SLOT[start]
+
+    def read(reader: Reader, row: list[int]) -> None:
+        row[slot], row[slot + 1] = reader.span()
+
+    return read
+
+
+def _flag(name: str, value: int) -> Handler:
+    slot = _SLOT[name]
+
+    def read(reader: Reader, row: list[int]) -> None:
+        row[slot] = value
+
+    return read
+
+
+def _read_file_path(reader: Reader, row: list[int]) -> None:
+    if reader.span()[1]:
+        row[_EXTERNAL] = 1
+
+
+def _read_crypto(reader: Reader, row: list[int]) -> None:
+    reader.skip(STRUCT)
+    row[_ENCRYPTED] = 1
+
+
+def _read_encrypted_metadata(reader: Reader, row: list[int]) -> None:
+    reader.span()
+    row[_ENCRYPTED] = 1
+
+
+_EXTERNAL, _ENCRYPTED, _ENCODINGS = _SLOT["external"], _SLOT["encrypted"], _SLOT["encodings"]
+_DICTIONARY_PAGES, _PLAIN_PAGES = _SLOT["dictionary_pages"], _SLOT["plain_pages"]
+
+_CHUNK_INTS = {4: _SLOT["offset_index_offset"], 5: _SLOT["offset_index_length"]}
+_CHUNK_INTS |= {6: _SLOT["column_index_offset"], 7: _SLOT["column_index_length"]}
+_CHUNK_OTHERS: dict[int, Handler] = {
+    1 << 4 | BINARY: _read_file_path,
+    3 << 4 | STRUCT: _read_metadata,
+    8 << 4 | STRUCT: _read_crypto,
+    9 << 4 | BINARY: _read_encrypted_metadata,
+}
+_METADATA_INTS = {
+    1: PHYSICAL,
+    4: _SLOT["codec"],
+    5: _SLOT["num_values"],
+    6: _SLOT["uncompressed"],
+    7: _SLOT["compressed"],
+    9: _SLOT["data_page_offset"],
+    11: _SLOT["dictionary_page_offset"],
+    14: _SLOT["bloom_offset"],
+    15: _SLOT["bloom_length"],
+}
+_METADATA_OTHERS: dict[int, Handler] = {
+    2 << 4 | LIST: _read_encodings,
+    12 << 4 | STRUCT: _read_statistics,
+    13 << 4 | LIST: _read_encoding_stats,
+}
+_STATISTICS_INTS = {3: _SLOT["null_count"], 4: _SLOT["distinct_count"], 9: _SLOT["nan_count"]}
+_STATISTICS_OTHERS: dict[int, Handler] = {
+    1 << 4 | BINARY: _span_into("old_max_start"),
+    2 << 4 | BINARY: _span_into("old_min_start"),
+    5 << 4 | BINARY: _span_into("max_start"),
+    6 << 4 | BINARY: _span_into("min_start"),
+    7 << 4 | TRUE: _flag("max_exact", 1),
+    7 << 4 | FALSE: _flag("max_exact", 0),
+    8 << 4 | TRUE: _flag("min_exact", 1),
+    8 << 4 | FALSE: _flag("min_exact", 0),
+}

@@ -1,0 +1,124 @@
+"""Building a `ChunkTable`: every number of every chunk checked, start and end derived.
+
+Sources: parquet-format `parquet.thrift` (ColumnChunk, ColumnMetaData), PARQUET-816.
+"""
+
+from __future__ import annotations
+
+import re
+from array import array
+from typing import Final
+
+import numpy as np
+
+from accel.errors import ParquetFormatError
+from accel.format.chunk import chunk_arrays
+from accel.format.model import Bools, ChunkTable, Int64s, ParquetSchema
+
+__all__ = ["build_chunks"]
+
+DICTIONARY_HEADER: Final = 100
+"""No dictionary page header of the writers of PARQUET-816 is longer."""
+
+_VERSION = re.compile(r"parquet-mr\s+version\s+([0-9]{1,9})\.([0-9]{1,9})\.([0-9]{1,9})")
+
+
+def build_chunks(
+    table: array[int], schema: ParquetSchema, *, num_groups: int, footer_start: int, created_by: str
+) -> ChunkTable:
+    """Check the rows that `format.chunk.read_chunks` read, and make them columns.
+
+    Raises ParquetFormatError naming the first chunk at fault: a physical type other than the
+    schema's, a negative size or count, a range that is not within the file before the footer.
+    """
+    found = chunk_arrays(table, num_groups, len(schema.leaves))
+    external, encrypted = found["external"] != 0, found["encrypted"] != 0
+    physical = found["physical"]
+    present = physical >= 0
+    checks = _Checks(schema)
+    wanted = np.array([schema.elements[leaf.element].physical for leaf in schema.leaves], np.int64)
+    checks.refuse(present & (physical != wanted), "a physical type that is not the schema's", physical)
+    # A chunk in another file, or whose metadata is encrypted, has no place in this one.
+    local = present & ~external
+    for name in ("codec", "num_values", "compressed", "uncompressed", "data_page_offset"):
+        checks.refuse(present & (found[name] < 0), f"no valid {name}", found[name])
+    checks.refuse(present & (found["codec"] > 127), "no valid codec", found["codec"])
+
+    data = found["data_page_offset"]
+    dictionary = found["dictionary_page_offset"]
+    dictionary = np.where((dictionary > 0) & (dictionary < data), dictionary, -1)
+    start = np.where(dictionary > 0, dictionary, data)
+    compressed = found["compressed"]
+    checks.refuse(local & (start > footer_start), "pages that start after the footer", start)
+    checks.refuse(local & (compressed > footer_start - start), "pages that reach into the footer", compressed)
+    end = np.where(local, start + np.where(local, compressed, 0), -1)
+    start = np.where(local, start, -1)
+    checks.refuse(local & (compressed > 0) & (data >= end), "data pages after the chunk's end", data)
+    if _leaves_out_dictionary_header(created_by):
+        end = _pad(start, end, local & (compressed > 0), footer_start)
+    for name in ("column_index", "offset_index", "bloom"):
+        _check_location(found, name, footer_start, checks)
+    for name in ("null_count", "distinct_count", "nan_count"):
+        np.maximum(found[name], -1, out=found[name])
+    for name in ("min_exact", "max_exact"):
+        found[name] = found[name].astype(np.int8)
+    del found["physical"]
+    found["dictionary_page_offset"] = dictionary
+    return ChunkTable(
+        start=start,
+        end=end,
+        codec=found.pop("codec").astype(np.int8),
+        encodings=found.pop("encodings").astype(np.uint32),
+        dictionary_pages=found.pop("dictionary_pages").astype(np.int32),
+        plain_pages=found.pop("plain_pages").astype(np.int32),
+        min_exact=found.pop("min_exact").astype(np.int8),
+        max_exact=found.pop("max_exact").astype(np.int8),
+        external=external,
+        encrypted=encrypted,
+        **{name: values for name, values in found.items() if name not in ("external", "encrypted")},
+    )
+
+
+class _Checks:
+    """Refusals that name the row group and the column."""
+
+    def __init__(self, schema: ParquetSchema) -> None:
+        self.schema = schema
+
+    def refuse(self, wrong: Bools, message: str, values: Int64s) -> None:
+        if not wrong.any():
+            return
+        group, ordinal = (int(i) for i in np.argwhere(wrong)[0])
+        path = ".".join(self.schema.leaves[ordinal].path)
+        value = int(values[group, ordinal])
+        raise ParquetFormatError(
+            f"{message}: {'it is missing' if value == -1 else value}",
+            place=f"footer, row group {group}, column {path[:200]}",
+        )
+
+
+def _check_location(found: dict[str, Int64s], name: str, footer_start: int, checks: _Checks) -> None:
+    offset, length = found[f"{name}_offset"], found[f"{name}_length"]
+    words = name.replace("_", " ")
+    checks.refuse(offset < -1, f"no valid {words} offset", offset)
+    checks.refuse(length < -1, f"no valid {words} length", length)
+    absent = (offset <= 0) | (length == 0)
+    if name != "bloom":
+        absent |= length < 0
+    offset[absent] = -1
+    length[absent] = -1
+    checks.refuse(offset > footer_start, f"a {words} after the footer", offset)
+    checks.refuse((offset > 0) & (length > footer_start - offset), f"a {words} that is too long", length)
+
+
+def _leaves_out_dictionary_header(created_by: str) -> bool:
+    version = _VERSION.match(created_by)
+    return version is not None and tuple(map(int, version.groups())) < (1, 2, 9)
+
+
+def _pad(start: Int64s, end: Int64s, local: Bools, footer_start: int) -> Int64s:
+    """Ends moved on by a dictionary header, though not into the next chunk or the footer."""
+    starts = np.append(np.sort(start[local]), footer_start)
+    following = starts[np.minimum(np.searchsorted(starts, start, "right"), len(starts) - 1)]
+    padded = np.minimum(end + DICTIONARY_HEADER, following)
+    return np.where(local, np.maximum(end, padded), end)

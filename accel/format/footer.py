@@ -1,0 +1,233 @@
+"""The footer: FileMetaData parsed, checked against the file, and turned into columns.
+
+Sources: parquet-format `README.md` (File format), `parquet.thrift` (FileMetaData, RowGroup),
+PARQUET-816.
+
+Offsets count from the file's first byte. What lies outside the file, or not before the footer, is
+refused, never clipped. A page index or bloom filter with half of its location (no length, or an
+offset of zero) counts as absent, except that a bloom filter may lack its length.
+"""
+
+from __future__ import annotations
+
+from array import array
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from accel.errors import EncryptedFileError, ParquetFormatError
+from accel.format.chunk import read_chunks, read_ints
+from accel.format.chunk_table import build_chunks
+from accel.format.model import ColumnOrder, FileMetadata, ParquetSchema, SchemaElement, SortingColumn
+from accel.format.schema import build_schema, read_elements
+from accel.format.thrift import BINARY, I16, I64, LIST, STRUCT, TRUE, Reader
+from accel.ranges import Buffer
+
+__all__ = ["FooterTail", "parse_footer", "parse_tail"]
+
+_MAGIC = b"PAR1"
+_ENCRYPTED_MAGIC = b"PARE"
+
+
+@dataclass(frozen=True, slots=True)
+class FooterTail:
+    """What the last eight bytes of a Parquet file say."""
+
+    length: int
+    """Of the footer's Thrift bytes, which end where these eight begin. Not checked against the file."""
+
+
+def parse_tail(last8: Buffer) -> FooterTail:
+    """Read a file's last eight bytes: the footer's length and the magic.
+
+    Raises EncryptedFileError for an encrypted footer, ParquetFormatError for what is no Parquet.
+    """
+    tail = bytes(last8)
+    if len(tail) != 8:
+        raise ParquetFormatError(f"a Parquet file has at least 12 bytes, here are {len(tail)}")
+    magic = tail[4:]
+    if magic == _ENCRYPTED_MAGIC:
+        raise EncryptedFileError("the footer is encrypted", hint="accel does not read encrypted Parquet")
+    if magic != _MAGIC:
+        raise ParquetFormatError(
+            f"not a Parquet file: it ends with {magic!r}, not {_MAGIC!r}", hint="is the file complete?"
+        )
+    length = int.from_bytes(tail[:4], "little")
+    if length == 0:
+        raise ParquetFormatError("the footer is empty", place="footer")
+    return FooterTail(length)
+
+
+@dataclass(slots=True)
+class _Raw:
+    """FileMetaData as read, before anything is checked against anything else."""
+
+    version: int = 0
+    created_by: str = ""
+    elements: list[SchemaElement] = field(default_factory=list)
+    key_value: dict[str, bytes] = field(default_factory=dict)
+    orders: list[int] = field(default_factory=list)
+    table: array[int] = field(default_factory=lambda: array("q"))
+    groups: list[tuple[int, int, int]] = field(default_factory=list)
+    """Of each row group: columns, rows, bytes."""
+    sorting: list[tuple[SortingColumn, ...]] = field(default_factory=list)
+
+
+def parse_footer(data: Buffer, *, file_size: int, footer_start: int) -> FileMetadata:
+    """Parse the Thrift bytes of a footer.
+
+    Parameters
+    ----------
+    data : Buffer
+        Exactly the footer, without the eight bytes after it. Bytes left over in it are ignored.
+    file_size, footer_start : int
+        Of the file; the footer's first byte in it.
+
+    Returns
+    -------
+    FileMetadata
+        `num_rows` is the sum over the row groups, whatever the footer's own field says: rows are
+        only ever read by row group. Unknown codecs are kept and matter when a chunk is read.
+
+    Raises
+    ------
+    ParquetFormatError
+        When the bytes do not decode, or say what cannot be true of this file.
+    """
+    footer = bytes(data)
+    if footer_start < 0 or footer_start + len(footer) > file_size:
+        raise ParquetFormatError(
+            f"a footer of {len(footer)} bytes at {footer_start} in a file of {file_size}", place="footer"
+        )
+    try:
+        raw = _read_file_metadata(Reader(footer))
+    except IndexError as error:
+        raise ParquetFormatError("the footer ends early", place="footer") from error
+    except ParquetFormatError as error:
+        raise error.at(place="footer")
+    schema = build_schema(raw.elements)
+    rows, sizes = _check_groups(raw, schema)
+    chunks = build_chunks(
+        raw.table, schema, num_groups=len(rows), footer_start=footer_start, created_by=raw.created_by
+    )
+    return FileMetadata(
+        version=raw.version,
+        num_rows=int(rows.sum()),
+        created_by=raw.created_by,
+        schema=schema,
+        key_value=raw.key_value,
+        column_orders=_column_orders(raw.orders, schema),
+        group_rows=rows,
+        group_first_row=np.cumsum(rows) - rows,
+        group_bytes=sizes,
+        sorting=tuple(raw.sorting),
+        chunks=chunks,
+        footer=footer,
+        file_size=file_size,
+        footer_start=footer_start,
+    )
+
+
+def _read_file_metadata(reader: Reader) -> _Raw:
+    raw = _Raw()
+    for number, ctype in reader.fields():
+        if number == 1 and I16 <= ctype <= I64:
+            raw.version = reader.i32()
+        elif number == 2 and ctype == LIST:
+            raw.elements = read_elements(reader)
+        elif number == 4 and ctype == LIST and not raw.groups:
+            for _ in range(reader.list_of(STRUCT)):
+                _read_group(reader, raw)
+        elif number == 5 and ctype == LIST:
+            for _ in range(reader.list_of(STRUCT)):
+                _read_key_value(reader, raw.key_value)
+        elif number == 6 and ctype == BINARY:
+            raw.created_by = reader.text()
+        elif number == 7 and ctype == LIST:
+            raw.orders = [_read_order(reader) for _ in range(reader.list_of(STRUCT))]
+        else:
+            reader.skip(ctype)
+    return raw
+
+
+def _read_group(reader: Reader, raw: _Raw) -> None:
+    found: list[tuple[SortingColumn, ...]] = [()]
+
+    def columns(reader: Reader, row: list[int]) -> None:
+        if row[0] >= 0:
+            reader.fail("a second list of column chunks")
+        row[0] = read_chunks(reader, raw.table)
+
+    def sorting(reader: Reader, row: list[int]) -> None:
+        found[0] = tuple(_read_sorting(reader) for _ in range(reader.list_of(STRUCT)))
+
+    row = [-1, -1, 0]
+    try:
+        read_ints(reader, row, {3: 1, 2: 2}, {1 << 4 | LIST: columns, 4 << 4 | LIST: sorting})
+    except ParquetFormatError as error:
+        raise error.at(place=f"footer, row group {len(raw.groups)}")
+    raw.groups.append((max(row[0], 0), row[1], row[2]))
+    raw.sorting.append(found[0])
+
+
+def _read_sorting(reader: Reader) -> SortingColumn:
+    column, flags = -1, {2: False, 3: False}
+    for number, ctype in reader.fields():
+        if number == 1 and I16 <= ctype <= I64:
+            column = reader.i32()
+        elif number in flags and ctype <= 2:
+            flags[number] = ctype == TRUE
+        else:
+            reader.skip(ctype)
+    return SortingColumn(column, flags[2], flags[3])
+
+
+def _read_key_value(reader: Reader, into: dict[str, bytes]) -> None:
+    key: str | None = None
+    value = b""
+    for number, ctype in reader.fields():
+        if number == 1 and ctype == BINARY:
+            key = reader.text()
+        elif number == 2 and ctype == BINARY:
+            value = reader.binary()
+        else:
+            reader.skip(ctype)
+    if key is None:
+        reader.fail("key-value metadata without a key")
+    into.setdefault(key, value)
+
+
+def _read_order(reader: Reader) -> int:
+    order = ColumnOrder.UNDEFINED
+    for number, ctype in reader.fields():
+        if ctype == STRUCT and number in (1, 2):
+            order = ColumnOrder(number)
+        else:
+            order = ColumnOrder.UNDEFINED
+        reader.skip(ctype)
+    return order
+
+
+def _column_orders(orders: list[int], schema: ParquetSchema) -> npt.NDArray[np.int8]:
+    """A list of another length than the leaves' orders nothing."""
+    if len(orders) != len(schema.leaves):
+        return np.zeros(len(schema.leaves), np.int8)
+    return np.array(orders, np.int8)
+
+
+def _check_groups(raw: _Raw, schema: ParquetSchema) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Rows and bytes of the row groups; each must have a chunk for each leaf."""
+    leaves = len(schema.leaves)
+    total = 0
+    for index, (columns, rows, size) in enumerate(raw.groups):
+        place = f"footer, row group {index}"
+        if columns != leaves:
+            raise ParquetFormatError(f"{columns} column chunks for {leaves} columns", place=place)
+        total += rows
+        if rows < 0 or total >= 1 << 62:
+            raise ParquetFormatError(f"a row count of {rows}", place=place)
+        if not -(1 << 63) <= size < 1 << 63:
+            raise ParquetFormatError(f"a size of {size} bytes", place=place)
+    numbers = np.array([group[1:] for group in raw.groups], np.int64).reshape(-1, 2)
+    return numbers[:, 0].copy(), numbers[:, 1].copy()

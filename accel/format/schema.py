@@ -1,0 +1,192 @@
+"""The schema of a file: its flat list of elements, and the tree that they spell.
+
+Sources: parquet-format `parquet.thrift` (SchemaElement, LogicalType), `LogicalTypes.md`.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import Final
+
+from accel.errors import ParquetFormatError
+from accel.format.model import Leaf, ParquetSchema, Physical, Repetition, SchemaElement
+from accel.format.thrift import BINARY, FALSE, I8, I16, I32, I64, STRUCT, Reader
+
+__all__ = ["MAX_PATH_PARTS", "build_schema", "read_elements"]
+
+MAX_PATH_PARTS: Final = 4_000_000
+"""The lengths of all leaves' paths together. A schema may be deep (32,767 levels can be said) or wide,
+but one with a leaf on each of very many levels would take memory in the square of its size."""
+
+MAX_LEVEL: Final = 32_767
+"""The highest definition level that any reader can hold."""
+
+_INTS = {1: "type", 2: "length", 3: "repetition", 5: "children", 6: "converted", 7: "scale", 8: "precision"}
+_INTS[9] = "field_id"
+_DECIMAL, _TIME, _TIMESTAMP, _INTEGER = 5, 7, 8, 10
+
+
+def read_elements(reader: Reader) -> list[SchemaElement]:
+    """Read FileMetaData's list of SchemaElement; raises ParquetFormatError."""
+    size = reader.list_of(STRUCT)
+    return [_read_element(reader, index) for index in range(size)]
+
+
+def _read_element(reader: Reader, index: int) -> SchemaElement:
+    start = reader.pos
+    ints: dict[str, int] = {}
+    name: str | None = None
+    logical: int | None = None
+    params: dict[str, int] = {}
+    for field, ctype in reader.fields():
+        if field in _INTS and I16 <= ctype <= I64:
+            ints[_INTS[field]] = reader.i32()
+        elif field == 4 and ctype == BINARY:
+            name = reader.text()
+        elif field == 10 and ctype == STRUCT:
+            logical, params = _read_logical(reader)
+        else:
+            reader.skip(ctype)
+    if name is None:
+        raise ParquetFormatError("a schema element without a name", place=f"footer, schema element {index}")
+    try:
+        physical = Physical(ints["type"]) if "type" in ints else None
+        repetition = Repetition(ints.get("repetition", 0))
+    except ValueError as error:
+        raise ParquetFormatError(str(error), place=f"footer, schema element {index}, {name!r}") from error
+    length = ints.get("length", 0) if physical is Physical.FIXED_LEN_BYTE_ARRAY else 0
+    if length < 0 or ints.get("children", 0) < 0:
+        raise ParquetFormatError("a negative size", place=f"footer, schema element {index}, {name!r}")
+    return SchemaElement(
+        name=name,
+        physical=physical,
+        type_length=length,
+        repetition=repetition,
+        num_children=ints.get("children", 0),
+        converted_type=ints.get("converted"),
+        logical_type=logical,
+        logical_params=params,
+        scale=ints.get("scale", 0),
+        precision=ints.get("precision", 0),
+        field_id=ints.get("field_id"),
+        raw=bytes(reader.buf[start : reader.pos]),
+    )
+
+
+def _read_logical(reader: Reader) -> tuple[int | None, dict[str, int]]:
+    """The member of the LogicalType union, known or not, and what matters of its parameters."""
+    member: int | None = None
+    params: dict[str, int] = {}
+    for field, ctype in reader.fields():
+        if ctype != STRUCT:
+            reader.skip(ctype)
+            continue
+        member = field
+        if field == _DECIMAL:
+            params = _read_params(reader, {1: "scale", 2: "precision"})
+        elif field in (_TIME, _TIMESTAMP):
+            params = _read_params(reader, {1: "utc", 2: "unit"})
+        elif field == _INTEGER:
+            params = _read_params(reader, {1: "bits", 2: "signed"})
+        else:
+            reader.skip(ctype)
+    return member, params
+
+
+def _read_params(reader: Reader, names: dict[int, str]) -> dict[str, int]:
+    params: dict[str, int] = {}
+    for field, ctype in reader.fields():
+        name = names.get(field)
+        if name is None:
+            reader.skip(ctype)
+        elif ctype <= FALSE:
+            params[name] = 2 - ctype
+        elif ctype == I8:
+            params[name] = reader.byte()
+        elif ctype == I32:
+            params[name] = reader.i32()
+        elif ctype == STRUCT:  # the union of time units: its member is its value
+            for member, inner in reader.fields():
+                params[name] = member
+                reader.skip(inner)
+        else:
+            reader.skip(ctype)
+    return params
+
+
+class _Group:
+    """A group whose children are being read."""
+
+    __slots__ = ("awaited", "definition", "index", "repetition")
+
+    def __init__(self, index: int, awaited: int, definition: int, repetition: int) -> None:
+        self.index = index
+        self.awaited = awaited
+        self.definition = definition
+        self.repetition = repetition
+
+
+def build_schema(elements: list[SchemaElement]) -> ParquetSchema:
+    """Build the tree from the flattened elements; element 0 is the root.
+
+    A leaf is an element with a physical type, a group one without (it may have no children).
+
+    Raises
+    ------
+    ParquetFormatError
+        When the numbers of children do not add up to exactly these elements, a leaf has children, or
+        the tree is beyond MAX_LEVEL or MAX_PATH_PARTS.
+    """
+    if not elements:
+        raise ParquetFormatError("the schema is empty", place="footer")
+    ends = list(range(1, len(elements) + 1))
+    leaves: list[Leaf] = []
+    fields: list[int] = []
+    first_leaf: list[int] = []
+    stack = [_Group(0, elements[0].num_children, 0, 0)]
+    names: list[str] = []  # of the open groups below the root, outermost first
+    parts = 0
+    _close_groups(stack, names, ends, 1)
+    for index in range(1, len(elements)):
+        if not stack:
+            raise ParquetFormatError("the schema has more elements than its groups claim", place="footer")
+        element = elements[index]
+        parent = stack[-1]
+        parent.awaited -= 1
+        if len(stack) == 1:
+            fields.append(index)
+            first_leaf.append(len(leaves))
+        definition = parent.definition + (element.repetition is not Repetition.REQUIRED)
+        repetition = parent.repetition + (element.repetition is Repetition.REPEATED)
+        if definition > MAX_LEVEL:
+            raise ParquetFormatError(f"the schema has more than {MAX_LEVEL} levels", place="footer")
+        if element.physical is None:
+            names.append(element.name)
+            stack.append(_Group(index, element.num_children, definition, repetition))
+        elif element.num_children:
+            raise ParquetFormatError(f"leaf {element.name!r} has children", place="footer")
+        else:
+            parts += len(stack)
+            if parts > MAX_PATH_PARTS:
+                raise ParquetFormatError("the schema is too deep and wide", place="footer")
+            ancestors = tuple(group.index for group in stack[1:])
+            path = (*names, element.name)
+            leaves.append(Leaf(len(leaves), path, index, ancestors, definition, repetition))
+        _close_groups(stack, names, ends, index + 1)
+    if stack:
+        raise ParquetFormatError("the schema has fewer elements than its groups claim", place="footer")
+    bounds = [*first_leaf, len(leaves)]
+    return ParquetSchema(
+        elements=tuple(elements),
+        leaves=tuple(leaves),
+        fields=tuple(fields),
+        subtree_ends=tuple(ends),
+        field_leaves=tuple(itertools.pairwise(bounds)),
+    )
+
+
+def _close_groups(stack: list[_Group], names: list[str], ends: list[int], end: int) -> None:
+    while stack and stack[-1].awaited == 0:
+        ends[stack.pop().index] = end
+        if stack:
+            names.pop()
