@@ -1,1 +1,85 @@
-"""accel: selective queries over Parquet files in object stores, in about the time the network needs."""
+"""accel: selective queries over Parquet files in object stores, in about the time the network needs.
+
+The names below are the whole public face; each is imported when it is first used.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from accel import spark as spark
+    from accel.errors import AccelError as AccelError
+    from accel.errors import ColumnNotFoundError as ColumnNotFoundError
+    from accel.errors import EncryptedFileError as EncryptedFileError
+    from accel.errors import IndexFormatError as IndexFormatError
+    from accel.errors import MemoryLimitError as MemoryLimitError
+    from accel.errors import ObjectChangedError as ObjectChangedError
+    from accel.errors import ObjectNotFoundError as ObjectNotFoundError
+    from accel.errors import ParquetFormatError as ParquetFormatError
+    from accel.errors import PredicateError as PredicateError
+    from accel.errors import SchemaMismatchError as SchemaMismatchError
+    from accel.errors import StoreError as StoreError
+    from accel.io.cache import Cache as Cache
+    from accel.metrics import Metrics as Metrics
+    from accel.options import Options as Options
+    from accel.planning.explain import Explain as Explain
+    from accel.planning.plan import Plan as Plan
+    from accel.planning.task import ScanTask as ScanTask
+    from accel.predicate.column import col as col
+    from accel.scanner import Scan as Scan
+    from accel.scanner import plan as plan
+    from accel.scanner import plan_async as plan_async
+    from accel.scanner import scan as scan
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "Cache": "accel.io.cache",
+    "Explain": "accel.planning.explain",
+    "Metrics": "accel.metrics",
+    "Options": "accel.options",
+    "Plan": "accel.planning.plan",
+    "Scan": "accel.scanner",
+    "ScanTask": "accel.planning.task",
+    "col": "accel.predicate.column",
+    "plan": "accel.scanner",
+    "plan_async": "accel.scanner",
+    "scan": "accel.scanner",
+    **dict.fromkeys(
+        (
+            "AccelError",
+            "ColumnNotFoundError",
+            "EncryptedFileError",
+            "IndexFormatError",
+            "MemoryLimitError",
+            "ObjectChangedError",
+            "ObjectNotFoundError",
+            "ParquetFormatError",
+            "PredicateError",
+            "SchemaMismatchError",
+            "StoreError",
+        ),
+        "accel.errors",
+    ),
+}
+
+__all__ = list(_HOMES)
+__all__ += ["spark"]
+
+
+def __getattr__(name: str) -> object:
+    import importlib
+
+    if name == "spark":
+        return importlib.import_module("accel.spark")
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module 'accel' has no attribute {name!r}")
+    value = getattr(importlib.import_module(home), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

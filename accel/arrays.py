@@ -18,7 +18,7 @@ __all__ = ["from_numpy", "from_texts", "make_scalar", "repeat_scalar"]
 def from_numpy(values: npt.NDArray[np.generic]) -> pa.Array:
     """An array without nulls of the same integers, floats or booleans; the numbers are not copied."""
     if values.dtype == np.bool_:
-        bits = pa.py_buffer(np.packbits(values, bitorder="little"))
+        bits = pa.py_buffer(np.packbits(values.view(np.uint8), bitorder="little"))
         return pa.Array.from_buffers(pa.bool_(), len(values), [None, bits])
     values = np.ascontiguousarray(values)
     kind = pa.from_numpy_dtype(values.dtype)

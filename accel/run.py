@@ -7,23 +7,21 @@ Memory is bounded by admission: a piece is fetched only when what is held, with 
 from __future__ import annotations
 
 import asyncio
-import heapq
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
-from typing import TypeAlias
+from dataclasses import dataclass
 
 import pyarrow as pa
 
+from accel.admission import Admission, Budget, Order
 from accel.errors import AccelError, MemoryLimitError, ObjectChangedError
 from accel.options import Options
 from accel.planning.pages import Piece, cut_pieces
-from accel.planning.task import ScanTask, truncate_task
-from accel.reader import PieceRead, Reader, TaskReads
+from accel.planning.task import ScanTask
+from accel.reader import Reader
+from accel.task_reads import PieceRead, TaskReads
 
 __all__ = ["FileWork", "Run", "single_error"]
-
-Order: TypeAlias = tuple[int, int]
 
 # Ready batches that wait for the consumer beyond the piece they belong to.
 _READY_BATCHES = 4
@@ -43,82 +41,6 @@ def single_error(group: BaseExceptionGroup[BaseException]) -> BaseException:
         if isinstance(error, AccelError):
             return error
     return flat[0]
-
-
-@dataclass(slots=True)
-class Admission:
-    """Bounds what is held at once, in bytes and in pieces; the lowest order waiting always gets in."""
-
-    limit_bytes: int
-    limit_pieces: int
-    held: dict[Order, int] = field(default_factory=dict)
-    _waiting: list[tuple[Order, int, asyncio.Future[None]]] = field(default_factory=list)
-
-    async def enter(self, order: Order, nbytes: int) -> None:
-        if nbytes > self.limit_bytes:
-            raise MemoryLimitError(
-                f"a piece that cannot be cut takes about {nbytes} bytes, the limit is {self.limit_bytes}",
-                hint="raise options.memory_limit, select fewer columns, or write smaller row groups or a page index",
-            )
-        if not self._waiting and self._fits(order, nbytes):
-            self.held[order] = nbytes
-            return
-        ready = asyncio.get_running_loop().create_future()
-        heapq.heappush(self._waiting, (order, nbytes, ready))
-        self._admit()
-        try:
-            await ready
-        except asyncio.CancelledError:
-            if ready.done() and not ready.cancelled():
-                self.leave(order)
-            raise
-
-    def leave(self, order: Order) -> None:
-        """What `order` held has been handed out, or dropped."""
-        self.held.pop(order, None)
-        self._admit()
-
-    def grow(self, pieces: int) -> None:
-        self.limit_pieces = max(self.limit_pieces, pieces)
-        self._admit()
-
-    def _fits(self, order: Order, nbytes: int) -> bool:
-        if not self.held or order < min(self.held):
-            return True
-        return len(self.held) < self.limit_pieces and sum(self.held.values()) + nbytes <= self.limit_bytes
-
-    def _admit(self) -> None:
-        while self._waiting:
-            order, nbytes, ready = self._waiting[0]
-            if not ready.done():
-                if not self._fits(order, nbytes):
-                    return
-                self.held[order] = nbytes
-                ready.set_result(None)
-            heapq.heappop(self._waiting)
-
-
-@dataclass(slots=True)
-class Budget:
-    """Rows still wanted by `limit`; tasks without a filter spend theirs before they are read."""
-
-    left: int | None
-
-    def cut(self, task: ScanTask) -> ScanTask:
-        if self.left is None or task.needs_filter:
-            return task
-        task = truncate_task(task, self.left)
-        self.left -= task.rows.count
-        return task
-
-    def refund(self, rows: int) -> None:
-        """Rows that were counted as read, and were not."""
-        if self.left is not None:
-            self.left += rows
-
-    @property
-    def spent(self) -> bool:
-        return self.left is not None and self.left <= 0
 
 
 @dataclass(slots=True)
@@ -219,7 +141,9 @@ class _FileRun:
                     await run.admission.enter(order, piece.held_bytes)
                 except MemoryLimitError as error:
                     raise error.at(path=task.file.url, place=f"row group {task.row_group}") from None
-                queue.put_nowait((order, group.create_task(run.read_piece(task, reads, piece, depth=self._depth))))
+                queue.put_nowait(
+                    (order, group.create_task(run.read_piece(task, reads, piece, depth=self._depth)))
+                )
         queue.put_nowait(None)
 
 
@@ -315,7 +239,7 @@ class Run:
             raise
         except BaseExceptionGroup as group:
             self._failed = single_error(group)
-        except BaseException as error:
+        except Exception as error:  # noqa: BLE001 - handed to whoever takes the next batch
             self._failed = error
         await self._ready.put(None)
 

@@ -7,8 +7,9 @@ a directory costs one listing, one wave of footers and one of data.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -18,6 +19,7 @@ from accel.errors import AccelError, ObjectNotFoundError, SchemaMismatchError
 from accel.options import Options
 from accel.planning.file import DataFile, Listing
 from accel.planning.filing import FilePlan
+from accel.planning.handle import FileHandle
 from accel.planning.projection import project_schema
 from accel.planning.pruning import partition_evidence
 from accel.planning.query import Question, constant_fields
@@ -65,13 +67,16 @@ class _Counts:
 class Session:
     """Resolves a `ScanSpec` with the help of a reader, and plans its files one by one."""
 
-    def __init__(self, spec: ScanSpec, reader: Reader) -> None:
+    def __init__(self, spec: ScanSpec, reader: Reader, *, in_store: bool = False) -> None:
         self.spec = spec
         self.reader = reader
+        self._in_store = in_store
+        self.first_names: list[str] | None = None
+        """With `by_position`: the columns of the first file, in order, that every file must have."""
         self.counts = _Counts()
         self._listing: Listing | None = None
         self._question: asyncio.Task[Question] | None = None
-        self._first_names: list[str] | None = None
+        self._first: tuple[FileHandle, int] | None = None
         self._selection: dict[str, dict[int, RowSelection]] | None = None
 
     async def listing(self) -> Listing:
@@ -84,6 +89,7 @@ class Session:
                 client_for=self.reader.client,
                 partitioning=self.spec.partitioning,
                 glob=self.spec.glob,
+                in_store=self._in_store,
                 metrics=self.reader.metrics,
             )
             if not listing.files:
@@ -109,11 +115,11 @@ class Session:
         listing = await self.listing()
         schema = spec.schema
         if schema is None:
-            handle, trips = await self.reader.open(listing.files[0])
+            self._first = handle, trips = await self.reader.open(listing.files[0])
             self.counts.opening_trips = max(self.counts.opening_trips, trips)
             schema = handle.arrow_schema
             if spec.by_position and spec.columns is None:
-                self._first_names = list(schema.names)
+                self.first_names = list(schema.names)
         partitions = [f for f in listing.partition_schema if schema.get_field_index(f.name) < 0]
         if spec.schema is not None:
             # A schema given by the caller may name partition columns, and then types them.
@@ -132,18 +138,30 @@ class Session:
             bind(spec.where, data_set)
         output = project_schema(data_set, spec.columns)
         return Question(
-            where=spec.where, schema=data_set, output=output, partition_names=tuple(f.name for f in partitions)
+            where=spec.where,
+            schema=data_set,
+            output=output,
+            partition_names=tuple(f.name for f in partitions),
         )
 
     # -- files -----------------------------------------------------------------------------------
 
+    async def _files(self) -> AsyncIterator[DataFile]:
+        for file in (await self.listing()).files:
+            if self._selection is None or file.url in self._selection:
+                yield file
+
     async def work(self) -> AsyncIterator[FileWork]:
         """The files to read, in order, each with the way to plan it."""
         listing = await self.listing()
-        for file in listing.files:
-            if self._selection is not None and file.url not in self._selection:
-                continue
+        async for file in self._files():
             yield self._file_work(file, listing)
+
+    async def file_plans(self) -> AsyncIterator[Callable[[], Awaitable[tuple[FilePlan, int]]]]:
+        """The files to read, in order, each as what plans it."""
+        listing = await self.listing()
+        async for file in self._files():
+            yield partial(self.plan_file, file, listing)
 
     def _file_work(self, file: DataFile, listing: Listing) -> FileWork:
         async def tasks() -> tuple[Sequence[ScanTask], int]:
@@ -162,9 +180,14 @@ class Session:
             if all(name in question.partition_names for name in names):
                 metrics.files.add(total=1, kept=0)
                 return FilePlan(), listing.round_trips
-        handle, opening = await self.reader.open(file)
+        if file is listing.files[0]:
+            # The question opens this one; let it, rather than ask twice.
+            await self.question()
+            (handle, opening), self._first = self._first or await self.reader.open(file), None
+        else:
+            handle, opening = await self.reader.open(file)
         question = await self.question()
-        if self._first_names is not None and list(handle.arrow_schema.names) != self._first_names:
+        if self.first_names is not None and list(handle.arrow_schema.names) != self.first_names:
             raise SchemaMismatchError(
                 "its columns differ in name or order from the first file's",
                 path=file.url,
@@ -207,8 +230,3 @@ class Session:
                 raise ValueError(f"selection names {name!r}, which is not among the files of the scan")
             out[url] = {int(group): RowSelection.of(ranges) for group, ranges in groups.items()}
         return out
-
-
-def pinned_spec(spec: ScanSpec, question: Question) -> ScanSpec:
-    """The spec with its schema settled, for the next files of the same scan."""
-    return replace(spec, schema=question.schema)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from accel.planning.coalesce import coalesce
@@ -42,7 +42,7 @@ class TaskIO:
 def predict_task(
     task: ScanTask,
     *,
-    have_dictionary: Mapping[ReadKey, bool] | None,
+    have_dictionary: Collection[ReadKey],
     piece_bytes: int,
     max_gap_bytes: int,
     max_coalesced_bytes: int,
@@ -51,27 +51,26 @@ def predict_task(
 
     Parameters
     ----------
-    have_dictionary : mapping, optional
-        Dictionary pages that are cached; None: none is.
+    have_dictionary : collection of ReadKey
+        Dictionary pages that are cached.
     """
-    cached = dict(have_dictionary or {})
+    cached = set(have_dictionary)
     requests = sent = trips = 0
     late: dict[ReadKey, int] = {}
-    pieces = cut_pieces(
-        task.reads, task.rows, task.sure, num_rows=task.num_rows, piece_bytes=piece_bytes
-    )
+    pieces = cut_pieces(task.reads, task.rows, task.sure, num_rows=task.num_rows, piece_bytes=piece_bytes)
     for piece in pieces:
-        pages, dictionaries = piece_wants(piece, task.row_group, lambda key: cached.get(key, False))
-        fetches = coalesce(
-            [*pages, *dictionaries], max_gap_bytes=max_gap_bytes, max_coalesced_bytes=max_coalesced_bytes
-        )
+        pages, dictionaries = piece_wants(piece, task.row_group, cached.__contains__)
+        remote = [want for want in (*pages, *dictionaries) if task.file.held(want.range) is None]
+        fetches = coalesce(remote, max_gap_bytes=max_gap_bytes, max_coalesced_bytes=max_coalesced_bytes)
         requests += len(fetches)
         sent += sum(fetch.range.length for fetch in fetches)
         trips = max(trips, 1 if fetches else 0)
-        cached |= {want.key: True for want in dictionaries}
+        cached |= {want.key for want in dictionaries}
         for part in piece.leaves:
             want: Want | None = None if part.reads.whole else part.dictionary_want(task.row_group)
-            if want is not None and part.lo < part.hi and not part.needs_dictionary:
+            if want is None or task.file.held(want.range) is not None:
+                continue
+            if part.lo < part.hi and not part.needs_dictionary:
                 late[want.key] = want.range.length
     for key in cached:
         late.pop(key, None)

@@ -85,6 +85,10 @@ def open_file(
         tail_start=kept_start,
         schema_nbytes=200 * len(schema.names),
     )
+    if kept_start == 0:
+        # The whole file came along: its data needs no request.
+        handle.tail = memoryview(bytes(kept))
+        return handle
     # Of the bytes before the footer only page indexes are of use later: let the data bytes go.
     first = max(size - handle.suggested_tail_bytes(), kept_start)
     handle.tail = memoryview(bytes(kept[first - kept_start :]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -90,7 +91,7 @@ class PieceLeaf:
         offset, size = self.reads.offset, self.reads.size
         breaks = np.flatnonzero(offset[lo + 1 : self.hi] != (offset + size)[lo : self.hi - 1]) + lo + 1
         edges = [lo, *breaks.tolist(), self.hi]
-        return list(zip(edges[:-1], edges[1:], strict=True))
+        return list(itertools.pairwise(edges))
 
     def run_want(self, row_group: int, lo: int, hi: int) -> Want:
         reads = self.reads
@@ -202,7 +203,7 @@ def cut_pieces(
     cuts = [0, *_cut_rows(reads, piece_bytes), num_rows]
     pieces: list[Piece] = []
     fetched = [0] * len(reads)
-    for start, stop in zip(cuts[:-1], cuts[1:], strict=True):
+    for start, stop in itertools.pairwise(cuts):
         part = rows.within(start, stop)
         if not part:
             continue

@@ -86,7 +86,9 @@ def project_schema(schema: pa.Schema, columns: Sequence[str] | None) -> pa.Schem
 def _refuse_duplicates(names: Sequence[str]) -> None:
     twice = {n for n in names if names.count(n) > 1} if len(set(names)) != len(names) else None
     if twice:
-        raise ValueError(f"the file has several columns named {_some(sorted(twice))}: name others in columns=")
+        raise ValueError(
+            f"the file has several columns named {_some(sorted(twice))}: name others in columns="
+        )
 
 
 def _prune(kind: pa.DataType, paths: list[tuple[str, ...]]) -> pa.DataType:

@@ -39,7 +39,9 @@ def encode_schema(
     """
     wanted = set(leaves)
     kept = [
-        i for i, (first, last) in enumerate(schema.field_leaves) if any(x in wanted for x in range(first, last))
+        i
+        for i, (first, last) in enumerate(schema.field_leaves)
+        if any(x in wanted for x in range(first, last))
     ]
     root, _ = read_struct(schema.elements[0].raw)
     root[_NUM_CHILDREN] = (I32, len(kept))

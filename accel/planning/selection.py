@@ -65,9 +65,7 @@ class RowSelection:
         starts, stops = starts[order], np.maximum.accumulate(stops[order])
         first = np.append(True, starts[1:] > stops[:-1])
         last = np.append(first[1:], True)
-        return cls(
-            np.ascontiguousarray(starts[first], np.int64), np.ascontiguousarray(stops[last], np.int64)
-        )
+        return cls(np.ascontiguousarray(starts[first], np.int64), np.ascontiguousarray(stops[last], np.int64))
 
     @property
     def count(self) -> int:
@@ -128,9 +126,7 @@ class RowSelection:
         """The rows in `start..stop`, still counted from the row group's first row."""
         lo = int(np.searchsorted(self.stops, start, side="right"))
         hi = int(np.searchsorted(self.starts, stop, side="left"))
-        return RowSelection(
-            np.maximum(self.starts[lo:hi], start), np.minimum(self.stops[lo:hi], stop)
-        )
+        return RowSelection(np.maximum(self.starts[lo:hi], start), np.minimum(self.stops[lo:hi], stop))
 
     def head(self, count: int) -> RowSelection:
         """The first `count` of the selected rows."""

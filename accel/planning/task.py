@@ -15,6 +15,7 @@ from accel.planning.file import ObjectId
 from accel.planning.pages import LeafReads
 from accel.planning.query import FileQuery, Question
 from accel.planning.selection import RowSelection
+from accel.ranges import ByteRange
 
 __all__ = ["ScanTask", "TaskFile", "truncate_task"]
 
@@ -33,6 +34,14 @@ class TaskFile:
     partition: Mapping[str, pa.Scalar]
     question: Question
     query: FileQuery
+    body: memoryview | None = None
+    """The file's bytes up to the footer, where the first read brought them all: small files need no other."""
+
+    def held(self, wanted: ByteRange) -> memoryview | None:
+        """The bytes of a range that are at hand, else None."""
+        if self.body is None or wanted.end > len(self.body):
+            return None
+        return self.body[wanted.start : wanted.end]
 
     def __repr__(self) -> str:
         return f"TaskFile({self.id.path.partition('?')[0]!r}, {self.id.size} bytes)"
@@ -66,9 +75,7 @@ class ScanTask:
         return sum(r.nbytes for r in self.reads)
 
     def __repr__(self) -> str:
-        return (
-            f"ScanTask({self.file!r}, row group {self.row_group}, {self.rows.count} rows, {self.nbytes} bytes)"
-        )
+        return f"ScanTask({self.file!r}, row group {self.row_group}, {self.rows.count} rows, {self.nbytes} bytes)"
 
 
 def truncate_task(task: ScanTask, num_rows: int) -> ScanTask:

@@ -92,9 +92,7 @@ def _encode_file(file: TaskFile) -> dict[str, Any]:
     leaves = sorted({*query.output_leaves, *query.filter_leaves})
     footer, arrow, renumbered = encode_schema(file.schema, file.arrow_schema, file.key_value, leaves)
     names = [n for n in question.partition_names if n in file.partition]
-    values = pa.RecordBatch.from_arrays(
-        [_one(file.partition[n]) for n in names], names=names
-    )
+    values = pa.RecordBatch.from_arrays([_one(file.partition[n]) for n in names], names=names)
     used = {c.path[0] for c in query.bound.columns} if query.bound is not None else set()
     used |= set(question.output.names)
     data_schema = pa.schema([f for f in question.schema if f.name in used])

@@ -1,0 +1,92 @@
+"""What a run may hold and read: admission of pieces under a memory limit, and the rows a limit leaves."""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from accel.errors import MemoryLimitError
+from accel.planning.task import ScanTask, truncate_task
+
+__all__ = ["Admission", "Budget", "Order"]
+
+Order: TypeAlias = tuple[int, int]
+"""Of a piece: its file's number in the run, and its own in the file. Lower is wanted sooner."""
+
+
+@dataclass(slots=True)
+class Admission:
+    """Bounds what is held at once, in bytes and in pieces; the lowest order waiting always gets in."""
+
+    limit_bytes: int
+    limit_pieces: int
+    held: dict[Order, int] = field(default_factory=dict)
+    _waiting: list[tuple[Order, int, asyncio.Future[None]]] = field(default_factory=list)
+
+    async def enter(self, order: Order, nbytes: int) -> None:
+        if nbytes > self.limit_bytes:
+            raise MemoryLimitError(
+                f"a piece that cannot be cut takes about {nbytes} bytes, the limit is {self.limit_bytes}",
+                hint="raise options.memory_limit, select fewer columns, or write smaller row groups or a page index",
+            )
+        if not self._waiting and self._fits(order, nbytes):
+            self.held[order] = nbytes
+            return
+        ready = asyncio.get_running_loop().create_future()
+        heapq.heappush(self._waiting, (order, nbytes, ready))
+        self._admit()
+        try:
+            await ready
+        except asyncio.CancelledError:
+            if ready.done() and not ready.cancelled():
+                self.leave(order)
+            raise
+
+    def leave(self, order: Order) -> None:
+        """What `order` held has been handed out, or dropped."""
+        self.held.pop(order, None)
+        self._admit()
+
+    def grow(self, pieces: int) -> None:
+        self.limit_pieces = max(self.limit_pieces, pieces)
+        self._admit()
+
+    def _fits(self, order: Order, nbytes: int) -> bool:
+        if not self.held or order < min(self.held):
+            return True
+        return len(self.held) < self.limit_pieces and sum(self.held.values()) + nbytes <= self.limit_bytes
+
+    def _admit(self) -> None:
+        while self._waiting:
+            order, nbytes, ready = self._waiting[0]
+            if not ready.done():
+                if not self._fits(order, nbytes):
+                    return
+                self.held[order] = nbytes
+                ready.set_result(None)
+            heapq.heappop(self._waiting)
+
+
+@dataclass(slots=True)
+class Budget:
+    """Rows still wanted by `limit`; tasks without a filter spend theirs before they are read."""
+
+    left: int | None
+
+    def cut(self, task: ScanTask) -> ScanTask:
+        if self.left is None or task.needs_filter:
+            return task
+        task = truncate_task(task, self.left)
+        self.left -= task.rows.count
+        return task
+
+    def refund(self, rows: int) -> None:
+        """Rows that were counted as read, and were not."""
+        if self.left is not None:
+            self.left += rows
+
+    @property
+    def spent(self) -> bool:
+        return self.left is not None and self.left <= 0

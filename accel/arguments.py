@@ -1,0 +1,82 @@
+"""The arguments of a scan, checked once, where they come in."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from accel.options import Options
+from accel.planning.plan import Plan
+from accel.planning.task import ScanTask
+from accel.predicate.where import to_expr
+from accel.session import ScanSpec
+
+__all__ = ["check_arguments", "is_planned", "is_stream"]
+
+
+def is_stream(source: object) -> bool:
+    """Whether a source is what mapInArrow passes: an iterator, which can be read once."""
+    return isinstance(source, Iterator) and not isinstance(source, str | bytes)
+
+
+def is_planned(source: object) -> bool:
+    """Whether a source already is planned: a Plan, or tasks of one."""
+    if isinstance(source, Plan | ScanTask):
+        return True
+    return isinstance(source, list | tuple) and bool(source) and all(isinstance(s, ScanTask) for s in source)
+
+
+def check_arguments(
+    source: Any,
+    where: Any = None,
+    *,
+    columns: Sequence[str] | None,
+    limit: int | None,
+    selection: Mapping[str, Any] | None,
+    schema: pa.Schema | None,
+    partitioning: Any,
+    glob: bool,
+    order: bool,
+    options: Options,
+) -> ScanSpec:
+    """Make a `ScanSpec`, or raise what is wrong with the arguments."""
+    stream = is_stream(source)
+    if is_planned(source):
+        given = {"where": where, "columns": columns, "selection": selection, "schema": schema}
+        named = [name for name, value in given.items() if value is not None]
+        if named:
+            raise ValueError(f"{', '.join(named)}: a plan has its own; plan again with them")
+    elif not stream and not isinstance(source, str | os.PathLike | list | tuple):
+        raise TypeError(
+            f"a {type(source).__name__} is no source: give a path or URL, a list of them, or a Plan"
+        )
+    if isinstance(columns, str):
+        raise TypeError(f"columns is a list of names, not the string {columns!r}")
+    if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 0):
+        raise ValueError(f"limit is a non-negative int, not {limit!r}")
+    if schema is not None and not isinstance(schema, pa.Schema):
+        raise TypeError(f"schema is a pyarrow.Schema, not a {type(schema).__name__}")
+    if partitioning not in ("hive", None) and not isinstance(partitioning, pa.Schema):
+        raise ValueError(f"partitioning is 'hive', None, or a pyarrow.Schema, not {partitioning!r}")
+    if selection is not None:
+        for name, groups in selection.items():
+            if not isinstance(groups, Mapping):
+                raise TypeError(
+                    f"selection[{name!r}] is a mapping of row groups to row ranges, not {groups!r}"
+                )
+    return ScanSpec(
+        source=source,
+        where=to_expr(where),
+        columns=None if columns is None else tuple(columns),
+        limit=limit,
+        selection=selection,
+        schema=schema,
+        partitioning=None if stream and partitioning == "hive" else partitioning,
+        glob=glob,
+        order=order,
+        by_position=stream,
+        options=options,
+    )

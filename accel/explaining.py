@@ -1,0 +1,102 @@
+"""What planning found, told as an `Explain`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from accel.metrics import Metrics
+from accel.planning.explain import Explain, Level, TaskIO, predict_task
+from accel.planning.file import Listing
+from accel.planning.filing import FilePlan
+from accel.planning.query import Question
+from accel.planning.task import ScanTask
+from accel.predicate.expr import Expr
+from accel.ranges import Kind, ReadKey
+from accel.reader import Reader
+from accel.session import Session
+
+__all__ = ["explain_plans"]
+
+_LISTING = (Kind.LISTING, Kind.HEAD)
+_METADATA = (Kind.TAIL, Kind.FOOTER, Kind.REVALIDATE)
+_INDEXES = (Kind.OFFSET_INDEX, Kind.COLUMN_INDEX)
+
+
+def explain_plans(
+    session: Session, plans: Sequence[FilePlan], question: Question, *, source: str, listing: Listing
+) -> Explain:
+    """Tell what a session's planning of its files did, and what reading the tasks will ask for."""
+    metrics, counts = session.reader.metrics, session.counts
+    data = [_predict(session.reader, task) for plan in plans for task in plan.tasks]
+    late = sum(io.late_dictionaries for io in data)
+    notes = []
+    if late:
+        notes.append(
+            f"up to {late} dictionary pages ({sum(io.late_bytes for io in data):,} bytes) in one more round trip, "
+            "if a page turns out to need one that the footer says it does not"
+        )
+    whole = sum(plan.chunks_whole for plan in plans)
+    if whole:
+        notes.append(f"{whole} column chunks are read whole: the file has no usable offset index for them")
+    levels = (
+        _level("listing", metrics, _LISTING, listing.round_trips),
+        _level("metadata", metrics, _METADATA, counts.opening_trips),
+        _level("indexes", metrics, _INDEXES, counts.index_trips),
+        Level(
+            name="data",
+            requests=sum(io.requests for io in data),
+            round_trips=max((io.round_trips for io in data), default=0),
+            bytes=sum(io.bytes for io in data),
+            measured=False,
+        ),
+    )
+    return Explain(
+        source=source,
+        where=None if question.where is None else _sql(question.where),
+        columns=tuple(question.output.names),
+        files=(counts.files_kept, len(listing.files)),
+        row_groups=_sums(plans, "row_groups_kept", "row_groups"),
+        pages=_sums(plans, "pages_kept", "pages"),
+        rows=_sums(plans, "rows_kept", "rows"),
+        rows_sure=sum(plan.rows_sure for plan in plans),
+        levels=levels,
+        notes=tuple(notes),
+    )
+
+
+def _predict(reader: Reader, task: ScanTask) -> TaskIO:
+    reads = reader.reads(task)
+    cached = {
+        key
+        for leaf in task.reads
+        if reads.has_dictionary(key := ReadKey(Kind.DICTIONARY, task.row_group, leaf.column))
+    }
+    options = reader.options
+    return predict_task(
+        task,
+        have_dictionary=cached,
+        piece_bytes=options.piece_bytes,
+        max_gap_bytes=options.max_gap_bytes,
+        max_coalesced_bytes=options.max_coalesced_bytes,
+    )
+
+
+def _level(name: str, metrics: Metrics, kinds: Sequence[Kind], round_trips: int) -> Level:
+    return Level(
+        name=name,
+        requests=sum(metrics.requests_by_kind.get(kind, 0) for kind in kinds),
+        round_trips=round_trips,
+        bytes=sum(metrics.bytes_by_kind.get(kind, 0) for kind in kinds),
+        measured=True,
+    )
+
+
+def _sums(plans: Sequence[FilePlan], kept: str, total: str) -> tuple[int, int]:
+    return sum(getattr(p, kept) for p in plans), sum(getattr(p, total) for p in plans)
+
+
+def _sql(where: Expr) -> str:
+    from accel.predicate.sql import to_sql
+
+    text = to_sql(where)
+    return text if len(text) <= 400 else text[:397] + "..."

@@ -1,0 +1,92 @@
+"""A Plan: the tasks of a scan, to be looked at, sent elsewhere, and scanned later."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from accel.errors import AccelError
+from accel.planning.explain import Explain
+from accel.planning.task import ScanTask
+from accel.planning.wire import TASK_ARROW_SCHEMA, decode_tasks, encode_tasks
+
+if TYPE_CHECKING:
+    from accel.planning.query import Question
+
+__all__ = ["Plan"]
+
+_TASKS_PER_BATCH = 256
+
+
+class Plan:
+    """The tasks of a scan, in order.
+
+    It pickles, and `to_arrow` gives it as a table with one row a task (`from_arrow` reads that back).
+    Iterating gives the same rows as record batches, which is what `mapInArrow` takes. Scan it by
+    `accel.scan(plan)`; `where`, `columns`, `selection` are part of it and cannot be given again.
+    """
+
+    def __init__(
+        self, tasks: Sequence[ScanTask], *, schema: pa.Schema, explained: Explain | None = None
+    ) -> None:
+        self.tasks: tuple[ScanTask, ...] = tuple(tasks)
+        self.schema = schema
+        self._explained = explained
+
+    @classmethod
+    def from_arrow(cls, data: pa.Table | pa.RecordBatch) -> Plan:
+        """Read back what `to_arrow` gave.
+
+        Raises
+        ------
+        AccelError
+            The rows are no tasks of this version.
+        """
+        batches = [data] if isinstance(data, pa.RecordBatch) else data.to_batches()
+        tasks = [task for batch in batches for task in decode_tasks(batch)]
+        schema = tasks[0].file.question.output if tasks else pa.schema([])
+        metadata = data.schema.metadata or {}
+        if not tasks and b"accel.schema" in metadata:
+            schema = pa.ipc.read_schema(pa.py_buffer(metadata[b"accel.schema"]))
+        return cls(tasks, schema=schema)
+
+    def to_arrow(self) -> pa.Table:
+        """One row a task, of `accel.spark.TASK_SCHEMA`'s columns."""
+        schema = TASK_ARROW_SCHEMA.with_metadata({"accel.schema": self.schema.serialize().to_pybytes()})
+        return pa.Table.from_batches([b.replace_schema_metadata(schema.metadata) for b in self], schema)
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        for at in range(0, len(self.tasks), _TASKS_PER_BATCH):
+            yield encode_tasks(self.tasks[at : at + _TASKS_PER_BATCH])
+
+    def __len__(self) -> int:
+        return len(self.tasks)
+
+    def __repr__(self) -> str:
+        rows = sum(task.rows.count for task in self.tasks)
+        return f"Plan({len(self.tasks)} tasks, {rows} rows)"
+
+    def __getstate__(self) -> dict[str, object]:
+        return {"table": self.to_arrow(), "explained": self._explained}
+
+    def __setstate__(self, state: dict[str, object]) -> None:
+        other = Plan.from_arrow(state["table"])
+        self.tasks, self.schema = other.tasks, other.schema
+        explained = state["explained"]
+        self._explained = explained if isinstance(explained, Explain) else None
+
+    def explain(self) -> Explain:
+        """What planning did, and what scanning the plan will ask for."""
+        if self._explained is None:
+            raise AccelError(
+                "a plan read back from Arrow does not know how it came about",
+                hint="explain the scan, or accel.scan(plan)",
+            )
+        return self._explained
+
+    @property
+    def question(self) -> Question | None:
+        """What all of its tasks ask; None for a plan without tasks."""
+        return self.tasks[0].file.question if self.tasks else None

@@ -1,0 +1,185 @@
+"""Fetch the pieces of one task: one round trip each, nothing twice."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from accel.decode.piece import LeafBytes
+from accel.decode.verify import needs_dictionary
+from accel.errors import AccelError
+from accel.io.cache import Cache
+from accel.io.client import Client
+from accel.metrics import Metrics
+from accel.planning.pages import Piece, PieceLeaf, piece_wants
+from accel.planning.task import ScanTask
+from accel.ranges import ReadKey, Stash, Want
+
+__all__ = ["PieceRead", "TaskReads"]
+
+
+@dataclass(frozen=True, slots=True)
+class PieceRead:
+    """A piece with its bytes."""
+
+    piece: Piece
+    leaves: Mapping[int, LeafBytes]
+    round_trips: int
+
+
+@dataclass(slots=True)
+class TaskReads:
+    """Fetches the pieces of one task; pages that straddle a cut, and dictionaries, are fetched once."""
+
+    task: ScanTask
+    client: Client
+    cache: Cache
+    metrics: Metrics
+    _carried: dict[tuple[int, int], asyncio.Future[bytes]] = field(default_factory=dict)
+    _pending: dict[ReadKey, asyncio.Future[bytes]] = field(default_factory=dict)
+
+    def _dictionary_key(self, key: ReadKey) -> tuple[object, ...]:
+        file = self.task.file.id
+        return ("dict", self.client.token, file.path, file.etag, file.size, key.row_group, key.column)
+
+    def has_dictionary(self, key: ReadKey) -> bool:
+        """Whether a dictionary page is cached."""
+        return self._cached_dictionary(key) is not None
+
+    def expect(self, pieces: list[Piece]) -> None:
+        """Told of all pieces, in order, before the first is fetched: notes what straddles a cut."""
+        loop = asyncio.get_running_loop()
+        for piece in pieces:
+            for part in piece.leaves:
+                if part.carried:
+                    key = (part.reads.leaf, int(part.reads.ordinal[part.lo]))
+                    if key not in self._carried:
+                        self._carried[key] = loop.create_future()
+
+    async def fetch(self, piece: Piece) -> PieceRead:
+        """The bytes of a piece: one round trip, two where a dictionary turns out to be needed."""
+        group = self.task.row_group
+        pages, wanted = piece_wants(piece, group, lambda key: False)
+        stash, missing, awaited = self._dictionaries_at_hand(wanted)
+        try:
+            found, trips = await self._read([*pages, *missing])
+        except BaseException:
+            self._abandon(piece, missing)
+            raise
+        stash |= found
+        self._keep(missing, stash)
+        for want in awaited:
+            stash[want.key] = memoryview(await asyncio.shield(self._pending[want.key]))
+        self._carry(piece, stash)
+        leaves: dict[int, LeafBytes] = {}
+        late: list[tuple[PieceLeaf, Want]] = []
+        for part in piece.leaves:
+            found_pages = await self._pages(part, stash)
+            place = None if part.reads.whole else part.dictionary_want(group)
+            dictionary = None if place is None else stash.get(place.key)
+            if place is not None and dictionary is None and any(needs_dictionary(p) for p in found_pages):
+                late.append((part, place))
+            leaves[part.reads.leaf] = LeafBytes(dictionary, found_pages)
+        if late:
+            self.metrics.add("late_dictionaries", len(late))
+            more, later = await self._late([want for _, want in late])
+            trips += later
+            for part, want in late:
+                leaves[part.reads.leaf] = LeafBytes(more[want.key], leaves[part.reads.leaf].pages)
+        return PieceRead(piece, leaves, trips)
+
+    def _dictionaries_at_hand(
+        self, wanted: list[Want]
+    ) -> tuple[dict[ReadKey, memoryview], list[Want], list[Want]]:
+        """Which dictionary pages are cached, which to ask for, and which an earlier piece asked for."""
+        cached: dict[ReadKey, memoryview] = {}
+        missing: list[Want] = []
+        awaited: list[Want] = []
+        for want in wanted:
+            if want.key in self._pending:
+                awaited.append(want)
+                continue
+            found = self._cached_dictionary(want.key)
+            if found is not None:
+                self.metrics.add("dictionary_hits")
+                cached[want.key] = memoryview(found)
+            else:
+                self._pending[want.key] = asyncio.get_running_loop().create_future()
+                missing.append(want)
+        return cached, missing, awaited
+
+    def _cached_dictionary(self, key: ReadKey) -> bytes | None:
+        if self.task.file.id.etag is None:
+            return None
+        found = self.cache.get(self._dictionary_key(key))
+        return found if isinstance(found, bytes) else None
+
+    async def _read(self, wants: list[Want]) -> tuple[Stash, int]:
+        """The wanted bytes, from what is at hand or in one round trip; and how many that were."""
+        file = self.task.file
+        held = {want.key: file.held(want.range) for want in wants}
+        stash = {key: data for key, data in held.items() if data is not None}
+        remote = [want for want in wants if held[want.key] is None]
+        if not remote:
+            return stash, 0
+        try:
+            fetched = await self.client.read(file.id.path, remote, pin=file.id, metrics=self.metrics)
+        except AccelError as error:
+            raise error.at(path=file.url) from error.__cause__
+        return {**stash, **fetched}, 1
+
+    async def _late(self, wants: list[Want]) -> tuple[dict[ReadKey, memoryview], int]:
+        found: dict[ReadKey, memoryview] = {}
+        for want in wants:
+            hit = self._cached_dictionary(want.key)
+            if hit is not None:
+                found[want.key] = memoryview(hit)
+        missing = [want for want in wants if want.key not in found]
+        stash, trips = await self._read(missing)
+        found.update(stash)
+        self._keep(missing, found)
+        return found, trips
+
+    def _keep(self, wants: list[Want], stash: Mapping[ReadKey, memoryview]) -> None:
+        """Cache dictionary pages like metadata: each is needed again by the next lookup."""
+        for want in wants:
+            # A copy, so that the merged response it came in can go.
+            data = bytes(stash[want.key])
+            waiting = self._pending.get(want.key)
+            if waiting is not None and not waiting.done():
+                waiting.set_result(data)
+            if self.task.file.id.etag is not None:
+                self.cache.put(self._dictionary_key(want.key), data, len(data) + 256)
+
+    def _carry(self, piece: Piece, stash: Mapping[ReadKey, memoryview]) -> None:
+        """Hand the pages that a later piece shares to whoever waits for them."""
+        for part in piece.leaves:
+            if part.reads.whole or not self._carried:
+                continue
+            for lo, hi in part.runs():
+                want = part.run_want(self.task.row_group, lo, hi)
+                for at in range(lo, hi):
+                    waiting = self._carried.get((part.reads.leaf, int(part.reads.ordinal[at])))
+                    if waiting is not None and not waiting.done():
+                        start = int(part.reads.offset[at]) - want.range.start
+                        waiting.set_result(bytes(stash[want.key][start : start + int(part.reads.size[at])]))
+
+    def _abandon(self, piece: Piece, missing: list[Want]) -> None:
+        for want in missing:
+            self._pending[want.key].cancel()
+        for part in piece.leaves:
+            for at in range(part.lo + (1 if part.carried else 0), part.hi):
+                waiting = self._carried.get((part.reads.leaf, int(part.reads.ordinal[at])))
+                if waiting is not None and not waiting.done():
+                    waiting.cancel()
+
+    async def _pages(self, part: PieceLeaf, stash: Mapping[ReadKey, memoryview]) -> tuple[memoryview, ...]:
+        group = self.task.row_group
+        if part.reads.whole:
+            return (stash[part.chunk_want(group).key],)
+        pages = [stash[part.run_want(group, lo, hi).key] for lo, hi in part.runs()]
+        if part.carried:
+            key = (part.reads.leaf, int(part.reads.ordinal[part.lo]))
+            pages.insert(0, memoryview(await asyncio.shield(self._carried[key])))
+        return tuple(pages)
