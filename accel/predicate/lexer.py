@@ -108,13 +108,9 @@ def _check_encodable(text: str) -> None:
     try:
         text.encode()
     except UnicodeEncodeError as error:
-        raise PredicateError(
-            "a lone surrogate is no character", text=_printable(text), position=error.start
-        ) from None
-
-
-def _printable(text: str) -> str:
-    return text.encode("utf-8", "replace").decode()
+        # What is shown must be printable itself: "?" for each surrogate, so places stay.
+        shown = text.encode("utf-8", "replace").decode()
+        raise PredicateError("a lone surrogate is no character", text=shown, position=error.start) from None
 
 
 def _check_name(text: str, name: str, start: int) -> None:
