@@ -1,0 +1,186 @@
+"""Selected rows to page reads, and the cutting of tasks into pieces."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from accel.planning.pages import LeafReads, Piece, cut_pieces, piece_wants
+from accel.planning.selection import RowSelection
+from accel.ranges import ByteRange, Kind, ReadKey, Want
+
+ROWS = 100
+
+
+def reads(
+    *,
+    leaf: int = 0,
+    first_rows: list[int],
+    rows: RowSelection,
+    page_bytes: int = 10,
+    start: int = 1000,
+    dictionary: int = 0,
+    dictionary_pages: int = 0,
+    for_filter: bool = False,
+    for_output: bool = True,
+) -> LeafReads:
+    """A chunk of pages of `page_bytes` each, back to back behind a dictionary of `dictionary` bytes."""
+    first = np.array(first_rows, np.int64)
+    keep = np.flatnonzero(rows.overlaps(first, ROWS))
+    offset = start + dictionary + page_bytes * np.arange(len(first))
+    return LeafReads(
+        leaf=leaf,
+        column=leaf,
+        codec=0,
+        chunk=ByteRange(start, start + dictionary + page_bytes * len(first)),
+        dictionary=ByteRange(start, start + dictionary) if dictionary else None,
+        dictionary_pages=dictionary_pages,
+        num_values=ROWS,
+        expansion=1.0,
+        for_filter=for_filter,
+        for_output=for_output,
+        ordinal=keep,
+        offset=offset[keep],
+        size=np.full(len(keep), page_bytes, np.int64),
+        first_row=first[keep],
+        stop_row=np.append(first[1:], ROWS)[keep],
+        total_pages=len(first),
+    )
+
+
+def whole(leaf: int = 0) -> LeafReads:
+    empty = np.empty(0, np.int64)
+    return LeafReads(
+        leaf=leaf,
+        column=leaf,
+        codec=0,
+        chunk=ByteRange(4, 504),
+        dictionary=None,
+        dictionary_pages=0,
+        num_values=ROWS,
+        expansion=1.0,
+        for_filter=False,
+        for_output=True,
+        ordinal=empty,
+        offset=empty,
+        size=empty,
+        first_row=empty,
+        stop_row=empty,
+        total_pages=0,
+    )
+
+
+def cut(leaves: list[LeafReads], rows: RowSelection, piece_bytes: int) -> list[Piece]:
+    return cut_pieces(leaves, rows, RowSelection.none(), num_rows=ROWS, piece_bytes=piece_bytes)
+
+
+def no_dictionary(_: ReadKey) -> bool:
+    return False
+
+
+def test_neighbouring_pages_are_one_want_and_a_gap_splits() -> None:
+    rows = RowSelection.of([(0, 21), (55, 56)])
+    (piece,) = cut([reads(first_rows=[0, 10, 20, 30, 50], rows=rows)], rows, 10**6)
+    pages, dictionaries = piece_wants(piece, 3, no_dictionary)
+    assert pages == [
+        Want(ReadKey(Kind.PAGE, 3, 0, 0), ByteRange(1000, 1030)),
+        Want(ReadKey(Kind.PAGE, 3, 0, 4), ByteRange(1040, 1050)),
+    ]
+    assert dictionaries == []
+    assert piece.fetched_bytes == 40
+
+
+@pytest.mark.parametrize(
+    ("dictionary_pages", "rows", "cached", "wanted"),
+    [
+        pytest.param(2, [(15, 16)], False, True, id="page 1 of 2 encoded ones"),
+        pytest.param(2, [(25, 26)], False, False, id="page 2 is plain"),
+        pytest.param(-1, [(25, 26)], False, True, id="unknown: fetch it"),
+        pytest.param(0, [(0, 100)], False, False, id="none is encoded"),
+        pytest.param(2, [(15, 16)], True, False, id="cached"),
+        pytest.param(1, [(5, 95)], False, True, id="the first of many"),
+    ],
+)
+def test_dictionary_only_for_pages_that_use_it(
+    dictionary_pages: int, rows: list[tuple[int, int]], cached: bool, wanted: bool
+) -> None:
+    selection = RowSelection.of(rows)
+    leaf = reads(
+        first_rows=[0, 10, 20, 30], rows=selection, dictionary=77, dictionary_pages=dictionary_pages
+    )
+    (piece,) = cut([leaf], selection, 10**6)
+    _, dictionaries = piece_wants(piece, 0, lambda key: cached)
+    expected = [Want(ReadKey(Kind.DICTIONARY, 0, 0), ByteRange(1000, 1077))]
+    assert dictionaries == (expected if wanted else [])
+
+
+def test_a_chunk_without_offset_index_is_one_want_and_never_cut() -> None:
+    rows = RowSelection.of([(3, 99)])
+    pieces = cut([whole(), reads(leaf=1, first_rows=list(range(0, 100, 5)), rows=rows)], rows, 1)
+    assert len(pieces) == 1
+    pages, _ = piece_wants(pieces[0], 0, no_dictionary)
+    assert pages[0] == Want(ReadKey(Kind.CHUNK, 0, 0), ByteRange(4, 504))
+
+
+def test_a_page_across_a_cut_is_asked_for_once_and_carried() -> None:
+    rows = RowSelection.all(ROWS)
+    fine = reads(leaf=0, first_rows=list(range(0, 100, 10)), rows=rows, page_bytes=20)
+    coarse = reads(leaf=1, first_rows=[0, 45], rows=rows, page_bytes=20, start=5000)
+    pieces = cut([fine, coarse], rows, 80)
+    assert [(p.start, p.stop) for p in pieces] == [(0, 30), (30, 70), (70, 100)]
+    assert [[(part.lo, part.hi, part.carried) for part in p.leaves] for p in pieces] == [
+        [(0, 3, False), (0, 1, False)],
+        [(3, 7, False), (0, 2, True)],
+        [(7, 10, False), (1, 2, True)],
+    ]
+    asked = [want.range for p in pieces for want in piece_wants(p, 0, no_dictionary)[0]]
+    assert sum(r.length for r in asked) == 10 * 20 + 2 * 20
+
+
+def test_filter_leaf_covers_only_what_is_unsure() -> None:
+    rows, sure = RowSelection.all(ROWS), RowSelection.of([(0, 50)])
+    maybe = RowSelection.of([(50, 100)])
+    leaf = reads(first_rows=[0, 25, 50, 75], rows=maybe, for_filter=True, for_output=False)
+    (piece,) = cut_pieces([leaf], rows, sure, num_rows=ROWS, piece_bytes=10**6)
+    pages, _ = piece_wants(piece, 0, no_dictionary)
+    assert [w.range for w in pages] == [ByteRange(1020, 1040)]
+    assert piece.sure == sure
+
+
+@st.composite
+def layouts(draw: st.DrawFn) -> tuple[list[LeafReads], RowSelection, int]:
+    bits = np.array(draw(st.lists(st.booleans(), min_size=ROWS, max_size=ROWS)), bool)
+    rows = RowSelection.from_mask(bits)
+    leaves = []
+    for leaf in range(draw(st.integers(1, 4))):
+        cuts = sorted(draw(st.sets(st.integers(1, ROWS - 1), max_size=30)))
+        size = draw(st.integers(1, 50))
+        leaves.append(reads(leaf=leaf, first_rows=[0, *cuts], rows=rows, page_bytes=size, start=10_000 * (leaf + 1)))
+    return leaves, rows, draw(st.integers(1, 2000))
+
+
+@given(layouts())
+def test_pieces_cover_all_rows_once_and_ask_for_every_page_once(
+    layout: tuple[list[LeafReads], RowSelection, int],
+) -> None:
+    leaves, rows, piece_bytes = layout
+    pieces = cut(leaves, rows, piece_bytes)
+    covered = RowSelection.none()
+    for piece in pieces:
+        assert not covered.intersect(piece.rows)
+        covered = covered.union(piece.rows)
+        for part in piece.leaves:
+            # Every selected row of the piece lies in the pages that it has.
+            have = RowSelection.of(
+                zip(part.reads.first_row[part.lo : part.hi], part.reads.stop_row[part.lo : part.hi], strict=True)
+            )
+            assert piece.rows.intersect(have) == piece.rows
+    assert covered == rows
+    asked = [want.range for p in pieces for want in piece_wants(p, 0, no_dictionary)[0]]
+    bytes_asked = sorted(b for r in asked for b in range(r.start, r.end))
+    bytes_needed = sorted(
+        b for leaf in leaves for o, s in zip(leaf.offset, leaf.size, strict=True) for b in range(o, o + s)
+    )
+    assert bytes_asked == bytes_needed

@@ -1,0 +1,64 @@
+"""Names and dotted paths to output schemas."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+from accel.errors import ColumnNotFoundError
+from accel.planning.projection import project_schema, split_name
+
+INNER = pa.struct([("b", pa.int32()), ("c", pa.struct([("d", pa.string()), ("e", pa.bool_())]))])
+SCHEMA = pa.schema([("x", pa.int64()), ("a", INNER), ("a.b", pa.date32()), ("p.q", INNER), ("l", pa.list_(INNER))])
+
+
+@pytest.mark.parametrize(
+    ("name", "path"),
+    [
+        ("x", ("x",)),
+        ("a.b", ("a.b",)),
+        ("a.c", ("a", "c")),
+        ("a.c.d", ("a", "c", "d")),
+        ("p.q.b", ("p.q", "b")),
+    ],
+)
+def test_split_name(name: str, path: tuple[str, ...]) -> None:
+    assert split_name(name, SCHEMA) == path
+
+
+@pytest.mark.parametrize("name", ["y", "a.z", "x.b", "l.b", ""])
+def test_unknown_names(name: str) -> None:
+    with pytest.raises(ColumnNotFoundError, match="there is no column"):
+        split_name(name, SCHEMA)
+
+
+def test_close_names_are_suggested() -> None:
+    with pytest.raises(ColumnNotFoundError, match="did you mean 'carrier'"):
+        split_name("carier", pa.schema([("carrier", pa.string())]))
+
+
+def test_order_asked_for_and_merged_paths() -> None:
+    out = project_schema(SCHEMA, ["a.c.e", "x", "a.c.d"])
+    assert out == pa.schema(
+        [("a", pa.struct([("c", pa.struct([("d", pa.string()), ("e", pa.bool_())]))])), ("x", pa.int64())]
+    )
+
+
+def test_whole_column_beats_its_parts() -> None:
+    assert project_schema(SCHEMA, ["a.c", "a"]) == pa.schema([("a", INNER)])
+
+
+def test_none_is_all_and_empty_is_none() -> None:
+    assert project_schema(SCHEMA, None) == SCHEMA
+    assert project_schema(SCHEMA, []) == pa.schema([])
+
+
+def test_refusals() -> None:
+    with pytest.raises(ValueError, match="asked for twice"):
+        project_schema(SCHEMA, ["x", "x"])
+    double = pa.schema([("x", pa.int8()), ("x", pa.int8()), ("y", pa.int8())])
+    with pytest.raises(ValueError, match="several columns named 'x'"):
+        project_schema(double, None)
+    assert project_schema(double, ["y"]) == pa.schema([("y", pa.int8())])
+    with pytest.raises(TypeError, match="named by a string"):
+        project_schema(SCHEMA, [1])  # type: ignore[list-item]

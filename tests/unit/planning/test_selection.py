@@ -1,0 +1,94 @@
+"""Row selections against the dumbest model there is: a list of booleans."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from accel.planning.selection import RowSelection
+
+masks = st.lists(st.booleans(), max_size=40).map(lambda bits: np.array(bits, bool))
+
+
+@st.composite
+def pairs(draw: st.DrawFn) -> tuple[np.ndarray, np.ndarray]:
+    size = draw(st.integers(0, 40))
+    bits = st.lists(st.booleans(), min_size=size, max_size=size)
+    return np.array(draw(bits), bool), np.array(draw(bits), bool)
+
+
+def mask_of(selection: RowSelection, size: int) -> list[bool]:
+    out = [False] * size
+    for start, stop in selection:
+        assert 0 <= start < stop <= size
+        for row in range(start, stop):
+            assert not out[row]
+            out[row] = True
+    return out
+
+
+@given(masks)
+def test_round_trip_and_count(mask: np.ndarray) -> None:
+    selection = RowSelection.from_mask(mask)
+    assert mask_of(selection, len(mask)) == mask.tolist()
+    assert selection.count == int(mask.sum())
+    # Canonical: neighbours never touch.
+    assert all(a < b for a, b in zip(selection.stops[:-1], selection.starts[1:], strict=True))
+    assert bool(selection) == bool(mask.any())
+
+
+@given(pairs())
+def test_set_algebra(pair: tuple[np.ndarray, np.ndarray]) -> None:
+    left, right = pair
+    a, b, n = RowSelection.from_mask(left), RowSelection.from_mask(right), len(left)
+    assert a.intersect(b) == RowSelection.from_mask(left & right)
+    assert a.union(b) == RowSelection.from_mask(left | right)
+    assert a.invert(n) == RowSelection.from_mask(~left)
+
+
+@given(masks, st.integers(0, 40), st.integers(0, 40))
+def test_window_and_head(mask: np.ndarray, start: int, length: int) -> None:
+    selection = RowSelection.from_mask(mask)
+    inside = mask & (np.arange(len(mask)) >= start) & (np.arange(len(mask)) < start + length)
+    assert mask_of(selection.within(start, start + length), len(mask)) == inside.tolist()
+    first = mask & (np.cumsum(mask) <= length)
+    assert mask_of(selection.head(length), len(mask)) == first.tolist()
+
+
+@given(masks, st.randoms(use_true_random=False))
+def test_refine_is_composition(mask: np.ndarray, random: object) -> None:
+    selection = RowSelection.from_mask(mask)
+    inner = np.array([random.random() < 0.5 for _ in range(selection.count)], bool)  # type: ignore[attr-defined]
+    expected = np.zeros(len(mask), bool)
+    expected[np.flatnonzero(mask)[inner]] = True
+    assert selection.refine(inner) == RowSelection.from_mask(expected)
+
+
+@given(masks, st.sets(st.integers(1, 39)))
+def test_units(mask: np.ndarray, cuts: set[int]) -> None:
+    if not len(mask):
+        return
+    n = len(mask)
+    first = np.array([0, *sorted(c for c in cuts if c < n)], np.int64)
+    stops = np.append(first[1:], n)
+    selection = RowSelection.from_mask(mask)
+    expected = [bool(mask[a:b].any()) for a, b in zip(first, stops, strict=True)]
+    assert selection.overlaps(first, n).tolist() == expected
+    keep = np.array(expected, bool)
+    rebuilt = np.zeros(n, bool)
+    for a, b, k in zip(first, stops, expected, strict=True):
+        rebuilt[a:b] = k
+    assert RowSelection.from_units(first, n, keep) == RowSelection.from_mask(rebuilt)
+
+
+def test_of_unites_and_drops_empty() -> None:
+    assert list(RowSelection.of([(5, 7), (0, 2), (6, 9), (3, 3), (2, 3)])) == [(0, 3), (5, 9)]
+    assert list(RowSelection.of([])) == []
+
+
+@pytest.mark.parametrize("bad", [(-1, 2), (3, 2)])
+def test_of_refuses(bad: tuple[int, int]) -> None:
+    with pytest.raises(ValueError, match="row range"):
+        RowSelection.of([bad])
