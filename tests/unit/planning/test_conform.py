@@ -63,7 +63,10 @@ def test_what_widens_converts_nulls_and_all(have: pa.DataType, to: pa.DataType, 
 
 
 def test_values_survive() -> None:
-    assert conform_array(pa.array([1, None], pa.int8()), pa.decimal128(5, 1)).to_pylist() == [Decimal("1.0"), None]
+    assert conform_array(pa.array([1, None], pa.int8()), pa.decimal128(5, 1)).to_pylist() == [
+        Decimal("1.0"),
+        None,
+    ]
     stamps = conform_array(pa.array([1, -1], pa.timestamp("ms")), pa.timestamp("us"))
     assert stamps.to_pylist() == [
         datetime.datetime(1970, 1, 1, 0, 0, 0, 1000),
@@ -75,7 +78,9 @@ def test_values_survive() -> None:
 
 
 def test_struct_children_by_name_missing_ones_null() -> None:
-    array = pa.array([{"b": 1, "a": 2}, None, {"b": None, "a": 3}], pa.struct([("b", pa.int8()), ("a", pa.int8())]))
+    array = pa.array(
+        [{"b": 1, "a": 2}, None, {"b": None, "a": 3}], pa.struct([("b", pa.int8()), ("a", pa.int8())])
+    )
     to = pa.struct([("a", pa.int16()), ("c", pa.string()), ("b", pa.int8())])
     out = conform_array(array.slice(1), to)
     assert out.type == to
@@ -89,6 +94,8 @@ def test_overflow_is_a_mismatch() -> None:
 
 
 def test_check_schema_names_file_column_and_types() -> None:
-    with pytest.raises(SchemaMismatchError, match=r"part-2\.parquet: column 'x' is double here and int32") as info:
+    with pytest.raises(
+        SchemaMismatchError, match=r"part-2\.parquet: column 'x' is double here and int32"
+    ) as info:
         check_schema(pa.schema([("x", pa.float64())]), pa.schema([("x", pa.int32())]), url="part-2.parquet")
     assert info.value.hint is not None

@@ -9,7 +9,9 @@ from accel.errors import ColumnNotFoundError
 from accel.planning.projection import project_schema, split_name
 
 INNER = pa.struct([("b", pa.int32()), ("c", pa.struct([("d", pa.string()), ("e", pa.bool_())]))])
-SCHEMA = pa.schema([("x", pa.int64()), ("a", INNER), ("a.b", pa.date32()), ("p.q", INNER), ("l", pa.list_(INNER))])
+SCHEMA = pa.schema(
+    [("x", pa.int64()), ("a", INNER), ("a.b", pa.date32()), ("p.q", INNER), ("l", pa.list_(INNER))]
+)
 
 
 @pytest.mark.parametrize(
