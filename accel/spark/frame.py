@@ -1,0 +1,142 @@
+"""A Spark DataFrame of a scan: the driver plans, the executors read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from accel.arrays import from_numpy
+from accel.options import MIB
+from accel.planning.wire import TASK_ARROW_SCHEMA
+from accel.scanner import plan, scan
+from accel.spark.schema import spark_ddl, spark_schema
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["TASK_SCHEMA", "read", "spread"]
+
+TASK_SCHEMA = spark_ddl(TASK_ARROW_SCHEMA)
+"""The Spark schema, as DDL text, of the tasks of a plan: what `paths.mapInArrow(accel.plan, TASK_SCHEMA)` gives."""
+
+_PARTITION_BYTES = 64 * MIB
+"""A Spark partition is given no more to read than about this, where there are tasks enough."""
+_TASK_COST = MIB // 4
+"""What a task weighs besides its bytes: its round trip, as bytes that could have come meanwhile."""
+_DEFAULT_PARALLELISM = 16
+"""Where the session does not say (Spark Connect)."""
+_FOR_EXECUTORS = ("storage_options", "options", "store")
+"""Keywords of the scan that reading needs too. A cache is not: it belongs to its process."""
+
+
+def read(
+    spark: SparkSession,
+    url: Any,
+    *,
+    where: Any = None,
+    columns: Sequence[str] | None = None,
+    partitions: int | None = None,
+    **keywords: Any,
+) -> DataFrame:
+    """A DataFrame of the matching rows: planned now, on the driver; read when Spark runs it, on the executors.
+
+    Parameters
+    ----------
+    spark : pyspark.sql.SparkSession
+        Of Spark 4.0 or later; classic or Connect.
+    url : str, path, or list
+        As `accel.scan` takes it. What it names must be reachable from the driver and from every executor.
+    where, columns
+        As in `accel.scan`. A filter on the DataFrame afterwards is Spark's own and prunes nothing.
+    partitions : int, optional
+        Spark partitions to spread the tasks over, each a run of consecutive tasks of about equal bytes. By
+        default as many as the session runs tasks at once, more where one would read over 64 MiB, and never
+        more than there are tasks.
+    **keywords
+        The other keywords of `accel.plan`: `selection`, `schema`, `partitioning`, `glob`, `store`,
+        `storage_options`, `cache`, `options`. Those that executors need as well (`storage_options`, `options`,
+        `store`, and `cache=None`) travel in the pickled function, never in the tasks; without
+        `storage_options` each executor uses its own environment.
+
+    Returns
+    -------
+    pyspark.sql.DataFrame
+        Rows in file order, of the types that docs/spark.md lists; every column is nullable.
+
+    Raises
+    ------
+    SchemaMismatchError
+        A column has a type that Spark has no counterpart for.
+    ValueError
+        `partitions` is less than 1.
+    AccelError
+        Whatever planning raises. An executor that finds a file changed since raises `ObjectChangedError`.
+    """
+    if partitions is not None and partitions < 1:
+        raise ValueError(f"partitions is at least 1, not {partitions}")
+    planned = plan(url, where=where, columns=columns, **keywords)
+    schema = spark_schema(planned.schema)
+    tasks = _task_frame(spark, planned.to_arrow(), partitions)
+    given = {name: keywords[name] for name in _FOR_EXECUTORS if keywords.get(name) is not None}
+    if "cache" in keywords and keywords["cache"] is None:
+        given["cache"] = None
+    return tasks.mapInArrow(partial(_read_tasks, keywords=given), schema)
+
+
+def spread(nbytes: npt.NDArray[np.int64], partitions: int) -> npt.NDArray[np.int32]:
+    """The partition of each task: runs of consecutive tasks of about equal weight, numbered without gaps.
+
+    Parameters
+    ----------
+    nbytes : int64 array
+        Bytes that each task reads.
+    partitions : int
+        The most partitions to use.
+    """
+    if len(nbytes) == 0:
+        return np.zeros(0, dtype=np.int32)
+    weights = nbytes + _TASK_COST
+    middles = np.cumsum(weights) - weights / 2
+    rough = (middles * partitions / weights.sum()).astype(np.int64)
+    return np.unique(rough, return_inverse=True)[1].astype(np.int32)
+
+
+def _task_frame(spark: SparkSession, table: pa.Table, partitions: int | None) -> DataFrame:
+    sizes = np.array(table["bytes"].to_pylist(), dtype=np.int64)
+    number = spread(sizes, partitions or _default_partitions(spark, sizes))
+    places = pa.schema([("partition", pa.int32()), ("position", pa.int32())])
+    position = np.arange(table.num_rows, dtype=np.int32)
+    # Rebuilt without metadata, which Spark would keep as the columns'.
+    numbered = pa.Table.from_arrays(
+        [*table.columns, from_numpy(number), from_numpy(position)],
+        schema=pa.schema([*TASK_ARROW_SCHEMA, *places]),
+    )
+    frame = spark.createDataFrame(numbered)
+    if table.num_rows == 0:
+        return frame
+    count = int(number[-1]) + 1
+    if hasattr(frame, "repartitionById"):  # Spark 4.1
+        frame = frame.repartitionById(count, "partition")
+    else:
+        frame = frame.repartitionByRange(count, "partition")
+    return frame.sortWithinPartitions("position")
+
+
+def _default_partitions(spark: SparkSession, sizes: npt.NDArray[np.int64]) -> int:
+    context = getattr(spark, "sparkContext", None)
+    parallel = _DEFAULT_PARALLELISM if context is None else int(context.defaultParallelism)
+    weight = int(sizes.sum()) + _TASK_COST * len(sizes)
+    return max(1, min(len(sizes), max(parallel, -(-weight // _PARTITION_BYTES))))
+
+
+def _read_tasks(
+    batches: Iterator[pa.RecordBatch], *, keywords: Mapping[str, Any]
+) -> Iterator[pa.RecordBatch]:
+    """Runs in an executor: the tasks of one partition."""
+    tasks = (batch.select(TASK_ARROW_SCHEMA.names) for batch in batches)
+    return iter(scan(tasks, **keywords))

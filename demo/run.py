@@ -1,0 +1,131 @@
+"""One selective query over the flights of 2013: from Python, then the same on Spark.
+
+Run it by `make demo`, `python -m demo` or `python demo/run.py`. It writes to demo-data/ and needs no server.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import sys
+import time
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+if str(HERE.parent) not in sys.path:  # `python demo/run.py` puts demo/ itself there
+    sys.path.insert(0, str(HERE.parent))
+
+import pyarrow as pa  # noqa: E402
+
+import accel  # noqa: E402
+from demo.flights import ROWS, write_flights  # noqa: E402
+
+DATA = HERE.parent / "demo-data" / "flights"
+WHERE = "month = 7 AND carrier = 'HA' AND dep_delay > 0"
+COLUMNS = ["time_hour", "carrier", "flight", "dest", "dep_delay"]
+
+_STARTED = time.perf_counter()
+
+
+def say(text: str) -> None:
+    print(f"\n[{time.perf_counter() - _STARTED:5.1f} s] {text}", flush=True)
+
+
+def show(table: pa.Table) -> None:
+    """A small table, as text."""
+    rows = [table.column_names, *([str(v) for v in row.values()] for row in table.to_pylist())]
+    widths = [max(len(row[i]) for row in rows) for i in range(table.num_columns)]
+    for row in rows:
+        print("    " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)))
+
+
+def make_data() -> None:
+    say(f"Writing the {ROWS:,} flights of 2013 as Parquet, a file a month, under {DATA.name}/")
+    shutil.rmtree(DATA, ignore_errors=True)
+    size = write_flights(DATA)
+    print(f"    12 files, {size:,} bytes, sorted by carrier and hour, with a page index")
+
+
+async def ask_python() -> tuple[pa.Table, accel.Scan]:
+    say("Asking from Python: accel.scan(folder, where=..., columns=...), then async for batch in scan")
+    print(f"    where    {WHERE}\n    columns  {', '.join(COLUMNS)}")
+    scan = accel.scan(str(DATA), where=WHERE, columns=COLUMNS)
+    batches = [batch async for batch in scan]
+    return pa.Table.from_batches(batches, await scan.schema_async()), scan
+
+
+async def read_all() -> accel.Metrics:
+    """A full read of the same files, by the same library and without what it has cached."""
+    scan = accel.scan(str(DATA), cache=None)
+    table = await scan.to_table_async()
+    if table.num_rows != ROWS:
+        raise SystemExit(f"the full read has {table.num_rows} rows, not {ROWS}")
+    return scan.metrics
+
+
+def compare(selective: accel.Metrics, full: accel.Metrics) -> None:
+    say("What that took, against reading everything")
+    print(f"    {'':14}{'requests':>10}{'bytes':>14}")
+    for name, metrics in (("this query", selective), ("a full read", full)):
+        print(f"    {name:14}{metrics.requests:>10,}{metrics.bytes:>14,}")
+    if selective.bytes:
+        print(f"    {full.bytes / selective.bytes:.0f} times fewer bytes")
+
+
+def ask_spark(expected: pa.Table) -> pa.Table:
+    say("Starting Spark, local[2], with this Python in its workers")
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    try:
+        from pyspark.sql import SparkSession
+    except ImportError:
+        raise SystemExit("pyspark is missing: pip install '.[spark]'") from None
+    builder = SparkSession.builder.master("local[2]").appName("accel demo")
+    for key, value in {
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.host": "127.0.0.1",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.shuffle.partitions": "2",
+    }.items():
+        builder = builder.config(key, value)
+    spark = builder.getOrCreate()
+    try:
+        spark.sparkContext.setLogLevel("ERROR")
+        say("Asking Spark: the driver plans, df holds the plan's tasks, df.mapInArrow(accel.scan, schema) reads")
+        plan = accel.plan(str(DATA), where=WHERE, columns=COLUMNS)
+        df = spark.createDataFrame(plan.to_arrow())
+        answer = df.mapInArrow(accel.scan, accel.spark.spark_schema(expected.schema))
+        return answer.toArrow()
+    finally:
+        spark.stop()
+
+
+def same(left: pa.Table, right: pa.Table) -> bool:
+    """Equal rows, in whatever order; Spark hands instants back in its own session's zone."""
+    by_all = [(name, "ascending") for name in COLUMNS]
+    wanted = left.cast(pa.schema([f.with_metadata(None) for f in left.schema])).sort_by(by_all)
+    return bool(right.cast(wanted.schema).sort_by(by_all).equals(wanted))
+
+
+def main() -> int:
+    print("accel: one query, whole. Parquet files in, rows in Python and in Spark out.")
+    make_data()
+    answer, scan = asyncio.run(ask_python())
+    selective = scan.metrics
+    say(f"Python's answer: {answer.num_rows} rows")
+    show(answer.slice(0, 12))
+    say("What was pruned, and which requests were left (scan.explain(analyze=True))")
+    print(scan.explain(analyze=True))
+    compare(selective, asyncio.run(read_all()))
+    by_spark = ask_spark(answer)
+    say(f"Spark's answer: {by_spark.num_rows} rows")
+    show(by_spark.slice(0, 12))
+    agree = same(answer, by_spark)
+    say("The two answers are equal." if agree else "The two answers DIFFER.")
+    return 0 if agree else 1
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

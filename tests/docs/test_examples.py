@@ -1,0 +1,101 @@
+"""Every example of the documentation runs as it is printed, page by page, and prints what the page says."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.docs.data import write_flights
+from tests.docs.fences import SHELL, Fence, read_fences
+
+ROOT = Path(__file__).resolve().parents[2]
+RUNNER = Path(__file__).with_name("run_page.py")
+PAGES = sorted([*ROOT.glob("docs/**/*.md"), *ROOT.glob("README.md")])
+FENCES = {str(page.relative_to(ROOT)): read_fences(page.read_text(encoding="utf-8")) for page in PAGES}
+WITH_CODE = [name for name, fences in FENCES.items() if any(fence.runs for fence in fences)]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A directory to run in, with the data set that the examples read."""
+    write_flights(tmp_path / "flights")
+    return tmp_path
+
+
+@pytest.fixture
+def environment(request: pytest.FixtureRequest, folder: Path) -> Iterator[Mapping[str, str]]:
+    """The process's own environment, with accel's command on the path; a bucket of MinIO for pages that need one."""
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
+    found = os.environ | {"PATH": path, "PYTHONPATH": str(ROOT), "COLUMNS": "120"}
+    if "EXAMPLE_ENDPOINT" in str(request.node.callspec.params["name"] and _text(request)):
+        found |= _bucket(request, folder)
+    yield found
+
+
+def _text(request: pytest.FixtureRequest) -> str:
+    return "".join(fence.code for fence in FENCES[request.node.callspec.params["name"]])
+
+
+def _bucket(request: pytest.FixtureRequest, folder: Path) -> dict[str, str]:
+    import obstore
+    from obstore.store import S3Store
+
+    options: dict[str, Any] = dict(request.getfixturevalue("s3_options"))
+    bucket: str = request.getfixturevalue("s3_bucket")
+    store = S3Store(bucket, config={k: v for k, v in options.items() if k != "allow_http"}, client_options={"allow_http": True})
+    for path in sorted(folder.glob("flights/**/*.parquet")):
+        obstore.put(store, path.relative_to(folder).as_posix(), path.read_bytes())
+    return {
+        "EXAMPLE_ENDPOINT": options["endpoint"],
+        "EXAMPLE_KEY": options["access_key_id"],
+        "EXAMPLE_SECRET": options["secret_access_key"],
+        "EXAMPLE_BUCKET": bucket,
+    }
+
+
+def test_the_pages_are_found() -> None:
+    assert "docs/index.md" in WITH_CODE
+    assert "docs/spark.md" in WITH_CODE
+
+
+@pytest.mark.parametrize("name", FENCES, ids=str)
+def test_what_is_not_run_says_why(name: str) -> None:
+    """A block of code in any language is run or carries its reason; a language that is neither code nor text is an oversight."""
+    plain = {"", "text", "sql", "toml", "yaml", "json", "xml", "ini", "make", "ebnf"}
+    unknown = [f"line {f.line}: {f.language}" for f in FENCES[name] if not f.runs and f.reason is None and f.language not in plain]
+    assert unknown == []
+
+
+@pytest.mark.parametrize("name", WITH_CODE, ids=str)
+def test_examples(name: str, folder: Path, environment: Mapping[str, str]) -> None:
+    fences = [fence for fence in FENCES[name] if fence.runs]
+    printed = _run(name, fences, folder, environment)
+    expected = [out if fence.prints is None else fence.prints for fence, out in zip(fences, printed, strict=True)]
+    assert printed == expected
+
+
+def _run(name: str, fences: list[Fence], folder: Path, environment: Mapping[str, str]) -> list[str]:
+    blocks = [{"shell": f.language in SHELL, "code": f.code, "line": f.line} for f in fences]
+    page, out = folder / ".page.json", folder / ".printed.json"
+    page.write_text(json.dumps({"name": name, "blocks": blocks}))
+    started = time.monotonic()
+    ran = subprocess.run(
+        [sys.executable, str(RUNNER), str(page), str(out)],
+        cwd=folder,
+        env=dict(environment),
+        capture_output=True,
+        text=True,
+        timeout=180,
+        check=False,
+    )
+    assert ran.returncode == 0, f"{name} failed after {time.monotonic() - started:.1f} s\n{ran.stderr[-4000:]}"
+    printed: list[str] = json.loads(out.read_text())
+    return printed
