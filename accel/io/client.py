@@ -206,11 +206,10 @@ class Client:
                     path, Suffix(length), pin=Pin(), kind=Kind.TAIL, metrics=metrics
                 )
             except SuffixUnsupportedError as error:
-                self._suffixes = not error.certain
                 entry = await self._head(path, metrics, after=error)
+                # A server that refuses the end of an object that has one knows no suffix ranges.
+                self._suffixes = not error.certain and entry.size <= 0
             else:
-                if payload.size is None:
-                    raise StoreError("the store does not tell the object's size", path=path)
                 return payload
         elif pin is None:
             entry = await self._head(path, metrics)

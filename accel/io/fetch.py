@@ -158,16 +158,22 @@ class _Body:
 
 def _check_answer(path: str, want: ByteRange | Suffix, payload: Payload) -> None:
     """The seam's promise, held against a store of the caller's too."""
-    got = payload.range
+    got, came, size = payload.range, len(payload.data), payload.size
     if isinstance(want, ByteRange):
         right = got == want
     else:
-        right = got.length <= want.length and (
-            payload.size is None or (got.end == payload.size and got.length == min(want.length, payload.size))
-        )
-    if not right or len(payload.data) != got.length:
-        raise StoreError(
-            f"the store answered with {len(payload.data)} bytes as {got}", path=path, place=str(want)
+        # Of a suffix only the size tells where it begins.
+        right = size is not None and (got.start, got.end) == (max(0, size - want.length), size)
+    if not right or came > got.length:
+        raise StoreError(f"the store answered with {came} bytes as {got}", path=path, place=str(want))
+    if came < got.length:
+        raise IncompleteBodyError(
+            f"the body ended after {came} bytes",
+            path=path,
+            range=got,
+            partial=payload.data,
+            size=size,
+            etag=payload.etag,
         )
 
 

@@ -1,0 +1,407 @@
+"""Plain HTTP: ranges, pins, and servers that do not keep to the protocol."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from accel.errors import ObjectChangedError, ObjectNotFoundError, ParquetFormatError, StoreError
+from accel.io.faults import IncompleteBodyError, ShortObjectError, SuffixUnsupportedError
+from accel.io.http_store import HttpStore
+from accel.io.store import Header, Lister, ObjectEntry, RangeStore
+from accel.options import Options
+from accel.ranges import ByteRange, Suffix
+
+BODY = bytes(i % 251 for i in range(1000))
+FAST = Options(read_timeout=0.2, connect_timeout=1.0)
+
+
+@pytest.fixture
+async def store(server: Any) -> AsyncIterator[HttpStore]:
+    it = HttpStore(server.url, storage_options={"headers": {"X-Key": "SECRET"}}, options=FAST)
+    yield it
+    await it.close()
+
+
+def test_what_it_is() -> None:
+    it = HttpStore("http://h", storage_options={}, options=FAST)
+    assert isinstance(it, RangeStore)
+    assert isinstance(it, Header)
+    assert not isinstance(it, Lister)
+
+
+async def test_a_range(server: Any, store: HttpStore) -> None:
+    payload = await store.read("f", ByteRange(10, 20), if_match='"v1"')
+    assert (bytes(payload.data), payload.range, payload.size, payload.etag) == (
+        BODY[10:20],
+        ByteRange(10, 20),
+        1000,
+        '"v1"',
+    )
+    (request,) = server.requests
+    sent = request.headers
+    assert (request.method, request.target, sent["range"], sent["if-match"], sent["x-key"], sent["accept-encoding"]) == (
+        "GET",
+        "/f",
+        "bytes=10-19",
+        '"v1"',
+        "SECRET",
+        "identity",
+    )
+
+
+@pytest.mark.parametrize(("length", "start"), [(1, 999), (100, 900), (1000, 0), (5000, 0)])
+async def test_a_suffix(server: Any, store: HttpStore, length: int, start: int) -> None:
+    payload = await store.read("f", Suffix(length))
+    assert (bytes(payload.data), payload.range, payload.size) == (BODY[start:], ByteRange(start, 1000), 1000)
+    assert [r.headers["range"] for r in server.requests] == [f"bytes=-{length}"]
+
+
+async def test_a_presigned_url_is_sent_as_it_is_spelt(server: Any, store: HttpStore) -> None:
+    await store.read("f?X-Sig=a%2Fb%20c&d=%C3%A9", ByteRange(0, 1))
+    assert server.requests[0].target == "/f?X-Sig=a%2Fb%20c&d=%C3%A9"
+
+
+async def test_the_connection_is_used_again(server: Any, store: HttpStore) -> None:
+    server.objects["/big"] = bytes(300_000)
+    for want in (ByteRange(0, 10), ByteRange(0, 300_000), Suffix(200_000)):
+        await store.read("big", want)
+    assert server.connections == 1
+
+
+# -- servers that know no ranges ---------------------------------------------------------------------
+
+
+def whole(reply: Any) -> None:
+    reply.status, reply.body = 200, BODY
+    reply.headers.pop("Content-Range", None)
+
+
+async def test_200_is_read_up_to_the_range(server: Any, store: HttpStore) -> None:
+    server.always = whole
+    payload = await store.read("f", ByteRange(10, 20))
+    assert (bytes(payload.data), payload.range, payload.size, payload.etag) == (
+        BODY[10:20],
+        ByteRange(10, 20),
+        1000,
+        '"v1"',
+    )
+    tail = await store.read("f", Suffix(5))
+    assert (bytes(tail.data), tail.range, tail.size) == (BODY[-5:], ByteRange(995, 1000), 1000)
+
+
+async def test_200_stops_when_the_range_has_come(server: Any, store: HttpStore) -> None:
+    big = bytes(50_000_000)
+
+    def endless(reply: Any) -> None:
+        whole(reply)
+        reply.body = big
+        reply.stall = (1000, 30.0)
+
+    server.always = endless
+    async with asyncio.timeout(5):
+        payload = await store.read("f", ByteRange(10, 20))
+    assert (bytes(payload.data), payload.size) == (bytes(10), len(big))
+    await store.close()
+
+
+async def test_200_of_unknown_length(server: Any, store: HttpStore) -> None:
+    raw = b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n" + BODY
+    server.always = lambda reply: setattr(reply, "raw", raw)
+    tail = await store.read("f", Suffix(5))
+    assert (bytes(tail.data), tail.range, tail.size, tail.etag) == (BODY[-5:], ByteRange(995, 1000), 1000, None)
+    part = await store.read("f", ByteRange(10, 20))
+    assert (bytes(part.data), part.size) == (BODY[10:20], None)
+
+
+@pytest.mark.parametrize("want", [ByteRange(90, 200), Suffix(5)], ids=str)
+async def test_200_beyond_the_limit_is_refused(server: Any, want: ByteRange | Suffix) -> None:
+    server.always = whole
+    small = HttpStore(server.url, storage_options={}, options=Options(max_unranged_bytes=100))
+    with pytest.raises(StoreError, match="the server ignores ranges") as caught:
+        await small.read("f", want)
+    assert "max_unranged_bytes" in str(caught.value)
+    assert not caught.value.transient
+    await small.close()
+
+
+async def test_200_of_unknown_length_beyond_the_limit_is_refused(server: Any) -> None:
+    raw = b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n" + BODY
+    server.always = lambda reply: setattr(reply, "raw", raw)
+    small = HttpStore(server.url, storage_options={}, options=Options(max_unranged_bytes=100))
+    with pytest.raises(StoreError, match="longer than 100 bytes"):
+        await small.read("f", Suffix(5))
+    await small.close()
+
+
+# -- answers that are wrong --------------------------------------------------------------------------
+
+HEADERS = {
+    "shifted": ({"Content-Range": "bytes 11-20/1000"}, "Content-Range"),
+    "shorter": ({"Content-Range": "bytes 10-18/1000"}, "Content-Range"),
+    "malformed": ({"Content-Range": "bytes 10-19"}, "Content-Range"),
+    "other unit": ({"Content-Range": "items 10-19/1000"}, "Content-Range"),
+    "beyond its own total": ({"Content-Range": "bytes 10-19/15"}, "Content-Range"),
+    "none": ({"Content-Range": ""}, "Content-Range"),
+    "encoded": ({"Content-Encoding": "gzip"}, "encodes the body (gzip)"),
+}
+
+
+@pytest.mark.parametrize(("headers", "message"), HEADERS.values(), ids=HEADERS.keys())
+async def test_a_wrong_head_is_refused(
+    server: Any, store: HttpStore, headers: dict[str, str], message: str
+) -> None:
+    server.script[0] = lambda reply: reply.headers.update(headers)
+    with pytest.raises(StoreError) as caught:
+        await store.read("f", ByteRange(10, 20))
+    assert message in str(caught.value)
+    assert not caught.value.transient
+
+
+async def test_a_total_of_star_is_an_unknown_size(server: Any, store: HttpStore) -> None:
+    server.always = lambda reply: reply.headers.update({"Content-Range": "bytes 10-19/*"})
+    assert (await store.read("f", ByteRange(10, 20))).size is None
+    with pytest.raises(SuffixUnsupportedError):
+        await store.read("f", Suffix(10))
+
+
+@pytest.mark.parametrize(
+    ("status", "kind", "transient"),
+    [
+        (401, StoreError, False),
+        (403, StoreError, False),
+        (404, ObjectNotFoundError, False),
+        (410, ObjectNotFoundError, False),
+        (408, StoreError, True),
+        (412, ObjectChangedError, False),
+        (416, ShortObjectError, False),
+        (429, StoreError, True),
+        (500, StoreError, True),
+        (501, StoreError, False),
+        (502, StoreError, True),
+        (503, StoreError, True),
+        (504, StoreError, True),
+        (204, StoreError, False),
+        (418, StoreError, False),
+    ],
+)
+async def test_statuses(
+    server: Any, store: HttpStore, status: int, kind: type[StoreError], transient: bool
+) -> None:
+    def refuse(reply: Any) -> None:
+        reply.status, reply.headers, reply.body = status, {}, b""
+
+    server.script[0] = refuse
+    with pytest.raises(StoreError) as caught:
+        await store.read("f", ByteRange(10, 20))
+    assert (type(caught.value), caught.value.status, caught.value.transient) == (kind, status, transient)
+
+
+async def test_an_expired_presigned_url_says_so_and_hides_itself(server: Any, store: HttpStore) -> None:
+    server.script[0] = lambda reply: setattr(reply, "status", 403)
+    with pytest.raises(StoreError) as caught:
+        await store.read("f?X-Sig=SIGNATURE", ByteRange(10, 20))
+    assert "may have expired" in str(caught.value)
+    assert "SIGNATURE" not in str(caught.value) + repr(caught.value)
+
+
+@pytest.mark.parametrize(("value", "seconds"), [("7", 7.0), ("0", 0.0), ("soon", None), ("-3", None)])
+async def test_retry_after(server: Any, store: HttpStore, value: str, seconds: float | None) -> None:
+    def busy(reply: Any) -> None:
+        reply.status = 503
+        reply.headers["Retry-After"] = value
+
+    server.script[0] = busy
+    with pytest.raises(StoreError) as caught:
+        await store.read("f", ByteRange(10, 20))
+    assert caught.value.retry_after == seconds
+
+
+@pytest.mark.parametrize("want", [ByteRange(0, 1), Suffix(8)], ids=str)
+async def test_an_empty_object(server: Any, store: HttpStore, want: ByteRange | Suffix) -> None:
+    server.objects["/f"] = b""
+    kind = ParquetFormatError if isinstance(want, Suffix) else ShortObjectError
+    with pytest.raises(kind):
+        await store.read("f", want)
+    server.always = lambda reply: (setattr(reply, "status", 200), reply.headers.clear())
+    with pytest.raises(ParquetFormatError, match="the file is empty"):
+        await store.read("f", want)
+
+
+async def test_a_range_past_the_end(server: Any, store: HttpStore) -> None:
+    for want in (ByteRange(990, 1010), ByteRange(2000, 2010)):
+        with pytest.raises(ShortObjectError) as caught:
+            await store.read("f", want)
+        assert caught.value.size == 1000
+
+
+# -- bodies that do not come whole -------------------------------------------------------------------
+
+
+async def test_a_cut_body_hands_on_what_came(server: Any, store: HttpStore) -> None:
+    server.script[0] = lambda reply: setattr(reply, "cut", 4)
+    with pytest.raises(IncompleteBodyError) as caught:
+        await store.read("f", ByteRange(10, 20))
+    error = caught.value
+    assert (bytes(error.partial), error.range, error.size, error.etag, error.transient) == (
+        BODY[10:14],
+        ByteRange(10, 20),
+        1000,
+        '"v1"',
+        True,
+    )
+
+
+async def test_a_cut_suffix_knows_its_range(server: Any, store: HttpStore) -> None:
+    server.script[0] = lambda reply: setattr(reply, "cut", 3)
+    with pytest.raises(IncompleteBodyError) as caught:
+        await store.read("f", Suffix(10))
+    assert (bytes(caught.value.partial), caught.value.range) == (BODY[990:993], ByteRange(990, 1000))
+
+
+async def test_a_body_shorter_than_its_range(server: Any, store: HttpStore) -> None:
+    server.script[0] = lambda reply: setattr(reply, "body", reply.body[:6])
+    with pytest.raises(IncompleteBodyError) as caught:
+        await store.read("f", ByteRange(10, 20))
+    assert bytes(caught.value.partial) == BODY[10:16]
+
+
+async def test_a_body_longer_than_its_range_is_cut_and_its_connection_dropped(
+    server: Any, store: HttpStore
+) -> None:
+    server.script[0] = lambda reply: setattr(reply, "body", reply.body + b"more")
+    assert bytes((await store.read("f", ByteRange(10, 20))).data) == BODY[10:20]
+    assert bytes((await store.read("f", ByteRange(30, 40))).data) == BODY[30:40]
+
+
+async def test_a_stalled_body_times_out(server: Any, store: HttpStore) -> None:
+    server.script[0] = lambda reply: setattr(reply, "stall", (4, 5.0))
+    with pytest.raises(IncompleteBodyError, match="no progress") as caught:
+        await store.read("f", ByteRange(10, 20))
+    assert bytes(caught.value.partial) == BODY[10:14]
+
+
+FAILURES = {
+    "stalled head": lambda reply: setattr(reply, "delay", 5.0),
+    "connection closed": lambda reply: setattr(reply, "vanish", True),
+}
+
+
+@pytest.mark.parametrize("edit", FAILURES.values(), ids=FAILURES.keys())
+async def test_no_answer_is_transient(server: Any, store: HttpStore, edit: Any) -> None:
+    server.always = edit
+    with pytest.raises(StoreError) as caught:
+        await store.read("f", ByteRange(10, 20))
+    assert caught.value.transient
+
+
+async def test_garbage_is_no_http(server: Any, store: HttpStore) -> None:
+    server.always = lambda reply: setattr(reply, "raw", b"\x00\x01 garbage\r\n\r\n")
+    with pytest.raises(StoreError, match="not HTTP|connection failed"):
+        await store.read("f", ByteRange(10, 20))
+
+
+async def test_nobody_listens() -> None:
+    store = HttpStore("http://127.0.0.1:1", storage_options={}, options=FAST)
+    with pytest.raises(StoreError) as caught:
+        await store.read("f", ByteRange(10, 20))
+    assert caught.value.transient
+    await store.close()
+
+
+async def test_a_cancelled_read_closes_its_connection(server: Any, store: HttpStore) -> None:
+    server.script[0] = lambda reply: setattr(reply, "stall", (4, 5.0))
+    task = asyncio.ensure_future(store.read("f", ByteRange(10, 20)))
+    while not server.requests:
+        await asyncio.sleep(0.01)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert bytes((await store.read("f", ByteRange(30, 40))).data) == BODY[30:40]
+
+
+# -- redirects ---------------------------------------------------------------------------------------
+
+
+def moved(target: str) -> Any:
+    def edit(reply: Any) -> None:
+        reply.status, reply.headers, reply.body = 302, {"Location": target}, b""
+
+    return edit
+
+
+async def test_a_redirect_is_followed_with_range_and_pin(server: Any, store: HttpStore) -> None:
+    server.script[0] = moved("/f?moved=1")
+    payload = await store.read("old", ByteRange(10, 20), if_match='"v1"')
+    assert bytes(payload.data) == BODY[10:20]
+    second = server.requests[1]
+    assert (second.target, second.headers["range"], second.headers["if-match"]) == (
+        "/f?moved=1",
+        "bytes=10-19",
+        '"v1"',
+    )
+    assert second.headers["x-key"] == "SECRET"
+
+
+async def test_the_callers_headers_do_not_follow_to_another_server(server: Any, store: HttpStore) -> None:
+    server.script[0] = moved(server.url.replace("127.0.0.1", "localhost") + "/f")
+    payload = await store.read("old", ByteRange(10, 20))
+    assert bytes(payload.data) == BODY[10:20]
+    assert "x-key" in server.requests[0].headers
+    assert "x-key" not in server.requests[1].headers
+
+
+async def test_redirects_end(server: Any, store: HttpStore) -> None:
+    server.always = moved("/again")
+    with pytest.raises(StoreError, match="more than 5 redirects"):
+        await store.read("f", ByteRange(10, 20))
+    assert len(server.requests) == 6
+
+
+@pytest.mark.parametrize("target", ["ftp://h/x", "file:///etc/passwd", "http://h:99999/x"])
+async def test_a_redirect_to_elsewhere_is_refused(server: Any, store: HttpStore, target: str) -> None:
+    server.always = moved(target)
+    with pytest.raises(StoreError, match="no https URL"):
+        await store.read("f", ByteRange(10, 20))
+
+
+# -- head --------------------------------------------------------------------------------------------
+
+
+async def test_head(server: Any, store: HttpStore) -> None:
+    assert await store.head("f") == ObjectEntry("f", 1000, '"v1"')
+    assert [r.method for r in server.requests] == ["HEAD"]
+    with pytest.raises(ObjectNotFoundError):
+        await store.head("nope")
+
+
+async def test_head_of_a_presigned_url_is_a_get_of_one_byte(server: Any, store: HttpStore) -> None:
+    assert await store.head("f?X-Sig=1") == ObjectEntry("f?X-Sig=1", 1000, '"v1"')
+    assert [(r.method, r.headers["range"]) for r in server.requests] == [("GET", "bytes=0-0")]
+    server.objects["/f"] = b""
+    assert await store.head("f?X-Sig=1") == ObjectEntry("f?X-Sig=1", 0, None)
+
+
+async def test_a_server_without_head(server: Any, store: HttpStore) -> None:
+    server.script[0] = lambda reply: setattr(reply, "status", 405)
+    assert await store.head("f") == ObjectEntry("f", 1000, '"v1"')
+    assert [r.method for r in server.requests] == ["HEAD", "GET"]
+
+
+# -- options -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("storage_options", "message"),
+    [
+        ({"endpoint": "x"}, "'endpoint' means nothing"),
+        ({"headers": {"Range": "bytes=0-1"}}, "'Range' is accel's own"),
+        ({"headers": {"if-match": "x"}}, "'if-match' is accel's own"),
+    ],
+)
+def test_bad_options(storage_options: dict[str, Any], message: str) -> None:
+    with pytest.raises(StoreError, match=message):
+        HttpStore("http://h", storage_options=storage_options, options=FAST)
