@@ -18,9 +18,9 @@ import pyarrow as pa
 from accel.predicate.kinds import Kind, kind_of
 
 __all__ = [
-    "All",
+    "AllOf",
     "Among",
-    "Any_",
+    "AnyOf",
     "Bound",
     "BoundColumn",
     "Fixed",
@@ -167,16 +167,16 @@ class Negation:
 
 
 @dataclass(frozen=True, slots=True)
-class All:
+class AllOf:
     operands: tuple[Node, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Any_:
+class AnyOf:
     operands: tuple[Node, ...]
 
 
-Node: TypeAlias = Truth | Fixed | Test | Pair | Among | Matches | Null | IsTrue | Negation | All | Any_
+Node: TypeAlias = Truth | Fixed | Test | Pair | Among | Matches | Null | IsTrue | Negation | AllOf | AnyOf
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,9 +7,9 @@ import pyarrow as pa
 from accel.errors import PredicateError
 from accel.predicate import expr as ast
 from accel.predicate.atoms import (
-    All,
+    AllOf,
     Among,
-    Any_,
+    AnyOf,
     Bound,
     BoundColumn,
     Fixed,
@@ -99,9 +99,9 @@ class _Binder:
     def node(self, expr: ast.Expr) -> Node:
         match expr:
             case ast.And():
-                return All(tuple(self.node(part) for part in _flat(expr, ast.And)))
+                return AllOf(tuple(self.node(part) for part in _flat(expr, ast.And)))
             case ast.Or():
-                return Any_(tuple(self.node(part) for part in _flat(expr, ast.Or)))
+                return AnyOf(tuple(self.node(part) for part in _flat(expr, ast.Or)))
             case ast.Not():
                 inner = self.node(expr.operand)
                 return inner.operand if isinstance(inner, Negation) else Negation(inner)
@@ -165,15 +165,15 @@ class _Binder:
         order, negated = _PLAIN[op]
         distinct = op in (ast.Op.DISTINCT, ast.Op.NOT_DISTINCT)
         nulls = Family.NULL in (first.kind.family, second.kind.family)
-        if not nulls and first.kind.family.group is not second.kind.family.group:
+        if not nulls and not _comparable(first.kind.family, second.kind.family):
             raise PredicateError(
                 f"{_shown(left, first)} cannot be compared with {_shown(right, second)}",
                 position=place(right.position),
             )
         if not distinct:
             return Truth(None) if nulls else _negated(Pair(a, b, order), negated)
-        both = All((self.node(ast.IsNull(left)), self.node(ast.IsNull(right))))
-        return _negated(both if nulls else Any_((IsTrue(Pair(a, b, order)), both)), negated)
+        both = AllOf((self.node(ast.IsNull(left)), self.node(ast.IsNull(right))))
+        return _negated(both if nulls else AnyOf((IsTrue(Pair(a, b, order)), both)), negated)
 
     def among(self, expr: ast.InList | ast.InArray) -> Node:
         ordinal, column = self.column(expr.column)
@@ -226,7 +226,7 @@ def _membership(ordinal: int, column: BoundColumn, keys: Keys, with_null: bool) 
         if count == 2:
             return Fixed(ordinal, True)
         test = Test(ordinal, Order.EQ, bool(keys.sorted[0]))
-        return Any_((test, Truth(None))) if with_null else test
+        return AnyOf((test, Truth(None))) if with_null else test
     if count == 1 and not with_null:
         value = float("nan") if keys.nan else keys.sorted[0]
         return Test(ordinal, Order.EQ, value.item() if hasattr(value, "item") else value)
@@ -244,6 +244,11 @@ def _flat(expr: ast.And | ast.Or, kind: type[ast.And | ast.Or]) -> list[ast.Expr
         else:
             out.append(part)
     return out
+
+
+def _comparable(a: Family, b: Family) -> bool:
+    # A UUID column may stand beside its bytes, but not beside text.
+    return a.group is b.group or {a, b} == {Family.UUID, Family.BINARY}
 
 
 def _negated(node: Node, negated: bool) -> Node:

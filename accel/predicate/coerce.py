@@ -185,7 +185,7 @@ def _double(value: Value) -> float | None:
 
 def _uuid(value: Value) -> bytes | None:
     if isinstance(value, bytes):
-        return value if len(value) == 16 else None
+        return value
     if not isinstance(value, str):
         return None
     text = value.strip()

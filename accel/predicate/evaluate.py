@@ -17,9 +17,9 @@ import pyarrow.compute as pc
 
 from accel.predicate.arrays import bools, mask, one, relabel, validity, whole
 from accel.predicate.atoms import (
-    All,
+    AllOf,
     Among,
-    Any_,
+    AnyOf,
     Bound,
     Fixed,
     IsTrue,
@@ -133,9 +133,9 @@ class _Run:
     def node(self, node: Node) -> Any:
         """A boolean array, or a scalar that stands for every row."""
         match node:
-            case All():
+            case AllOf():
                 return self.fold(node.operands, pc.and_kleene, dominant=False)
-            case Any_():
+            case AnyOf():
                 return self.fold(node.operands, pc.or_kleene, dominant=True)
             case Negation():
                 return pc.invert(self.node(node.operand))

@@ -16,9 +16,9 @@ import numpy.typing as npt
 
 from accel.format.domain import Bounds, Domain
 from accel.predicate.atoms import (
-    All,
+    AllOf,
     Among,
-    Any_,
+    AnyOf,
     Bound,
     BoundColumn,
     Fixed,
@@ -136,9 +136,9 @@ class _Units:
 
     def node(self, node: Node) -> Evidence:
         match node:
-            case All():
+            case AllOf():
                 return self.fold(node.operands, lambda a, b: a & b)
-            case Any_():
+            case AnyOf():
                 return self.fold(node.operands, lambda a, b: a | b)
             case Negation():
                 return ~self.node(node.operand)
