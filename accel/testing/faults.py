@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from accel.errors import ObjectChangedError, ObjectNotFoundError, StoreError
+from accel.io.faults import IncompleteBodyError
 from accel.io.store import Payload, RangeStore
 from accel.ranges import ByteRange, Suffix
 from accel.testing.wrapper import Wrapper
@@ -36,14 +37,17 @@ class Status:
 
 @dataclass(frozen=True, slots=True)
 class CutBody:
-    """The connection breaks within the body: the request fails, and may succeed when sent again."""
+    """The connection breaks after so many bytes of the body."""
+
+    after: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Stall:
-    """Nothing comes for so many seconds; then the answer is as usual."""
+    """Nothing comes for so many seconds, from the start or after so many bytes; then all goes on as usual."""
 
     seconds: float = 3600.0
+    after: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,8 +117,6 @@ class FaultStore(Wrapper):
         match fault:
             case Status():
                 raise status_error(fault.status, path=path, retry_after=fault.retry_after)
-            case CutBody():
-                raise StoreError("the body was cut", path=path, place=str(want), transient=True)
             case Stall():
                 await asyncio.sleep(fault.seconds)
             case OtherVersion():
@@ -122,6 +124,15 @@ class FaultStore(Wrapper):
                 return await fault.store.read(path, want, if_match=pin)
         payload = await self.inner.read(path, want, if_match=if_match)
         match fault:
+            case CutBody():
+                raise IncompleteBodyError(
+                    "the body was cut",
+                    path=path,
+                    range=payload.range,
+                    partial=memoryview(payload.data)[: fault.after],
+                    size=payload.size,
+                    etag=payload.etag,
+                )
             case ShortBody():
                 data = memoryview(payload.data)[: max(0, len(payload.data) - fault.missing)]
                 return Payload(data, payload.range, payload.size, payload.etag)

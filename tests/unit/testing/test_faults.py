@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from accel.errors import ObjectChangedError, ObjectNotFoundError, StoreError
+from accel.io.faults import IncompleteBodyError
 from accel.ranges import ByteRange, Suffix
 from accel.testing.faults import (
     Attempt,
@@ -33,7 +34,6 @@ WANT = ByteRange(10, 20)
         pytest.param(Status(403), StoreError, 403, False, None, id="403"),
         pytest.param(Status(429, 0.5), StoreError, 429, True, 0.5, id="429"),
         pytest.param(Status(503, 2.0), StoreError, 503, True, 2.0, id="503"),
-        pytest.param(CutBody(), StoreError, None, True, None, id="cut body"),
     ],
 )
 async def test_failures(
@@ -50,6 +50,19 @@ async def test_failures(
         retry_after,
     )
     assert (await store.read("f", WANT)).data == A[10:20]
+
+
+async def test_a_cut_body_keeps_what_came() -> None:
+    with pytest.raises(IncompleteBodyError) as caught:
+        await FaultStore(DictStore({"f": A}), [CutBody(4)]).read("f", WANT)
+    found = caught.value
+    assert (bytes(found.partial), found.range, found.size, found.etag) == (
+        A[10:14],
+        WANT,
+        100,
+        content_etag(A),
+    )
+    assert found.transient
 
 
 async def test_short_body_claims_what_it_lacks() -> None:

@@ -1,0 +1,143 @@
+"""A real MinIO for tests and benchmarks: found, or built by Go once, then started on a free port.
+
+`python -m accel.testing.minio` prints the path of the binary, building it first where there is none.
+"""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.error
+import urllib.request
+from typing import Self
+
+from accel.testing.s3 import S3Admin
+
+__all__ = ["MINIO_VERSION", "Minio", "find_minio", "install_minio"]
+
+MINIO_VERSION = "v0.0.0-20260212201848-7aac2a2c5b7c"
+"""The pinned module version of github.com/minio/minio."""
+
+
+def _cached() -> pathlib.Path:
+    cache = os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache"
+    return pathlib.Path(cache) / "accel-tools" / f"minio-{MINIO_VERSION}"
+
+
+def find_minio() -> pathlib.Path | None:
+    """The binary: from PATH, else from the cache of tools; None where there is none."""
+    on_path = shutil.which("minio")
+    if on_path:
+        return pathlib.Path(on_path)
+    return _cached() if _cached().exists() else None
+
+
+def install_minio() -> pathlib.Path:
+    """Find the binary, or build it with Go into the cache that all checkouts share.
+
+    Raises
+    ------
+    FileNotFoundError
+        When there is neither a MinIO nor a Go to build it with, or the build fails.
+    """
+    found = find_minio()
+    if found is not None:
+        return found
+    go = shutil.which("go")
+    if go is None:
+        raise FileNotFoundError("no minio on PATH, and no go to build it with")
+    target = _cached()
+    target.parent.mkdir(parents=True, exist_ok=True)
+    print(f"building MinIO {MINIO_VERSION} once (about three minutes) into {target.parent}", file=sys.stderr)
+    with tempfile.TemporaryDirectory(dir=target.parent) as scratch:
+        command = [go, "install", f"github.com/minio/minio@{MINIO_VERSION}"]
+        built = subprocess.run(command, env={**os.environ, "GOBIN": scratch}, check=False)
+        if built.returncode:
+            raise FileNotFoundError(f"{' '.join(command)} ended with status {built.returncode}")
+        # A rename, so that two builds at once do not see half of each other's file.
+        os.replace(pathlib.Path(scratch) / "minio", target)
+    return target
+
+
+class Minio(S3Admin):
+    """A MinIO server over a directory of its own, as a context manager.
+
+    Parameters
+    ----------
+    binary : path
+        What `install_minio` returned.
+    """
+
+    kind = "minio"
+
+    def __init__(self, binary: str | os.PathLike[str]) -> None:
+        super().__init__()
+        self.binary = os.fspath(binary)
+        self._process: subprocess.Popen[bytes] | None = None
+        self._data: tempfile.TemporaryDirectory[str] | None = None
+
+    def __enter__(self) -> Self:
+        self._data = tempfile.TemporaryDirectory(prefix="accel-minio-")
+        for _ in range(5):
+            port = _free_port()
+            self.url = f"http://127.0.0.1:{port}"
+            self._process = self._start(port, self._data.name)
+            if self._wait_ready(time.monotonic() + 60):
+                return self
+            # Another process may have taken the port in between.
+            self._end()
+        self._data.cleanup()
+        raise RuntimeError(f"{self.binary} did not start")
+
+    def __exit__(self, *failure: object) -> None:
+        self._end()
+        if self._data is not None:
+            self._data.cleanup()
+
+    def _start(self, port: int, data: str) -> subprocess.Popen[bytes]:
+        settings = {
+            "MINIO_ROOT_USER": self.access_key,
+            "MINIO_ROOT_PASSWORD": self.secret_key,
+            "MINIO_BROWSER": "off",
+            "MINIO_UPDATE": "off",
+            "MINIO_DOMAIN": "localhost",
+        }
+        command = [self.binary, "server", "--quiet", "--address", f"127.0.0.1:{port}", data]
+        quiet = subprocess.DEVNULL
+        return subprocess.Popen(command, env={**os.environ, **settings}, stdout=quiet, stderr=quiet)
+
+    def _wait_ready(self, deadline: float) -> bool:
+        while self._process is not None and self._process.poll() is None and time.monotonic() < deadline:
+            try:
+                with urllib.request.urlopen(f"{self.url}/minio/health/ready", timeout=5) as answer:
+                    if answer.status == 200:
+                        return True
+            except (urllib.error.URLError, OSError):
+                time.sleep(0.05)
+        return False
+
+    def _end(self) -> None:
+        if self._process is not None:
+            self._process.terminate()
+            try:
+                self._process.wait(10)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait()
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+if __name__ == "__main__":
+    print(install_minio())

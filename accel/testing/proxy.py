@@ -1,0 +1,225 @@
+"""The proxy in its own thread, for tests, or in its own process, for the benchmark.
+
+`python -m accel.testing.proxy --origin http://127.0.0.1:9000 --first-byte 0.03 --bandwidth 90e6` prints the
+URL that it listens on, and serves until its standard input is closed.
+"""
+
+from __future__ import annotations
+
+import abc
+import argparse
+import asyncio
+import concurrent.futures
+import dataclasses
+import json
+import subprocess
+import sys
+import threading
+import urllib.request
+from collections.abc import Callable, Sequence
+from typing import Self
+
+from aiohttp import web
+
+from accel.testing.relay import Etags, Passage, Relay, RelayScript
+
+__all__ = ["Proxy", "ProxyProcess", "serve"]
+
+_CONTROL = "/.proxy"
+
+
+async def serve(relay: Relay, *, port: int, ready: Callable[[int], None], stop: asyncio.Event) -> None:
+    """Serve `relay` on 127.0.0.1 until `stop`; `port` 0 takes a free one, and `ready` is told which."""
+
+    async def control(request: web.Request) -> web.Response:
+        seen = [dataclasses.asdict(passage) for passage in relay.passages]
+        if request.method == "POST":
+            wanted = await request.json()
+            relay.first_byte = wanted.get("first_byte", relay.first_byte)
+            relay.bandwidth = wanted.get("bandwidth", relay.bandwidth)
+            relay.reset()
+        return web.json_response(seen)
+
+    app = web.Application(client_max_size=1 << 30)
+    app.router.add_route("*", _CONTROL, control)
+    app.router.add_route("*", "/{path:.*}", relay.handle)
+    runner = web.AppRunner(app, access_log=None, handler_cancellation=True, shutdown_timeout=0.2)
+    await relay.open()
+    try:
+        await runner.setup()
+        await web.TCPSite(runner, "127.0.0.1", port).start()
+        ready(runner.addresses[0][1])
+        await stop.wait()
+    finally:
+        await runner.cleanup()
+        await relay.close()
+
+
+class _Counts(abc.ABC):
+    """What both faces of the proxy tell of what passed."""
+
+    @property
+    @abc.abstractmethod
+    def passages(self) -> list[Passage]:
+        """Every request since the start or the last reset, in the order of arrival."""
+
+    @property
+    def requests(self) -> int:
+        """Requests that arrived."""
+        return len(self.passages)
+
+    @property
+    def bytes(self) -> int:
+        """Body bytes that were sent back."""
+        return sum(passage.sent for passage in self.passages)
+
+    def by_path(self) -> dict[tuple[str, str], tuple[int, int]]:
+        """Requests and body bytes of each (method, path), without the query."""
+        counts: dict[tuple[str, str], tuple[int, int]] = {}
+        for passage in self.passages:
+            name = (passage.method, passage.path.partition("?")[0])
+            requests, sent = counts.get(name, (0, 0))
+            counts[name] = (requests + 1, sent + passage.sent)
+        return counts
+
+
+class Proxy(_Counts):
+    """The proxy in a thread of its own, as a context manager.
+
+    Parameters
+    ----------
+    origin : str or None
+        URL of the server behind; None when the script answers everything by `Substitute`.
+    first_byte : float, default 0
+        Seconds from a request's arrival to the first byte of its answer, the origin's own time included.
+    bandwidth : float, optional
+        Bytes a second of each response; by default as fast as it goes.
+    etags : Etags, default KEEP
+        What becomes of the ETag header of every response.
+    script : sequence of faults or callable, optional
+        The fault of the first request, the second, and so on; or a function of the `Passage`, called on the
+        proxy's thread, which may also change the origin before the request gets there.
+    """
+
+    def __init__(
+        self,
+        origin: str | None,
+        *,
+        first_byte: float = 0.0,
+        bandwidth: float | None = None,
+        etags: Etags = Etags.KEEP,
+        script: RelayScript = (),
+    ) -> None:
+        self.relay = Relay(origin, first_byte=first_byte, bandwidth=bandwidth, etags=etags, script=script)
+        self.url = ""
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._stop: asyncio.Event | None = None
+        self._thread: threading.Thread | None = None
+
+    def __enter__(self) -> Self:
+        ready: concurrent.futures.Future[int] = concurrent.futures.Future()
+
+        async def main() -> None:
+            self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
+            await serve(self.relay, port=0, ready=ready.set_result, stop=self._stop)
+
+        def run() -> None:
+            try:
+                asyncio.run(main())
+            except BaseException as error:
+                if ready.done():
+                    raise
+                ready.set_exception(error)
+
+        self._thread = threading.Thread(target=run, name="accel-proxy", daemon=True)
+        self._thread.start()
+        self.url = f"http://127.0.0.1:{ready.result(timeout=30)}"
+        return self
+
+    def __exit__(self, *failure: object) -> None:
+        if self._loop is not None and self._stop is not None and self._thread is not None:
+            self._loop.call_soon_threadsafe(self._stop.set)
+            self._thread.join(timeout=30)
+
+    @property
+    def passages(self) -> list[Passage]:
+        """Every request since the start or the last reset, in the order of arrival."""
+        return list(self.relay.passages)
+
+    def reset(self, script: RelayScript = ()) -> None:
+        """Forget what passed, and play `script` from its start."""
+        self.relay.reset(script)
+
+
+class ProxyProcess(_Counts):
+    """The proxy in a process of its own, so that it shares no GIL with what is measured.
+
+    Takes `origin`, `first_byte` and `bandwidth` as `Proxy` does; it has no faults.
+    """
+
+    def __init__(self, origin: str, *, first_byte: float = 0.0, bandwidth: float | None = None) -> None:
+        self.url = ""
+        self._command = [sys.executable, "-m", "accel.testing.proxy", "--origin", origin]
+        self._command += ["--first-byte", repr(first_byte), "--bandwidth", repr(bandwidth or 0.0)]
+        self._process: subprocess.Popen[str] | None = None
+
+    def __enter__(self) -> Self:
+        self._process = subprocess.Popen(
+            self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        if self._process.stdout is not None:
+            self.url = self._process.stdout.readline().strip()
+        if not self.url:
+            raise RuntimeError(f"the proxy did not start: exit status {self._process.wait(30)}")
+        return self
+
+    def __exit__(self, *failure: object) -> None:
+        if self._process is not None:
+            # The end of its standard input ends it, also when this process dies without a word.
+            self._process.communicate(timeout=30)
+
+    @property
+    def passages(self) -> list[Passage]:
+        """Every request since the start or the last reset, in the order of arrival."""
+        return self._control(None)
+
+    def reset(self, **settings: float) -> None:
+        """Forget what passed; `first_byte` and `bandwidth` may be set anew."""
+        self._control(settings)
+
+    def _control(self, settings: dict[str, float] | None) -> list[Passage]:
+        body = None if settings is None else json.dumps(settings).encode()
+        with urllib.request.urlopen(self.url + _CONTROL, data=body, timeout=30) as answer:
+            return [Passage(**passage) for passage in json.load(answer)]
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Serve until standard input ends."""
+    parser = argparse.ArgumentParser(prog="python -m accel.testing.proxy", description="A slow network.")
+    parser.add_argument("--origin", required=True, help="URL of the server behind")
+    parser.add_argument("--port", type=int, default=0, help="0 (the default) takes a free one")
+    parser.add_argument("--first-byte", type=float, default=0.03, help="seconds, the origin's time included")
+    parser.add_argument(
+        "--bandwidth", type=float, default=90e6, help="bytes a second of a response; 0: no limit"
+    )
+    chosen = parser.parse_args(arguments)
+    relay = Relay(chosen.origin, first_byte=chosen.first_byte, bandwidth=chosen.bandwidth or None)
+
+    def tell(port: int) -> None:
+        print(f"http://127.0.0.1:{port}", flush=True)
+
+    async def run() -> None:
+        stop, loop = asyncio.Event(), asyncio.get_running_loop()
+
+        def watch() -> None:
+            sys.stdin.buffer.read()
+            loop.call_soon_threadsafe(stop.set)
+
+        threading.Thread(target=watch, daemon=True).start()
+        await serve(relay, port=chosen.port, ready=tell, stop=stop)
+
+    asyncio.run(run())
+
+
+if __name__ == "__main__":
+    main()

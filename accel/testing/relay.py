@@ -1,0 +1,310 @@
+"""A relay that stands before an HTTP origin: counts, delays, paces and spoils what passes."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TypeAlias
+
+from aiohttp import ClientError, ClientSession, ClientTimeout, TCPConnector, web
+from multidict import CIMultiDict
+from yarl import URL
+
+from accel.testing.faults import CutBody, ShortBody, Stall, Status, WrongRange
+
+__all__ = ["Etags", "Passage", "Relay", "RelayFault", "RelayScript", "Substitute"]
+
+# Headers that belong to one connection, not to the message (RFC 9110, 7.6.1).
+_HOP_BY_HOP = frozenset(
+    ("connection", "keep-alive", "proxy-authenticate", "te", "trailer", "transfer-encoding", "upgrade")
+)
+_PIECE = 64 * 1024
+# Selectors wait in whole milliseconds, rounded up: aiming half of one early makes the mean right.
+_EARLY = 0.0005
+
+
+class Etags(StrEnum):
+    """What becomes of the ETag header of every response."""
+
+    KEEP = "keep"
+    WEAK = "weak"
+    UNQUOTED = "unquoted"
+    MISSING = "missing"
+
+
+@dataclass(frozen=True, slots=True)
+class Substitute:
+    """The relay answers a GET or HEAD itself, from these bytes, as an honest server or a careless one."""
+
+    data: bytes
+    etag: str | None = None
+    honour_if_match: bool = True
+    honour_range: bool = True
+
+
+RelayFault: TypeAlias = "Status | CutBody | Stall | ShortBody | WrongRange | Substitute"
+
+
+@dataclass(slots=True, eq=False)
+class Passage:
+    """One request that passed. Times are of `time.monotonic`."""
+
+    number: int
+    """Counts all requests since the relay started or was reset, from 0."""
+    method: str
+    path: str
+    """Path and query as they came."""
+    range: str | None
+    if_match: str | None
+    begin: float
+    first_byte: float | None = None
+    end: float | None = None
+    status: int | None = None
+    sent: int = 0
+    """Body bytes of the response."""
+    fault: str | None = None
+
+
+# By position since it was set (None or the end of the sequence: no fault), or decided for each request.
+RelayScript: TypeAlias = "Sequence[RelayFault | None] | Callable[[Passage], RelayFault | None]"
+
+
+@dataclass(slots=True)
+class _Answer:
+    status: int
+    headers: CIMultiDict[str]
+    body: AsyncIterator[bytes]
+
+
+@dataclass(slots=True)
+class Relay:
+    """The handler of the proxy: see `accel.testing.proxy` for ways to run it.
+
+    `first_byte` is in seconds from the request's arrival, the origin's own time included; `bandwidth` is
+    in bytes a second of each response, None for no limit. All may be set while it runs.
+    """
+
+    origin: str | None
+    first_byte: float = 0.0
+    bandwidth: float | None = None
+    etags: Etags = Etags.KEEP
+    script: RelayScript = ()
+    passages: list[Passage] = field(default_factory=list)
+    _played: int = 0
+    _session: ClientSession | None = None
+
+    async def open(self) -> None:
+        """Make the client of the origin, on the loop that will serve."""
+        self._session = ClientSession(
+            connector=TCPConnector(limit=0, keepalive_timeout=60),
+            timeout=ClientTimeout(total=None),
+            auto_decompress=False,
+            read_bufsize=1 << 20,
+            skip_auto_headers=("User-Agent", "Accept", "Accept-Encoding", "Content-Type"),
+        )
+
+    async def close(self) -> None:
+        """Close the connections to the origin."""
+        if self._session is not None:
+            await self._session.close()
+
+    def reset(self, script: RelayScript = ()) -> None:
+        """Forget what passed, and play `script` from its start."""
+        self.passages = []
+        self.script = script
+        self._played = 0
+
+    async def handle(self, request: web.Request) -> web.StreamResponse:
+        """Relay one request."""
+        now = time.monotonic()
+        passage = Passage(
+            len(self.passages),
+            request.method,
+            request.raw_path,
+            request.headers.get("Range"),
+            request.headers.get("If-Match"),
+            now,
+        )
+        self.passages.append(passage)
+        try:
+            fault = self._fault(passage)
+            passage.fault = None if fault is None else type(fault).__name__
+            if isinstance(fault, Status):
+                answer = _status_answer(fault)
+            elif isinstance(fault, Substitute):
+                answer = _substitute_answer(request, fault)
+            else:
+                answer = await self._ask(request)
+            return await self._reply(request, answer, fault, passage)
+        finally:
+            passage.end = time.monotonic()
+
+    def _fault(self, passage: Passage) -> RelayFault | None:
+        script = self.script
+        if callable(script):
+            return script(passage)
+        number, self._played = self._played, self._played + 1
+        return script[number] if number < len(script) else None
+
+    async def _ask(self, request: web.Request) -> _Answer:
+        if self._session is None or self.origin is None:
+            return _plain_answer(404, b"this relay has no origin")
+        # The Host header goes on as the client signed it: MinIO checks AWS signatures against it.
+        headers = _end_to_end(request.headers.items())
+        url = URL(self.origin.rstrip("/") + request.raw_path, encoded=True)
+        body = await request.read() if request.body_exists else None
+        try:
+            response = await self._session.request(
+                request.method, url, headers=headers, data=body, allow_redirects=False
+            )
+        except ClientError as error:
+            return _plain_answer(502, f"the origin did not answer: {error}".encode())
+
+        async def stream() -> AsyncIterator[bytes]:
+            async with response:
+                async for chunk in response.content.iter_any():
+                    yield chunk
+
+        return _Answer(response.status, _end_to_end(response.headers.items()), stream())
+
+    async def _reply(
+        self, request: web.Request, answer: _Answer, fault: RelayFault | None, passage: Passage
+    ) -> web.StreamResponse:
+        self._spoil_headers(answer, fault)
+        response = web.StreamResponse(status=answer.status, headers=answer.headers)
+        passage.status = answer.status
+        if isinstance(fault, Stall) and not fault.after:
+            await asyncio.sleep(fault.seconds)
+        await _until(passage.begin + self.first_byte)
+        passage.first_byte = time.monotonic()
+        await response.prepare(request)
+        try:
+            if request.method != "HEAD":
+                await self._send_body(request, response, answer.body, fault, passage)
+        except ClientError:
+            _abort(request)
+        finally:
+            await answer.body.aclose()  # type: ignore[attr-defined]
+        return response
+
+    def _spoil_headers(self, answer: _Answer, fault: RelayFault | None) -> None:
+        headers = answer.headers
+        etag = headers.get("ETag")
+        if etag is not None and self.etags is not Etags.KEEP:
+            del headers["ETag"]
+            if self.etags is not Etags.MISSING:
+                headers["ETag"] = f"W/{etag}" if self.etags is Etags.WEAK else etag.strip('"')
+        if isinstance(fault, WrongRange) and "Content-Range" in headers:
+            headers["Content-Range"] = re.sub(
+                r"(\d+)-(\d+)",
+                lambda m: f"{int(m[1]) + fault.shift}-{int(m[2]) + fault.shift}",
+                headers["Content-Range"],
+            )
+        if isinstance(fault, ShortBody) and "Content-Length" in headers:
+            headers["Content-Length"] = str(max(0, int(headers["Content-Length"]) - fault.missing))
+
+    async def _send_body(
+        self,
+        request: web.Request,
+        response: web.StreamResponse,
+        body: AsyncIterator[bytes],
+        fault: RelayFault | None,
+        passage: Passage,
+    ) -> None:
+        stop_at = fault.after if isinstance(fault, CutBody | Stall) else None
+        room = int(response.headers["Content-Length"]) if isinstance(fault, ShortBody) else None
+        start = time.monotonic()
+        async for piece in _pieces(body, self.bandwidth, stop_at):
+            if stop_at is not None and passage.sent == stop_at:
+                if isinstance(fault, CutBody):
+                    return _abort(request)
+                if isinstance(fault, Stall) and fault.after:
+                    await asyncio.sleep(fault.seconds)
+            if room is not None:
+                piece = piece[: room - passage.sent]
+            if self.bandwidth is not None:
+                await _until(start + (passage.sent + len(piece)) / self.bandwidth)
+            await response.write(piece)
+            passage.sent += len(piece)
+        if isinstance(fault, CutBody):
+            return _abort(request)
+        await response.write_eof()
+
+
+async def _pieces(
+    body: AsyncIterator[bytes], bandwidth: float | None, stop_at: int | None
+) -> AsyncIterator[memoryview]:
+    """The body in pieces small enough to pace, with an edge exactly at `stop_at`."""
+    done = 0
+    async for chunk in body:
+        view = memoryview(chunk)
+        while len(view):
+            size = len(view) if bandwidth is None else _PIECE
+            if stop_at is not None and done < stop_at:
+                size = min(size, stop_at - done)
+            yield view[:size]
+            done += len(view[:size])
+            view = view[size:]
+
+
+async def _until(due: float) -> None:
+    delay = due - time.monotonic()
+    if delay > _EARLY:
+        await asyncio.sleep(delay - _EARLY)
+
+
+def _abort(request: web.Request) -> None:
+    if request.transport is not None:
+        request.transport.abort()
+
+
+def _end_to_end(items: object) -> CIMultiDict[str]:
+    headers: CIMultiDict[str] = CIMultiDict(items)  # type: ignore[arg-type]
+    for name in _HOP_BY_HOP & {name.lower() for name in headers}:
+        del headers[name]
+    return headers
+
+
+async def _once(data: bytes | memoryview) -> AsyncIterator[bytes]:
+    yield data  # type: ignore[misc]
+
+
+def _plain_answer(status: int, body: bytes, **headers: str) -> _Answer:
+    merged = CIMultiDict({name.replace("_", "-"): value for name, value in headers.items()})
+    merged["Content-Length"] = str(len(body))
+    return _Answer(status, merged, _once(body))
+
+
+def _status_answer(fault: Status) -> _Answer:
+    answer = _plain_answer(fault.status, b"")
+    if fault.retry_after is not None:
+        answer.headers["Retry-After"] = f"{fault.retry_after:g}"
+    return answer
+
+
+def _substitute_answer(request: web.Request, fault: Substitute) -> _Answer:
+    """What an HTTP server answers to this GET or HEAD over the given bytes (RFC 9110, 13 and 14)."""
+    etag, size = fault.etag, len(fault.data)
+    if_match = request.headers.get("If-Match")
+    if fault.honour_if_match and if_match not in (None, "*", etag):
+        return _plain_answer(412, b"")
+    headers = CIMultiDict({"Accept-Ranges": "bytes"})
+    if etag is not None:
+        headers["ETag"] = etag
+    status, start, end = 200, 0, size
+    asked = re.fullmatch(r"bytes=(\d*)-(\d*)", request.headers.get("Range", ""))
+    if asked and fault.honour_range and (asked[1] or asked[2]):
+        status = 206
+        if asked[1]:
+            start, end = int(asked[1]), min(size, int(asked[2]) + 1 if asked[2] else size)
+        else:
+            start = max(0, size - int(asked[2]))
+        if start >= end:
+            return _plain_answer(416, b"", Content_Range=f"bytes */{size}")
+        headers["Content-Range"] = f"bytes {start}-{end - 1}/{size}"
+    headers["Content-Length"] = str(end - start)
+    return _Answer(status, headers, _once(memoryview(fault.data)[start:end]))
