@@ -228,8 +228,9 @@ class Relay:
                 piece = piece[: room - passage.sent]
             if self.bandwidth is not None:
                 await _until(start + (passage.sent + len(piece)) / self.bandwidth)
-            await response.write(piece)
+            # Counted first: the client may have it all before this coroutine runs again.
             passage.sent += len(piece)
+            await response.write(piece)
         if isinstance(fault, CutBody):
             return _abort(request)
         await response.write_eof()

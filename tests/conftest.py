@@ -1,0 +1,131 @@
+"""What all tests share: an S3 server, a proxy before it, and the sizes of the generated cases."""
+
+from __future__ import annotations
+
+import os
+import sys
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from typing import Self
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+from accel.testing.minio import Minio, find_minio, install_minio
+from accel.testing.proxy import Proxy
+from accel.testing.s3 import S3Admin
+
+# The workers of a local Spark take the first Python they find unless told; that one may lack pyarrow.
+os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+
+_SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large]
+settings.register_profile(
+    "default", max_examples=60, derandomize=True, deadline=None, suppress_health_check=_SLOW
+)
+settings.register_profile(
+    "ci", max_examples=150, derandomize=True, deadline=None, suppress_health_check=_SLOW
+)
+settings.register_profile(
+    "large", max_examples=3000, deadline=None, suppress_health_check=_SLOW, print_blob=True
+)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--large", action="store_true", help="many more generated cases, with a printed seed")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    large = config.getoption("--large") or os.environ.get("ACCEL_LARGE") == "1"
+    settings.load_profile("large" if large else "ci" if _in_ci() else "default")
+
+
+@pytest.fixture(scope="session")
+def large(request: pytest.FixtureRequest) -> bool:
+    """Whether `--large` (or ACCEL_LARGE=1) asks for the long run."""
+    return bool(request.config.getoption("--large")) or os.environ.get("ACCEL_LARGE") == "1"
+
+
+def _in_ci() -> bool:
+    return os.environ.get("CI", "").lower() in ("1", "true")
+
+
+class MotoS3(S3Admin):
+    """Moto's S3 in a thread: enough of one where no MinIO can be had."""
+
+    kind = "moto"
+
+    def __enter__(self) -> Self:
+        from moto.server import ThreadedMotoServer
+
+        self._server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+        self._server.start()
+        host, port = self._server.get_host_and_port()
+        self.url = f"http://{host}:{port}"
+        return self
+
+    def __exit__(self, *failure: object) -> None:
+        self._server.stop()
+
+
+def pytest_report_header(config: pytest.Config) -> str:
+    found = find_minio()
+    if found is not None:
+        return "S3 server: MinIO"
+    return (
+        "S3 server: no MinIO yet; it is built by Go if there is one, else moto[server] stands in (not in CI)"
+    )
+
+
+@pytest.fixture(scope="session")
+def s3(pytestconfig: pytest.Config) -> Iterator[S3Admin]:
+    """An S3 server for the whole run: a real MinIO, or moto where none can be had outside CI."""
+    with ExitStack() as stack:
+        try:
+            server: S3Admin = stack.enter_context(Minio(install_minio()))
+        except (FileNotFoundError, RuntimeError) as error:
+            if _in_ci():
+                raise RuntimeError(f"CI needs a real MinIO: {error}") from error
+            print(f"\nno MinIO ({error}): these tests run against moto[server]", file=sys.__stderr__)
+            server = stack.enter_context(MotoS3())
+        yield server
+
+
+@pytest.fixture(scope="session")
+def minio(s3: S3Admin) -> S3Admin:
+    """A real MinIO; the test is skipped where only moto stands in (in CI its absence is a failure)."""
+    if s3.kind != "minio":
+        pytest.skip("needs a real MinIO: neither on PATH nor could it be built")
+    return s3
+
+
+@pytest.fixture
+def bucket(s3: S3Admin) -> str:
+    """A new, empty bucket."""
+    name = f"test-{uuid.uuid4().hex[:12]}"
+    s3.create_bucket(name)
+    return name
+
+
+@pytest.fixture
+def s3_options(s3: S3Admin) -> dict[str, str]:
+    """The `storage_options` that reach the S3 server directly."""
+    return s3.storage_options()
+
+
+@pytest.fixture
+def make_proxy() -> Iterator[Callable[..., Proxy]]:
+    """Starts proxies that are stopped when the test ends; takes what `Proxy` takes."""
+    with ExitStack() as stack:
+
+        def start(origin: str | None, **settings: object) -> Proxy:
+            return stack.enter_context(Proxy(origin, **settings))  # type: ignore[arg-type]
+
+        yield start
+
+
+@pytest.fixture
+def proxy(s3: S3Admin, make_proxy: Callable[..., Proxy]) -> Proxy:
+    """A proxy before the S3 server that changes nothing until told; `proxy.url` is its endpoint."""
+    return make_proxy(s3.url)
