@@ -21,7 +21,7 @@ from accel.predicate.expr import (
     column_of,
     join,
 )
-from accel.predicate.literal import literal_value
+from accel.predicate.literal import literal_value, shown
 from accel.predicate.members import member_of
 
 __all__ = ["from_dnf"]
@@ -62,7 +62,7 @@ def from_dnf(filters: Sequence[Any]) -> Expr:
             hint='write [("column", ">", 1)]; pass None to keep every row',
         )
     if _is_term(filters):
-        raise PredicateError("one term alone is no filter list", hint=f"write [{_shown(filters)}]")
+        raise PredicateError("one term alone is no filter list", hint=f"write [{shown(filters)}]")
     if all(map(_is_term, filters)):
         return _conjunction(filters, "")
     groups = [_conjunction(group, f" of list {number}") for number, group in enumerate(filters, 1)]
@@ -79,15 +79,10 @@ def _is_term(item: object) -> bool:
     return isinstance(first, tuple) and len(item) == 3 and isinstance(item[1], str)
 
 
-def _shown(term: object) -> str:
-    text = repr(term)
-    return f"{text[:117]}..." if len(text) > 120 else text
-
-
 def _conjunction(terms: object, place: str) -> Expr:
     if not isinstance(terms, list | tuple) or not terms:
         raise PredicateError(
-            f"expected a list of terms{place or ' of the filter'}, found {_shown(terms)}",
+            f"expected a list of terms{place or ' of the filter'}, found {shown(terms)}",
             hint="terms joined by AND in a list, such lists joined by OR in another",
         )
     found: list[Expr] = []
@@ -96,7 +91,7 @@ def _conjunction(terms: object, place: str) -> Expr:
             node = _term(term)
         except PredicateError as error:
             raise PredicateError(
-                f"term {number}{place}, {_shown(term)}: {error.message}", hint=error.hint
+                f"term {number}{place}, {shown(term)}: {error.message}", hint=error.hint
             ) from None
         found.append(node)
     return join(And, found)
@@ -125,7 +120,7 @@ def _column(name: object) -> Column:
         return column_of([name])
     if isinstance(name, tuple) and name and all(isinstance(part, str) for part in name):
         return column_of(name)
-    raise PredicateError(f"{_shown(name)} is no column name")
+    raise PredicateError(f"{shown(name)} is no column name")
 
 
 def _split_nulls(node: InList | InArray) -> tuple[InList | InArray, bool]:

@@ -13,7 +13,6 @@ from typing import Any
 from accel.predicate.expr import Op, Ticks, Value
 from accel.predicate.moments import (
     DAY_NANOS,
-    date_from_text,
     nanos_of_instant,
     time_from_text,
     timestamp_from_text,
@@ -73,7 +72,7 @@ _NOUN = {
     "timestamp": "a timestamp",
 }
 _FROM_TEXT: dict[str, Callable[[str], Value]] = {
-    "date": date_from_text,
+    "date": timestamp_from_text,  # as a date if that is all it is
     "time": time_from_text,
     "timestamp": timestamp_from_text,
 }

@@ -21,7 +21,7 @@ from accel.predicate.moments import (
     timestamp_from_text,
 )
 
-__all__ = ["MAX_DIGITS", "TYPE_WORDS", "literal_value", "number_from_text", "typed_from_text"]
+__all__ = ["MAX_DIGITS", "TYPE_WORDS", "literal_value", "number_from_text", "shown", "typed_from_text"]
 
 MAX_DIGITS = 4000
 """Most digits of a number literal, and the largest power of ten either way: what is beyond cannot be meant."""
@@ -121,7 +121,7 @@ def literal_value(value: object) -> Value:
     except (ValueError, OverflowError) as error:
         if isinstance(error, PredicateError):
             raise
-        raise PredicateError(f"{_shown(value)} cannot be a literal: {error}") from None
+        raise PredicateError(f"{shown(value)} cannot be a literal: {error}") from None
 
 
 def _checked_number(value: Any) -> int | float:
@@ -130,8 +130,12 @@ def _checked_number(value: Any) -> int | float:
     return value  # type: ignore[no-any-return]
 
 
-def _shown(value: object) -> str:
-    text = repr(value)
+def shown(value: object) -> str:
+    """The value for a message: its repr, cut where it is long."""
+    try:
+        text = repr(value)
+    except Exception:  # noqa: BLE001 - a caller's repr may raise anything (pyarrow's does, out of range)
+        return f"a {type(value).__name__}"
     return f"{text[:77]}..." if len(text) > 80 else text
 
 
@@ -171,7 +175,7 @@ def _converted(value: Any) -> Value:
     if isinstance(value, uuid.UUID):
         return value.bytes
     raise PredicateError(
-        f"{_shown(value)} ({type(value).__name__}) cannot be a literal of a predicate",
+        f"{shown(value)} ({type(value).__name__}) cannot be a literal of a predicate",
         hint="numbers, text, bytes, booleans, dates, times, timestamps, decimals and None can",
     )
 
@@ -253,8 +257,9 @@ def _from_arrow(value: Any) -> Value:
         return instant_from_nanos(value.value * _NANOS[kind.unit], utc=kind.tz is not None)
     if pa.types.is_time(kind):
         return time_from_nanos(value.value * _NANOS[kind.unit])
-    if pa.types.is_date64(kind):
-        return datetime.date(1970, 1, 1) + datetime.timedelta(milliseconds=value.value)
+    if pa.types.is_date(kind):
+        days = value.value if pa.types.is_date32(kind) else value.value // 86_400_000
+        return datetime.date(1970, 1, 1) + datetime.timedelta(days=days)
     if pa.types.is_nested(kind) or pa.types.is_duration(kind) or pa.types.is_interval(kind):
         raise ValueError(f"{kind} has no order to compare by")
     plain = value.as_py()

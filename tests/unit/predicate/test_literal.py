@@ -1,0 +1,154 @@
+"""Python, numpy, pandas and Arrow scalars as literals: exact value, exact type."""
+
+from __future__ import annotations
+
+import datetime
+import enum
+import subprocess
+import sys
+import uuid
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from accel.errors import PredicateError
+from accel.predicate.expr import Ticks
+from accel.predicate.literal import literal_value
+
+UTC = datetime.UTC
+PARIS = datetime.timezone(datetime.timedelta(hours=1))
+NOON = datetime.datetime(2013, 1, 31, 12)
+
+
+class Colour(enum.StrEnum):
+    RED = "red"
+
+
+class Level(enum.IntEnum):
+    LOW = 1
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        (None, None),
+        (True, True),
+        (7, 7),
+        (2**100, 2**100),
+        (0.5, 0.5),
+        ("é", "é"),
+        (b"x", b"x"),
+        (bytearray(b"x"), b"x"),
+        (memoryview(b"x"), b"x"),
+        (Colour.RED, "red"),
+        (Level.LOW, 1),
+        (Decimal("1.50"), Decimal("1.50")),
+        (Decimal("Infinity"), float("inf")),
+        (datetime.date(2013, 1, 31), datetime.date(2013, 1, 31)),
+        (datetime.time(1, 2, 3, 4), datetime.time(1, 2, 3, 4)),
+        (NOON, NOON),
+        (NOON.replace(tzinfo=UTC), NOON.replace(tzinfo=UTC)),
+        (NOON.replace(tzinfo=PARIS), datetime.datetime(2013, 1, 31, 11, tzinfo=UTC)),
+        (Ticks("time", 1), Ticks("time", 1)),
+        (Ticks("time", 1000), datetime.time(0, 0, 0, 1)),
+        (Ticks("timestamp", 0, True), datetime.datetime(1970, 1, 1, tzinfo=UTC)),
+        (uuid.UUID(int=1), bytes(15) + b"\x01"),
+        (np.True_, True),
+        (np.int8(-5), -5),
+        (np.uint64(2**64 - 1), 2**64 - 1),
+        (np.float64(0.1), 0.1),
+        (np.float32(0.1), 0.10000000149011612),
+        (np.float16(0.1), 0.0999755859375),
+        (np.str_("x"), "x"),
+        (np.bytes_(b"x"), b"x"),
+        (np.array(5), 5),
+        (np.datetime64("2013-01-31"), datetime.date(2013, 1, 31)),
+        (np.datetime64("2013-02"), datetime.date(2013, 2, 1)),
+        (np.datetime64("2013-01-31T12"), NOON),
+        (np.datetime64("1970-01-01T00:00:00.000000001"), Ticks("timestamp", 1)),
+        (np.datetime64("NaT"), None),
+        (pa.scalar(None, pa.int8()), None),
+        (pa.scalar(5, pa.uint8()), 5),
+        (pa.scalar(0.1, pa.float32()), 0.10000000149011612),
+        (pa.scalar(np.float16(0.1)), 0.0999755859375),
+        (pa.scalar("x", pa.large_string()), "x"),
+        (pa.scalar(b"ab", pa.binary(2)), b"ab"),
+        (pa.scalar(Decimal("1.5"), pa.decimal128(5, 2)), Decimal("1.50")),
+        (pa.scalar(15736, pa.date32()), datetime.date(2013, 1, 31)),
+        (pa.scalar(NOON, pa.timestamp("ms", "Europe/Paris")), NOON.replace(tzinfo=UTC)),
+        (pa.scalar(1, pa.timestamp("ns")), Ticks("timestamp", 1)),
+        (pa.scalar(1, pa.time64("ns")), Ticks("time", 1)),
+        (pa.scalar(61, pa.time32("s")), datetime.time(0, 1, 1)),
+        (pa.array(["x"]).dictionary_encode()[0], "x"),
+    ],
+    ids=repr,
+)
+def test_values(given: Any, expected: Any) -> None:
+    found = literal_value(given)
+    assert (found, type(found)) == (expected, type(expected))
+
+
+@pytest.mark.parametrize("nan", [float("nan"), np.float32("nan"), Decimal("NaN"), pa.scalar(float("nan"))])
+def test_nan_is_a_float(nan: Any) -> None:
+    found = literal_value(nan)
+    assert (type(found), repr(found)) == (float, "nan")
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ("\ud800", "a lone surrogate"),
+        (10**4000, "more than 4,000 digits"),
+        (Decimal("sNaN"), "a signalling NaN"),
+        (Decimal("1e5000"), "beyond 4,000 digits"),
+        (datetime.time(1, tzinfo=UTC), "a time of the day has no zone"),
+        (datetime.timedelta(1), r"\(timedelta\) cannot be a literal"),
+        (datetime.datetime(1, 1, 1, tzinfo=PARIS), "years 0001 to 9999"),
+        (Ticks("day", 1), 'the kind of Ticks is "time" or "timestamp"'),
+        ([1], r"\(list\) cannot be a literal"),
+        (1j, r"\(complex\) cannot be a literal"),
+        (np.complex64(1), "complex64 is no scalar"),
+        (np.timedelta64(1, "s"), "timedelta64 is no scalar"),
+        (np.array([1, 2]), "ndarray is no scalar"),
+        (np.datetime64(1, "ps"), "the unit ps is finer than a nanosecond"),
+        (np.datetime64(10**15, "s"), "years 0001 to 9999"),
+        (np.longdouble(1) / 3, "does not fit into a double"),
+        (pa.scalar([1]), "has no order to compare by"),
+        (pa.scalar(1, pa.duration("s")), "has no order to compare by"),
+        (pa.array([1]), "a pyarrow Int64Array is no literal"),
+        (pa.scalar(2**31 - 1, pa.date32()), "a Date32Scalar cannot be a literal"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else type(value).__name__,
+)
+def test_refused(given: Any, message: str) -> None:
+    with pytest.raises(PredicateError, match=message):
+        literal_value(given)
+
+
+PANDAS = """
+import datetime
+import pandas as pd
+from accel.predicate.column import col
+from accel.predicate.expr import Ticks
+from accel.predicate.literal import literal_value
+noon = datetime.datetime(2013, 1, 31, 12)
+assert literal_value(pd.Timestamp(noon)) == noon
+assert type(literal_value(pd.Timestamp(noon))) is datetime.datetime
+assert literal_value(pd.Timestamp(1)) == Ticks("timestamp", 1)
+assert literal_value(pd.Timestamp(1, tz="Europe/Paris")) == Ticks("timestamp", 1, True)
+assert literal_value(pd.NaT) is None and literal_value(pd.NA) is None
+assert col("a").isin(pd.Series([1, 2])).expr.values.to_pylist() == [1, 2]
+assert col("a").isin(pd.Index(["x", None])).expr.values.to_pylist() == ["x", None]
+print("done")
+"""
+
+
+def test_pandas_scalars() -> None:
+    pytest.importorskip("pandas")
+    done = subprocess.run(
+        [sys.executable, "-c", PANDAS], capture_output=True, text=True, check=False, timeout=120
+    )
+    assert (done.stdout, done.stderr) == ("done\n", "")

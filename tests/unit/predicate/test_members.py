@@ -1,0 +1,106 @@
+"""What IN takes: which collections stay lists, which become arrays, of which type."""
+
+from __future__ import annotations
+
+import datetime
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from accel.errors import PredicateError
+from accel.predicate.expr import InArray, InList, column_of
+from accel.predicate.members import MAX_LIST, member_of
+
+A = column_of(["a"])
+MANY = MAX_LIST + 1
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ([], ()),
+        ([1, 2.5, None, "x"], (1, 2.5, None, "x")),
+        ({3, 1, 2}, (1, 2, 3)),
+        (frozenset("ba"), ("a", "b")),
+        ({"k": 1}.keys(), ("k",)),
+        ((i for i in range(2)), (0, 1)),
+        (np.array(["x", "y"]), ("x", "y")),
+        (np.array([True]), (True,)),
+        (np.array([1, "x", None], object), (1, "x", None)),
+        (np.array(["2013-01-31"], "M8[D]"), (datetime.date(2013, 1, 31),)),
+    ],
+    ids=repr,
+)
+def test_lists(values: Any, expected: tuple[object, ...]) -> None:
+    found = member_of(A, values)
+    assert isinstance(found, InList)
+    assert (found.values, [type(v) for v in found.values]) == (expected, [type(v) for v in expected])
+
+
+DAY = datetime.date(2013, 1, 31)
+NOON = datetime.datetime(2013, 1, 31, 12)
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        (pa.array([1, None]), pa.array([1, None])),
+        (pa.chunked_array([[1], [2]]), pa.array([1, 2])),
+        (pa.chunked_array([], pa.int8()), pa.array([], pa.int8())),
+        (np.array([1, 2], np.int8), pa.array([1, 2], pa.int8())),
+        (np.array([1, 2], ">u2"), pa.array([1, 2], pa.uint16())),
+        (np.arange(10)[::3], pa.array([0, 3, 6, 9])),
+        (np.array([0.5], np.float16), pa.array([np.float16(0.5)])),
+        (np.array(["2013-01-31T12", "NaT"], "M8[ms]"), pa.array([NOON, None], pa.timestamp("ms"))),
+        (range(MANY), pa.array(range(MANY))),
+        ([2**64 - 1] * MANY, pa.array([2**64 - 1] * MANY, pa.uint64())),
+        ([0.5, *[None] * MANY], pa.array([0.5, *[None] * MANY])),
+        (["é", None, ""] * MANY, pa.array(["é", None, ""] * MANY, pa.large_string())),
+        ([b"\xff"] * MANY, pa.array([b"\xff"] * MANY, pa.large_binary())),
+        ([DAY, None] * MANY, pa.array([DAY, None] * MANY)),
+        ([NOON] * MANY, pa.array([NOON] * MANY, pa.timestamp("us"))),
+        ([NOON.replace(tzinfo=datetime.UTC)] * MANY, pa.array([NOON] * MANY, pa.timestamp("us", "UTC"))),
+    ],
+    ids=lambda value: f"{type(value).__name__}-{getattr(value, 'dtype', getattr(value, 'type', ''))}",
+)
+def test_arrays(values: Any, expected: pa.Array) -> None:
+    found = member_of(A, values)
+    assert isinstance(found, InArray)
+    found.values.validate(full=True)
+    assert (found.values.type, found.values) == (expected.type, expected)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [[1, "x"] * MANY, [True] * MANY, [2**70] * MANY, [-1, 2**64 - 1] * MANY, [None] * MANY],
+    ids=["mixed", "bool", "wide", "signs", "nulls"],
+)
+def test_long_lists_without_one_plain_type_stay_lists(values: list[Any]) -> None:
+    assert member_of(A, values) == InList(A, tuple(values))
+
+
+def test_what_offers_itself_as_arrow_is_taken_as_such() -> None:
+    polars = pytest.importorskip("polars")
+    found = member_of(A, polars.Series([1, 2]))
+    assert found == InArray(A, pa.array([1, 2]))
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ("abc", "IN takes a collection of values, not a str"),
+        (b"abc", "IN takes a collection of values, not a bytes"),
+        (7, "IN takes a collection of values, not a int"),
+        (None, "IN takes a collection of values, not a NoneType"),
+        (pa.scalar(1), "IN takes a collection of values"),
+        (np.zeros((2, 2)), "IN takes an array of one dimension"),
+        ([[1]], "cannot be a literal"),
+        (pa.array([[1]]), r"an array of list<\w+: int64> cannot be the list of IN"),
+    ],
+    ids=lambda value: repr(value)[:30],
+)
+def test_refused(values: Any, message: str) -> None:
+    with pytest.raises(PredicateError, match=message):
+        member_of(A, values)
