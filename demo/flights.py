@@ -39,9 +39,7 @@ def read_flights() -> pa.Table:
     )
     table = csv.read_csv(io.BytesIO(content), convert_options=options)
     for column in _MINUTES:
-        table = table.set_column(
-            table.schema.get_field_index(column), column, table[column].cast(pa.int32())
-        )
+        table = table.set_column(table.schema.get_field_index(column), column, table[column].cast(pa.int32()))
     if table.num_rows != ROWS:
         raise SystemExit(f"expected {ROWS} flights, the package has {table.num_rows}")
     return table
@@ -49,7 +47,9 @@ def read_flights() -> pa.Table:
 
 def write_flights(folder: Path) -> int:
     """Write `folder`/month=1 … month=12, sorted by carrier and hour, with a page index; its size in bytes."""
-    table = read_flights().sort_by([("month", "ascending"), ("carrier", "ascending"), ("time_hour", "ascending")])
+    table = read_flights().sort_by(
+        [("month", "ascending"), ("carrier", "ascending"), ("time_hour", "ascending")]
+    )
     size = 0
     for month in range(1, 13):
         rows = table.filter(pc.equal(table["month"], month)).drop_columns(["month"])

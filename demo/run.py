@@ -93,7 +93,9 @@ def ask_spark(expected: pa.Table) -> pa.Table:
     spark = builder.getOrCreate()
     try:
         spark.sparkContext.setLogLevel("ERROR")
-        say("Asking Spark: the driver plans, df holds the plan's tasks, df.mapInArrow(accel.scan, schema) reads")
+        say(
+            "Asking Spark: the driver plans, df holds the plan's tasks, df.mapInArrow(accel.scan, schema) reads"
+        )
         plan = accel.plan(str(DATA), where=WHERE, columns=COLUMNS)
         df = spark.createDataFrame(plan.to_arrow())
         answer = df.mapInArrow(accel.scan, accel.spark.spark_schema(expected.schema))

@@ -25,7 +25,9 @@ def run_page(name: str, blocks: list[dict[str, Any]]) -> list[str]:
     with asyncio.Runner() as runner:
         for block in blocks:
             if block["shell"]:
-                ran = subprocess.run(["sh", "-e", "-c", block["code"]], capture_output=True, text=True, check=False)
+                ran = subprocess.run(
+                    ["sh", "-e", "-c", block["code"]], capture_output=True, text=True, check=False
+                )
                 if ran.returncode != 0:
                     raise SystemExit(f"{name}, line {block['line']}: status {ran.returncode}\n{ran.stderr}")
                 printed.append(ran.stdout)

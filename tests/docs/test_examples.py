@@ -7,14 +7,17 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.docs.data import write_flights
 from tests.docs.fences import SHELL, Fence, read_fences
+
+if TYPE_CHECKING:
+    from accel.testing.s3 import S3Admin
 
 ROOT = Path(__file__).resolve().parents[2]
 RUNNER = Path(__file__).with_name("run_page.py")
@@ -31,32 +34,24 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def environment(request: pytest.FixtureRequest, folder: Path) -> Iterator[Mapping[str, str]]:
-    """The process's own environment, with accel's command on the path; a bucket of MinIO for pages that need one."""
+def environment(request: pytest.FixtureRequest, name: str, folder: Path) -> Mapping[str, str]:
+    """This process's own, with accel's command on the path; and a bucket of MinIO, for a page that asks for one."""
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
     found = os.environ | {"PATH": path, "PYTHONPATH": str(ROOT), "COLUMNS": "120"}
-    if "EXAMPLE_ENDPOINT" in str(request.node.callspec.params["name"] and _text(request)):
+    if any("EXAMPLE_BUCKET" in fence.code for fence in FENCES[name]):
         found |= _bucket(request, folder)
-    yield found
-
-
-def _text(request: pytest.FixtureRequest) -> str:
-    return "".join(fence.code for fence in FENCES[request.node.callspec.params["name"]])
+    return found
 
 
 def _bucket(request: pytest.FixtureRequest, folder: Path) -> dict[str, str]:
-    import obstore
-    from obstore.store import S3Store
-
-    options: dict[str, Any] = dict(request.getfixturevalue("s3_options"))
-    bucket: str = request.getfixturevalue("s3_bucket")
-    store = S3Store(bucket, config={k: v for k, v in options.items() if k != "allow_http"}, client_options={"allow_http": True})
+    s3: S3Admin = request.getfixturevalue("s3")
+    bucket: str = request.getfixturevalue("bucket")
     for path in sorted(folder.glob("flights/**/*.parquet")):
-        obstore.put(store, path.relative_to(folder).as_posix(), path.read_bytes())
+        s3.put(bucket, path.relative_to(folder).as_posix(), path.read_bytes())
     return {
-        "EXAMPLE_ENDPOINT": options["endpoint"],
-        "EXAMPLE_KEY": options["access_key_id"],
-        "EXAMPLE_SECRET": options["secret_access_key"],
+        "EXAMPLE_ENDPOINT": s3.url,
+        "EXAMPLE_KEY": s3.access_key,
+        "EXAMPLE_SECRET": s3.secret_key,
         "EXAMPLE_BUCKET": bucket,
     }
 
@@ -70,7 +65,11 @@ def test_the_pages_are_found() -> None:
 def test_what_is_not_run_says_why(name: str) -> None:
     """A block of code in any language is run or carries its reason; a language that is neither code nor text is an oversight."""
     plain = {"", "text", "sql", "toml", "yaml", "json", "xml", "ini", "make", "ebnf"}
-    unknown = [f"line {f.line}: {f.language}" for f in FENCES[name] if not f.runs and f.reason is None and f.language not in plain]
+    unknown = [
+        f"line {f.line}: {f.language}"
+        for f in FENCES[name]
+        if not f.runs and f.reason is None and f.language not in plain
+    ]
     assert unknown == []
 
 
@@ -78,7 +77,9 @@ def test_what_is_not_run_says_why(name: str) -> None:
 def test_examples(name: str, folder: Path, environment: Mapping[str, str]) -> None:
     fences = [fence for fence in FENCES[name] if fence.runs]
     printed = _run(name, fences, folder, environment)
-    expected = [out if fence.prints is None else fence.prints for fence, out in zip(fences, printed, strict=True)]
+    expected = [
+        out if fence.prints is None else fence.prints for fence, out in zip(fences, printed, strict=True)
+    ]
     assert printed == expected
 
 
@@ -96,6 +97,8 @@ def _run(name: str, fences: list[Fence], folder: Path, environment: Mapping[str,
         timeout=180,
         check=False,
     )
-    assert ran.returncode == 0, f"{name} failed after {time.monotonic() - started:.1f} s\n{ran.stderr[-4000:]}"
+    assert ran.returncode == 0, (
+        f"{name} failed after {time.monotonic() - started:.1f} s\n{ran.stderr[-4000:]}"
+    )
     printed: list[str] = json.loads(out.read_text())
     return printed

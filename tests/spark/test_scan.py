@@ -1,0 +1,194 @@
+"""accel.scan and accel.spark.read inside a real Spark: paths, tasks, partial; compared with Spark's own reader."""
+
+from __future__ import annotations
+
+import pickle
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import accel
+from accel.spark.frame import spread
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+MONTHS, ROWS = 4, 3_000
+WHERE = "carrier = 'UA' AND delay > 55"
+COLUMNS = ["flight", "carrier", "delay"]
+SCHEMA = "flight bigint, carrier string, delay double"
+
+
+def _month(month: int) -> pa.Table:
+    number = np.arange(ROWS, dtype=np.int64) + month * ROWS
+    delay = pa.array(np.round((number * 7919) % 60, 1).astype(float), mask=number % 11 == 0)
+    carrier = pa.array(np.array(["AA", "B6", "HA", "UA"])[np.arange(ROWS) * 4 // ROWS].tolist())
+    return pa.Table.from_arrays([pa.array(number), carrier, delay], names=["flight", "carrier", "delay"])
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A file a month, two row groups each, sorted by carrier, with a page index."""
+    root = tmp_path_factory.mktemp("data") / "flights"
+    for month in range(1, MONTHS + 1):
+        path = root / f"month={month}" / "part.parquet"
+        path.parent.mkdir(parents=True)
+        pq.write_table(
+            _month(month), path, row_group_size=ROWS // 2, write_page_index=True, max_rows_per_page=100
+        )
+    return root
+
+
+@pytest.fixture(scope="module")
+def files(folder: Path) -> list[str]:
+    return [str(path) for path in sorted(folder.glob("*/*.parquet"))]
+
+
+@pytest.fixture
+def paths(spark: SparkSession, files: list[str]) -> DataFrame:
+    return spark.createDataFrame([(name,) for name in files], "path string").repartition(2)
+
+
+@pytest.fixture(scope="module")
+def expected(spark: SparkSession, folder: Path) -> list[tuple[object, ...]]:
+    rows = spark.read.parquet(str(folder)).where(WHERE).select(*COLUMNS).collect()
+    found = sorted(tuple(row) for row in rows)
+    assert len(found) == 191 or len(found) > 50
+    return found
+
+
+def _sorted(frame: DataFrame) -> list[tuple[object, ...]]:
+    return sorted(tuple(row) for row in frame.collect())
+
+
+def test_partial_over_paths(paths: DataFrame, expected: list[tuple[object, ...]]) -> None:
+    ask = partial(accel.scan, where=WHERE, columns=COLUMNS)
+    assert _sorted(paths.mapInArrow(ask, SCHEMA)) == expected
+
+
+def test_scan_over_paths(paths: DataFrame, spark: SparkSession, folder: Path) -> None:
+    whole = paths.mapInArrow(accel.scan, SCHEMA)
+    own = spark.read.parquet(str(folder)).select(*COLUMNS)
+    assert whole.count() == MONTHS * ROWS
+    assert whole.exceptAll(own).count() == 0
+    assert own.exceptAll(whole).count() == 0
+
+
+def test_tasks_of_a_plan(spark: SparkSession, folder: Path, expected: list[tuple[object, ...]]) -> None:
+    plan = accel.plan(str(folder), where=WHERE, columns=COLUMNS)
+    tasks = spark.createDataFrame(plan.to_arrow())
+    assert tasks.count() == len(plan.tasks) == MONTHS
+    frame = tasks.mapInArrow(accel.scan, accel.spark.spark_schema(plan.schema))
+    assert _sorted(frame) == expected
+
+
+def test_planning_in_spark(paths: DataFrame, expected: list[tuple[object, ...]]) -> None:
+    """Planning distributed as well: accel.plan inside mapInArrow yields rows of TASK_SCHEMA."""
+    tasks = paths.mapInArrow(partial(accel.plan, where=WHERE, columns=COLUMNS), accel.spark.TASK_SCHEMA)
+    assert _sorted(tasks.mapInArrow(accel.scan, SCHEMA)) == expected
+
+
+def test_read(spark: SparkSession, folder: Path, expected: list[tuple[object, ...]]) -> None:
+    frame = accel.spark.read(spark, str(folder), where=WHERE, columns=COLUMNS)
+    assert frame.schema.simpleString() == "struct<flight:bigint,carrier:string,delay:double>"
+    assert all(field.nullable for field in frame.schema)
+    assert _sorted(frame) == expected
+
+
+@pytest.mark.parametrize("partitions", [1, 3, 100], ids=str)
+def test_read_keeps_the_order_of_the_files(spark: SparkSession, folder: Path, partitions: int) -> None:
+    frame = accel.spark.read(spark, str(folder), columns=["flight"], partitions=partitions)
+    assert frame.rdd.getNumPartitions() == min(partitions, 2 * MONTHS)
+    assert [row.flight for row in frame.collect()] == list(range(ROWS, (MONTHS + 1) * ROWS))
+
+
+def test_read_partition_columns(spark: SparkSession, folder: Path) -> None:
+    frame = accel.spark.read(spark, str(folder), where="month >= 3", columns=["month", "flight"])
+    assert frame.groupBy("month").count().orderBy("month").collect() == [(3, ROWS), (4, ROWS)]
+
+
+def test_read_of_nothing(spark: SparkSession, folder: Path) -> None:
+    frame = accel.spark.read(spark, str(folder), where="carrier = 'ZZ'", columns=["flight"])
+    assert frame.schema.simpleString() == "struct<flight:bigint>"
+    assert frame.collect() == []
+
+
+def test_read_without_columns_counts(spark: SparkSession, folder: Path) -> None:
+    assert accel.spark.read(spark, str(folder), columns=[]).count() == MONTHS * ROWS
+
+
+def test_an_empty_partition_is_an_empty_scan(spark: SparkSession, files: list[str]) -> None:
+    frame = spark.createDataFrame([(files[0],)], "path string").repartition(4).mapInArrow(accel.scan, SCHEMA)
+    assert frame.rdd.getNumPartitions() == 4
+    assert frame.count() == ROWS
+
+
+def test_a_limit_stops_early(spark: SparkSession, folder: Path) -> None:
+    frame = accel.spark.read(spark, str(folder), columns=["flight"])
+    assert [row.flight for row in frame.limit(3).collect()] == [ROWS, ROWS + 1, ROWS + 2]
+
+
+def test_files_of_another_order_are_an_error(spark: SparkSession, tmp_path: Path) -> None:
+    names = []
+    for name, order in (("a", ["x", "y"]), ("b", ["y", "x"])):
+        names.append(str(tmp_path / f"{name}.parquet"))
+        pq.write_table(pa.Table.from_arrays([pa.array([1]), pa.array([2])], names=order), names[-1])
+    paths = spark.createDataFrame([(name,) for name in names], "path string").coalesce(1)
+    with pytest.raises(Exception, match="SchemaMismatchError.*b.parquet"):
+        paths.mapInArrow(accel.scan, "x long, y long").collect()
+    got = paths.mapInArrow(partial(accel.scan, columns=["x", "y"]), "x long, y long").collect()
+    assert sorted(tuple(row) for row in got) == [(1, 2), (2, 1)]
+
+
+def test_a_file_that_changed_fails_the_job(spark: SparkSession, tmp_path: Path) -> None:
+    path = tmp_path / "f.parquet"
+    pq.write_table(_month(1), path)
+    frame = accel.spark.read(spark, str(path), columns=["flight"])
+    pq.write_table(_month(2).slice(5), path)
+    with pytest.raises(Exception, match="ObjectChangedError"):
+        frame.collect()
+
+
+def test_what_travels_pickles_small_and_holds_no_secret(spark: SparkSession, folder: Path) -> None:
+    secret = "a-secret-of-the-test"
+    plan = accel.plan(
+        str(folder), where=WHERE, columns=COLUMNS, storage_options={"secret_access_key": secret}
+    )
+    assert secret.encode() not in pickle.dumps(plan)
+    frame = accel.spark.read(spark, str(folder), where=WHERE, storage_options={"secret_access_key": secret})
+    assert secret not in frame._jdf.queryExecution().toString()
+    assert secret not in str(frame.schema)
+
+
+def test_a_worker_that_used_accel_ends_well(spark: SparkSession, folder: Path, files: list[str]) -> None:
+    """Fresh workers: each of them reads, ends, and none of the tasks fails on the way out."""
+    ask = partial(accel.scan, where=WHERE, columns=COLUMNS)
+    for _ in range(5):
+        frame = spark.createDataFrame([(name,) for name in files], "path string").repartition(4)
+        assert frame.mapInArrow(ask, SCHEMA).count() > 0
+
+
+def test_partitions_below_one_are_refused(spark: SparkSession, folder: Path) -> None:
+    with pytest.raises(ValueError, match="partitions is at least 1"):
+        accel.spark.read(spark, str(folder), partitions=0)
+
+
+@pytest.mark.parametrize(
+    ("nbytes", "partitions", "spread_over"),
+    [
+        ([], 4, []),
+        ([10], 4, [0]),
+        ([1 << 26] * 4, 2, [0, 0, 1, 1]),
+        ([1 << 26] * 3, 9, [0, 1, 2]),
+        ([1 << 30, 1, 1, 1], 2, [0, 1, 1, 1]),
+        ([0, 0, 0, 0], 2, [0, 0, 1, 1]),
+    ],
+    ids=["none", "one", "even", "fewer than partitions", "one is heavy", "no bytes"],
+)
+def test_spread(nbytes: list[int], partitions: int, spread_over: list[int]) -> None:
+    assert spread(np.array(nbytes, dtype=np.int64), partitions).tolist() == spread_over
