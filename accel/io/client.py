@@ -16,7 +16,7 @@ from accel.errors import (
     StoreError,
     redact,
 )
-from accel.io.faults import ShortObjectError, SuffixUnsupportedError
+from accel.io.faults import SuffixUnsupportedError
 from accel.io.fetch import Fetcher, Pin, same_etag
 from accel.io.gate import Gate
 from accel.io.retry import Retry
@@ -185,8 +185,10 @@ class Client:
                     await self._fetcher.fetch(path, first, pin=Pin(), kind=Kind.HEAD, metrics=counts)
         except ObjectNotFoundError:
             return False
-        except (ShortObjectError, ParquetFormatError):
-            return True  # an empty object has no first byte
+        except (StoreError, ParquetFormatError) as error:
+            # An empty object has no first byte.
+            if isinstance(error, StoreError) and error.status != 416:
+                raise
         return True
 
     @contextmanager
@@ -209,6 +211,10 @@ class Client:
                 entry = await self._head(path, metrics, after=error)
                 # A server that refuses the end of an object that has one knows no suffix ranges.
                 self._suffixes = not error.certain and entry.size <= 0
+            except StoreError as error:
+                if error.status != 416:
+                    raise
+                raise ParquetFormatError("the file is empty", path=path) from None
             else:
                 return payload
         elif pin is None:

@@ -181,7 +181,7 @@ def _against(pin: Pin, error: StoreError, path: str) -> StoreError:
     """What a failure says once it is known which version was meant."""
     if pin == Pin():
         return error
-    if isinstance(error, ShortObjectError) and (pin.size is None or error.size != pin.size):
+    if error.status == 416 and not (isinstance(error, ShortObjectError) and error.size == pin.size):
         return _changed(path, error.message)
     if isinstance(error, ObjectNotFoundError) and not isinstance(error, ObjectChangedError):
         return ObjectGoneError("the object has been deleted since its metadata was read", path=path)

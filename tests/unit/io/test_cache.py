@@ -1,0 +1,168 @@
+"""The cache: bytes bounded, loads shared, failures and cancellations not kept."""
+
+from __future__ import annotations
+
+import asyncio
+import pickle
+import threading
+
+import pytest
+
+from accel.io.cache import Cache, CacheStats
+
+
+def test_it_keeps_the_most_recently_used_within_its_bytes() -> None:
+    cache = Cache(memory=100)
+    cache.put("a", 1, 40)
+    cache.put("b", 2, 40)
+    assert cache.get("a") == 1
+    cache.put("c", 3, 40)
+    assert (cache.get("a"), cache.get("b"), cache.get("c")) == (1, None, 3)
+    assert cache.stats() == CacheStats(entries=2, nbytes=80, limit=100, hits=3, misses=1, evictions=1)
+
+
+def test_putting_again_replaces_and_counts_the_new_size() -> None:
+    cache = Cache(memory=100)
+    cache.put("a", 1, 40)
+    cache.put("a", 2, 70)
+    assert (cache.get("a"), cache.stats().nbytes) == (2, 70)
+    cache.put("a", 3, 101)  # has grown beyond the limit: not kept, and the old one is gone
+    assert (cache.get("a"), cache.stats().nbytes) == (None, 0)
+
+
+def test_drop_and_clear() -> None:
+    cache = Cache(memory=100)
+    cache.put("a", 1, 10)
+    cache.put("b", 1, 10)
+    cache.drop("a")
+    cache.drop("never there")
+    assert (cache.get("a"), cache.get("b")) == (None, 1)
+    cache.clear()
+    assert (cache.get("b"), cache.stats().entries, cache.stats().nbytes) == (None, 0, 0)
+
+
+def test_it_pickles_empty_with_its_limits() -> None:
+    cache = Cache(memory=100, max_age=5.0)
+    cache.put("a", 1, 10)
+    copy = pickle.loads(pickle.dumps(cache))
+    assert (copy.memory, copy.max_age, copy.get("a")) == (100, 5.0, None)
+
+
+@pytest.mark.parametrize("limits", [{"memory": -1}, {"max_age": -1.0}, {"max_age": float("nan")}], ids=str)
+def test_limits_are_checked(limits: dict[str, float]) -> None:
+    with pytest.raises(ValueError, match="not limits of a cache"):
+        Cache(**limits)  # type: ignore[arg-type]
+
+
+class Source:
+    """A loader that waits until told to go on."""
+
+    def __init__(self, outcome: object = 7, nbytes: int = 10) -> None:
+        self.calls = 0
+        self.cancelled = 0
+        self.go = asyncio.Event()
+        self.outcome = outcome
+        self.nbytes = nbytes
+
+    async def load(self) -> tuple[object, int]:
+        self.calls += 1
+        try:
+            await self.go.wait()
+        except asyncio.CancelledError:
+            self.cancelled += 1
+            raise
+        if isinstance(self.outcome, Exception):
+            raise self.outcome
+        return self.outcome, self.nbytes
+
+
+async def settle() -> None:
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+
+async def start(cache: Cache, source: Source, count: int) -> list[asyncio.Task[object]]:
+    tasks = [asyncio.ensure_future(cache.get_or_load("k", source.load)) for _ in range(count)]
+    await settle()
+    return tasks
+
+
+async def test_one_load_serves_all() -> None:
+    cache, source = Cache(memory=100), Source()
+    tasks = await start(cache, source, 5)
+    source.go.set()
+    assert await asyncio.gather(*tasks) == [7] * 5
+    assert await cache.get_or_load("k", source.load) == 7
+    assert source.calls == 1
+    assert not cache._flights
+
+
+async def test_a_value_that_does_not_fit_is_handed_out_all_the_same() -> None:
+    cache, source = Cache(memory=5), Source()
+    source.go.set()
+    assert await cache.get_or_load("k", source.load) == 7
+    assert cache.stats().entries == 0
+    assert await cache.get_or_load("k", source.load) == 7
+    assert source.calls == 2
+
+
+async def test_a_failure_goes_to_all_and_is_not_kept() -> None:
+    cache, source = Cache(memory=100), Source(OSError("gone"))
+    tasks = await start(cache, source, 3)
+    source.go.set()
+    outcomes = await asyncio.gather(*tasks, return_exceptions=True)
+    assert [str(outcome) for outcome in outcomes] == ["gone"] * 3
+    source.outcome = 8
+    assert await cache.get_or_load("k", source.load) == 8
+    assert source.calls == 2
+
+
+async def test_one_cancelled_waiter_leaves_the_load_to_the_others() -> None:
+    cache, source = Cache(memory=100), Source()
+    first, second = await start(cache, source, 2)
+    first.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await first
+    source.go.set()
+    assert await second == 7
+    assert (source.calls, source.cancelled) == (1, 0)
+
+
+async def test_the_last_cancelled_waiter_ends_the_load() -> None:
+    cache, source = Cache(memory=100), Source()
+    tasks = await start(cache, source, 2)
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    assert (source.calls, source.cancelled) == (1, 1)
+    assert not cache._flights
+    source.go.set()
+    assert await cache.get_or_load("k", source.load) == 7
+    assert source.calls == 2
+
+
+async def test_clear_during_a_load() -> None:
+    cache, source = Cache(memory=100), Source()
+    (task,) = await start(cache, source, 1)
+    cache.clear()
+    source.go.set()
+    assert await task == 7
+    assert cache.get("k") == 7
+
+
+def test_two_loops_do_not_share_a_load_but_do_share_its_value() -> None:
+    cache = Cache(memory=100)
+    values: list[object] = []
+
+    async def main() -> None:
+        source = Source()
+        source.go.set()
+        values.append(await cache.get_or_load("k", source.load))
+
+    threads = [threading.Thread(target=lambda: asyncio.run(main())) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert values == [7] * 4
+    assert cache.stats().entries == 1

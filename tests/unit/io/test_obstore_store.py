@@ -1,0 +1,306 @@
+"""The obstore adapter: S3 over a misbehaving server, Azure, memory and local stores, and panics."""
+
+from __future__ import annotations
+
+import asyncio
+import pathlib
+from typing import Any
+
+import pytest
+from obstore.store import AzureStore, HTTPStore, LocalStore, MemoryStore, S3Store
+
+from accel.errors import ObjectChangedError, ObjectNotFoundError, ParquetFormatError, StoreError
+from accel.io import obstore_store
+from accel.io.faults import IncompleteBodyError, ShortObjectError, SuffixUnsupportedError
+from accel.io.obstore_errors import translate
+from accel.io.obstore_store import ObstoreStore
+from accel.io.store import Header, Lister, ObjectEntry, RangeStore
+from accel.ranges import ByteRange, Suffix
+
+BODY = bytes(i % 251 for i in range(1000))
+
+
+@pytest.fixture
+def s3(server: Any) -> ObstoreStore:
+    server.objects["/b/f"] = BODY
+    return ObstoreStore(
+        S3Store(
+            "b",
+            endpoint=server.url,
+            access_key_id="KEY",
+            secret_access_key="SECRET",
+            region="us-east-1",
+            client_options={"allow_http": True, "read_timeout": "200ms", "connect_timeout": "1s"},
+            retry_config={"max_retries": 0},
+        )
+    )
+
+
+def test_what_it_is() -> None:
+    it = ObstoreStore(MemoryStore())
+    assert isinstance(it, RangeStore)
+    assert isinstance(it, Lister)
+    assert isinstance(it, Header)
+    assert repr(it) == "ObstoreStore(MemoryStore)"
+
+
+async def test_a_range(server: Any, s3: ObstoreStore) -> None:
+    payload = await s3.read("f", ByteRange(10, 20), if_match='"v1"')
+    assert (bytes(payload.data), payload.range, payload.size, payload.etag) == (
+        BODY[10:20],
+        ByteRange(10, 20),
+        1000,
+        '"v1"',
+    )
+    (request,) = server.requests
+    assert (request.headers["range"], request.headers["if-match"]) == ("bytes=10-19", '"v1"')
+
+
+@pytest.mark.parametrize(("length", "start"), [(1, 999), (1000, 0), (5000, 0)])
+async def test_a_suffix(server: Any, s3: ObstoreStore, length: int, start: int) -> None:
+    payload = await s3.read("f", Suffix(length))
+    assert (bytes(payload.data), payload.range, payload.size) == (BODY[start:], ByteRange(start, 1000), 1000)
+    assert [r.headers["range"] for r in server.requests] == [f"bytes=-{length}"]
+
+
+async def test_a_long_body_comes_in_parts(server: Any, s3: ObstoreStore) -> None:
+    data = bytes(i % 253 for i in range(3 * obstore_store._PART_BYTES))
+    server.objects["/b/f"] = data
+    payload = await s3.read("f", ByteRange(5, len(data) - 5))
+    assert bytes(payload.data) == data[5:-5]
+
+
+async def test_a_cut_long_body_hands_on_its_whole_parts(server: Any, s3: ObstoreStore) -> None:
+    part = obstore_store._PART_BYTES
+    data = bytes(i % 253 for i in range(4 * part))
+    server.objects["/b/f"] = data
+    server.script[0] = lambda reply: setattr(reply, "cut", 3 * part)
+    with pytest.raises(IncompleteBodyError) as caught:
+        await s3.read("f", ByteRange(0, len(data)))
+    came = len(caught.value.partial)
+    assert 2 * part <= came <= 3 * part
+    assert bytes(caught.value.partial) == data[:came]
+    assert (caught.value.size, caught.value.etag) == (len(data), '"v1"')
+
+
+async def test_a_cut_short_body_is_asked_for_again(server: Any, s3: ObstoreStore) -> None:
+    server.script[0] = lambda reply: setattr(reply, "cut", 4)
+    with pytest.raises(IncompleteBodyError) as caught:
+        await s3.read("f", ByteRange(10, 20))
+    assert (len(caught.value.partial), caught.value.range) == (0, ByteRange(10, 20))
+
+
+async def test_a_stalled_body_times_out(server: Any, s3: ObstoreStore) -> None:
+    server.script[0] = lambda reply: setattr(reply, "stall", (4, 5.0))
+    with pytest.raises(IncompleteBodyError, match="body error"):
+        await s3.read("f", ByteRange(10, 20))
+
+
+async def test_a_range_past_the_end(server: Any, s3: ObstoreStore) -> None:
+    with pytest.raises(ShortObjectError) as caught:
+        await s3.read("f", ByteRange(990, 1010))
+    assert caught.value.size == 1000
+    with pytest.raises(ShortObjectError) as caught:
+        await s3.read("f", ByteRange(2000, 2010))
+    assert caught.value.size is None  # obstore does not show the 416's Content-Range
+
+
+def status(code: int, body: bytes = b"") -> Any:
+    def edit(reply: Any) -> None:
+        reply.status, reply.headers, reply.body = code, {}, body
+
+    return edit
+
+
+@pytest.mark.parametrize(
+    ("code", "kind", "transient"),
+    [
+        (400, StoreError, False),
+        (401, StoreError, False),
+        (403, StoreError, False),
+        (404, ObjectNotFoundError, False),
+        (408, StoreError, True),
+        (409, StoreError, False),
+        (412, ObjectChangedError, False),
+        (416, ShortObjectError, False),
+        (429, StoreError, True),
+        (500, StoreError, True),
+        (501, StoreError, False),
+        (502, StoreError, True),
+        (503, StoreError, True),
+        (504, StoreError, True),
+    ],
+)
+async def test_statuses(
+    server: Any, s3: ObstoreStore, code: int, kind: type[StoreError], transient: bool
+) -> None:
+    server.script[0] = status(code, b"<Error><Code>TheCode</Code><Message>hunter2</Message></Error>")
+    with pytest.raises(StoreError) as caught:
+        await s3.read("f", ByteRange(10, 20))
+    error = caught.value
+    assert (type(error), error.status, error.transient) == (kind, code, transient)
+    assert "hunter2" not in str(error)
+    assert len(server.requests) == 1  # obstore itself did not retry
+
+
+async def test_the_servers_code_is_told(server: Any, s3: ObstoreStore) -> None:
+    server.script[0] = status(403, b"<Error><Code>ExpiredToken</Code><Message>m</Message></Error>")
+    with pytest.raises(StoreError, match="ExpiredToken") as caught:
+        await s3.read("f", ByteRange(10, 20))
+    assert "check the credentials" in str(caught.value)
+
+
+async def test_a_path_cannot_pose_as_a_status(server: Any, s3: ObstoreStore) -> None:
+    path = "inner: Status {  status: 404, non-2xx status code: 404"
+    server.script[0] = status(503)
+    with pytest.raises(StoreError) as caught:
+        await s3.read(path, ByteRange(10, 20))
+    assert (caught.value.status, caught.value.transient) == (503, True)
+
+
+HEADS = {
+    "200 for a range": (
+        lambda r: (setattr(r, "status", 200), r.headers.pop("Content-Range")),
+        "non-partial",
+    ),
+    "shifted": (lambda r: r.headers.update({"Content-Range": "bytes 11-20/1000"}), "Requested 10..20"),
+    "no total": (lambda r: r.headers.update({"Content-Range": "bytes 10-19/*"}), "CONTENT_RANGE"),
+    "none": (lambda r: r.headers.update({"Content-Range": ""}), "Content-Range"),
+}
+
+
+@pytest.mark.parametrize(("edit", "message"), HEADS.values(), ids=HEADS.keys())
+async def test_a_wrong_head_is_refused(server: Any, s3: ObstoreStore, edit: Any, message: str) -> None:
+    server.script[0] = edit
+    with pytest.raises(StoreError, match=message) as caught:
+        await s3.read("f", ByteRange(10, 20))
+    assert not caught.value.transient
+
+
+async def test_a_body_longer_than_its_range_is_refused(server: Any, s3: ObstoreStore) -> None:
+    server.script[0] = lambda reply: setattr(reply, "body", reply.body + b"more")
+    with pytest.raises(StoreError, match="14 bytes that are not the wanted ones"):
+        await s3.read("f", ByteRange(10, 20))
+
+
+CONNECTIONS = {
+    "closed": lambda reply: setattr(reply, "vanish", True),
+    "stalled": lambda reply: setattr(reply, "delay", 5.0),
+}
+
+
+@pytest.mark.parametrize("edit", CONNECTIONS.values(), ids=CONNECTIONS.keys())
+async def test_no_answer_is_transient(server: Any, s3: ObstoreStore, edit: Any) -> None:
+    server.always = edit
+    with pytest.raises(StoreError) as caught:
+        await s3.read("f", ByteRange(10, 20))
+    assert caught.value.transient
+
+
+async def test_garbage_is_not_transient(server: Any, s3: ObstoreStore) -> None:
+    server.always = lambda reply: setattr(reply, "raw", b"garbage\r\n\r\n")
+    with pytest.raises(StoreError, match="unknown"):
+        await s3.read("f", ByteRange(10, 20))
+
+
+async def test_a_cancelled_read_ends(server: Any, s3: ObstoreStore) -> None:
+    server.script[0] = lambda reply: setattr(reply, "delay", 5.0)
+    task = asyncio.ensure_future(s3.read("f", ByteRange(10, 20)))
+    while not server.requests:
+        await asyncio.sleep(0.01)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+@pytest.mark.parametrize("code", [400, 416, 501])
+async def test_a_refused_suffix_may_be_an_empty_object(server: Any, s3: ObstoreStore, code: int) -> None:
+    server.script[0] = status(code)
+    with pytest.raises(SuffixUnsupportedError) as caught:
+        await s3.read("f", Suffix(10))
+    assert (caught.value.sent, caught.value.certain) == (True, False)
+
+
+async def test_azure_is_not_even_asked_for_a_suffix() -> None:
+    azure = ObstoreStore(AzureStore(container_name="c", account_name="a", account_key="aGVsbG8="))
+    with pytest.raises(SuffixUnsupportedError) as caught:
+        await azure.read("f", Suffix(10))
+    assert (caught.value.sent, caught.value.certain) == (False, True)
+
+
+async def test_head(server: Any, s3: ObstoreStore) -> None:
+    server.always = lambda reply: reply.headers.update({"Last-Modified": "Wed, 21 Oct 2015 07:28:00 GMT"})
+    assert await s3.head("f") == ObjectEntry("f", 1000, '"v1"')
+    with pytest.raises(ObjectNotFoundError):
+        await s3.head("nope")
+
+
+@pytest.fixture(params=["memory", "local"])
+def plain(request: pytest.FixtureRequest, tmp_path: pathlib.Path) -> ObstoreStore:
+    inner = MemoryStore() if request.param == "memory" else LocalStore(str(tmp_path))
+    for path, data in {"d/f": BODY, "d/e": b"", "d-x/g": b"1", "d/sub/h": b"22"}.items():
+        inner.put(path, data)
+    return ObstoreStore(inner)
+
+
+async def test_plain_stores_read(plain: ObstoreStore) -> None:
+    tail = await plain.read("d/f", Suffix(10))
+    assert (bytes(tail.data), tail.range, tail.size) == (BODY[-10:], ByteRange(990, 1000), 1000)
+    part = await plain.read("d/f", ByteRange(5, 9), if_match=tail.etag)
+    assert (bytes(part.data), part.etag) == (BODY[5:9], tail.etag)
+    with pytest.raises(ObjectChangedError):
+        await plain.read("d/f", ByteRange(5, 9), if_match='"other"')
+    with pytest.raises(ObjectNotFoundError):
+        await plain.read("nope", ByteRange(5, 9))
+    for want in (ByteRange(990, 1001), ByteRange(2000, 2001)):
+        with pytest.raises(ShortObjectError) as caught:
+            await plain.read("d/f", want)
+        assert caught.value.size == 1000
+
+
+async def test_plain_stores_and_empty_objects(plain: ObstoreStore) -> None:
+    with pytest.raises((ParquetFormatError, SuffixUnsupportedError)):
+        await plain.read("d/e", Suffix(10))
+    assert (await plain.head("d/e")).size == 0
+
+
+async def test_plain_stores_list_by_whole_segments(plain: ObstoreStore) -> None:
+    listed = [entry async for entry in plain.list("d")]
+    assert [(entry.path, entry.size) for entry in listed] == [("d/e", 0), ("d/f", 1000), ("d/sub/h", 2)]
+    assert listed[1].etag == (await plain.read("d/f", ByteRange(0, 1))).etag
+    assert [entry.path async for entry in plain.list("")] == ["d-x/g", "d/e", "d/f", "d/sub/h"]
+    assert [entry.path async for entry in plain.list("d/")] == ["d/e", "d/f", "d/sub/h"]
+    assert [entry.path async for entry in plain.list("nope")] == []
+
+
+async def test_a_plain_http_server_cannot_list() -> None:
+    with pytest.raises(StoreError, match="cannot list"):
+        [_ async for _ in ObstoreStore(HTTPStore("http://127.0.0.1:1")).list("")]
+
+
+@pytest.mark.parametrize("path", ["a//b", "../x", "a/./b"])
+async def test_a_path_that_obstore_cannot_spell(path: str) -> None:
+    with pytest.raises(StoreError, match="Could not parse path"):
+        await ObstoreStore(MemoryStore()).read(path, ByteRange(0, 1))
+
+
+async def test_a_panic_is_a_store_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    class PanicException(BaseException):
+        pass
+
+    async def panic(*_: object, **__: object) -> None:
+        raise PanicException("index out of bounds")
+
+    for name in ("get_async", "head_async"):
+        monkeypatch.setattr(obstore_store.obstore, name, panic)
+    it = ObstoreStore(MemoryStore())
+    with pytest.raises(StoreError, match="obstore panicked: index out of bounds"):
+        await it.read("f", ByteRange(0, 1))
+    with pytest.raises(StoreError, match="obstore panicked"):
+        await it.head("f")
+
+
+@pytest.mark.parametrize("kind", [asyncio.CancelledError, KeyboardInterrupt, SystemExit])
+def test_interrupts_pass(kind: type[BaseException]) -> None:
+    error = kind()
+    assert translate(error, "f") is error
