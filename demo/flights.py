@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.csv as csv
 import pyarrow.parquet as pq
+from pyarrow import csv
 
 __all__ = ["ROWS", "read_flights", "write_flights"]
 

@@ -16,10 +16,10 @@ HERE = Path(__file__).resolve().parent
 if str(HERE.parent) not in sys.path:  # `python demo/run.py` puts demo/ itself there
     sys.path.insert(0, str(HERE.parent))
 
-import pyarrow as pa  # noqa: E402
+import pyarrow as pa
 
-import accel  # noqa: E402
-from demo.flights import ROWS, write_flights  # noqa: E402
+import accel
+from demo.flights import ROWS, write_flights
 
 DATA = HERE.parent / "demo-data" / "flights"
 WHERE = "month = 7 AND carrier = 'HA' AND dep_delay > 0"
