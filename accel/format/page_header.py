@@ -1,0 +1,208 @@
+"""Page headers: one parsed, or those of a run of pages walked.
+
+Source: parquet-format `parquet.thrift` (PageHeader and the headers in it).
+"""
+
+from __future__ import annotations
+
+from array import array
+from dataclasses import dataclass
+
+import numpy as np
+
+from accel.errors import ParquetFormatError
+from accel.format.chunk import Handler, read_ints
+from accel.format.model import PageTable, PageType
+from accel.format.thrift import FALSE, STRUCT, TRUE, Reader
+from accel.ranges import Buffer
+
+__all__ = ["PageHeader", "parse_page_header", "walk_pages"]
+
+# Slots of a header's row.
+_TYPE, _UNCOMPRESSED, _COMPRESSED, _CRC, _KIND = range(5)
+_VALUES, _NULLS, _ROWS, _ENCODING, _DEFINITION, _REPETITION, _IS_COMPRESSED = range(5, 12)
+_NO_CRC = 1 << 40
+_EMPTY = [-1, -1, -1, _NO_CRC, -1, -1, -1, -1, -1, 0, 0, 1]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PageHeader:
+    """One page header, its numbers checked against each other.
+
+    `type` and `encoding` are numbers as in `PageType` and `Encoding`; other types of page may be
+    met and are to be passed over. An index page has no values and encoding -1.
+    """
+
+    type: int
+    uncompressed_size: int
+    """Bytes of the body once decompressed; for v2, levels included."""
+    compressed_size: int
+    """Bytes of the body as stored."""
+    header_length: int
+    num_values: int
+    """Nulls included; of a dictionary page, its entries."""
+    num_rows: int
+    """-1 where the page is not v2."""
+    num_nulls: int
+    """-1 where the page is not v2."""
+    encoding: int
+    repetition_bytes: int
+    """Of v2's repetition levels, which come first and are never compressed; else 0."""
+    definition_bytes: int
+    """Of v2's definition levels, likewise."""
+    is_compressed: bool
+    """False only for a v2 page that says so; else it is as the chunk's codec says."""
+    crc: int | None
+    """CRC-32 of the stored body, unsigned."""
+
+
+def parse_page_header(buf: Buffer, pos: int = 0) -> PageHeader:
+    """Parse the page header at `pos`; the body need not be in `buf`.
+
+    Raises ParquetFormatError when the bytes do not decode or end early, a size is missing or
+    negative, levels are longer than the page, or nulls or rows outnumber the values.
+    """
+    row, end = _read_row(buf, pos)
+    crc = row[_CRC]
+    return PageHeader(
+        type=row[_TYPE],
+        uncompressed_size=row[_UNCOMPRESSED],
+        compressed_size=row[_COMPRESSED],
+        header_length=end - pos,
+        num_values=row[_VALUES],
+        num_rows=row[_ROWS],
+        num_nulls=row[_NULLS],
+        encoding=row[_ENCODING],
+        repetition_bytes=row[_REPETITION],
+        definition_bytes=row[_DEFINITION],
+        is_compressed=bool(row[_IS_COMPRESSED]),
+        crc=None if crc == _NO_CRC else crc & 0xFFFFFFFF,
+    )
+
+
+def walk_pages(buf: Buffer, *, max_pages: int, num_values: int | None = None) -> PageTable:
+    """The pages that follow one another in `buf`, from its first byte.
+
+    Parameters
+    ----------
+    buf : Buffer
+        Whole pages: a chunk, or a piece of one.
+    max_pages : int
+        More pages than this are refused.
+    num_values : int, optional
+        Stop, as readers of whole chunks do, once the data pages have this many values; what follows
+        them is padding. By default pages must fill `buf` exactly.
+
+    Raises
+    ------
+    ParquetFormatError
+        As `parse_page_header`, and when a body reaches beyond `buf`. The place is the position in it.
+    """
+    size = len(buf)
+    table = array("q")
+    pos = pages = seen = 0
+    while pos < size and (num_values is None or seen < num_values):
+        if pages == max_pages:
+            raise ParquetFormatError(f"more than {max_pages} pages", place="page headers")
+        row, body = _read_row(buf, pos)
+        end = body + row[_COMPRESSED]
+        if end > size:
+            raise ParquetFormatError(
+                f"a page of {row[_COMPRESSED]} bytes where {size - body} are left",
+                place=f"page header at byte {pos}",
+            )
+        if row[_TYPE] in (PageType.DATA_PAGE, PageType.DATA_PAGE_V2):
+            seen += row[_VALUES]
+        levels = row[_DEFINITION] + row[_REPETITION]
+        table.extend((row[_TYPE], pos, body, end, row[_UNCOMPRESSED], row[_VALUES]))
+        table.extend((row[_ROWS], row[_NULLS], row[_ENCODING], levels))
+        pos = end
+        pages += 1
+    columns = np.array(table, np.int64).reshape(-1, 10).T.copy()
+    return PageTable(
+        type=columns[0].astype(np.int8),
+        start=columns[1],
+        body=columns[2],
+        end=columns[3],
+        uncompressed=columns[4],
+        num_values=columns[5],
+        num_rows=columns[6],
+        num_nulls=columns[7],
+        encoding=columns[8].astype(np.int8),
+        level_bytes=columns[9],
+    )
+
+
+def _read_row(buf: Buffer, pos: int) -> tuple[list[int], int]:
+    place = f"page header at byte {pos}"
+    row = _EMPTY.copy()
+    try:
+        reader = Reader(buf, pos)
+        read_ints(reader, row, _HEADER_INTS, _HEADER_OTHERS)
+        problem = _find_lie(row)
+    except IndexError as error:
+        raise ParquetFormatError("the page header ends early", place=place) from error
+    except ParquetFormatError as error:
+        raise error.at(place=place)
+    if problem is not None:
+        raise ParquetFormatError(problem, place=place)
+    return row, reader.pos
+
+
+def _find_lie(row: list[int]) -> str | None:
+    """Check the numbers against each other, and settle those that the type of page does not have."""
+    kind = row[_TYPE]
+    if not 0 <= kind <= 127:
+        return f"no page can be of type {kind}"
+    for slot in (_UNCOMPRESSED, _COMPRESSED):
+        if not 0 <= row[slot] <= 0x7FFFFFFF:
+            return f"no page can have {row[slot]} bytes"
+    if not -0x80000000 <= row[_CRC] <= 0xFFFFFFFF and row[_CRC] != _NO_CRC:
+        return f"no checksum can be {row[_CRC]}"
+    if kind not in _KINDS:
+        row[_VALUES] = 0
+        row[_NULLS] = row[_ROWS] = row[_ENCODING] = -1
+        row[_DEFINITION] = row[_REPETITION] = 0
+        return None
+    if row[_KIND] != kind:
+        return f"a page of type {kind} without its own header"
+    if not 0 <= row[_VALUES] <= 0x7FFFFFFF:
+        return f"no page can have {row[_VALUES]} values"
+    if not 0 <= row[_ENCODING] <= 127:
+        return f"no encoding can be {row[_ENCODING]}"
+    if kind == PageType.DATA_PAGE_V2:
+        levels = row[_DEFINITION], row[_REPETITION]
+        if min(levels) < 0 or sum(levels) > min(row[_COMPRESSED], row[_UNCOMPRESSED]):
+            return f"levels of {levels[0]} and {levels[1]} bytes in a page of {row[_COMPRESSED]}"
+        if not (0 <= row[_NULLS] <= row[_VALUES] and 0 <= row[_ROWS] <= row[_VALUES]):
+            return f"{row[_NULLS]} nulls and {row[_ROWS]} rows of {row[_VALUES]} values"
+    return None
+
+
+def _of_kind(kind: PageType, slots: dict[int, int]) -> Handler:
+    def read(reader: Reader, row: list[int]) -> None:
+        inner = _EMPTY.copy()
+        read_ints(reader, inner, slots, _V2_FLAGS if kind == PageType.DATA_PAGE_V2 else {})
+        if row[_TYPE] == kind or row[_TYPE] == -1:
+            row[_KIND] = kind
+            row[_VALUES:] = inner[_VALUES:]
+
+    return read
+
+
+def _is_compressed(value: int) -> Handler:
+    def read(reader: Reader, row: list[int]) -> None:
+        row[_IS_COMPRESSED] = value
+
+    return read
+
+
+_KINDS = (PageType.DATA_PAGE, PageType.DICTIONARY_PAGE, PageType.DATA_PAGE_V2)
+_V2_FLAGS = {7 << 4 | TRUE: _is_compressed(1), 7 << 4 | FALSE: _is_compressed(0)}
+_V2_INTS = {1: _VALUES, 2: _NULLS, 3: _ROWS, 4: _ENCODING, 5: _DEFINITION, 6: _REPETITION}
+_HEADER_INTS = {1: _TYPE, 2: _UNCOMPRESSED, 3: _COMPRESSED, 4: _CRC}
+_HEADER_OTHERS: dict[int, Handler] = {
+    5 << 4 | STRUCT: _of_kind(PageType.DATA_PAGE, {1: _VALUES, 2: _ENCODING}),
+    7 << 4 | STRUCT: _of_kind(PageType.DICTIONARY_PAGE, {1: _VALUES, 2: _ENCODING}),
+    8 << 4 | STRUCT: _of_kind(PageType.DATA_PAGE_V2, _V2_INTS),
+}

@@ -1,0 +1,195 @@
+"""The page index: where a chunk's data pages are, and what bounds their values.
+
+Sources: parquet-format `PageIndex.md`, `parquet.thrift` (OffsetIndex, PageLocation, ColumnIndex).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from accel.errors import IndexFormatError, ParquetFormatError
+from accel.format.chunk import read_ints
+from accel.format.model import Bools, ColumnIndex, Int64s, OffsetIndex
+from accel.format.thrift import BINARY, FALSE, I16, I64, LIST, STRUCT, TRUE, Reader
+from accel.format.varints import decode_tokens, read_zigzags, split_tokens
+from accel.ranges import Buffer
+
+__all__ = ["parse_column_index", "parse_offset_index"]
+
+
+def parse_offset_index(data: Buffer, *, num_rows: int, lower: int, upper: int) -> OffsetIndex:
+    """Parse the OffsetIndex of one column chunk.
+
+    Parameters
+    ----------
+    data : Buffer
+        Its Thrift bytes. What follows the page locations is not looked at.
+    num_rows : int
+        Rows of the row group.
+    lower, upper : int
+        The half-open range of file bytes that holds the chunk: every page must lie in it.
+
+    Raises
+    ------
+    IndexFormatError
+        When the bytes do not decode; when a page is empty, outside of the chunk or overlaps the one
+        before it; when the first rows do not begin at 0 and strictly increase below `num_rows`.
+    """
+    raw = bytes(data)
+    try:
+        reader = Reader(raw)
+        locations = _find_locations(reader)
+        offset, size, first_row = _read_strict(reader, locations) or _read_plain(reader, locations)
+    except (ParquetFormatError, IndexError) as error:
+        raise IndexFormatError(_reason(error), place="offset index") from error
+    _check_locations(offset, size, first_row, num_rows=num_rows, lower=lower, upper=upper)
+    return OffsetIndex(offset, size, first_row)
+
+
+def _reason(error: Exception) -> str:
+    return error.message if isinstance(error, ParquetFormatError) else "the data ends early"
+
+
+def _find_locations(reader: Reader) -> int:
+    """Go to the page locations; returns how many there are."""
+    for field, ctype in reader.fields():
+        if field == 1 and ctype == LIST:
+            return reader.list_of(STRUCT)
+        reader.skip(ctype)
+    reader.fail("no page locations")
+
+
+# A PageLocation as every known writer has it is seven tokens: three field headers, each followed by
+# its number, and STOP; and every token, header or number, ends at its first byte below 128.
+_SHAPE = np.array([0x16, 0x15, 0x16, 0x00], np.uint8)
+
+
+def _read_strict(reader: Reader, count: int) -> tuple[Int64s, Int64s, Int64s] | None:
+    """The locations, if all have the usual shape; else None, and nothing is read."""
+    stop = min(reader.size, reader.pos + 34 * count)
+    data = np.frombuffer(reader.buf, np.uint8, stop - reader.pos, reader.pos)
+    tokens = split_tokens(data, 7 * count)
+    if tokens is None:
+        return None
+    starts, lengths = (token.reshape(count, 7) for token in tokens)
+    if (lengths[:, ::2] != 1).any() or (data[starts[:, ::2]] != _SHAPE).any():
+        return None
+    numbers = [decode_tokens(data, starts[:, i], lengths[:, i]) for i in (1, 3, 5)]
+    if any(number is None for number in numbers):
+        return None
+    offset, size, first_row = (number for number in numbers if number is not None)
+    return offset, size, first_row
+
+
+def _read_plain(reader: Reader, count: int) -> tuple[Int64s, Int64s, Int64s]:
+    rows = np.full((3, count), -1, np.int64)
+    for index in range(count):
+        row = [-1, -1, -1]
+        read_ints(reader, row, {1: 0, 2: 1, 3: 2}, {})
+        if any(not -1 <= value < 1 << 63 for value in row):
+            reader.fail(f"page {index} has the location {row}")
+        rows[:, index] = row
+    return rows[0], rows[1], rows[2]
+
+
+def _check_locations(
+    offset: Int64s, size: Int64s, first_row: Int64s, *, num_rows: int, lower: int, upper: int
+) -> None:
+    def refuse(message: str) -> None:
+        raise IndexFormatError(message, place="offset index")
+
+    if not len(offset):
+        if num_rows:
+            refuse(f"no pages for {num_rows} rows")
+        return
+    # In this order, so that no sum below can overflow.
+    if (offset < lower).any() or (offset > upper).any() or (size <= 0).any():
+        refuse(f"a page outside of the chunk, bytes {lower}..{upper}, or empty")
+    if (size > upper - offset).any():
+        refuse(f"a page that reaches beyond the chunk, bytes {lower}..{upper}")
+    if (offset[1:] < offset[:-1] + size[:-1]).any():
+        refuse("pages that overlap")
+    if first_row[0] != 0 or (first_row[1:] <= first_row[:-1]).any() or first_row[-1] >= num_rows:
+        refuse(f"first rows that do not increase from 0 to below {num_rows}")
+
+
+def parse_column_index(data: Buffer, *, num_pages: int) -> ColumnIndex:
+    """Parse the ColumnIndex of one column chunk whose offset index has `num_pages` pages.
+
+    Size statistics are passed over. A boundary order that is not known counts as unordered, a
+    negative count as absent.
+
+    Raises
+    ------
+    IndexFormatError
+        When the bytes do not decode, or a list has not one entry a page.
+    """
+    raw = bytes(data)
+    reader = Reader(raw)
+    order = 0
+    nulls: Bools | None = None
+    bounds: dict[int, tuple[Int64s, Int64s]] = {}
+    counts: dict[int, Int64s] = {}
+    try:
+        for field, ctype in reader.fields():
+            if field == 1 and ctype == LIST:
+                nulls = _read_bools(reader, num_pages)
+            elif field in (2, 3) and ctype == LIST:
+                bounds[field] = _read_spans(reader, _list_size(reader, BINARY, num_pages))
+            elif field == 4 and I16 <= ctype <= I64:
+                order = reader.zigzag()
+            elif field in (5, 8) and ctype == LIST:
+                counts[field] = read_zigzags(reader, _list_size(reader, I64, num_pages))
+            elif field in (6, 7) and ctype == LIST:
+                read_zigzags(reader, reader.list_of(I64))
+            else:
+                reader.skip(ctype)
+    except (ParquetFormatError, IndexError) as error:
+        raise IndexFormatError(_reason(error), place="column index") from error
+    if nulls is None or len(bounds) != 2:
+        raise IndexFormatError("null pages, lower or upper bounds are missing", place="column index")
+    absent = np.full(num_pages, -1, np.int64)
+    return ColumnIndex(
+        null_pages=nulls,
+        boundary_order=order if order in (1, 2) else 0,
+        null_count=np.maximum(counts.get(5, absent), -1),
+        nan_count=np.maximum(counts.get(8, absent), -1),
+        blob=raw,
+        min_start=bounds[2][0],
+        min_length=bounds[2][1],
+        max_start=bounds[3][0],
+        max_length=bounds[3][1],
+    )
+
+
+def _list_size(reader: Reader, etype: int, num_pages: int) -> int:
+    size = reader.list_of(etype)
+    if size != num_pages:
+        reader.fail(f"{size} entries for {num_pages} pages")
+    return size
+
+
+def _read_bools(reader: Reader, num_pages: int) -> Bools:
+    etype, size = reader.list_header()
+    if size != num_pages or (size and etype not in (TRUE, FALSE)):
+        reader.fail(f"{size} entries of type {etype} for the null pages of {num_pages} pages")
+    bools: Bools = np.frombuffer(reader.buf, np.uint8, size, reader.pos) == TRUE
+    reader.pos += size
+    return bools
+
+
+def _read_spans(reader: Reader, count: int) -> tuple[Int64s, Int64s]:
+    """Starts and lengths of `count` binaries in a row."""
+    buf = reader.buf
+    pos = reader.pos
+    if count and buf[pos] < 128:
+        # Bounds of one length, as fixed-width types have them where no page is all null.
+        width = buf[pos]
+        if (width + 1) * count <= reader.size - pos:
+            heads = np.frombuffer(buf, np.uint8, (width + 1) * count, pos)[:: width + 1]
+            if (heads == width).all():
+                reader.pos = pos + (width + 1) * count
+                starts = np.arange(pos + 1, reader.pos + 1, width + 1, dtype=np.int64)
+                return starts, np.full(count, width, np.int64)
+    spans = np.array([reader.span() for _ in range(count)], np.int64).reshape(count, 2)
+    return spans[:, 0].copy(), spans[:, 1].copy()
