@@ -18,6 +18,7 @@ import pyarrow as pa
 from accel.predicate.kinds import Kind, kind_of
 
 __all__ = [
+    "Against",
     "AllOf",
     "Among",
     "AnyOf",
@@ -33,7 +34,6 @@ __all__ = [
     "Order",
     "Pair",
     "Pattern",
-    "Test",
     "Truth",
 ]
 
@@ -74,7 +74,7 @@ class Fixed:
 
 
 @dataclass(frozen=True, slots=True)
-class Test:
+class Against:
     """The column's native value against one of its domain; NULL where the column is null.
 
     Integers know EQ and LE, booleans EQ, floats and bytes all; a NaN stands with EQ only.
@@ -176,7 +176,7 @@ class AnyOf:
     operands: tuple[Node, ...]
 
 
-Node: TypeAlias = Truth | Fixed | Test | Pair | Among | Matches | Null | IsTrue | Negation | AllOf | AnyOf
+Node: TypeAlias = Truth | Fixed | Against | Pair | Among | Matches | Null | IsTrue | Negation | AllOf | AnyOf
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ import pyarrow as pa
 from accel.errors import PredicateError
 from accel.predicate import expr as ast
 from accel.predicate.atoms import (
+    Against,
     AllOf,
     Among,
     AnyOf,
@@ -21,7 +22,6 @@ from accel.predicate.atoms import (
     Null,
     Order,
     Pair,
-    Test,
     Truth,
 )
 from accel.predicate.coerce import order_atom
@@ -130,7 +130,7 @@ class _Binder:
                 position=place(named.position),
                 hint="compare it with something",
             )
-        return Test(ordinal, Order.EQ, True)
+        return Against(ordinal, Order.EQ, True)
 
     def compare(self, expr: ast.Compare) -> Node:
         op, left, right = expr.op, expr.left, expr.right
@@ -206,7 +206,7 @@ class _Binder:
             if not pattern.literal and (pattern.open_start or pattern.open_end):
                 return Fixed(ordinal, True)
             if not (pattern.open_start or pattern.open_end or pattern.ignore_case):
-                return Test(ordinal, Order.EQ, pattern.literal)
+                return Against(ordinal, Order.EQ, pattern.literal)
         return Matches(ordinal, pattern)
 
     def ordered(self, named: ast.Column, column: BoundColumn) -> None:
@@ -225,11 +225,11 @@ def _membership(ordinal: int, column: BoundColumn, keys: Keys, with_null: bool) 
     if column.kind.family is Family.BOOLEAN:
         if count == 2:
             return Fixed(ordinal, True)
-        test = Test(ordinal, Order.EQ, bool(keys.sorted[0]))
+        test = Against(ordinal, Order.EQ, bool(keys.sorted[0]))
         return AnyOf((test, Truth(None))) if with_null else test
     if count == 1 and not with_null:
         value = float("nan") if keys.nan else keys.sorted[0]
-        return Test(ordinal, Order.EQ, value.item() if hasattr(value, "item") else value)
+        return Against(ordinal, Order.EQ, value.item() if hasattr(value, "item") else value)
     return Among(ordinal, keys, with_null)
 
 

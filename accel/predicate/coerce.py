@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from accel.errors import PredicateError
 from accel.format.domain import Domain
-from accel.predicate.atoms import Fixed, Negation, Node, Order, Test
+from accel.predicate.atoms import Against, Fixed, Negation, Node, Order
 from accel.predicate.expr import Ticks, Value
 from accel.predicate.kinds import Family, Kind
 from accel.predicate.moments import DAY_NANOS, nanos_of_instant, time_from_text, timestamp_from_text
@@ -49,30 +49,30 @@ def order_atom(column: int, kind: Kind, order: Order, value: Value, *, where: st
     if kind.domain is Domain.BOOLEAN:
         # false < true: what is not a test for equality is one in disguise, or says nothing.
         if order is Order.EQ:
-            return Test(column, Order.EQ, bool(plain))
+            return Against(column, Order.EQ, bool(plain))
         if order is Order.LT:
-            return Test(column, Order.EQ, False) if plain else Fixed(column, False)
-        return Fixed(column, True) if plain else Test(column, Order.EQ, False)
+            return Against(column, Order.EQ, False) if plain else Fixed(column, False)
+        return Fixed(column, True) if plain else Against(column, Order.EQ, False)
     if isinstance(plain, float) and math.isnan(plain):
         if order is Order.LE:
             return Fixed(column, True)
-        equal = Test(column, Order.EQ, plain)
+        equal = Against(column, Order.EQ, plain)
         return equal if order is Order.EQ else Negation(equal)
     if plain == b"" and order is Order.LT:
         return Fixed(column, False)
-    return Test(column, order, plain)
+    return Against(column, order, plain)
 
 
 def _integer_atom(column: int, kind: Kind, order: Order, at: Cut) -> Node:
     low, high = kind.limits
     if order is Order.EQ:
         if at.exact and low <= at.floor <= high:
-            return Test(column, Order.EQ, at.floor)
+            return Against(column, Order.EQ, at.floor)
         return Fixed(column, False)
     last = at.floor - 1 if order is Order.LT and at.exact else at.floor
     if last < low:
         return Fixed(column, False)
-    return Fixed(column, True) if last >= high else Test(column, Order.LE, last)
+    return Fixed(column, True) if last >= high else Against(column, Order.LE, last)
 
 
 def key(value: Value, kind: Kind, *, where: str, position: int) -> bool | int | float | bytes | None:

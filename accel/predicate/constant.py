@@ -37,7 +37,7 @@ def constant_bounds(scalar: pa.Scalar, num_values: npt.NDArray[np.int64]) -> Bou
     plain = native(pa.repeat(scalar, 1))
     has = np.full(n, kind.domain is not Domain.NONE)
     nans = none
-    lower = upper = np.zeros(n, np.int64)
+    lower = upper = np.zeros(n, _DTYPES[kind.domain])
     if kind.domain is Domain.BYTES:
         lower = np.empty(n, object)
         lower[:] = [plain[0].as_py()] * n

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 
 from accel.predicate.arrays import bools, mask, one, relabel, validity, whole
 from accel.predicate.atoms import (
+    Against,
     AllOf,
     Among,
     AnyOf,
@@ -30,7 +31,6 @@ from accel.predicate.atoms import (
     Order,
     Pair,
     Pattern,
-    Test,
     Truth,
 )
 from accel.predicate.compare import compare_arrays
@@ -143,7 +143,7 @@ class _Run:
                 return pc.fill_null(self.node(node.operand), _FALSE)
             case Truth():
                 return _NULL if node.value is None else _TRUE if node.value else _FALSE
-            case Test():
+            case Against():
                 return self.over(node.column, lambda values: _test(values, node.order, node.value))
             case Among():
                 return self.over(node.column, lambda values: _among(values, node))

@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from accel.format.domain import Bounds, Domain
 from accel.predicate.atoms import (
+    Against,
     AllOf,
     Among,
     AnyOf,
@@ -30,7 +31,6 @@ from accel.predicate.atoms import (
     Order,
     Pair,
     Pattern,
-    Test,
     Truth,
 )
 from accel.predicate.evidence import Evidence
@@ -156,7 +156,7 @@ class _Units:
                 if node.value:
                     return claims.evidence(claims.value, nothing)
                 return claims.evidence(nothing, claims.value)
-            case Test():
+            case Against():
                 return _test(self.claims(node.column), node.order, node.value)
             case Among():
                 return _among(self.claims(node.column), node)

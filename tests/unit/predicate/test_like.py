@@ -1,0 +1,139 @@
+"""What LIKE and ILIKE match, and the byte ranges they prune by."""
+
+from __future__ import annotations
+
+import random
+
+import pyarrow as pa
+import pytest
+
+from accel.errors import PredicateError
+from accel.predicate.bind import bind
+from accel.predicate.evaluate import outcome
+from accel.predicate.expr import Column, Like
+from accel.predicate.like import compile_pattern, successor
+
+ROWS = [
+    "",
+    "a",
+    "ab",
+    "abc",
+    "a%c",
+    "a\nc",
+    "aéc",
+    "A_C",
+    "a\\c",
+    "ß",
+    "ss",
+    "K",
+    "\u212a",
+    "ſ",
+    "a\x00c",
+    "É",
+    None,
+]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "fold", "matches"),
+    [
+        ("", False, [""]),
+        ("%", False, ROWS[:-1]),
+        ("a%", False, ["a", "ab", "abc", "a%c", "a\nc", "aéc", "a\\c", "a\x00c"]),
+        ("%c", False, ["abc", "a%c", "a\nc", "aéc", "a\\c", "a\x00c"]),
+        ("%b%", False, ["ab", "abc"]),
+        ("a_c", False, ["abc", "a%c", "a\nc", "aéc", "a\\c", "a\x00c"]),
+        ("_", False, ["a", "ß", "K", "\u212a", "ſ", "É"]),
+        ("__", False, ["ab", "ss"]),
+        ("_%_%_", False, ["abc", "a%c", "a\nc", "aéc", "A_C", "a\\c", "a\x00c"]),
+        ("a\\%c", False, ["a%c"]),
+        ("a\\\\c", False, ["a\\c"]),
+        ("\\a\\b", False, ["ab"]),
+        ("%\\_%", False, ["A_C"]),
+        ("a\x00%", False, ["a\x00c"]),
+        ("[a]%", False, []),
+        (".*", False, []),
+        ("k", True, ["K", "\u212a"]),
+        ("\u212a", True, ["K", "\u212a"]),
+        ("S", True, ["ſ"]),
+        ("ß", True, ["ß"]),
+        ("ẞ", True, ["ß"]),
+        ("é", True, ["É"]),
+        ("aB%", True, ["ab", "abc"]),
+        ("%\\_c", True, ["A_C"]),
+        ("ABC", True, ["abc"]),
+    ],
+)
+@pytest.mark.parametrize(
+    "kind",
+    [pa.string(), pa.large_string(), pa.string_view(), pa.dictionary(pa.int16(), pa.string())],
+    ids=str,
+)
+def test_matches(pattern: str, fold: bool, matches: list[str], kind: pa.DataType) -> None:
+    plain = pa.array(ROWS, pa.string())
+    array = plain.dictionary_encode().cast(kind) if pa.types.is_dictionary(kind) else plain.cast(kind)
+    bound = bind(Like(Column("c"), pattern, fold), pa.schema([("c", kind)]))
+    expected = [None if row is None else row in matches for row in ROWS]
+    assert outcome(bound, {("c",): array}, len(ROWS)).to_pylist() == expected
+
+
+def test_folding_is_casefold_character_by_character() -> None:
+    rng = random.Random(5)
+    cased = [
+        c for c in map(chr, [*range(0xD800), *range(0xE000, 0x1E944)]) if c.casefold() != c or c.lower() != c
+    ]
+    groups: dict[str, list[str]] = {}
+    for character in map(chr, [*range(0xD800), *range(0xE000, 0x1E944)]):
+        groups.setdefault(character.casefold(), []).append(character)
+    for character in rng.sample(cased, 60) + list("kKsSßẞİıΣσςΐ"):
+        rows = groups[character.casefold()] + rng.sample(cased, 20)
+        bound = bind(Like(Column("c"), character, True), pa.schema([("c", pa.string())]))
+        expected = [row.casefold() == character.casefold() for row in rows]
+        assert outcome(bound, {("c",): pa.array(rows)}, len(rows)).to_pylist() == expected, character
+
+
+@pytest.mark.parametrize(
+    ("pattern", "fold", "lower", "upper", "prefix"),
+    [
+        ("abc%", False, b"abc", b"abd", b"abc"),
+        ("abc%x", False, b"abc", b"abd", None),
+        ("abc_", False, b"abc", b"abd", None),
+        ("%abc", False, b"", None, None),
+        ("a\\%b%", False, b"a%b", b"a%c", b"a%b"),
+        ("é%", False, b"\xc3\xa9", b"\xc3\xaa", "é".encode()),
+        ("ÿ%", False, b"\xc3\xbf", b"\xc3\xc0", "ÿ".encode()),
+        ("aB-1%", True, b"AB-1", b"ab-2", None),
+        ("abkc%", True, b"AB", b"ac", None),
+        ("é%", True, b"", None, None),
+        ("_a", True, b"", None, None),
+    ],
+)
+def test_byte_ranges(
+    pattern: str, fold: bool, lower: bytes, upper: bytes | None, prefix: bytes | None
+) -> None:
+    compiled = compile_pattern(pattern, ignore_case=fold, position=-1)
+    assert (compiled.lower, compiled.upper, compiled.prefix) == (lower, upper, prefix)
+
+
+@pytest.mark.parametrize(
+    ("prefix", "expected"),
+    [(b"a", b"b"), (b"a\xff", b"b"), (b"\xff\xff", None), (b"", None), (b"a\x00", b"a\x01")],
+    ids=repr,
+)
+def test_the_successor_of_a_prefix(prefix: bytes, expected: bytes | None) -> None:
+    assert successor(prefix) == expected
+
+
+@pytest.mark.parametrize("pattern", ["\\", "a\\\\\\", "%\\"])
+def test_a_lone_backslash_is_refused(pattern: str) -> None:
+    with pytest.raises(PredicateError, match="lone backslash") as caught:
+        compile_pattern(pattern, ignore_case=False, position=3)
+    assert caught.value.position == 3
+
+
+def test_long_patterns_match() -> None:
+    text = "ab" * 20_000
+    array = pa.array([text, text + "c"])
+    for pattern in ("%" + "_b" * 20_000, "a%" * 2_000 + "b", text):
+        bound = bind(Like(Column("c"), pattern), pa.schema([("c", pa.string())]))
+        assert outcome(bound, {("c",): array}, 2).to_pylist() == [True, False]
