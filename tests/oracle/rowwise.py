@@ -62,11 +62,15 @@ ORDERS = {
 
 @dataclass(frozen=True)
 class Values:
-    """One column: its family, and for each row None or a key; `raw` holds text for LIKE."""
+    """One column: its family, and for each row None or a key; `raw` holds text for LIKE.
+
+    `tick` is what 1 means against a duration, in nanoseconds.
+    """
 
     family: str
     keys: list[Any]
     raw: list[Any]
+    tick: int
 
 
 def evaluate(expr: Expr, table: pa.Table) -> list[Answer]:
@@ -132,7 +136,7 @@ def read(column: Column, table: pa.Table) -> Values:
     scalars = [unwrap(scalar) for scalar in array]
     keys = [None if scalar is None else key_of_scalar(family, scalar) for scalar in scalars]
     raw = [None if scalar is None or family != "text" else raw_bytes(scalar).decode() for scalar in scalars]
-    return Values(family, keys, raw)
+    return Values(family, keys, raw, UNITS[array.type.unit] if family == "duration" else 0)
 
 
 def find(column: Column, table: pa.Table) -> pa.ChunkedArray:
@@ -230,7 +234,7 @@ def number_key(value: float | decimal.Decimal) -> tuple[int, fractions.Fraction]
 # Literals.
 
 
-def key_of_literal(value: Any, family: str) -> Any:
+def key_of_literal(value: Any, family: str, tick: int) -> Any:
     """A literal's key against a column of this family; PredicateError where they do not compare."""
     refused = PredicateError(f"{value!r} does not compare with a column of {family}")
     match value:
@@ -238,6 +242,8 @@ def key_of_literal(value: Any, family: str) -> Any:
             if family != "bool":
                 raise refused
             return value
+        case int() if family == "duration":
+            return value * tick  # no literal is a duration: a whole number counts the column's unit
         case int() | float() | decimal.Decimal():
             if ORDERS.get(family) != "number":
                 raise refused
@@ -248,6 +254,8 @@ def key_of_literal(value: Any, family: str) -> Any:
             if ORDERS.get(family) != "bytes":
                 raise refused
             return value
+        case ("duration", nanos):
+            wanted, key = "duration", nanos
         case Ticks(kind="time", nanos=nanos):
             wanted, key = "time", nanos
         case datetime.time():
@@ -329,6 +337,8 @@ def literal_of(scalar: pa.Scalar) -> Any:
             return Ticks("timestamp", found.value * UNITS[kind.unit], kind.tz is not None)
         case "time":
             return Ticks("time", found.value * UNITS[kind.unit])
+        case "duration":
+            return "duration", found.value * UNITS[kind.unit]
         case "bool" | "int" | "decimal":
             return found.as_py()
     raise PredicateError(f"{kind} has no literals")
@@ -348,21 +358,25 @@ def compare_rows(node: Compare, table: pa.Table) -> list[Answer]:
         pairs: Iterator[tuple[Any, Any]] = zip(a.keys, b.keys, strict=True)
     elif isinstance(left, Column) and isinstance(right, Literal):
         a = read(left, table)
-        key = literal_key(right.value, a.family)
+        key = literal_key(right.value, a)
         pairs = ((value, key) for value in a.keys)
     elif isinstance(left, Literal) and isinstance(right, Column):
         b = read(right, table)
-        key = literal_key(left.value, b.family)
+        key = literal_key(left.value, b)
         pairs = ((key, value) for value in b.keys)
     else:
         raise PredicateError("a comparison without a column")
     return [compare(node.op, x, y) for x, y in pairs]
 
 
-def literal_key(value: Any, family: str) -> Any:
-    if family == "opaque":
+def literal_key(value: Any, column: Values) -> Any:
+    if column.family == "opaque":
         raise PredicateError("a nested column does not compare")
-    return None if value is None or family == "null" else key_of_literal(value, family)
+    return (
+        None
+        if value is None or column.family == "null"
+        else key_of_literal(value, column.family, column.tick)
+    )
 
 
 def compare(op: Op, x: Any, y: Any) -> Answer:
@@ -378,7 +392,7 @@ def compare(op: Op, x: Any, y: Any) -> Answer:
 
 def in_rows(column: Values, literals: list[Any]) -> list[Answer]:
     """`x IN (a, b)` is `x = a OR x = b`; of no values it is FALSE."""
-    keys = [literal_key(value, column.family) for value in literals]
+    keys = [literal_key(value, column) for value in literals]
     return [disjunction(tuple(compare(Op.EQ, x, key) for key in keys)) for x in column.keys]
 
 
