@@ -140,4 +140,7 @@ def _free_port() -> int:
 
 
 if __name__ == "__main__":
-    print(install_minio())
+    try:
+        print(install_minio())
+    except FileNotFoundError as missing:
+        sys.exit(f"no MinIO: {missing}")
