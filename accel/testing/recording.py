@@ -69,6 +69,7 @@ class RecordingStore(Wrapper):
         self._lock = threading.Lock()
         self._events = 0
         self._in_flight = 0
+        self._peak = 0
         self._waves = 0
 
     async def read(self, path: str, want: ByteRange | Suffix, *, if_match: str | None = None) -> Payload:
@@ -105,6 +106,7 @@ class RecordingStore(Wrapper):
             if self._in_flight == 0:
                 self._waves += 1
             self._in_flight += 1
+            self._peak = max(self._peak, self._in_flight)
             call = Call(path, want, if_match, self._events, wave=self._waves)
             self.calls.append(call)
             return call
@@ -134,6 +136,11 @@ class RecordingStore(Wrapper):
     def in_flight(self) -> int:
         """Requests under way now; 0 after a scan that was closed or cancelled."""
         return self._in_flight
+
+    @property
+    def peak(self) -> int:
+        """The most requests that were under way at once."""
+        return self._peak
 
     @property
     def depth(self) -> int:
@@ -173,4 +180,4 @@ class RecordingStore(Wrapper):
             if self._in_flight:
                 raise RuntimeError(f"{self._in_flight} requests are in flight")
             self.calls = []
-            self._waves = 0
+            self._waves = self._peak = 0
