@@ -1,0 +1,251 @@
+"""What bounds and counts prove; which units go, stay, or need no filter."""
+
+from __future__ import annotations
+
+import decimal
+import math
+import time
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from accel.format.domain import Bounds, Domain
+from accel.predicate.bind import bind
+from accel.predicate.expr import Column, Compare, Expr, InArray, InList, IsNull, Like, Literal, Not, Op
+from accel.predicate.prune import prune
+
+C, D = Column("c"), Column("d")
+NAN = math.nan
+
+
+def bounds(
+    domain: Domain,
+    ends: list[tuple[Any, Any]],
+    *,
+    rows: int = 10,
+    nulls: list[int] | None = None,
+    nans: list[int] | None = None,
+) -> Bounds:
+    """Units from (lower, upper), None where there is none."""
+    n = len(ends)
+    dtype: Any = {Domain.INTEGER: np.int64, Domain.FLOAT: np.float64, Domain.BOOLEAN: bool}.get(
+        domain, object
+    )
+    filler: Any = {Domain.BYTES: None, Domain.BOOLEAN: False}.get(domain, 0)
+    columns = []
+    for side in (0, 1):
+        column = np.empty(n, object)
+        column[:] = [filler if end[side] is None else end[side] for end in ends]
+        columns.append(column.astype(dtype))
+    has = [np.array([end[side] is not None for end in ends]) for side in (0, 1)]
+    return Bounds(
+        domain,
+        columns[0],
+        columns[1],
+        has[0],
+        has[1],
+        np.full(n, rows, np.int64),
+        np.array(nulls or [0] * n, np.int64),
+        np.array(nans or [0] * n, np.int64),
+    )
+
+
+def shown(
+    expr: Expr, kind: pa.DataType, claims: Bounds, other: tuple[pa.DataType, Bounds] | None = None
+) -> str:
+    """A word of T, F and N for each unit: what may be."""
+    fields, given = [("c", kind)], {("c",): claims}
+    if other is not None:
+        fields, given = [*fields, ("d", other[0])], {**given, ("d",): other[1]}
+    evidence = prune(bind(expr, pa.schema(fields)), given, len(claims))
+    flags = zip(evidence.may_true, evidence.may_false, evidence.may_null, strict=True)
+    return " ".join("".join(c for c, flag in zip("TFN", unit, strict=True) if flag) or "-" for unit in flags)
+
+
+INTS = bounds(Domain.INTEGER, [(1, 3), (5, 5), (6, 9), (None, 3), (8, None), (None, None)])
+
+
+@pytest.mark.parametrize(
+    ("expr", "expected"),
+    [
+        (Compare(Op.EQ, C, Literal(5)), "F T F F F TF"),
+        (Compare(Op.NE, C, Literal(5)), "T F T T T TF"),
+        (Compare(Op.LT, C, Literal(5)), "T F F T F TF"),
+        (Compare(Op.LE, C, Literal(5)), "T T F T F TF"),
+        (Compare(Op.GT, C, Literal(5)), "F F T F T TF"),
+        (Compare(Op.GE, C, Literal(5)), "F T T F T TF"),
+        (Compare(Op.GE, C, Literal(2)), "TF T T TF T TF"),
+        (Compare(Op.LT, C, Literal(8.5)), "T T TF T TF TF"),
+        (Compare(Op.EQ, C, Literal(2.5)), "F F F F F F"),
+        (Compare(Op.LT, C, Literal(2**70)), "T T T T T T"),
+        (Compare(Op.EQ, C, Literal(None)), "N N N N N N"),
+        (Compare(Op.DISTINCT, C, Literal(5)), "T F T T T TF"),
+        (IsNull(C), "F F F F F F"),
+        (InList(C, (0, 4, 5)), "F T F TF F TF"),
+        (InList(C, (1, 2, 3)), "T F F TF F TF"),
+        (InList(C, (5, None)), "N T N N N TN"),
+        (Not(InList(C, (4, 5))), "T F T T T TF"),
+        (InList(C, ()), "F F F F F F"),
+    ],
+    ids=str,
+)
+def test_integers(expr: Expr, expected: str) -> None:
+    assert shown(expr, pa.int64(), INTS) == expected
+
+
+def test_counts() -> None:
+    claims = bounds(Domain.INTEGER, [(1, 3), (1, 3), (1, 3), (None, None)], nulls=[0, 4, -1, 10])
+    assert shown(Compare(Op.LT, C, Literal(5)), pa.int32(), claims) == "T TN TN N"
+    assert shown(IsNull(C), pa.int32(), claims) == "F TF TF T"
+    assert shown(Not(IsNull(C)), pa.int32(), claims) == "T TF TF F"
+    assert shown(Compare(Op.DISTINCT, C, Literal(2)), pa.int32(), claims) == "TF TF TF T"
+    assert shown(Compare(Op.NOT_DISTINCT, C, Literal(None)), pa.int32(), claims) == "F TF TF T"
+
+
+def test_counts_of_parts() -> None:
+    """A part of a unit with some nulls may have none, or only nulls."""
+    claims = bounds(Domain.INTEGER, [(1, 3), (None, None)], nulls=[4, 10]).take(np.array([0, 0, 1]))
+    assert shown(IsNull(C), pa.int32(), claims) == "TF TF T"
+    assert shown(Compare(Op.LT, C, Literal(5)), pa.int32(), claims) == "TN TN N"
+
+
+def test_a_unit_without_rows_has_no_outcome() -> None:
+    claims = bounds(Domain.INTEGER, [(None, None)], rows=0)
+    assert shown(Compare(Op.LT, C, Literal(5)), pa.int32(), claims) == "-"
+    assert shown(IsNull(C), pa.int32(), claims) == "-"
+
+
+FLOATS = bounds(Domain.FLOAT, [(1.0, 3.0)] * 3 + [(None, None), (-0.0, 0.0)], nans=[0, 2, -1, 10, 0])
+
+
+@pytest.mark.parametrize(
+    ("expr", "expected"),
+    [
+        (Compare(Op.GT, C, Literal(5.0)), "F TF TF T F"),
+        (Compare(Op.LT, C, Literal(5.0)), "T TF TF F T"),
+        (Not(Compare(Op.LT, C, Literal(5.0))), "F TF TF T F"),
+        (Compare(Op.EQ, C, Literal(NAN)), "F TF TF T F"),
+        (Compare(Op.LE, C, Literal(NAN)), "T T T T T"),
+        (Compare(Op.GT, C, Literal(math.inf)), "F TF TF T F"),
+        (Compare(Op.EQ, C, Literal(0)), "F F F F T"),
+        (Compare(Op.EQ, C, Literal(-0.0)), "F F F F T"),
+        (InList(C, (NAN, 7.0)), "F TF TF T F"),
+        (InList(C, (0.0, 7.0)), "F F F F T"),
+        (Compare(Op.LE, C, C), "TF TF TF T T"),
+    ],
+    ids=str,
+)
+def test_floats(expr: Expr, expected: str) -> None:
+    assert shown(expr, pa.float64(), FLOATS) == expected
+
+
+TEXT = bounds(
+    Domain.BYTES, [(b"abc", b"abd"), (b"abca", b"abcz"), (b"b", b"c"), (None, b"aa"), (b"ab\xff", None)]
+)
+
+
+@pytest.mark.parametrize(
+    ("expr", "expected"),
+    [
+        (Like(C, "abc%"), "TF T F F F"),
+        (Like(C, "abc%x"), "TF TF F F F"),
+        (Like(C, "abc_"), "TF TF F F F"),
+        (Like(C, "%x"), "TF TF TF TF TF"),
+        (Not(Like(C, "abc%")), "TF F T T T"),
+        (Like(C, "ABC%", True), "TF TF F TF F"),
+        (Like(C, "B%", True), "TF TF TF TF TF"),
+        (Like(C, "D%", True), "TF TF TF TF TF"),
+        (Like(C, "1%", True), "F F F TF F"),
+        (Like(C, "%"), "T T T T T"),
+        (Like(C, "abc"), "TF F F F F"),
+        (Compare(Op.LT, C, Literal("abc")), "F F F T F"),
+        (Compare(Op.GE, C, Literal("abcz")), "TF TF T F T"),
+        (InList(C, ("abcm", "bz")), "TF TF TF F TF"),
+    ],
+    ids=str,
+)
+def test_text(expr: Expr, expected: str) -> None:
+    assert shown(expr, pa.string(), TEXT) == expected
+
+
+def test_trailing_zero_bytes_count() -> None:
+    claims = bounds(Domain.BYTES, [(b"a\x00", b"a\x00")])
+    assert shown(Compare(Op.EQ, C, Literal(b"a")), pa.binary(), claims) == "F"
+    assert shown(Compare(Op.EQ, C, Literal(b"a\x00")), pa.binary(), claims) == "T"
+    assert shown(InList(C, (b"a", b"b")), pa.binary(), claims) == "F"
+
+
+def test_booleans() -> None:
+    claims = bounds(Domain.BOOLEAN, [(False, False), (True, True), (False, True), (None, None)])
+    assert shown(C, pa.bool_(), claims) == "F T TF TF"
+    assert shown(Not(C), pa.bool_(), claims) == "T F TF TF"
+    assert shown(Compare(Op.LE, C, Literal(False)), pa.bool_(), claims) == "T F TF TF"
+
+
+def test_decimals_by_their_unscaled_value() -> None:
+    claims = bounds(Domain.INTEGER, [(900, 1000), (1001, 1100)])
+    tenth = Compare(Op.LT, C, Literal(decimal.Decimal("10.005")))
+    assert shown(tenth, pa.decimal128(9, 2), claims) == "T F"
+
+
+def test_column_to_column() -> None:
+    left = bounds(Domain.INTEGER, [(1, 3), (3, 5), (5, 5), (7, None)], nulls=[0, 0, 0, 1])
+    right = bounds(Domain.INTEGER, [(3, 5), (1, 3), (5, 5), (1, 2)])
+    other = (pa.int32(), right)
+    assert shown(Compare(Op.LE, C, D), pa.int64(), left, other) == "T TF T FN"
+    assert shown(Compare(Op.LT, C, D), pa.int64(), left, other) == "TF F F FN"
+    assert shown(Compare(Op.EQ, C, D), pa.int64(), left, other) == "TF TF T FN"
+    assert shown(Compare(Op.DISTINCT, C, D), pa.int64(), left, other) == "TF TF F T"
+    # Days and milliseconds are not one scale: only the counts speak.
+    assert shown(Compare(Op.LE, C, D), pa.timestamp("ms"), left, (pa.date32(), right)) == "TF TF TF TFN"
+
+
+def test_unsigned_meets_signed_exactly() -> None:
+    kind = np.array([2**64 - 2], np.uint64)
+    none, one = np.zeros(1, np.int64), np.ones(1, bool)
+    big = Bounds(Domain.INTEGER, kind, kind + np.uint64(1), one, one, none + 5, none, none)
+    small = bounds(Domain.INTEGER, [(2**63 - 1, 2**63 - 1)])
+    assert shown(Compare(Op.GT, C, D), pa.uint64(), big, (pa.int64(), small)) == "T"
+    assert shown(Compare(Op.GE, C, Literal(2**64 - 2)), pa.uint64(), big) == "T"
+    assert shown(InList(C, (2**64 - 1, 2**64 - 2)), pa.uint64(), big) == "T"
+    assert shown(InList(C, (2**63 - 1, 1)), pa.int64(), big) == "F"
+
+
+@pytest.mark.parametrize(
+    "claims",
+    [
+        bounds(Domain.NONE, [(1, 3)], nulls=[-1]),
+        bounds(Domain.BYTES, [(b"1", b"3")], nulls=[-1]),
+        bounds(Domain.INTEGER, [(9, 3)], nulls=[-1]),
+        bounds(Domain.INTEGER, [(None, None)], nulls=[-1]),
+        bounds(Domain.INTEGER, [(None, None)], nulls=[11]),
+    ],
+    ids=["no-order", "another-domain", "crossed", "no-bounds", "more-nulls-than-values"],
+)
+def test_what_is_not_claimed_may_be(claims: Bounds) -> None:
+    assert shown(Compare(Op.EQ, C, Literal(7)), pa.int64(), claims) == "TFN"
+
+
+def test_columns_without_bounds_are_unknown() -> None:
+    bound = bind(Compare(Op.EQ, C, Literal(7)), pa.schema([("c", pa.int64())]))
+    assert prune(bound, {}, 2).verdicts().tolist() == [1, 1]
+    assert prune(bound, {}, 0).verdicts().tolist() == []
+    with pytest.raises(ValueError, match="bounds of 'c' have 6 units, not 2"):
+        prune(bound, {("c",): INTS}, 2)
+
+
+def test_many_keys_against_many_units() -> None:
+    """100,000 keys and 100,000 units are two searches, not their product."""
+    starts = np.arange(100_000, dtype=np.int64) * 10
+    has, none = np.ones(len(starts), bool), np.zeros(len(starts), np.int64)
+    claims = Bounds(Domain.INTEGER, starts, starts + 4, has, has, none + 5, none, none)
+    keys = pa.array(np.arange(100_000, dtype=np.int64) * 7)
+    bound = bind(InArray(C, keys), pa.schema([("c", pa.int64())]))
+    start = time.perf_counter()
+    evidence = prune(bound, {("c",): claims}, len(starts))
+    assert time.perf_counter() - start < 2  # measured 10 ms
+    first = -(-starts // 7) * 7
+    expected = (first <= starts + 4) & (first < 700_000)
+    assert evidence.may_true.tolist() == expected.tolist()
