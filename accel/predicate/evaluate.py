@@ -15,6 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from accel.format.domain import Domain
 from accel.predicate.arrays import bools, mask, one, relabel, validity, whole
 from accel.predicate.atoms import (
     Against,
@@ -98,7 +99,9 @@ class _Run:
                 raise ValueError(
                     f"column {'.'.join(wanted.path)!r} has {len(array)} values for {self.num_rows} rows"
                 )
-            if array.type != wanted.type and kind_of(array.type) != wanted.kind:
+            kind = kind_of(array.type)
+            # Bytes compare whatever their layout; numbers and moments must be in the bound type's ticks.
+            if kind != wanted.kind and (kind.family, kind.domain) != (wanted.kind.family, Domain.BYTES):
                 array = array.cast(wanted.type)
             self._arrays[column] = array
         return array

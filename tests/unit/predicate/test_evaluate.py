@@ -220,6 +220,11 @@ def test_nested_columns_are_null_or_not() -> None:
 def test_an_array_of_another_type_is_widened_to_the_bound_one() -> None:
     bound = bind(Compare(Op.GT, A, Literal(200)), pa.schema([("a", pa.int64())]))
     assert outcome(bound, {("a",): pa.array([1, 201], pa.int16())}, 2).to_pylist() == [False, True]
+    bound = bind(InList(A, ("x", "z")), pa.schema([("a", pa.string())]))
+    for kind in (pa.large_string(), pa.string_view(), pa.dictionary(pa.int8(), pa.large_string())):
+        given = pa.array(["x", "y"], pa.large_string())
+        given = given.dictionary_encode().cast(kind) if pa.types.is_dictionary(kind) else given.cast(kind)
+        assert outcome(bound, {("a",): given}, 2).to_pylist() == [True, False]
 
 
 def test_what_stands_under_a_null_never_matters() -> None:

@@ -132,8 +132,8 @@ def test_a_lone_backslash_is_refused(pattern: str) -> None:
 
 
 def test_long_patterns_match() -> None:
-    text = "ab" * 20_000
+    text = "ab" * 4_000
     array = pa.array([text, text + "c"])
-    for pattern in ("%" + "_b" * 20_000, "a%" * 2_000 + "b", text):
+    for pattern in ("%" + "_b" * 4_000, "a%" * 1_000 + "b", text):
         bound = bind(Like(Column("c"), pattern), pa.schema([("c", pa.string())]))
         assert outcome(bound, {("c",): array}, 2).to_pylist() == [True, False]
