@@ -1,0 +1,171 @@
+"""Raw minima and maxima turned into comparable values, or into "unknown".
+
+Sources: parquet-format `parquet.thrift` (Statistics, ColumnIndex, ColumnOrder), `PageIndex.md`.
+
+A bound is claimed only where its order is defined and its bytes are of the right shape; nothing
+here raises for what a writer got wrong, since unknown bounds only cost a read.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from accel.format.bound_values import decode_bounds
+from accel.format.domain import Bounds, Domain
+from accel.format.model import Bools, ColumnIndex, ColumnOrder, FileMetadata, Int64s, Physical, SchemaElement
+from accel.format.reading import Reading, reading_of
+
+__all__ = ["chunk_bounds", "page_bounds"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Side:
+    """Raw lower, or raw upper, bounds: positions in a blob, start -1 where absent."""
+
+    start: Int64s
+    length: Int64s
+
+
+@dataclass(frozen=True, slots=True)
+class _Counts:
+    values: Int64s
+    nulls: Int64s
+    nans: Int64s
+
+
+def chunk_bounds(metadata: FileMetadata, leaf_ordinal: int, *, arrow_type: pa.DataType) -> Bounds:
+    """Bounds of one column in each row group, from the chunks' statistics.
+
+    Parameters
+    ----------
+    metadata : FileMetadata
+    leaf_ordinal : int
+        Of the column, among the schema's leaves.
+    arrow_type : pyarrow.DataType
+        What the column decodes to: integer bounds are in its ticks and scale.
+
+    Returns
+    -------
+    Bounds
+        One unit a row group. The domain is NONE where Parquet's and Arrow's types do not go with each
+        other in a way known here; the counts hold even so. Of repeated columns nothing is known.
+    """
+    leaf = metadata.schema.leaves[leaf_ordinal]
+    rows = metadata.group_rows
+    if leaf.max_repetition > 0:
+        return Bounds.unknown(np.full(len(rows), -1, np.int64))
+    chunks = metadata.chunks
+    element = metadata.schema.elements[leaf.element]
+    here = ~(chunks.external[:, leaf_ordinal] | chunks.encrypted[:, leaf_ordinal])
+    nulls = np.where(here, chunks.null_count[:, leaf_ordinal], -1)
+    nans = np.where(here, chunks.nan_count[:, leaf_ordinal], -1)
+    counts = _settle_counts(rows, nulls, nans, element, required=leaf.max_definition == 0)
+    reading = reading_of(element, arrow_type)
+    if reading is None:
+        return _counts_only(counts)
+
+    def side(name: str) -> _Side:
+        starts: Int64s = getattr(chunks, f"{name}_start")[:, leaf_ordinal]
+        return _Side(starts, getattr(chunks, f"{name}_length")[:, leaf_ordinal])
+
+    lower, upper = side("min"), side("max")
+    ordered = _is_ordered(metadata, leaf_ordinal, reading)
+    current = np.full(len(rows), ordered) & ((lower.start >= 0) | (upper.start >= 0))
+    if reading.signed_order:
+        # The two pairs are never mixed: they may be of different orders.
+        lower = _choose(current, lower, side("old_min"))
+        upper = _choose(current, upper, side("old_max"))
+        current = np.ones(len(rows), bool)
+    usable = here & current & (counts.nulls < np.maximum(rows, 1))
+    return _make_bounds(metadata.footer, reading, lower, upper, usable, counts)
+
+
+def page_bounds(
+    metadata: FileMetadata,
+    leaf_ordinal: int,
+    index: ColumnIndex,
+    page_rows: Int64s,
+    *,
+    arrow_type: pa.DataType,
+) -> Bounds:
+    """Bounds of one column in each data page of a chunk, from its column index.
+
+    Parameters
+    ----------
+    metadata, leaf_ordinal, arrow_type
+        As for `chunk_bounds`.
+    index : ColumnIndex
+    page_rows : array of int64
+        Rows of each page, of the same length.
+
+    Returns
+    -------
+    Bounds
+        One unit a page. The boundary order is not trusted to imply anything.
+    """
+    leaf = metadata.schema.leaves[leaf_ordinal]
+    if leaf.max_repetition > 0 or index.num_pages != len(page_rows):
+        return Bounds.unknown(np.full(len(page_rows), -1, np.int64))
+    element = metadata.schema.elements[leaf.element]
+    # A page that claims to be all null, and to have fewer nulls than rows, is not believed.
+    nulls = np.where(index.null_pages & (index.null_count < 0), page_rows, index.null_count)
+    nulls = np.where(index.null_pages == (nulls == page_rows), nulls, -1)
+    nans = np.where(index.null_pages, 0, index.nan_count)
+    counts = _settle_counts(page_rows, nulls, nans, element, required=leaf.max_definition == 0)
+    reading = reading_of(element, arrow_type)
+    if reading is None:
+        return _counts_only(counts)
+    usable = ~index.null_pages & np.full(len(page_rows), _is_ordered(metadata, leaf_ordinal, reading))
+    lower = _Side(index.min_start, index.min_length)
+    upper = _Side(index.max_start, index.max_length)
+    return _make_bounds(index.blob, reading, lower, upper, usable, counts)
+
+
+def _is_ordered(metadata: FileMetadata, leaf_ordinal: int, reading: Reading) -> bool:
+    order = metadata.column_orders[leaf_ordinal]
+    if order == ColumnOrder.IEEE754_TOTAL:
+        return reading.domain is Domain.FLOAT
+    return bool(order == ColumnOrder.TYPE_DEFINED)
+
+
+def _choose(first: Bools, a: _Side, b: _Side) -> _Side:
+    return _Side(np.where(first, a.start, b.start), np.where(first, a.length, b.length))
+
+
+def _settle_counts(
+    values: Int64s, nulls: Int64s, nans: Int64s, element: SchemaElement, *, required: bool
+) -> _Counts:
+    """Counts that cannot be true become unknown; what the schema says needs no count."""
+    nulls = np.zeros_like(values) if required else np.where((nulls >= 0) & (nulls <= values), nulls, -1)
+    floating = element.physical in (Physical.FLOAT, Physical.DOUBLE) or element.logical_type == 15
+    if not floating:
+        return _Counts(values, nulls, np.zeros_like(values))
+    possible = (nans >= 0) & (nans <= values - np.maximum(nulls, 0))
+    nans = np.where(possible, nans, -1)
+    return _Counts(values, nulls, np.where(nulls == values, 0, nans))
+
+
+def _counts_only(counts: _Counts) -> Bounds:
+    n = len(counts.values)
+    nothing, void = np.zeros(n, bool), np.zeros(n, np.int64)
+    return Bounds(Domain.NONE, void, void, nothing, nothing, counts.values, counts.nulls, counts.nans)
+
+
+def _make_bounds(
+    blob: bytes, reading: Reading, lower: _Side, upper: _Side, usable: Bools, counts: _Counts
+) -> Bounds:
+    low, has_low = decode_bounds(blob, reading, lower.start, lower.length, usable & (lower.start >= 0))
+    high, has_high = decode_bounds(blob, reading, upper.start, upper.length, usable & (upper.start >= 0))
+    if reading.least is not None:
+        has_low = has_high = has_low & has_high
+    if reading.domain is Domain.FLOAT:
+        low, high = np.where(low == 0, -0.0, low), np.where(high == 0, 0.0, high)
+    both = has_low & has_high
+    if both.any():
+        crossed = both.copy()
+        crossed[both] = np.greater(low[both], high[both]).astype(bool)
+        has_low, has_high = has_low & ~crossed, has_high & ~crossed
+    return Bounds(reading.domain, low, high, has_low, has_high, counts.values, counts.nulls, counts.nans)
