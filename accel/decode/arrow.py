@@ -1,0 +1,108 @@
+"""pyarrow's Parquet reader over bytes in memory, and the Arrow schemas that it gives."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+import pyarrow as pa
+
+# pyarrow.parquet would import pyarrow.fs and ssl (60 ms); the class that it wraps lies below.
+from pyarrow._parquet import ParquetReader
+
+from accel.decode.splice import SplicePlan, plan_splice, splice
+from accel.errors import AccelError, ColumnNotFoundError, MemoryLimitError, ParquetFormatError
+from accel.format.model import ParquetSchema
+
+__all__ = [
+    "ParquetReader",
+    "columns_of",
+    "fields_of",
+    "file_schema",
+    "open_reader",
+    "projected_schema",
+    "translate_errors",
+]
+
+
+@contextmanager
+def translate_errors(*, path: str | None = None, place: str | None = None) -> Iterator[None]:
+    """Turn what pyarrow raises over bad bytes into an AccelError."""
+    try:
+        yield
+    except AccelError as error:
+        raise error.at(path=path, place=place)
+    except MemoryError as error:
+        # ArrowMemoryError is one.
+        raise MemoryLimitError(f"no memory to decode into: {error}", path=path, place=place) from error
+    except (pa.ArrowException, OSError, ValueError, TypeError, OverflowError, NotImplementedError) as error:
+        # ArrowInvalid is a ValueError, and text that is not UTF-8 a UnicodeDecodeError.
+        raise ParquetFormatError(f"pyarrow cannot decode it: {error}", path=path, place=place) from error
+
+
+def open_reader(data: bytes, *, verify_checksums: bool = True) -> ParquetReader:
+    """A reader with the settings that `pyarrow.parquet.read_table` has, but for page checksums."""
+    reader = ParquetReader()
+    reader.open(
+        pa.BufferReader(data),
+        pre_buffer=False,
+        page_checksum_verification=verify_checksums,
+        arrow_extensions_enabled=True,
+    )
+    return reader
+
+
+def file_schema(schema: ParquetSchema, key_value: Mapping[str, bytes]) -> pa.Schema:
+    """The Arrow schema that pyarrow's full read of a file gives, metadata included.
+
+    It comes from pyarrow, out of a footer without row groups, so no column metadata reaches it.
+
+    Raises
+    ------
+    ParquetFormatError
+        pyarrow refuses the schema, or the Arrow schema that the writer stored.
+    """
+    plan = plan_splice(schema, key_value, range(len(schema.fields)), carry_metadata=True)
+    with translate_errors(place="schema"):
+        return open_reader(splice(plan, {}, num_rows=0)).schema_arrow
+
+
+def projected_schema(
+    schema: ParquetSchema, key_value: Mapping[str, bytes], leaves: Sequence[int]
+) -> pa.Schema:
+    """The Arrow schema of some leaves (by ordinal, in any order), as pyarrow reads just those.
+
+    One field for each top-level field that has one of the leaves, in the file's order; structs hold
+    the chosen children only, and a map of which only keys or only values are chosen is a list.
+
+    Raises
+    ------
+    ColumnNotFoundError
+        There is no such leaf.
+    ParquetFormatError
+        As `file_schema`.
+    """
+    plan = plan_splice(schema, key_value, fields_of(schema, leaves), carry_metadata=True)
+    with translate_errors(place="schema"):
+        reader = open_reader(splice(plan, {}, num_rows=0))
+        return reader.read_row_groups([], columns_of(plan, leaves), False).schema
+
+
+def fields_of(schema: ParquetSchema, leaves: Sequence[int]) -> list[int]:
+    """The top-level fields, ascending, that hold these leaves."""
+    wanted = sorted(set(leaves))
+    if wanted and not 0 <= wanted[0] <= wanted[-1] < len(schema.leaves):
+        raise ColumnNotFoundError(f"no leaf {wanted[-1]} among {len(schema.leaves)}")
+    found: list[int] = []
+    field = 0
+    for leaf in wanted:
+        while schema.field_leaves[field][1] <= leaf:
+            field += 1
+        if not found or found[-1] != field:
+            found.append(field)
+    return found
+
+
+def columns_of(plan: SplicePlan, leaves: Sequence[int]) -> list[int]:
+    """The columns of the spliced file that these leaves are."""
+    return [plan.column(leaf) for leaf in sorted(set(leaves))]

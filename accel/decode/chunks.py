@@ -1,0 +1,48 @@
+"""The bytes of one column that were chosen from one row group."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from accel.ranges import Buffer
+
+__all__ = ["ChunkPages"]
+
+Int64s = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ChunkPages:
+    """Whole data pages of one column chunk, and the rows that each of them holds.
+
+    A chunk that is read without an offset index is one pseudo page: `buffers` is the whole chunk,
+    its dictionary page included, `dictionary` is None, `first_rows` is [0] and `stop_rows` is
+    [rows of the row group].
+    """
+
+    leaf: int
+    """The column's ordinal in the file's schema."""
+    codec: int
+    """As `format.model.Codec`."""
+    dictionary: Buffer | None
+    """The dictionary page, header included; None where no page here is dictionary-encoded."""
+    buffers: tuple[Buffer, ...]
+    """Whole data pages, headers included, back to back, in row order."""
+    first_rows: Int64s
+    """The first row of each data page, counted from the row group's first; ascending."""
+    stop_rows: Int64s
+    """The row after each data page's last."""
+    num_values: int
+    """Level values of these pages at most, as far as the metadata says."""
+
+    @property
+    def whole(self) -> bool:
+        """Read without an offset index: the pages and their rows are not known one by one."""
+        return self.dictionary is None and len(self.first_rows) == 1 and int(self.first_rows[0]) == 0
+
+    @property
+    def num_rows(self) -> int:
+        return int((self.stop_rows - self.first_rows).sum())

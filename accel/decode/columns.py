@@ -1,0 +1,304 @@
+"""Selected rows of selected columns, decoded by pyarrow from chosen pages of one row group."""
+
+from __future__ import annotations
+
+import enum
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from accel.decode.arrow import ParquetReader, fields_of, open_reader, translate_errors
+from accel.decode.chunks import ChunkPages
+from accel.decode.nested import count_levels, merge_leaves
+from accel.decode.splice import SplicedChunk, SplicePlan, plan_splice, splice
+from accel.decode.trim import place_rows, trim
+from accel.decode.verify import PageFacts, verify_chunk
+from accel.errors import AccelError, MemoryLimitError, ParquetFormatError
+from accel.format.model import ParquetSchema
+from accel.planning.selection import RowSelection
+
+__all__ = ["Checksums", "Threads", "decode_columns"]
+
+
+class Threads(enum.Enum):
+    """Who decodes the columns of one call."""
+
+    ONE = "one"
+    """The calling thread."""
+    POOL = "pool"
+    """pyarrow's own pool, a column each, as far as the columns have the same rows."""
+
+
+class Checksums(enum.Enum):
+    """Whether the CRCs that pages may have are checked."""
+
+    VERIFY = "verify"
+    IGNORE = "ignore"
+
+
+@dataclass(frozen=True, slots=True)
+class _Unit:
+    """What is decoded as one array: a leaf, or a whole top-level field."""
+
+    field: int
+    """Position in the output."""
+    leaves: tuple[int, ...]
+    num_rows: int
+
+
+def decode_columns(
+    schema: ParquetSchema,
+    key_value: Mapping[str, bytes],
+    chunks: Mapping[int, ChunkPages],
+    rows: RowSelection,
+    *,
+    arrow_schema: pa.Schema,
+    leaves: Sequence[int],
+    path: str,
+    row_group: int,
+    threads: Threads = Threads.ONE,
+    checksums: Checksums = Checksums.VERIFY,
+    memory_limit: int | None = None,
+) -> list[pa.Array | pa.ChunkedArray]:
+    """Decode the selected rows of some leaves of one row group.
+
+    Parameters
+    ----------
+    schema, key_value
+        Of the file. Parts of the work are kept for the next call with these very objects.
+    chunks : mapping
+        By leaf ordinal, for each of `leaves`: the pages, which hold at least all of `rows`.
+    rows : RowSelection
+        Within the row group.
+    arrow_schema : pyarrow.Schema
+        What `projected_schema` gives for `leaves`.
+    leaves : sequence of int
+        Ordinals, in any order.
+    path : str
+        Names the file in errors.
+    memory_limit : int, optional
+        Bytes that one column may decode to.
+
+    Returns
+    -------
+    list of pyarrow.Array or pyarrow.ChunkedArray
+        For each field of `arrow_schema` an array of its type with `rows.count` rows, in order. Chunked
+        only where one array cannot hold it: dictionaries that differ, offsets beyond 2 GiB.
+
+    Raises
+    ------
+    ParquetFormatError
+        The pages contradict their headers, the offset index or the schema, or do not decode.
+    MemoryLimitError
+        They decode to more than `memory_limit`.
+    ValueError
+        A chunk is missing, or does not hold all of `rows`.
+    """
+    fields = fields_of(schema, leaves)
+    if len(fields) != len(arrow_schema):
+        raise ValueError(f"{len(arrow_schema)} fields in the Arrow schema, {len(fields)} among the leaves")
+    if not rows:
+        return [pa.nulls(0, field.type) for field in arrow_schema]
+    try:
+        with translate_errors():
+            plan = plan_splice(schema, key_value, fields)
+        job = _Job(plan, chunks, rows, row_group, threads, memory_limit)
+        job.verify(sorted(set(leaves)))
+        return job.decode(arrow_schema, checksums)
+    except AccelError as error:
+        raise error.at(path=path, place=f"row group {row_group}")
+
+
+class _Job:
+    """One call of `decode_columns`."""
+
+    def __init__(
+        self,
+        plan: SplicePlan,
+        chunks: Mapping[int, ChunkPages],
+        rows: RowSelection,
+        row_group: int,
+        threads: Threads,
+        memory_limit: int | None,
+    ) -> None:
+        self._plan = plan
+        self._chunks = chunks
+        self._rows = rows
+        self._row_group = row_group
+        self._threads = threads
+        self._memory_limit = memory_limit
+        self._facts: dict[int, PageFacts] = {}
+
+    def verify(self, leaves: Iterable[int]) -> None:
+        schema = self._plan.schema
+        for ordinal in leaves:
+            if ordinal not in self._chunks:
+                raise ValueError(f"no pages for leaf {ordinal}")
+            leaf = schema.leaves[ordinal]
+            self._facts[ordinal] = verify_chunk(
+                self._chunks[ordinal],
+                leaf,
+                schema.elements[leaf.element],
+                memory_limit=self._memory_limit,
+                place=self._place((ordinal,)),
+            )
+
+    def decode(self, arrow_schema: pa.Schema, checksums: Checksums) -> list[pa.Array | pa.ChunkedArray]:
+        units = self._units()
+        spliced = {
+            leaf: SplicedChunk(facts.parts, self._chunks[leaf].codec, facts.num_values, facts.uncompressed)
+            for leaf, facts in self._facts.items()
+        }
+        # One row more than the longest column has: rows that nobody promised would show.
+        num_rows = 1 + max(unit.num_rows for unit in units)
+        data = splice(self._plan, spliced, num_rows=num_rows)
+        with translate_errors(place=self._place(self._facts)):
+            reader = open_reader(data, verify_checksums=checksums is Checksums.VERIFY)
+        found: list[list[pa.ChunkedArray]] = [[] for _ in arrow_schema]
+        arrays: dict[_Unit, pa.ChunkedArray] = {}
+        for batch in self._batches(units):
+            for unit, array in zip(batch, self._read(reader, batch), strict=True):
+                arrays[unit] = self._cut(unit, array)
+        for unit in units:
+            found[unit.field].append(arrays[unit])
+        out = []
+        for field, parts in zip(arrow_schema, found, strict=True):
+            array = parts[0] if len(parts) == 1 else self._merge(parts, field)
+            if not array.type.equals(field.type) or len(array) != self._rows.count:
+                raise ParquetFormatError(
+                    f"column {field.name} decoded to {len(array)} rows of {array.type}, due are "
+                    f"{self._rows.count} of {field.type}"
+                )
+            out.append(array.chunk(0) if array.num_chunks == 1 else array)
+        return out
+
+    def _units(self) -> list[_Unit]:
+        """Of each field: one unit where its pages align for certain, else one a leaf."""
+        units: list[_Unit] = []
+        schema = self._plan.schema
+        for position, field in enumerate(self._plan.fields):
+            start, stop = schema.field_leaves[field]
+            leaves = tuple(leaf for leaf in range(start, stop) if leaf in self._facts)
+            if all(self._chunks[leaf].whole for leaf in leaves) and len(self._row_counts(leaves)) == 1:
+                units.append(_Unit(position, leaves, self._chunks[leaves[0]].num_rows))
+                continue
+            units.extend(_Unit(position, (leaf,), self._chunks[leaf].num_rows) for leaf in leaves)
+        return units
+
+    def _row_counts(self, leaves: Iterable[int]) -> set[int]:
+        return {self._chunks[leaf].num_rows for leaf in leaves}
+
+    def _batches(self, units: Sequence[_Unit]) -> list[list[_Unit]]:
+        """Units that one call of pyarrow can decode: of one row count, and at most one of a field."""
+        batches: dict[tuple[int, int], list[_Unit]] = {}
+        seen: dict[int, int] = {}
+        for number, unit in enumerate(units):
+            turn = seen.get(unit.field, 0)
+            seen[unit.field] = turn + 1
+            key = (unit.num_rows, turn) if self._step(unit) is None else (-1, number)
+            batches.setdefault(key, []).append(unit)
+        return list(batches.values())
+
+    def _step(self, unit: _Unit) -> int | None:
+        """Rows to decode at once where values may grow beyond the limit: a dictionary can hold one
+        long value, and the pages name it a million times; None where it cannot."""
+        if self._memory_limit is None:
+            return None
+        worst = 0.0
+        for leaf in unit.leaves:
+            facts = self._facts[leaf]
+            worst = max(worst, facts.expansion * facts.num_values / self._memory_limit)
+        return None if worst <= 1 else max(1, int(unit.num_rows / worst))
+
+    def _read(self, reader: ParquetReader, batch: Sequence[_Unit]) -> list[pa.ChunkedArray]:
+        leaves = [leaf for unit in batch for leaf in unit.leaves]
+        columns = [self._plan.column(leaf) for leaf in leaves]
+        step = self._step(batch[0])
+        if step is not None:
+            return [self._read_slowly(reader, batch[0], columns, step)]
+        try:
+            with translate_errors(place=self._place(leaves)):
+                return list(reader.read_row_groups([0], columns, self._threads is Threads.POOL).columns)
+        except AccelError:
+            if len(batch) == 1:
+                raise
+        # One by one, so that the error names its column.
+        return [array for unit in batch for array in self._read(reader, [unit])]
+
+    def _read_slowly(
+        self, reader: ParquetReader, unit: _Unit, columns: Sequence[int], step: int
+    ) -> pa.ChunkedArray:
+        place = self._place(unit.leaves)
+        arrays: list[pa.Array] = []
+        held = 0
+        with translate_errors(place=place):
+            for batch in reader.iter_batches(step, [0], columns, use_threads=False):
+                arrays.append(batch.column(0))
+                held += int(batch.nbytes)
+                if self._memory_limit is not None and held > self._memory_limit:
+                    raise MemoryLimitError(
+                        f"the column decodes to more than {self._memory_limit} bytes",
+                        place=place,
+                        hint="raise options.memory_limit",
+                    )
+            return pa.chunked_array([_join(arrays)]) if _fits(arrays) else pa.chunked_array(arrays)
+
+    def _cut(self, unit: _Unit, array: pa.ChunkedArray) -> pa.ChunkedArray:
+        """The selected rows of a decoded unit, once it is sure that it has the rows promised."""
+        if len(array) != unit.num_rows:
+            raise ParquetFormatError(
+                f"{len(array)} rows were decoded, promised are {unit.num_rows}", place=self._place(unit.leaves)
+            )
+        chunk = self._chunks[unit.leaves[0]]
+        if not chunk.whole and self._plan.schema.leaves[chunk.leaf].max_repetition > 0:
+            self._check_levels(chunk, array)
+        placed = place_rows(chunk, self._rows)
+        with translate_errors(place=self._place(unit.leaves)):
+            return trim(array, placed)
+
+    def _check_levels(self, chunk: ChunkPages, array: pa.ChunkedArray) -> None:
+        """Hold the level values of the rows against the pages that should hold these rows."""
+        counts = np.concatenate([_levels(part) for part in array.chunks])
+        opens = np.cumsum(chunk.stop_rows - chunk.first_rows) - (chunk.stop_rows - chunk.first_rows)
+        wrong = np.add.reduceat(counts, opens) != self._facts[chunk.leaf].page_values
+        if bool(wrong.any()):
+            raise ParquetFormatError(
+                f"data page {int(np.flatnonzero(wrong)[0])} of those read does not hold the rows that the offset "
+                f"index says",
+                place=self._place((chunk.leaf,)),
+            )
+
+    def _merge(self, parts: Sequence[pa.ChunkedArray], field: pa.Field) -> pa.ChunkedArray:
+        """One field out of its leaves, cut where any of them has a chunk's end."""
+        cuts = sorted({0, *(int(end) for part in parts for end in np.cumsum([len(c) for c in part.chunks]))})
+        merged = []
+        for start, stop in itertools.pairwise(cuts):
+            pieces = [part.slice(start, stop - start) for part in parts]
+            with translate_errors(place=f"row group {self._row_group}, column {field.name}"):
+                merged.append(merge_leaves([_join(piece.chunks) for piece in pieces], field.type))
+        return pa.chunked_array(merged, type=field.type)
+
+    def _place(self, leaves: Iterable[int]) -> str:
+        names = [".".join(self._plan.schema.leaves[leaf].path) for leaf in leaves]
+        shown = ", ".join(names[:4]) + (", ..." if len(names) > 4 else "")
+        return f"row group {self._row_group}, column{'s' if len(names) > 1 else ''} {shown}"
+
+
+_MOST_JOINED = 1 << 30
+"""Bytes up to which arrays are joined: 32-bit offsets end at twice that."""
+
+
+def _fits(arrays: Sequence[pa.Array]) -> bool:
+    return 0 < len(arrays) and sum(int(array.nbytes) for array in arrays) < _MOST_JOINED
+
+
+def _join(arrays: Sequence[pa.Array]) -> pa.Array:
+    return arrays[0] if len(arrays) == 1 else pa.concat_arrays(arrays)
+
+
+def _levels(array: pa.Array) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    counts = count_levels(array)
+    return np.ones(len(array), np.int64) if counts is None else counts

@@ -1,0 +1,177 @@
+"""Nested columns put together from leaves that were decoded one by one.
+
+Each leaf, decoded alone, comes as its own chain of lists and structs. In a valid file the chains
+of one field agree wherever they share an ancestor, so the first leaf's offsets and validity serve
+for all, and every leaf gives its values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from accel.errors import ParquetFormatError
+
+__all__ = ["count_levels", "merge_leaves"]
+
+Int64s = npt.NDArray[np.int64]
+
+
+def merge_leaves(arrays: Sequence[pa.Array], target: pa.DataType) -> pa.Array:
+    """One array of type `target` out of the arrays of its leaves, in the schema's order.
+
+    Parameters
+    ----------
+    arrays : sequence of pyarrow.Array
+        Of each leaf of `target` the same rows, each nested as `target` but with that leaf only.
+
+    Raises
+    ------
+    ParquetFormatError
+        The leaves do not agree about their lists, or have not the shape of `target`.
+    """
+    if len({len(array) for array in arrays}) != 1:
+        raise ParquetFormatError("the leaves of a nested column have different numbers of rows")
+    if len(arrays) == 1 and arrays[0].type.equals(target):
+        return arrays[0]
+    if isinstance(target, pa.BaseExtensionType):
+        return pa.ExtensionArray.from_storage(target, merge_leaves(_storages(arrays), target.storage_type))
+    arrays = _storages(arrays)
+    if pa.types.is_struct(target):
+        return _merge_struct(arrays, target)
+    if pa.types.is_fixed_size_list(target):
+        return _merge_fixed(arrays, target)
+    if _is_list(target):
+        return _merge_lists(arrays, target)
+    raise ParquetFormatError(f"a leaf decoded as {arrays[0].type} where {target} is due")
+
+
+def count_levels(array: pa.Array) -> Int64s | None:
+    """How many level values each row of a leaf's array came from; None where it is one each.
+
+    A null or empty list is one; so the counts of the rows of a page add up to the page's number of
+    values, and every row has at least one: pages that hold other rows than promised are found.
+    """
+    if isinstance(array.type, pa.BaseExtensionType):
+        array = array.storage
+    kind = array.type
+    if pa.types.is_struct(kind):
+        return count_levels(array.field(0))
+    if pa.types.is_fixed_size_list(kind):
+        counts = count_levels(_fixed_values(array))
+        size = kind.list_size
+        rows = np.full(len(array), size) if counts is None else counts.reshape(len(array), size).sum(axis=1)
+        valid = _validity(array)
+        return np.maximum(rows if valid is None else np.where(valid, rows, 1), 1)
+    if not _is_list(kind):
+        return None
+    offsets, values = _open_list(array)
+    counts = count_levels(values)
+    if counts is None:
+        return np.maximum(np.diff(offsets), 1)
+    before = np.concatenate((np.zeros(1, np.int64), np.cumsum(counts)))
+    return np.maximum(np.diff(before[offsets]), 1)
+
+
+def _storages(arrays: Sequence[pa.Array]) -> list[pa.Array]:
+    return [a.storage if isinstance(a.type, pa.BaseExtensionType) else a for a in arrays]
+
+
+def _is_list(kind: pa.DataType) -> bool:
+    is_view = pa.types.is_list_view(kind) or pa.types.is_large_list_view(kind)
+    return bool(is_view or pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_map(kind))
+
+
+def _num_leaves(kind: pa.DataType) -> int:
+    if isinstance(kind, pa.BaseExtensionType):
+        return _num_leaves(kind.storage_type)
+    if not pa.types.is_nested(kind):
+        return 1
+    return sum(_num_leaves(kind.field(i).type) for i in range(kind.num_fields))
+
+
+def _merge_struct(arrays: Sequence[pa.Array], target: pa.DataType) -> pa.Array:
+    if not all(pa.types.is_struct(a.type) and a.type.num_fields == 1 for a in arrays):
+        raise ParquetFormatError(f"a leaf decoded as {arrays[0].type} where {target} is due")
+    children = []
+    at = 0
+    for i in range(target.num_fields):
+        kind = target.field(i).type
+        width = _num_leaves(kind)
+        children.append(merge_leaves([a.field(0) for a in arrays[at : at + width]], kind))
+        at += width
+    return pa.Array.from_buffers(target, len(arrays[0]), [_validity_buffer(arrays[0])], children=children)
+
+
+def _merge_fixed(arrays: Sequence[pa.Array], target: pa.DataType) -> pa.Array:
+    if not all(pa.types.is_fixed_size_list(a.type) for a in arrays):
+        raise ParquetFormatError(f"a leaf decoded as {arrays[0].type} where {target} is due")
+    values = merge_leaves([_fixed_values(a) for a in arrays], target.value_type)
+    return pa.Array.from_buffers(target, len(arrays[0]), [_validity_buffer(arrays[0])], children=[values])
+
+
+def _merge_lists(arrays: Sequence[pa.Array], target: pa.DataType) -> pa.Array:
+    if not all(_is_list(a.type) for a in arrays):
+        raise ParquetFormatError(f"a leaf decoded as {arrays[0].type} where {target} is due")
+    opened = [_open_list(a) for a in arrays]
+    offsets = opened[0][0]
+    for other, _ in opened[1:]:
+        if not np.array_equal(offsets, other):
+            raise ParquetFormatError("the leaves of a nested column do not agree about its lists")
+    if pa.types.is_map(target):
+        item = pa.struct([target.key_field, target.item_field])
+    else:
+        item = target.value_type
+    values = merge_leaves([values for _, values in opened], item)
+    is_wide = pa.types.is_large_list(target) or pa.types.is_large_list_view(target)
+    offsets = np.ascontiguousarray(offsets, np.int64 if is_wide else np.int32)
+    buffers = [_validity_buffer(arrays[0])]
+    if pa.types.is_list_view(target) or pa.types.is_large_list_view(target):
+        buffers += [pa.py_buffer(np.ascontiguousarray(offsets[:-1])), pa.py_buffer(np.diff(offsets))]
+    else:
+        buffers.append(pa.py_buffer(offsets))
+    return pa.Array.from_buffers(target, len(arrays[0]), buffers, children=[values])
+
+
+def _open_list(array: pa.Array) -> tuple[Int64s, pa.Array]:
+    """Offsets that start at 0, one more than rows, and just the values that they point into."""
+    kind = array.type
+    is_wide = pa.types.is_large_list(kind) or pa.types.is_large_list_view(kind)
+    width = np.int64 if is_wide else np.int32
+    if pa.types.is_list_view(kind) or pa.types.is_large_list_view(kind):
+        sizes = _numbers(array.buffers()[2], width, array.offset, len(array))
+        valid = _validity(array)
+        if valid is not None:
+            sizes = np.where(valid, sizes, 0)
+        return np.concatenate((np.zeros(1, np.int64), np.cumsum(sizes, dtype=np.int64))), array.flatten()
+    if not len(array):
+        return np.zeros(1, np.int64), array.values.slice(0, 0)
+    offsets = _numbers(array.buffers()[1], width, array.offset, len(array) + 1).astype(np.int64)
+    first = int(offsets[0])
+    return offsets - first, array.values.slice(first, int(offsets[-1]) - first)
+
+
+def _fixed_values(array: pa.Array) -> pa.Array:
+    size = array.type.list_size
+    return array.values.slice(array.offset * size, len(array) * size)
+
+
+def _numbers(buffer: pa.Buffer, dtype: type, offset: int, count: int) -> npt.NDArray[np.signedinteger]:
+    return np.frombuffer(buffer, dtype, count, offset * np.dtype(dtype).itemsize)
+
+
+def _validity(array: pa.Array) -> npt.NDArray[np.bool_] | None:
+    if array.null_count == 0:
+        return None
+    bits = np.frombuffer(array.buffers()[0], np.uint8)
+    return np.unpackbits(bits, bitorder="little", count=array.offset + len(array))[array.offset :].astype(bool)
+
+
+def _validity_buffer(array: pa.Array) -> pa.Buffer | None:
+    valid = _validity(array)
+    if valid is None:
+        return None
+    return pa.py_buffer(np.packbits(valid.view(np.uint8), bitorder="little"))

@@ -1,0 +1,210 @@
+"""Chosen pages -> a small Parquet file in memory: pure bytes in, bytes out.
+
+Source: parquet-format `parquet.thrift` (FileMetaData, RowGroup, ColumnChunk, ColumnMetaData).
+
+The file has the top-level fields that are read, each with all its leaves: of those, the leaves
+that are not read have an empty chunk, so that the Arrow schema, which the writer stored by
+position, fits as it is. No statistics, column orders or offsets of the real file are carried over.
+"""
+
+from __future__ import annotations
+
+import base64
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+from cachetools import LRUCache
+
+from accel.errors import ParquetFormatError
+from accel.format.model import ParquetSchema
+from accel.format.thrift import BINARY, I32, Struct, write_struct
+from accel.ranges import Buffer
+
+__all__ = ["ARROW_SCHEMA", "SplicePlan", "SplicedChunk", "plan_splice", "splice"]
+
+ARROW_SCHEMA = "ARROW:schema"
+"""The key under which writers store the Arrow schema: base64 of an IPC schema message."""
+
+_MAGIC = b"PAR1"
+_MAX_DEPTH = 100
+"""pyarrow builds its schema by recursion."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SplicePlan:
+    """The parts of a synthetic footer that do not depend on the pages."""
+
+    schema: ParquetSchema
+    fields: tuple[int, ...]
+    """The top-level fields, ascending, as positions in `schema.fields`."""
+    leaves: tuple[int, ...]
+    """All leaves of these fields: the position of a leaf in here is its column in the file."""
+    head: bytes
+    """FileMetaData up to its schema."""
+    tail: bytes
+    """FileMetaData from its key-value metadata on."""
+    columns: tuple[bytes, ...]
+    """Of each leaf, ColumnChunk up to its path."""
+
+    def column(self, leaf: int) -> int:
+        return self.leaves.index(leaf)
+
+
+@dataclass(frozen=True, slots=True)
+class SplicedChunk:
+    """What goes into the file for one leaf."""
+
+    parts: tuple[Buffer, ...]
+    codec: int
+    num_values: int
+    uncompressed: int
+
+
+def plan_splice(
+    schema: ParquetSchema,
+    key_value: Mapping[str, bytes],
+    fields: Sequence[int],
+    *,
+    carry_metadata: bool = False,
+) -> SplicePlan:
+    """The reusable parts of a footer for some top-level fields.
+
+    Parameters
+    ----------
+    key_value : mapping
+        Of the file; its Arrow schema is cut to `fields`. An Arrow schema of another number of fields
+        than the file has is left out, as pyarrow passes it over.
+    carry_metadata : bool
+        Carry the other keys over too: only schemas need them.
+
+    Raises
+    ------
+    ParquetFormatError
+        The stored Arrow schema cannot be read, or the fields nest too deeply.
+    """
+    chosen = tuple(sorted(set(fields)))
+    key = (id(schema), id(key_value), chosen, carry_metadata)
+    with _plans_lock:
+        entry = _plans.get(key)
+        # An id may have been used again: the entry keeps its objects alive, so identity settles it.
+        if entry is not None and entry[0] is schema and entry[1] is key_value:
+            return entry[2]
+    plan = _build_plan(schema, key_value, chosen, carry_metadata)
+    with _plans_lock:
+        _plans[key] = (schema, key_value, plan)
+    return plan
+
+
+_plans: LRUCache[tuple[object, ...], tuple[ParquetSchema, Mapping[str, bytes], SplicePlan]]
+_plans = LRUCache(maxsize=64)
+_plans_lock = threading.Lock()
+
+
+def _build_plan(
+    schema: ParquetSchema, key_value: Mapping[str, bytes], fields: tuple[int, ...], carry_metadata: bool
+) -> SplicePlan:
+    leaves: list[int] = []
+    elements: list[bytes] = []
+    for field in fields:
+        leaves.extend(range(*schema.field_leaves[field]))
+        top = schema.fields[field]
+        elements.extend(e.raw for e in schema.elements[top : schema.subtree_ends[top]])
+    columns: list[bytes] = []
+    for ordinal in leaves:
+        leaf = schema.leaves[ordinal]
+        if len(leaf.ancestors) > _MAX_DEPTH:
+            raise ParquetFormatError(
+                f"a column is nested {len(leaf.ancestors)} levels deep, more than {_MAX_DEPTH}",
+                place=f"column {'.'.join(leaf.path[:3])}...",
+            )
+        physical = schema.elements[leaf.element].physical
+        if physical is None:
+            raise ParquetFormatError("a column without a physical type", place=f"column {'.'.join(leaf.path)}")
+        # file_offset 0; meta_data: type, no encodings, no path: pyarrow takes both from elsewhere.
+        columns.append(b"\x26\x00\x1c\x15" + _signed(physical) + b"\x19\x05\x19\x08\x15")
+    root: Struct = {4: (BINARY, b"schema"), 5: (I32, len(fields))}
+    head = b"\x15\x04\x19" + _list_head(1 + len(elements)) + write_struct(root) + b"".join(elements)
+    pairs = _pairs(key_value, fields, len(schema.fields), carry_metadata)
+    tail = b""
+    if pairs:
+        tail = b"\x19" + _list_head(len(pairs)) + b"".join(
+            write_struct({1: (BINARY, k.encode("utf-8", "surrogateescape")), 2: (BINARY, v)}) for k, v in pairs
+        )
+    return SplicePlan(schema, fields, tuple(leaves), head, tail + b"\x00", tuple(columns))
+
+
+def _pairs(
+    key_value: Mapping[str, bytes], fields: tuple[int, ...], num_fields: int, carry_metadata: bool
+) -> list[tuple[str, bytes]]:
+    pairs = [(k, v) for k, v in key_value.items() if k != ARROW_SCHEMA] if carry_metadata else []
+    encoded = key_value.get(ARROW_SCHEMA)
+    if encoded is None:
+        return pairs
+    if len(fields) == num_fields:
+        return [*pairs, (ARROW_SCHEMA, encoded)]
+    try:
+        message = base64.b64decode(encoded, validate=True)
+        stored = pa.ipc.read_schema(pa.py_buffer(message))
+    except (ValueError, OSError, pa.ArrowException) as error:
+        raise ParquetFormatError(f"the stored Arrow schema cannot be read: {error}", place="footer") from error
+    if len(stored) != num_fields:
+        return pairs
+    cut = pa.schema([stored.field(i) for i in fields], metadata=stored.metadata)
+    return [*pairs, (ARROW_SCHEMA, base64.b64encode(cut.serialize().to_pybytes()))]
+
+
+def splice(plan: SplicePlan, chunks: Mapping[int, SplicedChunk], *, num_rows: int) -> bytes:
+    """A Parquet file of one row group that holds these chunks (by leaf); none at all when there are none.
+
+    `num_rows` is the row group's row count: at least that of the longest column, else pyarrow cuts it.
+    """
+    parts: list[Buffer] = [_MAGIC]
+    position = len(_MAGIC)
+    metas: list[bytes] = []
+    for start, leaf in zip(plan.columns, plan.leaves, strict=True):
+        chunk = chunks.get(leaf)
+        if chunk is None:
+            metas.append(start + b"\x00\x16\x00\x16\x00\x16\x00\x26\x08\x00\x00")
+            continue
+        size = sum(map(len, chunk.parts))
+        # codec, num_values, sizes; then the offset of the first page, dictionary or data.
+        metas.append(
+            start
+            + b"".join((
+                _signed(chunk.codec), b"\x16", _signed(chunk.num_values), b"\x16", _signed(chunk.uncompressed),
+                b"\x16", _signed(size), b"\x26", _signed(position), b"\x00\x00",
+            ))
+        )
+        parts.extend(chunk.parts)
+        position += size
+    footer = [plan.head, b"\x16", _signed(num_rows), b"\x19"]
+    if chunks:
+        footer += [b"\x1c\x19", _list_head(len(metas)), *metas, b"\x16", _signed(position)]
+        footer += [b"\x16", _signed(num_rows), b"\x00", plan.tail]
+    else:
+        footer += [b"\x0c", plan.tail]
+    length = sum(map(len, footer))
+    return b"".join((*parts, *footer, length.to_bytes(4, "little"), _MAGIC))
+
+
+def _list_head(size: int) -> bytes:
+    # Of structs (type 12).
+    return bytes(((size << 4) | 12,)) if size < 15 else b"\xfc" + _varint(size)
+
+
+def _signed(value: int) -> bytes:
+    """A number that is not negative, as zigzag varint."""
+    return _varint(value << 1)
+
+
+def _varint(value: int) -> bytes:
+    if value < 0x80:
+        return bytes((value,))
+    out = bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)

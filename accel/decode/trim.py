@@ -1,0 +1,99 @@
+"""The selected rows of decoded pages, cut out of them."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from accel.arrays import from_numpy
+from accel.decode.chunks import ChunkPages
+from accel.planning.selection import RowSelection
+
+__all__ = ["place_rows", "trim"]
+
+Int64s = npt.NDArray[np.int64]
+
+_FEW_SLICES = 12
+"""Up to so many ranges joining slices is faster than gathering by index."""
+_KEPT_SHARE = 2
+"""A slice of less than one part in this many is copied, so that it does not hold all the rest."""
+
+
+def place_rows(chunk: ChunkPages, rows: RowSelection) -> RowSelection:
+    """Where the selected rows of the row group lie in the decoded pages, counted from their start.
+
+    Raises
+    ------
+    ValueError
+        A selected row is on none of the pages.
+    """
+    if not rows:
+        return rows
+    first, stop = chunk.first_rows, chunk.stop_rows
+    # Runs of pages without a gap; a selected range lies within one of them.
+    opens = np.flatnonzero(np.append(True, first[1:] != stop[:-1]))
+    run_first = first[opens]
+    run_stop = stop[np.append(opens[1:], len(stop)) - 1]
+    before = np.cumsum(run_stop - run_first) - (run_stop - run_first)
+    owner = np.searchsorted(run_first, rows.starts, side="right") - 1
+    if bool((owner < 0).any()) or bool((rows.stops > run_stop[owner]).any()):
+        raise ValueError(f"rows {rows!r} are not all on the pages given for leaf {chunk.leaf}")
+    shift = before[owner] - run_first[owner]
+    starts, stops = rows.starts + shift, rows.stops + shift
+    # What was apart in the row group may touch here.
+    opens_range = np.append(True, starts[1:] != stops[:-1])
+    return RowSelection(starts[opens_range], stops[np.append(opens_range[1:], True)])
+
+
+def trim(array: pa.ChunkedArray, rows: RowSelection) -> pa.ChunkedArray:
+    """The rows of `array` that are selected, in order, as few chunks as `array` has at most."""
+    if rows.count == len(array):
+        return array
+    kept = []
+    start = 0
+    for chunk in array.chunks:
+        stop = start + len(chunk)
+        part = rows.within(start, stop) if array.num_chunks > 1 else rows
+        if part:
+            kept.append(_trim_chunk(chunk, part.starts - start, part.stops - start))
+        start = stop
+    return pa.chunked_array(kept, type=array.type)
+
+
+def _trim_chunk(array: pa.Array, starts: Int64s, stops: Int64s) -> pa.Array:
+    count = int((stops - starts).sum())
+    if count == len(array):
+        return array
+    if len(starts) == 1 and count * _KEPT_SHARE > len(array):
+        return array.slice(int(starts[0]), count)
+    if len(starts) > _FEW_SLICES and (is_view(array.type) or not _holds_views(array.type)):
+        lengths = stops - starts
+        shift = np.repeat(starts - (np.cumsum(lengths) - lengths), lengths)
+        indices = from_numpy(np.arange(count, dtype=np.int64) + shift)
+        return _take_views(array, indices) if is_view(array.type) else array.take(indices)
+    slices = [array.slice(a, b - a) for a, b in zip(starts.tolist(), stops.tolist(), strict=True)]
+    return pa.concat_arrays(slices)
+
+
+def _take_views(array: pa.Array, indices: pa.Array) -> pa.Array:
+    # pyarrow has no take for views, but their 16-byte heads can be gathered, and share the text.
+    validity, heads, *texts = array.buffers()
+    fixed = pa.Array.from_buffers(pa.binary(16), len(array), [validity, heads], offset=array.offset)
+    taken = fixed.take(indices)
+    return pa.Array.from_buffers(array.type, len(taken), [*taken.buffers(), *texts], offset=taken.offset)
+
+
+def is_view(kind: pa.DataType) -> bool:
+    """Whether it is string_view or binary_view."""
+    return bool(pa.types.is_string_view(kind) or pa.types.is_binary_view(kind))
+
+
+def _holds_views(kind: pa.DataType) -> bool:
+    if is_view(kind):
+        return True
+    if isinstance(kind, pa.BaseExtensionType):
+        return _holds_views(kind.storage_type)
+    if pa.types.is_dictionary(kind):
+        return _holds_views(kind.value_type)
+    return any(_holds_views(kind.field(i).type) for i in range(kind.num_fields))

@@ -1,0 +1,234 @@
+"""What the page headers say, held against what was promised, before pyarrow sees a byte.
+
+pyarrow returns wrong rows without an error where a page's counts lie, and allocates by sizes that
+it has not checked. Sources: parquet-format `parquet.thrift` (PageHeader, DataPageHeaderV2).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from accel.decode.chunks import ChunkPages
+from accel.errors import AccelError, MemoryLimitError, ParquetFormatError
+from accel.format.model import Codec, Encoding, Leaf, PageTable, PageType, Physical, SchemaElement
+from accel.format.page_header import parse_page_header, walk_pages
+from accel.ranges import Buffer
+
+__all__ = ["PageFacts", "needs_dictionary", "verify_chunk"]
+
+Int64s = npt.NDArray[np.int64]
+
+_MAX_PAGES = 1 << 24
+_DICTIONARY_ENCODINGS = (Encoding.PLAIN_DICTIONARY, Encoding.RLE_DICTIONARY)
+_WIDTHS = {
+    Physical.BOOLEAN: 0,
+    Physical.INT32: 4,
+    Physical.INT64: 8,
+    Physical.INT96: 12,
+    Physical.FLOAT: 4,
+    Physical.DOUBLE: 8,
+    Physical.BYTE_ARRAY: 4,
+}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PageFacts:
+    """What holds of the pages of one chunk after they were verified."""
+
+    parts: tuple[Buffer, ...]
+    """The chunk's bytes to splice: the dictionary page, then the data pages; no padding."""
+    page_values: Int64s
+    """Level values of each data page, nulls included."""
+    num_values: int
+    uncompressed: int
+    """Bytes of all pages after decompression."""
+    expansion: int
+    """Bytes that one value may come to at most: that of a whole dictionary, or of a whole page of
+    prefixes; 0 where values take the bytes that they have in the pages."""
+
+
+def needs_dictionary(buffer: Buffer) -> bool:
+    """Whether any of the data pages that lie back to back in `buffer` is dictionary-encoded.
+
+    Raises
+    ------
+    ParquetFormatError
+        The page headers do not decode, or reach beyond the buffer.
+    """
+    position = 0
+    while position < len(buffer):
+        header = parse_page_header(buffer, position)
+        if header.type != PageType.DICTIONARY_PAGE and header.encoding in _DICTIONARY_ENCODINGS:
+            return True
+        position += header.header_length + header.compressed_size
+    if position > len(buffer):
+        raise ParquetFormatError("a data page reaches beyond its bytes", place="page headers")
+    return False
+
+
+def verify_chunk(
+    chunk: ChunkPages, leaf: Leaf, element: SchemaElement, *, memory_limit: int | None, place: str
+) -> PageFacts:
+    """Walk all page headers of a chunk.
+
+    Parameters
+    ----------
+    memory_limit : int, optional
+        Bytes that the pages may decompress and, as far as headers tell, decode to.
+    place : str
+        Names the row group and the column in errors.
+
+    Raises
+    ------
+    ParquetFormatError
+        The headers contradict each other, the rows that the offset index gives, or the bytes.
+    MemoryLimitError
+        The pages decode to more than `memory_limit`.
+    """
+    try:
+        facts = _verify(chunk, leaf, element)
+    except AccelError as error:
+        inner = f", {error.place}" if error.place else ""
+        error.place = place + inner
+        raise
+    if memory_limit is not None:
+        decoded = facts.num_values * _value_width(element)
+        if max(decoded, facts.uncompressed) > memory_limit:
+            raise MemoryLimitError(
+                f"pages of {facts.uncompressed} bytes and {facts.num_values} values decode to more than "
+                f"{memory_limit} bytes",
+                place=place,
+                hint="raise options.memory_limit",
+            )
+    return facts
+
+
+def _value_width(element: SchemaElement) -> int:
+    if element.physical is Physical.FIXED_LEN_BYTE_ARRAY:
+        return element.type_length
+    return 4 if element.physical is None else _WIDTHS[element.physical]
+
+
+def _verify(chunk: ChunkPages, leaf: Leaf, element: SchemaElement) -> PageFacts:
+    if chunk.codec == Codec.LZO or chunk.codec not in Codec.__members__.values():
+        raise ParquetFormatError(f"compression codec {chunk.codec} cannot be read")
+    if len(chunk.first_rows) != len(chunk.stop_rows) or bool((chunk.stop_rows < chunk.first_rows).any()):
+        raise ValueError("first_rows and stop_rows do not fit together")
+    walked = [_walk(buffer, chunk) for buffer in chunk.buffers]
+    dictionary = None
+    if chunk.dictionary is not None:
+        dictionary = walk_pages(chunk.dictionary, max_pages=1)
+        if dictionary.type.tolist() != [PageType.DICTIONARY_PAGE]:
+            raise ParquetFormatError("where the dictionary page should be is another page")
+    values, rows, encodings, compressed_whole = _data_pages(walked, chunk)
+    in_chunk = _dictionary_of(walked) if chunk.whole else None
+    if dictionary is None:
+        dictionary = in_chunk
+    encoded = np.isin(encodings, _DICTIONARY_ENCODINGS)
+    if dictionary is None and bool(encoded.any()):
+        raise ParquetFormatError(
+            f"data page {int(np.flatnonzero(encoded)[0])} is dictionary-encoded, and there is no dictionary page"
+        )
+    _check_dictionary(dictionary, element)
+    _check_counts(chunk, leaf, values, rows)
+    parts = tuple(
+        buffer if end == len(buffer) else memoryview(buffer)[:end]
+        for buffer, end in zip(chunk.buffers, compressed_whole, strict=True)
+    )
+    if chunk.dictionary is not None:
+        parts = (chunk.dictionary, *parts)
+    uncompressed = sum(int(table.uncompressed.sum()) for table in walked)
+    if chunk.dictionary is not None and dictionary is not None:
+        uncompressed += int(dictionary.uncompressed[0])
+    return PageFacts(
+        parts=parts,
+        page_values=values,
+        num_values=int(values.sum()),
+        uncompressed=uncompressed,
+        expansion=_expansion(element, walked, encodings, dictionary),
+    )
+
+
+def _walk(buffer: Buffer, chunk: ChunkPages) -> PageTable:
+    # Only a whole chunk may be followed by padding.
+    return walk_pages(buffer, max_pages=_MAX_PAGES, num_values=chunk.num_values if chunk.whole else None)
+
+
+def _data_pages(
+    walked: list[PageTable], chunk: ChunkPages
+) -> tuple[Int64s, Int64s, npt.NDArray[np.int8], list[int]]:
+    """Values, rows (-1 for v1) and encodings of the data pages; the ends of the pages in each buffer."""
+    values, rows, encodings, ends = [], [], [], []
+    for table in walked:
+        data = (table.type == PageType.DATA_PAGE) | (table.type == PageType.DATA_PAGE_V2)
+        if not chunk.whole and not bool(data.all()):
+            other = int(table.type[np.flatnonzero(~data)[0]])
+            raise ParquetFormatError(f"a page of type {other} where the offset index has a data page")
+        values.append(table.num_values[data])
+        rows.append(table.num_rows[data])
+        encodings.append(table.encoding[data])
+        ends.append(int(table.end[-1]) if table.num_pages else 0)
+    if len(walked) == 1:
+        return values[0], rows[0], encodings[0], ends
+    none = np.empty(0, np.int64)
+    return (
+        np.concatenate([none, *values]),
+        np.concatenate([none, *rows]),
+        np.concatenate([none.astype(np.int8), *encodings]),
+        ends,
+    )
+
+
+def _dictionary_of(walked: list[PageTable]) -> PageTable | None:
+    if not walked or not walked[0].num_pages or walked[0].type[0] != PageType.DICTIONARY_PAGE:
+        return None
+    return walked[0]
+
+
+def _check_dictionary(dictionary: PageTable | None, element: SchemaElement) -> None:
+    if dictionary is None:
+        return
+    entries, size = int(dictionary.num_values[0]), int(dictionary.uncompressed[0])
+    if element.physical is Physical.BOOLEAN:
+        raise ParquetFormatError("a dictionary of booleans")
+    if entries * _value_width(element) > size:
+        raise ParquetFormatError(f"a dictionary of {entries} values in {size} bytes")
+
+
+def _check_counts(chunk: ChunkPages, leaf: Leaf, values: Int64s, rows: Int64s) -> None:
+    expected = chunk.stop_rows - chunk.first_rows
+    if chunk.whole:
+        total, claimed = int(values.sum()), int(expected.sum())
+        if (total != claimed) if leaf.max_repetition == 0 else (total < claimed):
+            raise ParquetFormatError(f"the pages hold {total} values for {claimed} rows")
+        return
+    if len(values) != len(expected):
+        raise ParquetFormatError(f"{len(values)} data pages where the offset index has {len(expected)}")
+    wrong = (rows >= 0) & (rows != expected)
+    wrong |= (values != expected) if leaf.max_repetition == 0 else (values < expected)
+    if bool(wrong.any()):
+        page = int(np.flatnonzero(wrong)[0])
+        raise ParquetFormatError(
+            f"data page {page} of those read has {int(values[page])} values (and {int(rows[page])} rows, -1 if "
+            f"untold), the offset index says {int(expected[page])} rows"
+        )
+
+
+def _expansion(
+    element: SchemaElement,
+    walked: list[PageTable],
+    encodings: npt.NDArray[np.int8],
+    dictionary: PageTable | None,
+) -> int:
+    if element.physical is not Physical.BYTE_ARRAY:
+        return 0
+    most = 0
+    if dictionary is not None:
+        # All entries but the longest may be empty.
+        most = max(0, int(dictionary.uncompressed[0]) - 4 * int(dictionary.num_values[0]))
+    if bool((encodings == Encoding.DELTA_BYTE_ARRAY).any()):
+        most = max(most, *(int(table.uncompressed.max()) for table in walked if table.num_pages))
+    return most
