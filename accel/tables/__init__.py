@@ -1,1 +1,1 @@
-"""Where file lists come from."""
+"""Where file lists come from: paths, globs, hive directories."""

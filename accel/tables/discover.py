@@ -1,0 +1,165 @@
+"""From what the user names to the files of a scan: paths, lists, globs, directories."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import os
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Protocol
+
+import pyarrow as pa
+
+from accel.io.store import ObjectEntry
+from accel.metrics import Metrics
+from accel.planning.file import DataFile, Listing
+from accel.tables import listed, local
+from accel.tables.hive import settle, spell
+from accel.tables.source import Named, Shape, read_source
+
+__all__ = ["ListingClient", "discover"]
+
+
+class ListingClient(Protocol):
+    """What listing needs of `io.client.Client`."""
+
+    def list(self, prefix: str, *, metrics: Metrics | None = None) -> AsyncIterator[ObjectEntry]:
+        """Objects at or below `prefix`."""
+        ...
+
+
+async def discover(
+    source: object,
+    *,
+    client_for: Callable[[str], ListingClient],
+    partitioning: str | pa.Schema | None = "hive",
+    glob: bool = True,
+    in_store: bool = False,
+    metrics: Metrics,
+) -> Listing:
+    """Find the files that a source names.
+
+    Parameters
+    ----------
+    source : str, PathLike, or list or tuple of these
+        Files, globs and directories, of several stores if need be. A directory is what ends in `/`, a
+        bucket, a local directory, or a name without an extension below which a listing finds objects.
+    client_for : callable
+        From a store's root to its client.
+    partitioning : "hive", None or pyarrow.Schema
+        Whether `key=value` directories become columns; a schema fixes their types and order. Of one
+        directory, those below it count, and all of its files must spell the same keys. Of named files,
+        patterns, and several sources, the whole paths count, and the keys that all of them spell.
+    glob : bool
+        Whether `*`, `?`, `[...]` and `**` make a pattern. An object of exactly that name goes first.
+    in_store : bool
+        The caller gave a store: bare paths are relative to its root.
+    metrics : Metrics
+        Counts the listing requests.
+
+    Returns
+    -------
+    Listing
+        Sources in the order given; what one of them holds, sorted by path (by code point). A directory
+        takes every file whatever its extension, save names that begin with `_` or `.` at any level below
+        it, and empty markers. A file that is named twice is read twice.
+
+    Raises
+    ------
+    ObjectNotFoundError
+        A directory holds no data file, nothing matches a pattern, a local path does not exist.
+    SchemaMismatchError
+        The paths disagree on their partition keys, or a value does not fit its type.
+    StoreError
+        The listing failed, or the store cannot list.
+    """
+    if not (partitioning in ("hive", None) or isinstance(partitioning, pa.Schema)):
+        raise ValueError(f"partitioning is 'hive', None, or a pyarrow.Schema, not {partitioning!r}")
+    texts = _texts(source)
+    named = [read_source(text, glob=glob, in_store=in_store) for text in texts]
+    found = await _find_all(named, client_for, metrics)
+    files = [file for part in found for file in part]
+    waves = max((_waves(item) for item in named), default=0)
+    if partitioning is None or not files:
+        return Listing(tuple(files), pa.schema([]), waves)
+    # Below one directory the layout is known to be meant; elsewhere a path just may hold a `=`.
+    whole = len(named) == 1 and named[0].shape in (Shape.DIRECTORY, Shape.OPEN) and files[0].url != texts[0]
+    spellings = [
+        spell(file.url, item.directories(file, below=whole))
+        for item, part in zip(named, found, strict=True)
+        for file in part
+    ]
+    types = partitioning if isinstance(partitioning, pa.Schema) else None
+    schema, values = settle(spellings, types, strict=whole)
+    if len(schema):
+        files = [dataclasses.replace(f, partition=v) for f, v in zip(files, values, strict=True)]
+    return Listing(tuple(files), schema, waves)
+
+
+def _texts(source: object) -> list[str]:
+    items: Sequence[object] = source if isinstance(source, (list, tuple)) else (source,)
+    texts = []
+    for item in items:
+        if not isinstance(item, (str, os.PathLike)):
+            raise TypeError(f"a source is a path, a URL, or a list of these, not a {type(item).__name__}")
+        texts.append(os.fsdecode(item))
+    return texts
+
+
+def _waves(item: Named) -> int:
+    walked = item.shape is Shape.GLOB and item.location.scheme == "file"
+    return 0 if item.shape is Shape.FILE or walked else 1
+
+
+async def _find_all(
+    named: Sequence[Named], client_for: Callable[[str], ListingClient], metrics: Metrics
+) -> list[Sequence[DataFile]]:
+    """The files of every source; those that need a listing are listed together."""
+    found: list[Sequence[DataFile]] = [
+        (item.as_file(),) if item.shape is Shape.FILE else () for item in named
+    ]
+    pending = [i for i, item in enumerate(named) if item.shape is not Shape.FILE]
+    if len(pending) == 1:
+        found[pending[0]] = await _find(named[pending[0]], client_for, metrics)
+        return found
+    try:
+        async with asyncio.TaskGroup() as group:
+            tasks = {i: group.create_task(_find(named[i], client_for, metrics)) for i in pending}
+    except BaseExceptionGroup as failures:
+        failure = _first(failures)
+    else:
+        for i, task in tasks.items():
+            found[i] = task.result()
+        return found
+    raise failure
+
+
+async def _find(
+    item: Named, client_for: Callable[[str], ListingClient], metrics: Metrics
+) -> Sequence[DataFile]:
+    if item.shape is Shape.GLOB and item.location.scheme == "file":
+        matches, directories = await asyncio.to_thread(local.expand, item)
+        if matches or not directories:
+            return matches
+        files: list[DataFile] = []
+        for directory in directories:
+            below = await _list(directory, client_for, metrics)
+            files += listed.visible(directory, below)
+        return files or listed.nothing(item)
+    return listed.choose(item, await _list(item, client_for, metrics))
+
+
+async def _list(
+    item: Named, client_for: Callable[[str], ListingClient], metrics: Metrics
+) -> list[ObjectEntry]:
+    client = client_for(item.location.root)
+    entries = [entry async for entry in client.list(item.prefix, metrics=metrics)]
+    entries.sort(key=lambda entry: entry.path)
+    return entries
+
+
+def _first(failures: BaseExceptionGroup[BaseException]) -> BaseException:
+    error: BaseException = failures
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error

@@ -1,0 +1,178 @@
+"""Partition columns that paths spell: `.../year=2013/month=01/part-0.parquet`.
+
+The rules are those of Hive and Spark: a directory `key=value`, both %-encoded where they hold odd
+characters, `__HIVE_DEFAULT_PARTITION__` for null.
+"""
+
+from __future__ import annotations
+
+import datetime
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import unquote
+
+import pyarrow as pa
+
+from accel.errors import SchemaMismatchError
+
+__all__ = ["NULL", "Spelling", "settle", "spell"]
+
+NULL = "__HIVE_DEFAULT_PARTITION__"
+_INTEGER = re.compile(r"-?[0-9]{1,19}")
+_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+_INT64 = range(-(2**63), 2**63)
+_OFF = "partitioning=None reads the files without partition columns"
+
+
+@dataclass(frozen=True, slots=True)
+class Spelling:
+    """What the path of one file says, in path order. `values` are text, None for null."""
+
+    url: str
+    keys: tuple[str, ...]
+    values: tuple[str | None, ...]
+
+
+def spell(url: str, directories: Iterable[str]) -> Spelling:
+    """Read the `key=value` segments of a file's directories; others are passed over.
+
+    Raises
+    ------
+    SchemaMismatchError
+        One key occurs twice.
+    """
+    keys: list[str] = []
+    values: list[str | None] = []
+    for segment in directories:
+        key, equals, value = segment.partition("=")
+        if not equals or not key:
+            continue
+        key = _decode(key)
+        if key in keys:
+            raise SchemaMismatchError(f"partition key {key!r} occurs twice in the path", path=url, hint=_OFF)
+        keys.append(key)
+        values.append(None if value == NULL else _decode(value))
+    return Spelling(url, tuple(keys), tuple(values))
+
+
+def settle(
+    spellings: Sequence[Spelling],
+    types: pa.Schema | None = None,
+    *,
+    strict: bool,
+) -> tuple[pa.Schema, list[tuple[object, ...]]]:
+    """Settle names and types of the partition columns over all files at once.
+
+    Parameters
+    ----------
+    spellings : sequence of Spelling
+        Of every file.
+    types : pyarrow.Schema, optional
+        The columns and their types, in the order wanted; keys that it does not name are left out.
+        Without it a column is int64 where every value is an integer (leading zeros allowed), date32
+        where every one is `YYYY-MM-DD`, else string; nulls fit all, and nulls alone are a string.
+    strict : bool
+        True for one directory: every file must spell the same keys in the same order. False for files
+        that were named one by one: the keys that all of them spell are taken.
+
+    Returns
+    -------
+    schema : pyarrow.Schema
+    values : list of tuple
+        Of each file, in the schema's order: Python values, None for null.
+
+    Raises
+    ------
+    SchemaMismatchError
+        Two files disagree on the keys, a key of `types` is missing, or a value does not fit its type.
+    """
+    if not spellings:
+        return types if types is not None else pa.schema([]), []
+    keys = list(spellings[0].keys)
+    if types is not None:
+        keys = list(types.names)
+        _require(spellings, keys)
+    elif strict:
+        _same_keys(spellings)
+    else:
+        shared = set(keys).intersection(*(s.keys for s in spellings))
+        keys = [key for key in keys if key in shared]
+    fields: list[Any] = []
+    columns: list[list[object]] = []
+    for key in keys:
+        texts = [s.values[s.keys.index(key)] for s in spellings]
+        distinct = list(dict.fromkeys(text for text in texts if text is not None))
+        if types is None:
+            kind, values = _infer(distinct)
+            field = pa.field(key, kind)
+        else:
+            field = types.field(key)
+            values = _convert(distinct, field, texts, spellings)
+        lookup: dict[str | None, object] = dict(zip(distinct, values, strict=True))
+        lookup[None] = None
+        fields.append(field)
+        columns.append([lookup[text] for text in texts])
+    rows: list[tuple[object, ...]] = list(zip(*columns, strict=True)) if columns else [()] * len(spellings)
+    return pa.schema(fields), rows
+
+
+def _decode(text: str) -> str:
+    try:
+        return unquote(text, errors="strict")
+    except UnicodeDecodeError:
+        return text
+
+
+def _infer(texts: list[str]) -> tuple[Any, list[Any]]:
+    if texts and all(_INTEGER.fullmatch(text) for text in texts):
+        numbers = [int(text) for text in texts]
+        if all(number in _INT64 for number in numbers):
+            return pa.int64(), numbers
+    if texts and all(_DATE.fullmatch(text) for text in texts):
+        try:
+            return pa.date32(), [datetime.date.fromisoformat(text) for text in texts]
+        except ValueError:
+            pass
+    return pa.string(), list(texts)
+
+
+def _convert(
+    distinct: list[str], field: Any, texts: list[str | None], spellings: Sequence[Spelling]
+) -> list[object]:
+    kind = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
+    values: list[object] = []
+    for text in distinct:
+        try:
+            values.append(pa.scalar(text, pa.string()).cast(kind).as_py())
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+            raise SchemaMismatchError(
+                f"partition value {text!r} of {field.name!r} is not of type {kind}",
+                path=spellings[texts.index(text)].url,
+            ) from error
+    return values
+
+
+def _require(spellings: Sequence[Spelling], keys: list[str]) -> None:
+    for spelling in spellings:
+        for key in keys:
+            if key not in spelling.keys:
+                raise SchemaMismatchError(
+                    f"the path does not spell the partition key {key!r}", path=spelling.url, hint=_OFF
+                )
+
+
+def _same_keys(spellings: Sequence[Spelling]) -> None:
+    first = spellings[0]
+    for other in spellings:
+        if other.keys != first.keys:
+            raise SchemaMismatchError(
+                f"partition keys {_show(other)} here, but {_show(first)} in {first.url}",
+                path=other.url,
+                hint=_OFF,
+            )
+
+
+def _show(spelling: Spelling) -> str:
+    return "/".join(spelling.keys) or "none"

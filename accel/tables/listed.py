@@ -1,0 +1,97 @@
+"""Which of the objects that a store listed are the data files of a source."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NoReturn
+
+from accel.errors import ObjectNotFoundError
+from accel.io.store import ObjectEntry
+from accel.planning.file import DataFile
+from accel.tables.pattern import is_hidden
+from accel.tables.source import Named, Shape
+
+__all__ = ["choose", "nothing", "visible"]
+
+
+def choose(item: Named, entries: Sequence[ObjectEntry]) -> Sequence[DataFile]:
+    """The data files of a directory, glob, or open name, from its listing sorted by path.
+
+    Raises
+    ------
+    ObjectNotFoundError
+        A directory without a data file, or a pattern that nothing matches.
+    """
+    if item.shape is Shape.GLOB:
+        return _choose_matching(item, entries)
+    files = visible(item, entries)
+    if files:
+        return files
+    if item.shape is Shape.OPEN:
+        # An object store lists what is below a name, and not the object of that name.
+        itself = [entry for entry in entries if entry.path == item.location.path and entry.size]
+        if itself:
+            return (item.as_file(itself[0]),)
+        if not entries:
+            return (item.as_file(),)
+    nothing(item)
+
+
+def visible(item: Named, entries: Sequence[ObjectEntry]) -> Sequence[DataFile]:
+    """What a directory takes of its listing: neither hidden names nor markers."""
+    prefix = item.prefix
+    below = f"{prefix}/" if prefix else ""
+    files = []
+    for entry in entries:
+        if not entry.path.startswith(below) or len(entry.path) == len(below):
+            continue
+        if _is_marker(entry) or any(map(is_hidden, item.relative(entry).split("/"))):
+            continue
+        files.append(item.below(entry))
+    return files
+
+
+def nothing(item: Named) -> NoReturn:
+    """Say that a source holds no file."""
+    if item.shape is Shape.GLOB:
+        raise ObjectNotFoundError(
+            "nothing matches the pattern",
+            path=item.text,
+            hint="an object whose name holds *, ? or [ is named with glob=False",
+        )
+    raise ObjectNotFoundError(
+        "the directory holds no data file",
+        path=item.text,
+        hint="names that begin with _ or . and empty markers do not count",
+    )
+
+
+def _choose_matching(item: Named, entries: Sequence[ObjectEntry]) -> Sequence[DataFile]:
+    pattern = item.pattern
+    if pattern is None:
+        raise TypeError("a glob has a pattern")
+    exact = _exact_path(item)
+    for entry in entries:
+        if entry.path == exact:
+            return (item.as_file(entry),)
+    data = [entry for entry in entries if entry.path != item.prefix and not _is_marker(entry)]
+    # Only where no file matches are directories meant: `year=201[23]`, or `*.parquet` as Spark writes them.
+    tests = (pattern.match_above,) if pattern.directories else (pattern.match, pattern.match_above)
+    for test in tests:
+        files = [item.below(entry) for entry in data if test(item.relative(entry))]
+        if files:
+            return files
+    nothing(item)
+
+
+def _exact_path(item: Named) -> str:
+    tail = item.text[len(item.base) :]
+    return f"{item.prefix}/{tail}" if item.prefix else tail
+
+
+def _is_marker(entry: ObjectEntry) -> bool:
+    """Whether an empty object stands for a directory: what consoles and Hadoop leave behind."""
+    if entry.size:
+        return False
+    name = entry.path.rstrip("/").rpartition("/")[2]
+    return "." not in name or name.endswith("_$folder$") or entry.path.endswith("/")

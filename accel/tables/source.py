@@ -1,0 +1,133 @@
+"""One thing that the user named: its text, where that is, and what kind of thing it looks like."""
+
+from __future__ import annotations
+
+import enum
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from urllib.parse import quote, unquote
+
+from accel.errors import ObjectNotFoundError
+from accel.io.location import Location, parse_url
+from accel.io.store import ObjectEntry
+from accel.planning.file import DataFile
+from accel.tables.pattern import Pattern, split_glob
+
+__all__ = ["Named", "Shape", "read_source"]
+
+# `v1.2` more likely is a directory's version than a file's extension.
+_EXTENSION = re.compile(r"[^/]\.[A-Za-z][A-Za-z0-9_]*$")
+
+
+class Shape(enum.Enum):
+    """What a source looks like, before anything is asked of its store."""
+
+    FILE = "file"
+    DIRECTORY = "directory"
+    GLOB = "glob"
+    OPEN = "open"
+    """A file or a directory: a listing tells."""
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """One source of a scan."""
+
+    text: str
+    """As the user wrote it."""
+    location: Location
+    """Of the file or directory; of a glob, of the directory before its first wildcard."""
+    shape: Shape
+    base: str
+    """What the names of files below `location` are appended to, to give what the user would call them."""
+    pattern: Pattern | None = None
+
+    @property
+    def prefix(self) -> str:
+        """The path to list."""
+        return self.location.path.rstrip("/")
+
+    def as_file(self, entry: ObjectEntry | None = None) -> DataFile:
+        """The source itself, as a file."""
+        path = self.location.path if entry is None else entry.path
+        if entry is None:
+            return DataFile(root=self.location.root, path=path, url=self.text)
+        return DataFile(self.location.root, path, self.text, entry.size, entry.etag)
+
+    def below(self, entry: ObjectEntry) -> DataFile:
+        """A listed object below it."""
+        return DataFile(
+            self.location.root, entry.path, self._name(self.relative(entry)), entry.size, entry.etag
+        )
+
+    def named_below(self, relative: str) -> DataFile:
+        """A file below it that was not listed by the store."""
+        path = f"{self.prefix}/{relative}" if self.prefix else relative
+        return DataFile(self.location.root, path, self._name(relative))
+
+    def relative(self, entry: ObjectEntry) -> str:
+        prefix = self.prefix
+        return entry.path[len(prefix) + 1 :] if prefix else entry.path
+
+    def directories(self, file: DataFile, *, below: bool) -> Sequence[str]:
+        """The directories of a file's path that may spell partitions: all, or those below the source."""
+        if below:
+            prefix = self.prefix
+            path = file.path[len(prefix) + 1 :] if prefix else file.path
+        elif self.location.scheme == "file" and not _is_file_url(self.text):
+            # Relative as given: the working directory is not part of the data set.
+            path = file.url
+        else:
+            path = file.path if self.location.globs else file.path.partition("?")[0]
+        return path.split("/")[:-1]
+
+    def _name(self, relative: str) -> str:
+        return self.base + (quote(relative, safe="/=:@+,;!$&'()") if _is_file_url(self.text) else relative)
+
+
+def read_source(text: str, *, glob: bool, in_store: bool) -> Named:
+    """Tell what one text names, as far as can be told without a request.
+
+    Raises
+    ------
+    ObjectNotFoundError
+        A local path that does not exist.
+    StoreError
+        Not a URL that accel knows.
+    """
+    cut = split_glob(text) if glob else None
+    if cut is not None:
+        fixed, pattern = cut
+        if fixed:
+            location = parse_url(fixed, in_store=in_store)
+        else:
+            location = Location("store", "store:", "") if in_store else parse_url("./")
+        if not (location.scheme == "file" and os.path.lexists(parse_url(text).url)):
+            decoded = unquote(pattern) if _is_file_url(text) else pattern
+            return Named(text, location, Shape.GLOB, fixed, Pattern.compile(decoded))
+    location = parse_url(text, in_store=in_store)
+    return Named(text, location, _shape(text, location), text if text.endswith("/") else f"{text}/")
+
+
+def _is_file_url(text: str) -> bool:
+    # The one kind of text that is percent-encoded.
+    return text[:5].lower() == "file:"
+
+
+def _shape(text: str, location: Location) -> Shape:
+    path = location.path
+    if location.scheme == "file":
+        if os.path.isdir(location.url):
+            return Shape.DIRECTORY
+        if path.endswith("/") or not os.path.exists(location.url):
+            raise ObjectNotFoundError("there is no such file or directory", path=text)
+        return Shape.FILE
+    if not location.globs:
+        # Over HTTP only a path that ends in `/` can be no file.
+        bare = path.partition("?")[0]
+        return Shape.DIRECTORY if path == bare and (not bare or bare.endswith("/")) else Shape.FILE
+    if not path or path.endswith("/"):
+        return Shape.DIRECTORY
+    return Shape.FILE if _EXTENSION.search(path) else Shape.OPEN

@@ -1,0 +1,499 @@
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import AsyncIterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from accel.errors import AccelError, ObjectNotFoundError, SchemaMismatchError, StoreError
+from accel.io.client import Client
+from accel.io.local_store import FileStore
+from accel.io.store import ObjectEntry
+from accel.metrics import Metrics
+from accel.options import Options
+from accel.planning.file import DataFile, Listing
+from accel.tables.discover import discover
+
+S3 = "s3://bucket"
+
+
+class Stores:
+    """Buckets in memory that note what was listed; they list as object stores do, unsorted."""
+
+    def __init__(self, **buckets: Sequence[str] | Mapping[str, int]) -> None:
+        self.buckets = {f"s3://{name}": keys for name, keys in buckets.items()}
+        self.listed: list[tuple[str, str]] = []
+
+    def client(self, root: str) -> _Bucket:
+        return _Bucket(self, root)
+
+
+class _Bucket:
+    def __init__(self, stores: Stores, root: str) -> None:
+        self.stores = stores
+        self.root = root
+
+    async def list(self, prefix: str, *, metrics: Metrics | None = None) -> AsyncIterator[ObjectEntry]:
+        assert not prefix.endswith("/")
+        self.stores.listed.append((self.root, prefix))
+        keys = self.stores.buckets[self.root]
+        for key in reversed(list(keys)):
+            if not prefix or key.startswith(prefix + "/"):
+                yield ObjectEntry(key, keys[key] if isinstance(keys, Mapping) else 100, f'"{key}"')
+
+
+def listed(key: str, partition: tuple[object, ...] = (), *, url: str | None = None) -> DataFile:
+    return DataFile(S3, key, url or f"{S3}/{key}", 100, f'"{key}"', partition)
+
+
+def named(url: str, partition: tuple[object, ...] = ()) -> DataFile:
+    root, _, path = url.removeprefix("s3://").partition("/")
+    return DataFile(f"s3://{root}", path, url, None, None, partition)
+
+
+async def find(stores: Stores, source: Any, **options: Any) -> Listing:
+    return await discover(source, client_for=stores.client, metrics=Metrics(), **options)
+
+
+NOTHING = pa.schema([])
+
+# -- names, without a request --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "s3://bucket/a.parquet",
+        "s3://bucket/d/part-0.snappy.pq",
+        "s3://bucket/a b%20c+é.parquet",
+        "s3://bucket/d/x.PARQUET",
+    ],
+)
+async def test_a_named_file_takes_no_request(url: str) -> None:
+    stores = Stores(bucket=[])
+    assert await find(stores, url) == Listing((named(url),), NOTHING, 0)
+    assert stores.listed == []
+
+
+async def test_over_http_everything_but_a_trailing_slash_is_a_file() -> None:
+    stores = Stores()
+    urls = ["https://host/a?X-Sig=a*b&p=/k=v/", "https://host/k=1/data", "https://host/[x]*.parquet?p=k=2/z"]
+    assert await find(stores, urls) == Listing(
+        (
+            DataFile("https://host", "a?X-Sig=a*b&p=/k=v/", urls[0]),
+            DataFile("https://host", "k=1/data", urls[1]),
+            DataFile("https://host", "[x]*.parquet?p=k=2/z", urls[2]),
+        ),
+        NOTHING,
+        0,
+    )
+
+
+async def test_a_list_over_several_stores_keeps_its_order_and_its_repeats() -> None:
+    stores = Stores(bucket=["d/2.parquet", "d/1.parquet"], other=["e/f"])
+    found = await find(stores, ["s3://other/z.parquet", "s3://bucket/d/", "s3://other/e", "s3://other/z.parquet"])
+    assert found == Listing(
+        (
+            named("s3://other/z.parquet"),
+            listed("d/1.parquet"),
+            listed("d/2.parquet"),
+            DataFile("s3://other", "e/f", "s3://other/e/f", 100, '"e/f"'),
+            named("s3://other/z.parquet"),
+        ),
+        NOTHING,
+        1,
+    )
+    assert sorted(stores.listed) == [("s3://bucket", "d"), ("s3://other", "e")]
+
+
+async def test_a_path_in_a_store_of_the_callers() -> None:
+    stores = Stores()
+    stores.buckets["store:"] = ["t/a=1/x", "t/a=2/y"]
+    assert await find(stores, "t/*/?", in_store=True) == Listing(
+        (
+            DataFile("store:", "t/a=1/x", "t/a=1/x", 100, '"t/a=1/x"', (1,)),
+            DataFile("store:", "t/a=2/y", "t/a=2/y", 100, '"t/a=2/y"', (2,)),
+        ),
+        pa.schema([("a", pa.int64())]),
+        1,
+    )
+    assert (await find(stores, "**/y", in_store=True)).files[0].url == "t/a=2/y"
+    assert [root_prefix for root_prefix in stores.listed] == [("store:", "t"), ("store:", "")]
+
+
+# -- directories ---------------------------------------------------------------------------------
+
+MESSY = {
+    "t": 0,
+    "t/": 0,
+    "t/_SUCCESS": 0,
+    "t/_delta_log/0.checkpoint.parquet": 100,
+    "t/.part-0.crc": 12,
+    "t/b.parquet": 100,
+    "t/a b%20é.parquet": 100,
+    "t/readme.txt": 100,
+    "t/sub": 0,
+    "t/sub/c.parquet": 100,
+    "t/sub_$folder$": 0,
+    "t/sub/_tmp/d.parquet": 100,
+    "t/empty.parquet": 0,
+    "t2/e.parquet": 100,
+}
+
+
+@pytest.mark.parametrize("url", ["s3://bucket/t/", "s3://bucket/t"])
+async def test_a_directory_takes_what_is_neither_hidden_nor_a_marker(url: str) -> None:
+    stores = Stores(bucket=MESSY)
+    found = await find(stores, url)
+    assert found == Listing(
+        (
+            listed("t/a b%20é.parquet"),
+            listed("t/b.parquet"),
+            DataFile(S3, "t/empty.parquet", f"{S3}/t/empty.parquet", 0, '"t/empty.parquet"'),
+            listed("t/readme.txt"),
+            listed("t/sub/c.parquet"),
+        ),
+        NOTHING,
+        1,
+    )
+    assert stores.listed == [(S3, "t")]
+
+
+async def test_what_is_hidden_above_the_directory_does_not_matter() -> None:
+    stores = Stores(bucket=["_x/.y/z.parquet"])
+    assert (await find(stores, "s3://bucket/_x/.y/")).files == (listed("_x/.y/z.parquet"),)
+
+
+@pytest.mark.parametrize("url", ["s3://bucket", "s3://bucket/"])
+async def test_a_bucket_is_a_directory(url: str) -> None:
+    stores = Stores(bucket=["b", "a/c", "_d"])
+    assert await find(stores, url) == Listing((listed("a/c"), listed("b")), NOTHING, 1)
+    assert stores.listed == [(S3, "")]
+
+
+async def test_an_open_name_below_which_there_is_nothing_is_a_file() -> None:
+    assert await find(Stores(bucket=["tx"]), "s3://bucket/t") == Listing((named("s3://bucket/t"),), NOTHING, 1)
+
+
+async def test_a_version_is_no_extension() -> None:
+    stores = Stores(bucket=["t_v1.2/x"])
+    assert await find(stores, "s3://bucket/t_v1.2") == Listing((listed("t_v1.2/x"),), NOTHING, 1)
+
+
+@pytest.mark.parametrize("keys", [[], ["d/_SUCCESS"], {"d/x": 0}], ids=["none", "hidden", "marker"])
+async def test_a_directory_without_a_data_file(keys: Any) -> None:
+    with pytest.raises(ObjectNotFoundError) as caught:
+        await find(Stores(bucket=keys), "s3://bucket/d/")
+    assert str(caught.value) == (
+        "s3://bucket/d/: the directory holds no data file "
+        "(names that begin with _ or . and empty markers do not count)"
+    )
+
+
+async def test_the_first_failure_of_several_listings_is_raised_plainly() -> None:
+    with pytest.raises(ObjectNotFoundError, match="s3://bucket/none/: the directory holds no data file"):
+        await find(Stores(bucket=["d/x"]), ["s3://bucket/d/", "s3://bucket/none/"])
+
+
+# -- globs ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("pattern", "keys", "prefix"),
+    [
+        ("t/*.parquet", ["t/1.parquet", "t/2.parquet"], "t"),
+        ("t/**/*.parquet", ["t/1.parquet", "t/2.parquet", "t/u/3.parquet", "t/v.parquet/part-0"], "t"),
+        ("*/[12].parquet", ["t/1.parquet", "t/2.parquet"], ""),
+        ("t/?/3.*", ["t/u/3.parquet"], "t"),
+        ("t/v*", ["t/v.parquet/part-0"], "t"),
+        ("t/u*/", ["t/u/3.parquet", "t/u/w/4"], "t"),
+        ("t/_log/*", ["t/_log/5.parquet"], "t/_log"),
+        ("t/x[1].parquet", ["t/x[1].parquet"], "t"),
+        ("s*r/*", ["s*r/6"], ""),
+    ],
+)
+async def test_a_glob(pattern: str, keys: list[str], prefix: str) -> None:
+    stores = Stores(
+        bucket=[
+            "t/2.parquet",
+            "t/1.parquet",
+            "t/u/3.parquet",
+            "t/u/w/4",
+            "t/_log/5.parquet",
+            "t/v.parquet/part-0",
+            "t/v.parquet/_SUCCESS",
+            "s*r/6",
+            "t/x[1].parquet",
+            "t/.x",
+        ]
+    )
+    if pattern == "t/**/*.parquet":
+        keys = [*keys[:3], "t/x[1].parquet"]
+    elif pattern == "t/*.parquet":
+        keys = [*keys, "t/x[1].parquet"]
+    found = await find(stores, f"s3://bucket/{pattern}")
+    assert found == Listing(tuple(listed(key) for key in keys), NOTHING, 1)
+    assert stores.listed == [(S3, prefix)]
+
+
+async def test_an_object_of_exactly_that_name_goes_before_the_pattern() -> None:
+    stores = Stores(bucket=["t/a*.parquet", "t/ab.parquet", "t/x[1]", "t/x1"])
+    assert (await find(stores, "s3://bucket/t/a*.parquet")).files == (listed("t/a*.parquet"),)
+    assert (await find(stores, "s3://bucket/t/x[1]")).files == (listed("t/x[1]"),)
+
+
+async def test_globbing_switched_off() -> None:
+    stores = Stores(bucket=["t/ab.parquet"])
+    url = "s3://bucket/t/a*.parquet"
+    assert await find(stores, url, glob=False) == Listing((named(url),), NOTHING, 0)
+    assert stores.listed == []
+
+
+async def test_a_pattern_that_nothing_matches() -> None:
+    with pytest.raises(ObjectNotFoundError) as caught:
+        await find(Stores(bucket=["t/x"]), "s3://bucket/t/*.parquet")
+    assert str(caught.value) == (
+        "s3://bucket/t/*.parquet: nothing matches the pattern "
+        "(an object whose name holds *, ? or [ is named with glob=False)"
+    )
+
+
+# -- partitions ----------------------------------------------------------------------------------
+
+FLIGHTS = ["t/year=2013/month=02/b", "t/year=2013/month=01/a", "t/year=2012/month=12/c"]
+
+
+async def test_hive_directories_become_typed_columns() -> None:
+    found = await find(Stores(bucket=FLIGHTS), "s3://bucket/t/")
+    assert found == Listing(
+        (
+            listed("t/year=2012/month=12/c", (2012, 12)),
+            listed("t/year=2013/month=01/a", (2013, 1)),
+            listed("t/year=2013/month=02/b", (2013, 2)),
+        ),
+        pa.schema([("year", pa.int64()), ("month", pa.int64())]),
+        1,
+    )
+
+
+async def test_of_a_directory_only_what_is_below_it_counts() -> None:
+    found = await find(Stores(bucket=FLIGHTS), "s3://bucket/t/year=2013")
+    assert found.partition_schema == pa.schema([("month", pa.int64())])
+    assert [file.partition for file in found.files] == [(1,), (2,)]
+
+
+async def test_named_files_patterns_and_several_directories_count_whole_paths() -> None:
+    year = pa.schema([("year", pa.int64()), ("month", pa.int64())])
+    stores = Stores(bucket=FLIGHTS)
+    for source in (
+        [f"{S3}/t/year=2013/month=01/a.x", f"{S3}/t/year=2013/month=02/b.x"],
+        "s3://bucket/t/year=2013/month=*/*",
+        ["s3://bucket/t/year=2013/month=01/", "s3://bucket/t/year=2013/month=02"],
+    ):
+        found = await find(stores, source)
+        assert found.partition_schema == year
+        assert [file.partition for file in found.files] == [(2013, 1), (2013, 2)]
+    alone = await find(stores, "s3://bucket/t/year=2013/month=01/a.x")
+    assert alone == Listing((named(f"{S3}/t/year=2013/month=01/a.x", (2013, 1)),), year, 0)
+
+
+async def test_partitioning_none_and_a_schema() -> None:
+    stores = Stores(bucket=FLIGHTS)
+    off = await find(stores, "s3://bucket/t/", partitioning=None)
+    assert off == Listing(tuple(listed(key) for key in sorted(FLIGHTS)), NOTHING, 1)
+    types = pa.schema([("month", pa.string()), ("year", pa.int16())])
+    given = await find(stores, "s3://bucket/t/", partitioning=types)
+    assert given.partition_schema == types
+    assert [file.partition for file in given.files] == [("12", 2012), ("01", 2013), ("02", 2013)]
+
+
+async def test_a_directory_of_two_minds() -> None:
+    with pytest.raises(SchemaMismatchError) as caught:
+        await find(Stores(bucket=["t/a=1/x", "t/y"]), "s3://bucket/t/")
+    assert str(caught.value) == (
+        "s3://bucket/t/y: partition keys none here, but a in s3://bucket/t/a=1/x "
+        "(partitioning=None reads the files without partition columns)"
+    )
+
+
+async def test_an_equals_sign_in_a_file_name_is_no_partition() -> None:
+    found = await find(Stores(bucket=["t/a=1.parquet"]), "s3://bucket/t/")
+    assert found == Listing((listed("t/a=1.parquet"),), NOTHING, 1)
+
+
+# -- the file system -----------------------------------------------------------------------------
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    for name in (
+        "t/k=a b/x y.parquet",
+        "t/k=%C3%A9%2F=z/é%20.parquet",
+        "t/k=__HIVE_DEFAULT_PARTITION__/[1].parquet",
+        "t/_SUCCESS",
+        "t/.hidden/y.parquet",
+        "g/1.parquet",
+        "g/12.parquet",
+        "g/x.parquet/part-0",
+        "g/deep/er/2.parquet",
+        "plain",
+    ):
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"PAR1")
+    return tmp_path
+
+
+def local_client(root: str) -> Client:
+    assert root == "file://"
+    return Client(FileStore(), root=root, token="t", options=Options())
+
+
+async def find_local(source: Any, **options: Any) -> Listing:
+    return await discover(source, client_for=local_client, metrics=Metrics(), **options)
+
+
+async def test_a_local_directory_with_odd_names(tree: Path) -> None:
+    metrics = Metrics()
+    found = await discover(tree / "t", client_for=local_client, metrics=metrics)
+    root = str(tree / "t")
+    names = ["k=%C3%A9%2F=z/é%20.parquet", "k=__HIVE_DEFAULT_PARTITION__/[1].parquet", "k=a b/x y.parquet"]
+    assert found.partition_schema == pa.schema([("k", pa.string())])
+    assert [(f.root, f.path, f.url, f.size, f.partition) for f in found.files] == [
+        ("file://", f"{root[1:]}/{name}", f"{root}/{name}", 4, (value,))
+        for name, value in zip(names, ["é/=z", None, "a b"], strict=True)
+    ]
+    assert all(f.etag for f in found.files)
+    assert (found.round_trips, metrics.requests) == (1, 1)
+
+
+@pytest.mark.parametrize("name", ["plain", "t/k=__HIVE_DEFAULT_PARTITION__/[1].parquet"])
+async def test_a_local_file_takes_no_request_whatever_its_name(tree: Path, name: str) -> None:
+    path = str(tree / name)
+    assert await find_local(path, partitioning=None) == Listing(
+        (DataFile("file://", path[1:], path),), NOTHING, 0
+    )
+
+
+async def test_relative_paths_keep_the_users_words(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    below = tree / "t" / "k=a b"
+    monkeypatch.chdir(below)
+    absolute = str(below)[1:]
+    name = "x y.parquet"
+    file = DataFile("file://", f"{absolute}/{name}", name)
+    assert await find_local(name) == Listing((file,), NOTHING, 0)
+    assert await find_local("*.parquet") == Listing((file,), NOTHING, 0)
+    assert [f.url for f in (await find_local(".")).files] == ["./x y.parquet"]
+    assert [f.url for f in (await find_local("../../g/*2.parquet")).files] == ["../../g/12.parquet"]
+
+
+async def test_file_urls_are_percent_encoded(tree: Path) -> None:
+    url = f"file://{tree}/t/k=a%20b/"
+    path = f"{tree}/t/k=a b/x y.parquet"[1:]
+    for source in (url, f"{url}x%20*.parquet", f"{url}x%20y.parquet"):
+        found = await find_local(source, partitioning=None)
+        assert [(f.path, f.url) for f in found.files] == [(path, f"{url}x%20y.parquet")]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "names"),
+    [
+        ("g/*.parquet", ["g/1.parquet", "g/12.parquet"]),
+        ("g/**/*.parquet", ["g/1.parquet", "g/12.parquet", "g/deep/er/2.parquet"]),
+        ("g/x.*", ["g/x.parquet/part-0"]),
+        ("g/d*/", ["g/deep/er/2.parquet"]),
+        ("**/2.parquet", ["g/deep/er/2.parquet"]),
+        ("t/.h*/*", ["t/.hidden/y.parquet"]),
+    ],
+)
+async def test_a_local_glob(tree: Path, pattern: str, names: list[str]) -> None:
+    found = await find_local(f"{tree}/{pattern}", partitioning=None)
+    assert [f.url for f in found.files] == [f"{tree}/{name}" for name in names]
+    assert [f.path for f in found.files] == [f"{tree}/{name}"[1:] for name in names]
+
+
+async def test_a_local_glob_enters_only_what_can_match(tree: Path) -> None:
+    entered: list[str] = []
+    scandir = os.scandir
+
+    def watch(path: str) -> Any:
+        entered.append(str(path))
+        return scandir(path)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "scandir", watch)
+        await find_local(f"{tree}/g/*2.parquet")
+    assert entered == [f"{tree}/g/"]
+
+
+async def test_links_are_followed_but_not_in_circles(tree: Path) -> None:
+    (tree / "g" / "again").symlink_to(tree / "g")
+    (tree / "g" / "broken.parquet").symlink_to(tree / "nowhere")
+    (tree / "g" / "link.parquet").symlink_to(tree / "g" / "1.parquet")
+    (tree / "h").symlink_to(tree / "g")
+    found = await find_local(f"{tree}/h/**/*.parquet")
+    assert [f.url for f in found.files] == [
+        f"{tree}/h/{name}" for name in ("1.parquet", "12.parquet", "deep/er/2.parquet", "link.parquet")
+    ]
+
+
+@pytest.mark.parametrize("name", ["none.parquet", "none", "plain/", "none/x"])
+async def test_a_local_path_that_does_not_exist(tree: Path, name: str) -> None:
+    with pytest.raises(ObjectNotFoundError) as caught:
+        await find_local(f"{tree}/{name}")
+    assert str(caught.value) == f"{tree}/{name}: there is no such file or directory"
+    assert isinstance(caught.value, FileNotFoundError)
+
+
+async def test_a_local_pattern_that_nothing_matches(tree: Path) -> None:
+    with pytest.raises(ObjectNotFoundError, match="nothing matches the pattern"):
+        await find_local(f"{tree}/none/*.parquet")
+
+
+# -- the rest ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("source", "kind"),
+    [(7, TypeError), (["s3://b/x.p", None], TypeError), ("ftp://h/x", StoreError), ("", StoreError)],
+    ids=str,
+)
+async def test_what_is_no_source(source: Any, kind: type[Exception]) -> None:
+    with pytest.raises(kind):
+        await find(Stores(), source)
+
+
+async def test_what_is_no_partitioning() -> None:
+    with pytest.raises(ValueError, match="partitioning is 'hive', None, or a pyarrow.Schema, not 'delta'"):
+        await find(Stores(), "s3://b/x.p", partitioning="delta")
+
+
+async def test_an_empty_list_is_an_empty_listing() -> None:
+    assert await find(Stores(), []) == Listing((), NOTHING, 0)
+
+
+async def test_thousands_of_files_take_linear_time() -> None:
+    keys = [f"t/day={n % 400:03}/part-{n:06}.parquet" for n in range(40_000)]
+    stores = Stores(bucket=keys)
+    started = time.perf_counter()
+    found = await find(stores, "s3://bucket/t/")
+    named_files = await find(stores, [f"{S3}/{key}" for key in keys])
+    elapsed = time.perf_counter() - started
+    assert len(found.files) == len(named_files.files) == 40_000
+    assert found.files[0] == listed("t/day=000/part-000000.parquet", (0,))
+    assert named_files.files[-1].partition == (39_999 % 400,)
+    assert elapsed < 20.0
+
+
+async def test_a_failure_of_the_store_is_passed_on() -> None:
+    class Failing:
+        async def list(self, prefix: str, *, metrics: Metrics | None = None) -> AsyncIterator[ObjectEntry]:
+            raise StoreError("no permission to list", path=prefix, status=403)
+            yield ObjectEntry("", 0)
+
+    with pytest.raises(AccelError, match="no permission to list"):
+        await discover("s3://b/t/", client_for=lambda root: Failing(), metrics=Metrics())

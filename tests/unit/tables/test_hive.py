@@ -1,0 +1,133 @@
+from __future__ import annotations
+
+import datetime
+import decimal
+
+import pyarrow as pa
+import pytest
+
+from accel.errors import SchemaMismatchError
+from accel.tables.hive import NULL, Spelling, settle, spell
+
+
+@pytest.mark.parametrize(
+    ("path", "keys", "values"),
+    [
+        pytest.param("year=2013/month=01", ("year", "month"), ("2013", "01"), id="two"),
+        pytest.param("t/year=2013/raw", ("year",), ("2013",), id="between plain directories"),
+        pytest.param("a=b=c", ("a",), ("b=c",), id="equals sign in the value"),
+        pytest.param("a%3Db=c%2Fd%20e", ("a=b",), ("c/d e",), id="encoded"),
+        pytest.param("a=100%", ("a",), ("100%",), id="a lone percent sign"),
+        pytest.param("a=%FF", ("a",), ("%FF",), id="encoded, but not UTF-8"),
+        pytest.param("name=Zoë", ("name",), ("Zoë",), id="unicode"),
+        pytest.param(f"a={NULL}", ("a",), (None,), id="null"),
+        pytest.param("a=", ("a",), ("",), id="empty value"),
+        pytest.param("=a", (), (), id="no key"),
+        pytest.param("a+b=c+d", ("a+b",), ("c+d",), id="a plus sign stays"),
+    ],
+)
+def test_what_directories_spell(path: str, keys: tuple[str, ...], values: tuple[str | None, ...]) -> None:
+    assert spell("u", path.split("/")) == Spelling("u", keys, values)
+
+
+def test_a_key_cannot_occur_twice() -> None:
+    with pytest.raises(SchemaMismatchError) as caught:
+        spell("s3://b/a=1/a=2/x", ["a=1", "a=2"])
+    assert str(caught.value) == (
+        "s3://b/a=1/a=2/x: partition key 'a' occurs twice in the path "
+        "(partitioning=None reads the files without partition columns)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("texts", "kind", "values"),
+    [
+        pytest.param(["1", "02", "-3"], pa.int64(), [1, 2, -3], id="integers, leading zeros"),
+        pytest.param(["1", None], pa.int64(), [1, None], id="integers and null"),
+        pytest.param(["9223372036854775807"], pa.int64(), [2**63 - 1], id="greatest int64"),
+        pytest.param(["9223372036854775808"], pa.string(), ["9223372036854775808"], id="beyond int64"),
+        pytest.param(["1", "x"], pa.string(), ["1", "x"], id="one is text"),
+        pytest.param(["1_0"], pa.string(), ["1_0"], id="an underscore is no digit"),
+        pytest.param(["٣"], pa.string(), ["٣"], id="Arabic digits are text"),
+        pytest.param([" 1"], pa.string(), [" 1"], id="a blank"),
+        pytest.param(["1.5"], pa.string(), ["1.5"], id="a fraction"),
+        pytest.param(["2013-02-28"], pa.date32(), [datetime.date(2013, 2, 28)], id="date"),
+        pytest.param(["2013-02-30"], pa.string(), ["2013-02-30"], id="no such day"),
+        pytest.param(["2013-2-3"], pa.string(), ["2013-2-3"], id="not quite a date"),
+        pytest.param(["2013-02-28", "2013"], pa.string(), ["2013-02-28", "2013"], id="date and integer"),
+        pytest.param([None, None], pa.string(), [None, None], id="nulls alone"),
+        pytest.param(["", "1"], pa.string(), ["", "1"], id="empty"),
+        pytest.param(["true"], pa.string(), ["true"], id="booleans are text"),
+    ],
+)
+def test_types_are_inferred_over_all_files(
+    texts: list[str | None], kind: pa.DataType, values: list[object]
+) -> None:
+    spellings = [Spelling(str(i), ("k",), (text,)) for i, text in enumerate(texts)]
+    assert settle(spellings, strict=True) == (pa.schema([("k", kind)]), [(value,) for value in values])
+
+
+def test_one_directory_must_agree_on_its_keys() -> None:
+    spellings = [spell("d/a=1/b=2/x", ["a=1", "b=2"]), spell("d/a=1/y", ["a=1"])]
+    with pytest.raises(SchemaMismatchError) as caught:
+        settle(spellings, strict=True)
+    assert str(caught.value) == (
+        "d/a=1/y: partition keys a here, but a/b in d/a=1/b=2/x "
+        "(partitioning=None reads the files without partition columns)"
+    )
+
+
+def test_the_order_of_the_keys_counts_too() -> None:
+    spellings = [spell("x", ["a=1", "b=2"]), spell("y", ["b=2", "a=1"])]
+    with pytest.raises(SchemaMismatchError, match="y: partition keys b/a here, but a/b in x"):
+        settle(spellings, strict=True)
+
+
+def test_named_files_keep_what_they_share() -> None:
+    spellings = [spell("x", ["r=eu", "a=1", "b=2"]), spell("y", ["a=07", "q=0", "r=us"]), spell("z", ["r=", "a=3"])]
+    assert settle(spellings, strict=False) == (
+        pa.schema([("r", pa.string()), ("a", pa.int64())]),
+        [("eu", 1), ("us", 7), ("", 3)],
+    )
+
+
+def test_no_partitions() -> None:
+    assert settle([spell("x", []), spell("y", [])], strict=True) == (pa.schema([]), [(), ()])
+    assert settle([], strict=True) == (pa.schema([]), [])
+
+
+def test_types_given_by_the_caller() -> None:
+    types = pa.schema(
+        [
+            ("price", pa.decimal128(8, 2)),
+            ("flag", pa.bool_()),
+            ("name", pa.dictionary(pa.int32(), pa.string())),
+            ("at", pa.timestamp("us")),
+            ("n", pa.int8()),
+        ]
+    )
+    names = ["n=7", "name=x", "flag=true", "price=1.50", "at=2013-01-02 03:04:05", "left=out"]
+    nulls = [f"{key}={NULL}" for key in ("n", "name", "flag", "price", "at")]
+    assert settle([spell("x", names), spell("y", nulls)], types, strict=True) == (
+        types,
+        [
+            (decimal.Decimal("1.50"), True, "x", datetime.datetime(2013, 1, 2, 3, 4, 5), 7),
+            (None, None, None, None, None),
+        ],
+    )
+
+
+@pytest.mark.parametrize(
+    ("directories", "message"),
+    [
+        (["n=300"], "second: partition value '300' of 'n' is not of type int8"),
+        (["n=x"], "second: partition value 'x' of 'n' is not of type int8"),
+        (["n="], "second: partition value '' of 'n' is not of type int8"),
+        (["m=1"], "second: the path does not spell the partition key 'n' (partitioning=None reads the files "),
+    ],
+)
+def test_a_value_that_does_not_fit_names_its_file(directories: list[str], message: str) -> None:
+    spellings = [spell("first", ["n=1"]), spell("second", directories)]
+    with pytest.raises(SchemaMismatchError) as caught:
+        settle(spellings, pa.schema([("n", pa.int8())]), strict=True)
+    assert str(caught.value).startswith(message)

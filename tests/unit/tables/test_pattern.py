@@ -1,0 +1,66 @@
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from accel.tables.pattern import Pattern, split_glob
+
+
+@pytest.mark.parametrize(
+    ("text", "cut"),
+    [
+        pytest.param("s3://bucket/a/*.parquet", ("s3://bucket/a/", "*.parquet"), id="star"),
+        pytest.param("s3://bucket/a*/b/c", ("s3://bucket/", "a*/b/c"), id="directory"),
+        pytest.param("s3://bucket/a/b?c", ("s3://bucket/a/", "b?c"), id="question mark in a key"),
+        pytest.param("a/[ab]/x", ("a/", "[ab]/x"), id="brackets"),
+        pytest.param("*.parquet", ("", "*.parquet"), id="no directory"),
+        pytest.param("/a/**/x", ("/a/", "**/x"), id="deep"),
+        pytest.param("s3://buck*et/a", None, id="a bucket is no pattern"),
+        pytest.param("s3://bucket/a[b", None, id="bracket left open"),
+        pytest.param("s3://bucket/a[/]b", None, id="brackets over two segments"),
+        pytest.param("https://host/a?x=*", None, id="query"),
+        pytest.param("HTTP://host/a*", None, id="http"),
+        pytest.param("a/b.parquet", None, id="plain"),
+    ],
+)
+def test_a_text_is_cut_before_its_first_wildcard(text: str, cut: tuple[str, str] | None) -> None:
+    assert split_glob(text) == cut
+
+
+@pytest.mark.parametrize(
+    ("pattern", "yes", "no"),
+    [
+        ("*.parquet", ["a.parquet", "é b.parquet"], ["a/b.parquet", "a.parquet.crc", "_a.parquet", ".a.parquet"]),
+        ("?.parquet", ["a.parquet"], ["ab.parquet", ".parquet", "_.parquet"]),
+        ("a[0-9].p", ["a1.p"], ["aa.p", "a12.p", "A1.p"]),
+        ("a[!0-9].p", ["ab.p"], ["a1.p"]),
+        ("**/x", ["x", "a/x", "a/b/x"], ["xx", "_a/x", "a/.b/x", "x/y"]),
+        ("a/**", ["a/x", "a/b/x"], ["a", "b/x", "a/_x", "a/_b/x"]),
+        ("**", ["x", "a/b"], ["_x", "a/_b"]),
+        ("**/b/**/d", ["b/d", "a/b/c/d", "b/b/d/d"], ["b", "d", "a/d"]),
+        ("**/_d/*", ["_d/x", "a/_d/x"], ["_e/x", "a/_d/_x"]),
+        ("_*", ["_x"], ["x"]),
+        ("year=*/m=?/*", ["year=1/m=2/x"], ["year=1/m=22/x", "year=1/x"]),
+        ("a+(b).*", ["a+(b).c"], ["aa(b).c", "a+b.c"]),
+        ("a*b*c", ["abc", "aXbYc", "abbcc"], ["acb", "ab/c"]),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_what_a_pattern_matches(pattern: str, yes: list[str], no: list[str]) -> None:
+    compiled = Pattern.compile(pattern)
+    assert [path for path in yes + no if compiled.match(path)] == yes
+
+
+def test_directories_above_a_path() -> None:
+    pattern = Pattern.compile("year=*/")
+    paths = ["year=1/x", "year=1/m=2/x", "year=1/_tmp/x", "other/x", "year=1"]
+    assert pattern.directories
+    assert [path for path in paths if pattern.match_above(path)] == ["year=1/x", "year=1/m=2/x"]
+
+
+def test_many_stars_take_no_long_time() -> None:
+    pattern = Pattern.compile("/".join(["**", "*a*a*a*a*a*a*b", "**", "*a*a*a*b"]))
+    started = time.perf_counter()
+    assert not pattern.match("/".join(["a" * 250] * 4))
+    assert time.perf_counter() - started < 2.0
