@@ -251,7 +251,7 @@ def key_of_literal(value: Any, family: str, tick: int) -> Any:
         case str():
             return key_of_text(value, family, refused)
         case bytes():
-            if ORDERS.get(family) != "bytes":
+            if family not in ("text", "binary", "uuid"):
                 raise refused
             return value
         case ("duration", nanos):
@@ -298,23 +298,38 @@ def key_of_text(text: str, family: str, refused: PredicateError) -> Any:
         if family == "uuid":
             return uuid.UUID(text).bytes
         if family == "time":
-            return text_nanos("1970-01-01 " + text)
+            return text_clock(text)
         if family in ("date", "timestamp"):
-            return text_nanos(text)
+            return text_instant(text)
     except ValueError:
         raise refused from None
     raise refused
 
 
-def text_nanos(text: str) -> int:
-    """ISO text to nanoseconds in UTC: the fraction by hand, all else by datetime."""
+def text_clock(text: str) -> int:
+    """`HH:MM[:SS[.fraction]]` to nanoseconds."""
+    match = re.fullmatch(r"(\d\d):(\d\d)(?::(\d\d)(?:\.(\d{1,9}))?)?", text, re.ASCII)
+    if match is None:
+        raise ValueError(text)
+    clock = datetime.time(int(match[1]), int(match[2]), int(match[3] or 0))
+    return clock_nanos(clock) + int((match[4] or "").ljust(9, "0"))
+
+
+def text_instant(text: str) -> int:
+    """A date, or a date, a time and perhaps a zone, to nanoseconds in UTC."""
     match = re.fullmatch(
-        r"(\d{4}-\d\d-\d\d(?:[ T]\d\d:\d\d(?::\d\d)?)?)(?:\.(\d{1,9}))? ?(Z|[+-][\d:]+)?", text, re.ASCII
+        r"([\d-]{10})(?:[ Tt]([\d:.]+)(?: ?(Z|z|UTC|[+-]\d\d(?::?\d\d)?))?)?", text, re.ASCII
     )
     if match is None:
         raise ValueError(text)
-    whole = datetime.datetime.fromisoformat(match[1] + ("+00:00" if match[3] in (None, "Z") else match[3]))
-    return datetime_nanos(whole) + int((match[2] or "").ljust(9, "0"))
+    year, month, day = match[1].split("-")
+    nanos = (datetime.date(int(year), int(month), int(day)) - EPOCH).days * DAY
+    nanos += text_clock(match[2]) if match[2] else 0
+    if match[3] and match[3][0] in "+-":
+        digits = match[3][1:].replace(":", "").ljust(4, "0")
+        offset = (int(digits[:2]) * 60 + int(digits[2:])) * 60 * 10**9
+        nanos -= -offset if match[3][0] == "-" else offset
+    return nanos
 
 
 def literal_of(scalar: pa.Scalar) -> Any:
@@ -331,8 +346,8 @@ def literal_of(scalar: pa.Scalar) -> Any:
         case "float":
             return float(found.as_py())
         case "date":
-            days = found.value if pa.types.is_date32(kind) else found.value // 86_400_000
-            return EPOCH + datetime.timedelta(days=days)
+            # Its midnight: datetime.date ends at the year 9999, a column does not.
+            return Ticks("timestamp", found.value * (DAY if pa.types.is_date32(kind) else UNITS["ms"]))
         case "timestamp":
             return Ticks("timestamp", found.value * UNITS[kind.unit], kind.tz is not None)
         case "time":
@@ -352,7 +367,9 @@ def compare_rows(node: Compare, table: pa.Table) -> list[Answer]:
     if isinstance(left, Column) and isinstance(right, Column):
         a, b = read(left, table), read(right, table)
         if "null" not in (a.family, b.family) and (
-            a.family not in ORDERS or ORDERS[a.family] != ORDERS.get(b.family)
+            a.family not in ORDERS
+            or ORDERS[a.family] != ORDERS.get(b.family)
+            or {a.family, b.family} == {"text", "uuid"}  # its bytes are no text
         ):
             raise PredicateError(f"{left.name} ({a.family}) does not compare with {right.name} ({b.family})")
         pairs: Iterator[tuple[Any, Any]] = zip(a.keys, b.keys, strict=True)
@@ -371,12 +388,10 @@ def compare_rows(node: Compare, table: pa.Table) -> list[Answer]:
 
 def literal_key(value: Any, column: Values) -> Any:
     if column.family == "opaque":
-        raise PredicateError("a nested column does not compare")
-    return (
-        None
-        if value is None or column.family == "null"
-        else key_of_literal(value, column.family, column.tick)
-    )
+        raise PredicateError("a nested column does not compare")  # not even with null
+    if value is None:
+        return None
+    return "not null" if column.family == "null" else key_of_literal(value, column.family, column.tick)
 
 
 def compare(op: Op, x: Any, y: Any) -> Answer:
@@ -392,6 +407,7 @@ def compare(op: Op, x: Any, y: Any) -> Answer:
 
 def in_rows(column: Values, literals: list[Any]) -> list[Answer]:
     """`x IN (a, b)` is `x = a OR x = b`; of no values it is FALSE."""
+    literal_key(None, column)
     keys = [literal_key(value, column) for value in literals]
     return [disjunction(tuple(compare(Op.EQ, x, key) for key in keys)) for x in column.keys]
 

@@ -122,6 +122,9 @@ DECIMALS = pa.array([Decimal("10.00"), Decimal("10.01"), Decimal("-0.01"), None]
         ("x IN ()", pa.array([1, None]), [F, F]),
         ("x NOT IN ()", pa.array([1, None]), [T, T]),
         ("x BETWEEN 1 AND 2", pa.array([0, 1, 2, 3, None]), [F, T, T, F, N]),
+        ("x IS DISTINCT FROM 1", pa.nulls(1), [T]),
+        ("x IS NOT DISTINCT FROM NULL", pa.nulls(1), [T]),
+        ("x = 'a' OR x IN (1)", pa.nulls(1), [N]),
         ("x = 1 OR x IN (x, 5)", pa.array([1, 2, None]), [T, T, N]),
     ],
     ids=lambda value: str(value) if not isinstance(value, list | pa.Array) else "",
@@ -336,12 +339,15 @@ def test_run_ends_and_chunks() -> None:
         ("x = TIMESTAMP '2013-01-31'", pa.time64("us")),
         ("x = 'not a date'", pa.date32()),
         ("x = '25:00'", pa.time32("s")),
+        ("x = ''", pa.time32("s")),
+        ("x = '12:00Z'", pa.time32("s")),
         ("x = '2013-02-30'", pa.timestamp("s")),
         ("x = X'00'", pa.int64()),
         ("x = 1.0", pa.duration("s")),
         ("x = TIME '00:00:01'", pa.duration("s")),
         ("x = 1", pa.list_(pa.int64())),
         ("x = x", pa.list_(pa.int64())),
+        ("x IN ()", pa.list_(pa.int64())),
         ("x IN (1, 'a')", pa.int64()),
         ("x LIKE 'a'", pa.int64()),
         ("x LIKE 'a'", pa.binary()),
@@ -354,6 +360,14 @@ def test_what_does_not_compare_is_refused_even_without_rows(where: str, kind: pa
     for rows in (0, 1):
         with pytest.raises(PredicateError):
             answer(where, pa.nulls(rows, kind))
+
+
+def test_a_uuid_column_compares_with_no_text_column() -> None:
+    uuids = pa.array([bytes(16)], pa.uuid())
+    assert answer(col("x") == bytes(16), uuids) == [T]
+    table = pa.Table.from_arrays([uuids, pa.array(["x"])], names=["a", "b"])
+    with pytest.raises(PredicateError):
+        rowwise.evaluate(Compare(Op.EQ, column_of(["a"]), column_of(["b"])), table)
 
 
 def test_missing_columns() -> None:
