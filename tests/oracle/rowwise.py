@@ -366,11 +366,7 @@ def compare_rows(node: Compare, table: pa.Table) -> list[Answer]:
     left, right = node.left, node.right
     if isinstance(left, Column) and isinstance(right, Column):
         a, b = read(left, table), read(right, table)
-        if "null" not in (a.family, b.family) and (
-            a.family not in ORDERS
-            or ORDERS[a.family] != ORDERS.get(b.family)
-            or {a.family, b.family} == {"text", "uuid"}  # its bytes are no text
-        ):
+        if not comparable(a.family, b.family):
             raise PredicateError(f"{left.name} ({a.family}) does not compare with {right.name} ({b.family})")
         pairs: Iterator[tuple[Any, Any]] = zip(a.keys, b.keys, strict=True)
     elif isinstance(left, Column) and isinstance(right, Literal):
@@ -384,6 +380,12 @@ def compare_rows(node: Compare, table: pa.Table) -> list[Answer]:
     else:
         raise PredicateError("a comparison without a column")
     return [compare(node.op, x, y) for x, y in pairs]
+
+
+def comparable(a: str, b: str) -> bool:
+    if "opaque" in (a, b) or {a, b} == {"text", "uuid"}:
+        return False
+    return "null" in (a, b) or ORDERS[a] == ORDERS[b]
 
 
 def literal_key(value: Any, column: Values) -> Any:
