@@ -48,7 +48,9 @@ async def test_the_same_version_reads(etag: str) -> None:
 
 
 @pytest.mark.parametrize("honoured", [True, False], ids=["If-Match honoured", "If-Match ignored"])
-@pytest.mark.parametrize("data", [SAME_SIZE, OLD + b"more", OLD[:950]], ids=["same size", "larger", "smaller"])
+@pytest.mark.parametrize(
+    "data", [SAME_SIZE, OLD + b"more", OLD[:950]], ids=["same size", "larger", "smaller"]
+)
 @pytest.mark.parametrize(("before", "after"), [(STRONG, '"v2"'), (WEAK, 'W/"v2"'), (UNQUOTED, "v2")])
 async def test_another_version_is_refused(before: str, after: str, data: bytes, honoured: bool) -> None:
     store, other = DictStore({"f": OLD}), DictStore({"f": data})
@@ -110,7 +112,9 @@ async def test_an_answer_without_etag_cannot_be_told_from_another_version() -> N
     other.etags["f"] = None
     pin = await opened(client_over(store), store)
     with pytest.raises(StoreError, match="carries no etag") as caught:
-        await client_over(FaultStore(store, [OtherVersion(other)])).read("f", WANTS, pin=pin, metrics=Metrics())
+        await client_over(FaultStore(store, [OtherVersion(other)])).read(
+            "f", WANTS, pin=pin, metrics=Metrics()
+        )
     assert "options.allow_unpinned" in str(caught.value)
 
 

@@ -33,7 +33,11 @@ class Bench:
         self.metrics = Metrics()
         options = Options(max_attempts=4)
         retry = Retry(
-            max_attempts=4, backoff_base=0.5, backoff_max=5.0, sleep=self.sleep, uniform=lambda low, high: high
+            max_attempts=4,
+            backoff_base=0.5,
+            backoff_max=5.0,
+            sleep=self.sleep,
+            uniform=lambda low, high: high,
         )
         self.client = Client(self.store, root="mem://box", token="t", options=options, retry=retry)
 

@@ -60,7 +60,9 @@ class ObjectServer:
                 head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
                 lines = head.split("\r\n")
                 method, target, _ = lines[0].split(" ")
-                headers = {k.lower(): v for k, v in (line.split(": ", 1) for line in lines[1:] if ": " in line)}
+                headers = {
+                    k.lower(): v for k, v in (line.split(": ", 1) for line in lines[1:] if ": " in line)
+                }
                 number = len(self.requests)
                 request = Request(method, target, headers)
                 self.requests.append(request)

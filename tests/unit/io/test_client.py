@@ -72,7 +72,9 @@ async def test_a_read_merges_splits_and_pins(inner: DictStore, pin: ObjectId) ->
 
 async def test_all_requests_of_a_read_are_one_wave(inner: DictStore, pin: ObjectId) -> None:
     store = RecordingStore(inner)
-    await client_over(store).read("f", [want(i * 100, i * 100 + 5, i) for i in range(5)], pin=pin, metrics=Metrics())
+    await client_over(store).read(
+        "f", [want(i * 100, i * 100 + 5, i) for i in range(5)], pin=pin, metrics=Metrics()
+    )
     assert (store.requests, store.waves) == (5, 1)
 
 
@@ -144,7 +146,9 @@ async def test_without_suffixes_a_head_tells_the_size(sent: bool) -> None:
     metrics, client = Metrics(), client_over(store)
     payload = await client.read_tail("f", 100, metrics=metrics)
     assert (bytes(payload.data), payload.size) == (BODY[900:], 1000)
-    assert metrics.requests_by_kind == ({Kind.TAIL: 2, Kind.HEAD: 1} if sent else {Kind.TAIL: 1, Kind.HEAD: 1})
+    assert metrics.requests_by_kind == (
+        {Kind.TAIL: 2, Kind.HEAD: 1} if sent else {Kind.TAIL: 1, Kind.HEAD: 1}
+    )
     # Once it is known, it is not tried again.
     again = Metrics()
     await client.read_tail("f", 100, metrics=again)

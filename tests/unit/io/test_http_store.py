@@ -43,7 +43,14 @@ async def test_a_range(server: Any, store: HttpStore) -> None:
     )
     (request,) = server.requests
     sent = request.headers
-    assert (request.method, request.target, sent["range"], sent["if-match"], sent["x-key"], sent["accept-encoding"]) == (
+    assert (
+        request.method,
+        request.target,
+        sent["range"],
+        sent["if-match"],
+        sent["x-key"],
+        sent["accept-encoding"],
+    ) == (
         "GET",
         "/f",
         "bytes=10-19",
@@ -112,7 +119,12 @@ async def test_200_of_unknown_length(server: Any, store: HttpStore) -> None:
     raw = b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n" + BODY
     server.always = lambda reply: setattr(reply, "raw", raw)
     tail = await store.read("f", Suffix(5))
-    assert (bytes(tail.data), tail.range, tail.size, tail.etag) == (BODY[-5:], ByteRange(995, 1000), 1000, None)
+    assert (bytes(tail.data), tail.range, tail.size, tail.etag) == (
+        BODY[-5:],
+        ByteRange(995, 1000),
+        1000,
+        None,
+    )
     part = await store.read("f", ByteRange(10, 20))
     assert (bytes(part.data), part.size) == (BODY[10:20], None)
 

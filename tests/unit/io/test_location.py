@@ -86,7 +86,13 @@ def test_dots_after_a_link_lead_to_the_parent_of_its_target(tmp_path: pathlib.Pa
 
 @pytest.mark.parametrize(
     ("text", "path"),
-    [("a/b", "a/b"), ("/a/b", "a/b"), ("memory:///a", "a"), ("memory://a/b", "a/b"), ("s3://bucket/k/x", "k/x")],
+    [
+        ("a/b", "a/b"),
+        ("/a/b", "a/b"),
+        ("memory:///a", "a"),
+        ("memory://a/b", "a/b"),
+        ("s3://bucket/k/x", "k/x"),
+    ],
 )
 def test_in_a_store_of_the_caller_only_the_path_counts(text: str, path: str) -> None:
     assert parse_url(text, in_store=True) == Location("store", "store:", path)

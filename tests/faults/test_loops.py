@@ -1,0 +1,214 @@
+"""One I/O loop behind many callers: threads, event loops, cancellations and interrupts."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import signal
+import subprocess
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from accel.errors import AccelError, ObjectNotFoundError
+from accel.io import runtime
+from accel.io.clients import client_for
+from accel.io.location import parse_url
+from accel.metrics import Metrics
+from accel.testing import DictStore
+
+BODY = bytes(i % 251 for i in range(1000))
+
+
+class Work:
+    """A coroutine that waits on the I/O loop until told to go on, and notes how it ended."""
+
+    def __init__(self) -> None:
+        self.started = threading.Event()
+        self.ended = threading.Event()
+        self.cancelled = False
+        self.go = threading.Event()
+
+    async def wait(self) -> str:
+        self.started.set()
+        try:
+            while not self.go.is_set():
+                await asyncio.sleep(0.001)
+        except asyncio.CancelledError:
+            self.cancelled = True
+            raise
+        finally:
+            self.ended.set()
+        return "done"
+
+
+async def where() -> asyncio.AbstractEventLoop:
+    return asyncio.get_running_loop()
+
+
+def test_everything_runs_on_the_one_loop() -> None:
+    async def bridged() -> asyncio.AbstractEventLoop:
+        return await runtime.bridge(where())
+
+    loops = {runtime.run(where()), asyncio.run(bridged()), asyncio.run(bridged())}
+    with ThreadPoolExecutor(4) as pool:
+        loops |= set(pool.map(lambda _: runtime.run(where()), range(8)))
+    assert loops == {runtime.io_loop()}
+
+
+async def test_a_blocking_call_works_inside_a_running_loop() -> None:
+    assert runtime.run(where()) is not asyncio.get_running_loop()
+
+
+def test_a_blocking_call_on_the_io_loop_itself_is_refused() -> None:
+    async def nested() -> object:
+        return runtime.run(where())
+
+    with pytest.raises(AccelError, match="on its own I/O loop"):
+        runtime.run(nested())
+
+
+def test_a_bridge_on_the_io_loop_itself_just_awaits() -> None:
+    async def nested() -> object:
+        return await runtime.bridge(where())
+
+    assert runtime.run(nested()) is runtime.io_loop()
+
+
+def test_one_client_serves_many_threads_and_loops() -> None:
+    store = DictStore({"f": BODY})
+    client = client_for(parse_url("f", in_store=True), store=store)
+
+    async def read() -> bytes:
+        return bytes((await client.read_tail("f", 10, metrics=Metrics())).data)
+
+    async def several() -> list[bytes]:
+        return list(await asyncio.gather(*(runtime.bridge(read()) for _ in range(5))))
+
+    def in_thread(number: int) -> list[bytes]:
+        return asyncio.run(several()) if number % 2 else [runtime.run(read()) for _ in range(5)]
+
+    with ThreadPoolExecutor(8) as pool:
+        assert list(pool.map(in_thread, range(16))) == [[BODY[-10:]] * 5] * 16
+
+
+async def test_errors_come_through_with_their_type() -> None:
+    client = client_for(parse_url("f", in_store=True), store=DictStore())
+    with pytest.raises(ObjectNotFoundError):
+        await runtime.bridge(client.read_tail("f", 10, metrics=Metrics()))
+    with pytest.raises(ObjectNotFoundError):
+        runtime.run(client.read_tail("f", 10, metrics=Metrics()))
+
+
+async def test_cancelling_the_caller_cancels_the_work_and_waits_for_its_end() -> None:
+    work = Work()
+    task = asyncio.ensure_future(runtime.bridge(work.wait()))
+    while not work.started.is_set():
+        await asyncio.sleep(0.001)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert work.cancelled
+    assert work.ended.is_set()
+
+
+async def test_cancelled_at_once_it_never_starts_or_ends_at_once() -> None:
+    for _ in range(50):
+        work = Work()
+        task = asyncio.ensure_future(runtime.bridge(work.wait()))
+        await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert work.ended.is_set() == work.started.is_set()
+
+
+async def test_a_timeout_of_the_caller_reaches_the_work() -> None:
+    work = Work()
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.05):
+            await runtime.bridge(work.wait())
+    assert work.cancelled
+
+
+def test_a_loop_that_ends_takes_its_work_with_it() -> None:
+    work = Work()
+
+    async def main() -> None:
+        task = asyncio.ensure_future(runtime.bridge(work.wait()))
+        while not work.started.is_set():
+            await asyncio.sleep(0.001)
+        del task  # asyncio.run cancels what is left
+
+    asyncio.run(main())
+    assert work.cancelled
+
+
+def test_a_cancellation_from_within_is_an_error_to_the_caller() -> None:
+    async def give_up() -> None:
+        raise asyncio.CancelledError
+
+    with pytest.raises(AccelError, match="was cancelled"):
+        runtime.run(give_up())
+
+
+def test_context_variables_come_along() -> None:
+    variable: contextvars.ContextVar[str] = contextvars.ContextVar("variable", default="none")
+    variable.set("mine")
+
+    async def look() -> str:
+        return variable.get()
+
+    assert runtime.run(look()) == "mine"
+
+
+def test_two_callers_do_not_wait_for_each_other() -> None:
+    slow = Work()
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(runtime.run, slow.wait())
+        assert runtime.run(where()) is runtime.io_loop()
+        slow.go.set()
+        assert waiting.result(5) == "done"
+
+
+INTERRUPTED = """
+import asyncio, sys, time
+from accel.io import runtime
+async def work():
+    print("started", flush=True)
+    try:
+        await asyncio.sleep(60)
+    finally:
+        print("ended", flush=True)
+try:
+    runtime.run(work())
+except KeyboardInterrupt:
+    print("interrupted", flush=True)
+    sys.exit(9)
+"""
+
+
+def test_an_interrupt_cancels_the_work() -> None:
+    process = subprocess.Popen([sys.executable, "-c", INTERRUPTED], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "started\n"
+    begun = time.monotonic()
+    process.send_signal(signal.SIGINT)
+    rest, _ = process.communicate(timeout=30)
+    assert (rest, process.returncode) == ("ended\ninterrupted\n", 9)
+    assert time.monotonic() - begun < 10
+
+
+async def test_nothing_is_left_behind() -> None:
+    work = Work()
+    work.go.set()
+    assert await runtime.bridge(work.wait()) == "done"
+
+    async def others() -> list[Any]:
+        return [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
+
+    assert await runtime.bridge(others()) == []

@@ -1,0 +1,110 @@
+"""The registry: who shares a client, and who does not."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from typing import Any
+
+import pytest
+from obstore.store import MemoryStore
+
+from accel.errors import StoreError
+from accel.io.clients import client_for
+from accel.io.location import parse_url
+from accel.io.obstore_store import ObstoreStore
+from accel.options import Options
+from accel.testing import DictStore
+
+KEYS: dict[str, Any] = {"access_key_id": "KEY", "secret_access_key": "SECRET"}
+
+
+def test_equal_roots_and_options_share() -> None:
+    one = client_for(parse_url("s3://bucket/a"), storage_options=KEYS)
+    assert client_for(parse_url("s3a://bucket/b"), storage_options=dict(KEYS)) is one
+    assert client_for("s3://bucket", storage_options=KEYS) is one
+    assert (one.root, one.options) == ("s3://bucket", Options())
+
+
+def test_options_that_a_client_is_not_made_of_do_not_count() -> None:
+    one = client_for("file://")
+    assert client_for("file://", options=Options(batch_rows=7)) is one
+    other = client_for("file://", options=Options(max_gap_bytes=7))
+    assert other is not one
+    assert other.options.max_gap_bytes == 7
+    assert other.token == one.token
+
+
+def test_other_credentials_have_another_client_and_token() -> None:
+    one = client_for("s3://bucket", storage_options=KEYS)
+    other = client_for("s3://bucket", storage_options={**KEYS, "access_key_id": "OTHER"})
+    assert other is not one
+    assert other.token != one.token
+
+
+@pytest.mark.parametrize(
+    "root",
+    [
+        "s3://bucket",
+        "gs://bucket",
+        "az://box",
+        "abfss://box@acc.dfs.core.windows.net",
+        "https://h:1",
+        "file://",
+    ],
+)
+def test_a_root_is_enough(root: str) -> None:
+    options: dict[str, dict[str, Any]] = {
+        "s3": KEYS,
+        "gs": {"skip_signature": True},
+        "az": {"account_name": "acc", "account_key": "aGVsbG8="},
+        "abfss": {"account_key": "aGVsbG8="},
+    }
+    assert client_for(root, storage_options=options.get(root.partition(":")[0])).root == root
+
+
+@pytest.mark.parametrize("kind", [MemoryStore, DictStore])
+def test_a_given_store_is_known_by_identity(kind: type[Any]) -> None:
+    store, equal = kind(), kind()
+    where = parse_url("x", in_store=True)
+    one = client_for(where, store=store)
+    assert client_for(where, store=store) is one
+    assert client_for("s3://whatever", store=store) is one
+    assert client_for(where, store=equal).token != one.token
+    tuned = client_for(where, store=store, options=Options(max_gap_bytes=7))
+    assert tuned is not one
+    assert tuned.token == one.token
+    assert isinstance(one.store, ObstoreStore) == (kind is MemoryStore)
+
+
+def test_the_token_of_a_given_store_outlives_its_client() -> None:
+    store = MemoryStore()
+    token = client_for("store:", store=store).token
+    gc.collect()
+    assert client_for("store:", store=store).token == token
+
+
+def test_a_given_store_is_not_kept_alive() -> None:
+    store = DictStore({"f": bytes(10)})
+    watched = weakref.ref(store)
+    client_for("store:", store=store)
+    del store
+    gc.collect()
+    assert watched() is None
+
+
+def test_a_path_of_an_absent_store_is_refused() -> None:
+    for where in ("store:", parse_url("x", in_store=True)):
+        with pytest.raises(StoreError, match="give it by store="):
+            client_for(where)
+
+
+@pytest.mark.parametrize("store", ["s3://bucket", object(), 7], ids=str)
+def test_what_is_no_store_is_refused(store: object) -> None:
+    with pytest.raises(StoreError, match="cannot serve as a store"):
+        client_for("store:", store=store)
+
+
+def test_storage_options_must_be_a_mapping() -> None:
+    with pytest.raises(StoreError, match="storage_options is a str"):
+        client_for("s3://bucket", storage_options="key=value")  # type: ignore[arg-type]

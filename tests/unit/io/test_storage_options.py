@@ -1,0 +1,171 @@
+"""What storage_options become, and that their secrets stay where they are."""
+
+from __future__ import annotations
+
+import pathlib
+import re
+from typing import Any
+
+import pytest
+
+from accel.errors import StoreError
+from accel.io.clients import client_for
+from accel.io.http_store import HttpStore
+from accel.io.local_store import FileStore
+from accel.io.location import parse_url
+from accel.io.obstore_store import ObstoreStore
+from accel.io.storage_options import build_store, fingerprint, normalize
+from accel.options import Options
+
+
+@pytest.fixture(autouse=True)
+def no_credentials(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT", "AWS_ALLOW_HTTP", "AWS_REGION"):
+        monkeypatch.delenv(name, raising=False)
+
+
+KEYS: dict[str, Any] = {"access_key_id": "KEY", "secret_access_key": "SECRET"}
+
+
+def build(url: str, **options: Any) -> Any:
+    return build_store(parse_url(url), options, Options(connect_timeout=2.5, read_timeout=7.0))
+
+
+def test_s3() -> None:
+    store = build("s3://bucket/x", region="eu-west-1", **KEYS)
+    assert isinstance(store, ObstoreStore)
+    inner: Any = store._store
+    assert inner.config == {
+        "bucket": "bucket",
+        "region": "eu-west-1",
+        "access_key_id": "KEY",
+        "secret_access_key": "SECRET",
+    }
+    assert inner.retry_config["max_retries"] == 0
+    client = inner.client_options
+    assert (str(client["connect_timeout"]), str(client["read_timeout"])) == ("2500ms", "7000ms")
+    assert "allow_http" not in client
+
+
+@pytest.mark.parametrize("key", ["endpoint", "endpoint_url", "aws_endpoint_url", "aws_endpoint"])
+def test_an_http_endpoint_needs_no_second_permission(key: str) -> None:
+    inner = build("s3://bucket", **{key: "http://127.0.0.1:9000"}, **KEYS)._store
+    assert inner.client_options["allow_http"] in (True, "true")
+    assert inner.config["endpoint"] == "http://127.0.0.1:9000"
+
+
+def test_an_http_endpoint_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9000")
+    inner = build("s3://bucket", **KEYS)._store
+    assert inner.client_options["allow_http"] in (True, "true")
+
+
+def test_an_explicit_no_is_respected() -> None:
+    inner = build("s3://bucket", endpoint="http://127.0.0.1:9000", allow_http=False, **KEYS)._store
+    assert inner.client_options["allow_http"] in (False, "false")
+
+
+def test_sparks_names() -> None:
+    assert normalize(
+        {
+            "spark.hadoop.fs.s3a.endpoint": "http://h",
+            "fs.s3a.access.key": "KEY",
+            "fs.s3a.secret.key": "SECRET",
+            "fs.s3a.session.token": "TOKEN",
+            "fs.s3a.path.style.access": "true",
+            "fs.s3a.endpoint.region": "r",
+            "fs.s3a.requester.pays.enabled": True,
+        }
+    ) == {
+        "endpoint": "http://h",
+        "access_key_id": "KEY",
+        "secret_access_key": "SECRET",
+        "session_token": "TOKEN",
+        "virtual_hosted_style_request": False,
+        "region": "r",
+        "request_payer": True,
+    }
+    with pytest.raises(StoreError, match="'fs.s3a.fast.upload' is not known"):
+        normalize({"fs.s3a.fast.upload": "x"})
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("skip_signature", True), ("request_payer", True), ("virtual_hosted_style_request", True)],
+)
+def test_switches(key: str, value: bool) -> None:
+    assert build("s3://bucket", **{key: value}, **KEYS)._store.config[key] == "true"
+
+
+def test_other_clouds() -> None:
+    gs = build("gs://bucket", skip_signature=True)._store
+    assert gs.config == {"bucket": "bucket", "skip_signature": "true"}
+    az = build("az://box", account_name="acc", account_key="aGVsbG8=")._store
+    assert (az.config["container_name"], az.config["account_name"]) == ("box", "acc")
+    abfss = build("abfss://box@acc.dfs.core.windows.net/x", account_key="aGVsbG8=")._store
+    assert (abfss.config["container_name"], abfss.config["account_name"]) == ("box", "acc")
+
+
+def test_headers_reach_object_stores_too() -> None:
+    inner = build("s3://bucket", headers={"x-mine": "1"}, **KEYS)._store
+    assert {str(k): v for k, v in inner.client_options["default_headers"].items()} == {"x-mine": "1"} or {
+        str(k): v for k, v in inner.client_options["default_headers"].items()
+    } == {"x-mine": b"1"}
+
+
+def test_plain_stores() -> None:
+    assert isinstance(build("/tmp/x"), FileStore)
+    assert isinstance(build("https://h/x"), HttpStore)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"bogus": "SECRET", **KEYS}, "'bogus' is not valid for store 'S3'"),
+        ({"secret_access_key": "SECRET"}, "Missing AccessKeyId"),
+        ({"prefix": "p", **KEYS}, "'prefix' is not taken"),
+    ],
+    ids=["unknown key", "half a credential", "prefix"],
+)
+def test_refused(options: dict[str, Any], message: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("AWS_ACCESS_KEY_ID", raising=False)
+    monkeypatch.delenv("AWS_SECRET_ACCESS_KEY", raising=False)
+    with pytest.raises(StoreError) as caught:
+        build("s3://bucket", **options)
+    assert message in str(caught.value)
+    assert "SECRET" not in str(caught.value)
+
+
+def test_fingerprints_tell_credentials_apart_and_tell_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    one = fingerprint("s3://b", KEYS)
+    assert one == fingerprint("s3://b", dict(reversed(KEYS.items())))
+    others = {
+        one,
+        fingerprint("s3://c", KEYS),
+        fingerprint("s3://b", None),
+        fingerprint("s3://b", {**KEYS, "secret_access_key": "OTHER"}),
+        fingerprint("s3://b", {**KEYS, "headers": {"a": "1"}}),
+        fingerprint("s3://b", {**KEYS, "headers": {"a": "2"}}),
+    }
+    assert len(others) == 6
+    assert all(re.fullmatch("[0-9a-f]{32}", token) for token in others)
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "another")
+    assert fingerprint("s3://b", KEYS) != one
+
+
+def test_a_credential_provider_counts_by_identity() -> None:
+    def first() -> None: ...
+    def second() -> None: ...
+
+    assert fingerprint("s3://b", {"credential_provider": first}) == fingerprint(
+        "s3://b", {"credential_provider": first}
+    )
+    assert fingerprint("s3://b", {"credential_provider": first}) != fingerprint(
+        "s3://b", {"credential_provider": second}
+    )
+
+
+def test_clients_show_nothing(tmp_path: pathlib.Path) -> None:
+    client = client_for(parse_url("s3://bucket/x"), storage_options=KEYS)
+    assert repr(client) == "Client('s3://bucket')"
+    assert "SECRET" not in repr(client.store) + client.token + client.root
