@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from accel.errors import ObjectChangedError, ObjectNotFoundError, StoreError
+from accel.errors import ObjectChangedError, ObjectNotFoundError, StoreError, redact
 from accel.io.faults import IncompleteBodyError, ObjectGoneError, ShortObjectError, SuffixUnsupportedError
 from accel.io.gate import Gate
 from accel.io.retry import Retry
@@ -99,6 +99,14 @@ class Fetcher:
             except SuffixUnsupportedError as error:
                 sent = error.sent
                 raise
+            except OSError as error:
+                if isinstance(error, StoreError):
+                    raise
+                # A store of the caller's that lets its own errors through.
+                passing = isinstance(error, (ConnectionError, TimeoutError))
+                raise StoreError(
+                    f"{type(error).__name__}: {redact(str(error))}", path=path, transient=passing
+                ) from error
             finally:
                 if sent:
                     metrics.count_request(kind, received)

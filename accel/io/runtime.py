@@ -14,6 +14,7 @@ import os
 import sys
 import threading
 import time
+import weakref
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Generic, TypeVar
 
@@ -40,7 +41,7 @@ class _State:
         self.used = False
         self.forked_after_use = False
         self.closing = False
-        self.closers: list[Callable[[], Awaitable[None]]] = []
+        self.closers: list[weakref.WeakMethod[Callable[[], Awaitable[None]]]] = []
 
 
 _state = _State()
@@ -89,8 +90,9 @@ def _serve(loop: asyncio.AbstractEventLoop) -> None:
 
 
 def at_shutdown(closer: Callable[[], Awaitable[None]]) -> None:
-    """Have something awaited on the I/O loop when the process exits."""
-    _state.closers.append(closer)
+    """Have a bound method awaited on the I/O loop at exit, if its object still lives then."""
+    _state.closers = [known for known in _state.closers if known() is not None]
+    _state.closers.append(weakref.WeakMethod(closer))
 
 
 class _Call(Generic[T]):
@@ -209,9 +211,11 @@ async def _drain() -> None:
         task.cancel()
     if tasks:
         await asyncio.wait(tasks, timeout=1.0)
-    for closer in _state.closers:
-        with contextlib.suppress(Exception):
-            await closer()
+    for known in _state.closers:
+        closer = known()
+        if closer is not None:
+            with contextlib.suppress(Exception):
+                await closer()
 
 
 def _shut_down() -> None:

@@ -336,3 +336,22 @@ async def test_a_change_outweighs_other_failures(inner: DictStore, pin: ObjectId
         await client_over(Both({"f": BODY})).read(
             "f", [want(0, 5, 0), want(200, 205, 1)], pin=pin, metrics=Metrics()
         )
+
+
+@pytest.mark.parametrize(
+    ("error", "tries"),
+    [(ConnectionResetError("gone"), 3), (TimeoutError(), 3), (OSError(5, "disk"), 1)],
+    ids=str,
+)
+async def test_errors_of_a_store_of_the_callers_become_ours(
+    inner: DictStore, pin: ObjectId, error: OSError, tries: int
+) -> None:
+    class Raw(DictStore):
+        async def read(self, path: str, want: ByteRange | Suffix, *, if_match: str | None = None) -> Payload:
+            raise error
+
+    metrics = Metrics()
+    with pytest.raises(StoreError, match=type(error).__name__) as caught:
+        await client_over(Raw({"f": BODY})).read("f", [want(0, 5)], pin=pin, metrics=metrics)
+    assert caught.value.__cause__ is error
+    assert metrics.requests == tries

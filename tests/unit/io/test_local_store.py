@@ -73,8 +73,7 @@ async def test_a_rewritten_file_has_another_etag(store: FileStore, tmp_path: pat
         (tmp_path / "g").write_bytes(BODY)
         os.replace(tmp_path / "g", tmp_path / "f")
     else:
-        with open(tmp_path / "f", "ab") as f:
-            f.write(b"x")
+        (tmp_path / "f").write_bytes(BODY + b"x")
     with pytest.raises(ObjectChangedError):
         await store.read("f", ByteRange(0, 1), if_match=before)
     assert (await store.read("f", ByteRange(0, 1))).etag != before
@@ -110,8 +109,7 @@ async def test_listing(store: FileStore, tmp_path: pathlib.Path) -> None:
 
 
 async def test_a_name_that_is_no_utf8(store: FileStore, tmp_path: pathlib.Path) -> None:
-    with open(os.fsencode(tmp_path) + b"/\xff", "wb") as f:
-        f.write(b"12")
+    (tmp_path / "\udcff").write_bytes(b"12")
     names = [entry.path async for entry in store.list("")]
     assert names == ["e", "f", "\udcff"]
     assert bytes((await store.read("\udcff", Suffix(2))).data) == b"12"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -68,7 +70,7 @@ def test_coalesce_against_sets_of_bytes(case: tuple[list[Want], int, int]) -> No
     asked, needed = covered([f.range for f in fetches]), covered([w.range for w in wants])
     assert asked >= needed
     # Ascending, without overlap: nothing is fetched twice.
-    assert all(a.range.end <= b.range.start for a, b in zip(fetches[:-1], fetches[1:], strict=True))
+    assert all(a.range.end <= b.range.start for a, b in pairwise(fetches))
     # What nobody wants lies in gaps of at most `gap` bytes between wanted bytes of one merged run.
     run = 0
     for byte in range(max(asked, default=0) + 1):
