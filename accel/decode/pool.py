@@ -7,7 +7,7 @@ import os
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import ParamSpec, TypeVar
+from typing import ParamSpec, Self, TypeVar
 
 __all__ = ["DecodePool"]
 
@@ -64,7 +64,7 @@ class DecodePool:
         if executor is not None:
             executor.shutdown(wait=True, cancel_futures=True)
 
-    def __enter__(self) -> DecodePool:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *error: object) -> None:

@@ -13,6 +13,7 @@ from accel.decode.arrow import projected_schema
 from accel.decode.chunks import ChunkPages
 from accel.decode.columns import Threads, decode_columns
 from accel.decode.verify import needs_dictionary
+from accel.errors import IndexFormatError
 from accel.format.footer import parse_footer, parse_tail
 from accel.format.model import FileMetadata, OffsetIndex
 from accel.format.page_index import parse_offset_index
@@ -32,12 +33,16 @@ def offset_index(data: bytes, meta: FileMetadata, group: int, leaf: int) -> Offs
     at, length = int(chunks.offset_index_offset[group, leaf]), int(chunks.offset_index_length[group, leaf])
     if at < 0:
         return None
-    return parse_offset_index(
-        data[at : at + length],
-        num_rows=int(meta.group_rows[group]),
-        lower=int(chunks.start[group, leaf]),
-        upper=int(chunks.end[group, leaf]),
-    )
+    try:
+        return parse_offset_index(
+            data[at : at + length],
+            num_rows=int(meta.group_rows[group]),
+            lower=int(chunks.start[group, leaf]),
+            upper=int(chunks.end[group, leaf]),
+        )
+    except IndexFormatError:
+        # pyarrow writes a page without rows now and then: such an index is not used.
+        return None
 
 
 def whole_chunk(data: bytes, meta: FileMetadata, group: int, leaf: int) -> ChunkPages:
