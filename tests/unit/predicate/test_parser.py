@@ -397,7 +397,7 @@ def test_long_chains_are_flat() -> None:
     ("opening", "closing"), [("(", ")"), ("NOT ", ""), ("NOT (", ")"), ("b OR c AND (", ")")]
 )
 def test_depth_is_bounded(opening: str, closing: str) -> None:
-    for levels in (MAX_DEPTH * 2, 100_000):
+    for levels in (MAX_DEPTH * 2, 10_000):
         with pytest.raises(PredicateError, match=f"nested deeper than {MAX_DEPTH} levels") as caught:
             parse(opening * levels + "a" + closing * levels)
         assert caught.value.position is not None
