@@ -129,9 +129,7 @@ class InArray:
     position: int = -1
 
     def __eq__(self, other: object) -> bool:
-        return (
-            isinstance(other, InArray) and self.column == other.column and self.values.equals(other.values)
-        )
+        return isinstance(other, InArray) and self.column == other.column and self.values.equals(other.values)
 
     def __hash__(self) -> int:
         return hash((self.column, len(self.values), str(self.values.type)))
