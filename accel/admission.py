@@ -23,6 +23,7 @@ class Admission:
     limit_bytes: int
     limit_pieces: int
     held: dict[Order, int] = field(default_factory=dict)
+    pinned: dict[Order, int] = field(default_factory=dict)
     _waiting: list[tuple[Order, int, asyncio.Future[None]]] = field(default_factory=list)
 
     async def enter(self, order: Order, nbytes: int) -> None:
@@ -47,6 +48,12 @@ class Admission:
     def leave(self, order: Order) -> None:
         """What `order` held has been handed out, or dropped."""
         self.held.pop(order, None)
+        self.pinned.pop(order, None)
+        self._admit()
+
+    def pin(self, order: Order) -> None:
+        """Keep counting what `order` holds, but let others pass it: they are parts of it."""
+        self.pinned[order] = self.held.pop(order)
         self._admit()
 
     def grow(self, pieces: int) -> None:
@@ -56,7 +63,9 @@ class Admission:
     def _fits(self, order: Order, nbytes: int) -> bool:
         if not self.held or order < min(self.held):
             return True
-        return len(self.held) < self.limit_pieces and sum(self.held.values()) + nbytes <= self.limit_bytes
+        if len(self.held) >= self.limit_pieces:
+            return False
+        return sum(self.held.values()) + sum(self.pinned.values()) + nbytes <= self.limit_bytes
 
     def _admit(self) -> None:
         while self._waiting:

@@ -176,15 +176,31 @@ class Reader:
         self.metrics.add("indexes_ignored")
         self.metrics.warn(str(error))
 
-    def forget(self, file: DataFile) -> None:
+    def forget(self, file: DataFile) -> bool:
         """Drop what is cached of a file that turned out to have changed."""
         self._cache.drop(("file", self._client_for(file.root).token, file.path))
+        self.metrics.add("replans")
+        return True
+
+    def distrust(self, file: DataFile, handle: FileHandle) -> bool:
+        """Give up the page index of a file whose pages contradict it; False where it was not used."""
+        if self.options.strict or handle.distrusted or not any(handle.offset_indexes.values()):
+            return False
+        handle.distrusted = True
+        handle.offset_indexes.clear()
+        handle.column_indexes.clear()
+        handle.page_bounds.clear()
+        self.metrics.add("indexes_ignored")
+        self.metrics.warn(f"{file.url}: the page index contradicts the pages, and is not used")
+        return True
 
     # -- reading ---------------------------------------------------------------------------------
 
     def reads(self, task: ScanTask) -> TaskReads:
         client = self._client_for(task.file.root)
-        return TaskReads(task, client, self._cache, self.metrics)
+        handle = self._cache.get(("file", client.token, task.path))
+        known = isinstance(handle, FileHandle) and handle.id == task.file.id
+        return TaskReads(task, client, self._cache, self.metrics, handle if known else None)
 
     async def decode(self, task: ScanTask, read: PieceRead) -> list[pa.RecordBatch]:
         """Decode and filter what was fetched: inline when it is little, else in a thread."""
@@ -240,5 +256,5 @@ def describe_file(
             partition=partition,
             url=file.url,
         ),
-        body=handle.tail if handle.tail_start == 0 else None,
+        at_hand=((0, handle.tail),) if handle.tail_start == 0 else (),
     )

@@ -10,12 +10,13 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import pyarrow as pa
 
 from accel.admission import Admission, Budget, Order
-from accel.errors import AccelError, MemoryLimitError, ObjectChangedError
-from accel.options import Options
+from accel.errors import AccelError, MemoryLimitError, ObjectChangedError, ParquetFormatError
+from accel.options import MIB, Options
 from accel.planning.pages import Piece, cut_pieces
 from accel.planning.task import ScanTask
 from accel.reader import Reader
@@ -25,6 +26,11 @@ __all__ = ["FileWork", "Run", "single_error"]
 
 # Ready batches that wait for the consumer beyond the piece they belong to.
 _READY_BATCHES = 4
+# Chunks without an offset index that would decode to more are cut after they were fetched.
+_DECODE_AT_ONCE = 64 * MIB
+
+_Started: TypeAlias = "asyncio.Queue[tuple[Order, asyncio.Task[list[pa.RecordBatch]]] | None]"
+"""The pieces under way, in order; None after the last."""
 
 
 def single_error(group: BaseExceptionGroup[BaseException]) -> BaseException:
@@ -49,8 +55,10 @@ class FileWork:
 
     tasks: Callable[[], Awaitable[tuple[Sequence[ScanTask], int]]]
     """Opens and plans: the tasks, and the round trips that lie before their data."""
-    forget: Callable[[], None] | None
+    forget: Callable[[], bool] | None = None
     """Drops the file's cached metadata; None where the tasks are fixed and a change is final."""
+    distrust: Callable[[], bool] | None = None
+    """Gives up the file's page index; False where it had none that was used."""
 
 
 @dataclass(slots=True)
@@ -77,13 +85,13 @@ class _FileRun:
     async def execute(self) -> None:
         try:
             await self._attempt()
-        except ObjectChangedError:
+        except (ObjectChangedError, ParquetFormatError) as error:
             self._drop()
-            if self.handed_out or self._work.forget is None:
+            again = self._work.forget if isinstance(error, ObjectChangedError) else self._work.distrust
+            # Only as long as no row of it was handed out: plan it again, once, as the version that is there
+            # now, or without the page index that the pages contradict.
+            if self.handed_out or again is None or not again():
                 raise
-            # No row of it was handed out: plan it again, once, as the version that is there now.
-            self._work.forget()
-            self._run.reader.metrics.add("replans")
             await self._attempt()
         self.outbox.put_nowait(None)
 
@@ -91,15 +99,16 @@ class _FileRun:
         """Let go of what a failed attempt read."""
         while not self.outbox.empty():
             self.outbox.get_nowait()
-        for order in [held for held in self._run.admission.held if held[0] == self._index]:
-            self._run.admission.leave(order)
+        admission = self._run.admission
+        for order in [o for o in (*admission.held, *admission.pinned) if o[0] == self._index]:
+            admission.leave(order)
         self._run.budget.refund(self._spent)
         self._spent = 0
 
     async def _attempt(self) -> None:
         tasks, self._depth = await self._work.tasks()
         self._run.reader.metrics.deepest(self._depth)
-        queue: asyncio.Queue[tuple[Order, asyncio.Task[list[pa.RecordBatch]]] | None] = asyncio.Queue()
+        queue: _Started = asyncio.Queue()
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._start(group, tasks, queue))
@@ -117,7 +126,7 @@ class _FileRun:
         self,
         group: asyncio.TaskGroup,
         tasks: Sequence[ScanTask],
-        queue: asyncio.Queue[tuple[Order, asyncio.Task[list[pa.RecordBatch]]] | None],
+        queue: _Started,
     ) -> None:
         run = self._run
         for planned in tasks:
@@ -125,26 +134,52 @@ class _FileRun:
                 break
             task = run.budget.cut(planned)
             self._spent += 0 if task.needs_filter else task.rows.count
-            reads = run.reader.reads(task)
-            pieces = cut_pieces(
-                task.reads,
-                task.rows,
-                task.sure,
-                num_rows=task.num_rows,
-                piece_bytes=run.reader.options.piece_bytes,
-            )
-            reads.expect(pieces)
-            for piece in pieces:
-                order = (self._index, self._sequence)
-                self._sequence += 1
-                try:
-                    await run.admission.enter(order, piece.held_bytes)
-                except MemoryLimitError as error:
-                    raise error.at(path=task.file.url, place=f"row group {task.row_group}") from None
-                queue.put_nowait(
-                    (order, group.create_task(run.read_piece(task, reads, piece, depth=self._depth)))
-                )
+            if task.reads_whole_chunks and self._decoded_bytes(task) > _DECODE_AT_ONCE:
+                await self._start_whole(group, task, queue)
+            else:
+                await self._start_pieces(group, task, run.reader.reads(task), queue)
         queue.put_nowait(None)
+
+    async def _start_pieces(
+        self, group: asyncio.TaskGroup, task: ScanTask, reads: TaskReads, queue: _Started
+    ) -> list[asyncio.Task[list[pa.RecordBatch]]]:
+        run = self._run
+        options = run.reader.options
+        pieces = cut_pieces(
+            task.reads, task.rows, task.sure, num_rows=task.num_rows, piece_bytes=options.piece_bytes
+        )
+        reads.expect(pieces)
+        started = []
+        for piece in pieces:
+            order = await self._enter(task, piece.held_bytes)
+            reading = group.create_task(run.read_piece(task, reads, piece, depth=self._depth))
+            queue.put_nowait((order, reading))
+            started.append(reading)
+        return started
+
+    async def _start_whole(self, group: asyncio.TaskGroup, task: ScanTask, queue: _Started) -> None:
+        """Chunks without an offset index, too large to decode at once: fetch them, then cut what came."""
+        admission = self._run.admission
+        order = await self._enter(task, task.nbytes)
+        admission.pin(order)
+        reads = self._run.reader.reads(task)
+        task = await reads.fetch_chunks()
+        for reading in await self._start_pieces(group, task, reads.over(task), queue):
+            await asyncio.wait([reading])
+        admission.leave(order)
+
+    async def _enter(self, task: ScanTask, nbytes: int) -> Order:
+        order = (self._index, self._sequence)
+        self._sequence += 1
+        try:
+            await self._run.admission.enter(order, nbytes)
+        except MemoryLimitError as error:
+            raise error.at(path=task.file.url, place=f"row group {task.row_group}") from None
+        return order
+
+    @staticmethod
+    def _decoded_bytes(task: ScanTask) -> float:
+        return sum(r.nbytes * r.expansion for r in task.reads)
 
 
 class Run:
@@ -184,7 +219,7 @@ class Run:
         AccelError
             What ended the run; afterwards it stays ended.
         """
-        if self._done:
+        if self._done or self._limit == 0:
             return None
         if self._main is None:
             self.start()

@@ -77,6 +77,7 @@ class Session:
         self._listing: Listing | None = None
         self._question: asyncio.Task[Question] | None = None
         self._first: tuple[FileHandle, int] | None = None
+        self._handles: dict[str, FileHandle] = {}
         self._selection: dict[str, dict[int, RowSelection]] | None = None
 
     async def listing(self) -> Listing:
@@ -168,7 +169,11 @@ class Session:
             plan, trips = await self.plan_file(file, listing)
             return plan.tasks, trips
 
-        return FileWork(tasks, lambda: self.reader.forget(file))
+        def distrust() -> bool:
+            handle = self._handles.get(file.url)
+            return handle is not None and self.reader.distrust(file, handle)
+
+        return FileWork(tasks, lambda: self.reader.forget(file), distrust)
 
     async def plan_file(self, file: DataFile, listing: Listing) -> tuple[FilePlan, int]:
         """Plan one file: the plan, and the round trips up to its data (the listing's included)."""
@@ -193,6 +198,7 @@ class Session:
                 path=file.url,
                 hint="mapInArrow matches columns by position: give columns= or schema=",
             )
+        self._handles[file.url] = handle
         plan, indexing = await self.reader.plan(
             file,
             handle,

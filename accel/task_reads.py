@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from accel.decode.piece import LeafBytes
 from accel.decode.verify import needs_dictionary
 from accel.errors import AccelError
+from accel.format.model import OffsetIndex
 from accel.io.cache import Cache
 from accel.io.client import Client
 from accel.metrics import Metrics
-from accel.planning.pages import Piece, PieceLeaf, piece_wants
+from accel.planning.handle import FileHandle
+from accel.planning.pages import LeafReads, Piece, PieceLeaf, piece_wants
+from accel.planning.synthesis import locate_pages, page_reads
 from accel.planning.task import ScanTask
-from accel.ranges import ReadKey, Stash, Want
+from accel.ranges import Kind, ReadKey, Stash, Want
 
 __all__ = ["PieceRead", "TaskReads"]
 
@@ -36,6 +39,8 @@ class TaskReads:
     client: Client
     cache: Cache
     metrics: Metrics
+    handle: FileHandle | None = None
+    """Learns the page locations of chunks that were read whole."""
     _carried: dict[tuple[int, int], asyncio.Future[bytes]] = field(default_factory=dict)
     _pending: dict[ReadKey, asyncio.Future[bytes]] = field(default_factory=dict)
 
@@ -78,6 +83,8 @@ class TaskReads:
             found_pages = await self._pages(part, stash)
             place = None if part.reads.whole else part.dictionary_want(group)
             dictionary = None if place is None else stash.get(place.key)
+            if part.reads.whole:
+                self._learn(part.reads, found_pages[0])
             if place is not None and dictionary is None and any(needs_dictionary(p) for p in found_pages):
                 late.append((part, place))
             leaves[part.reads.leaf] = LeafBytes(dictionary, found_pages)
@@ -88,6 +95,47 @@ class TaskReads:
             for part, want in late:
                 leaves[part.reads.leaf] = LeafBytes(more[want.key], leaves[part.reads.leaf].pages)
         return PieceRead(piece, leaves, trips)
+
+    async def fetch_chunks(self) -> ScanTask:
+        """Read the chunks that have no offset index; the task, with their pages located and at hand."""
+        task, group = self.task, self.task.row_group
+        wants = {
+            leaf.leaf: Want(ReadKey(Kind.CHUNK, group, leaf.column), leaf.chunk)
+            for leaf in task.reads
+            if leaf.whole
+        }
+        stash, _ = await self._read(list(wants.values()))
+        reads = []
+        for leaf in task.reads:
+            index = self._learn(leaf, stash[wants[leaf.leaf].key]) if leaf.whole else None
+            if index is not None:
+                rows = task.rows if leaf.for_output else task.rows.intersect(task.sure.invert(task.num_rows))
+                leaf = page_reads(leaf, index, rows, task.num_rows)
+            reads.append(leaf)
+        at_hand = tuple((want.range.start, stash[want.key]) for want in wants.values())
+        file = replace(task.file, at_hand=task.file.at_hand + at_hand)
+        return replace(task, file=file, reads=tuple(reads))
+
+    def over(self, task: ScanTask) -> TaskReads:
+        """The same, for another form of the task."""
+        return TaskReads(task, self.client, self.cache, self.metrics, self.handle)
+
+    def _learn(self, reads: LeafReads, chunk: memoryview) -> OffsetIndex | None:
+        """Locate the pages of a chunk that was read whole, for this scan or the next."""
+        key = (self.task.row_group, reads.column)
+        if self.handle is not None and self.handle.offset_indexes.get(key) is not None:
+            return self.handle.offset_indexes[key]
+        leaf = self.task.file.schema.leaves[reads.leaf]
+        index = locate_pages(
+            chunk,
+            start=reads.chunk.start,
+            num_rows=self.task.num_rows,
+            num_values=reads.num_values,
+            repeated=leaf.max_repetition > 0,
+        )
+        if self.handle is not None:
+            self.handle.offset_indexes[key] = index
+        return index
 
     def _dictionaries_at_hand(
         self, wanted: list[Want]

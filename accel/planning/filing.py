@@ -116,6 +116,8 @@ def _index_wants(
     piece_bytes: int,
 ) -> list[Want]:
     """The page indexes that planning takes and the handle does not hold yet."""
+    if handle.distrusted:
+        return []
     chunks = handle.metadata.chunks
     prunable = sorted(set(prunable_leaves(handle, query).values()))
     every = sorted({*query.output_leaves, *query.filter_leaves})

@@ -38,6 +38,8 @@ class FileHandle:
     checked_at: float = 0.0
     """When the store last said that this is the current version (monotonic clock)."""
     schema_nbytes: int = 0
+    distrusted: bool = False
+    """Its page index contradicts its pages: chunks are read whole."""
 
     def in_tail(self, wanted: ByteRange) -> memoryview | None:
         """The bytes of a range that the first read already brought, else None."""

@@ -34,14 +34,16 @@ class TaskFile:
     partition: Mapping[str, pa.Scalar]
     question: Question
     query: FileQuery
-    body: memoryview | None = None
-    """The file's bytes up to the footer, where the first read brought them all: small files need no other."""
+    at_hand: tuple[tuple[int, memoryview], ...] = ()
+    """Bytes of the file that need not be asked for, by where they start: of a small file all of them, as
+    the first read brought them; of chunks that were read whole to be cut, those."""
 
     def held(self, wanted: ByteRange) -> memoryview | None:
         """The bytes of a range that are at hand, else None."""
-        if self.body is None or wanted.end > len(self.body):
-            return None
-        return self.body[wanted.start : wanted.end]
+        for start, data in self.at_hand:
+            if start <= wanted.start and wanted.end <= start + len(data):
+                return data[wanted.start - start : wanted.end - start]
+        return None
 
     def __repr__(self) -> str:
         return f"TaskFile({self.id.path.partition('?')[0]!r}, {self.id.size} bytes)"
@@ -68,6 +70,11 @@ class ScanTask:
     @property
     def needs_filter(self) -> bool:
         return self.sure.count < self.rows.count
+
+    @property
+    def reads_whole_chunks(self) -> bool:
+        """Whether it has to read a chunk whole for want of an offset index."""
+        return any(r.whole for r in self.reads)
 
     @property
     def nbytes(self) -> int:
