@@ -39,7 +39,7 @@ class FilePlan:
     rows_sure: int = 0
     index_round_trips: int = 0
     chunks_whole: int = 0
-    """Column chunks to be read whole for want of an offset index, although only a part is needed."""
+    """Column chunks to be read whole for want of an offset index, although a part may be enough."""
     ignored: list[str] = field(default_factory=list)
     """What did not verify and was passed over."""
 
@@ -224,7 +224,7 @@ def _add_task(
         )
     plan.pages += sum(r.total_pages for r in reads)
     plan.pages_kept += sum(len(r.ordinal) for r in reads)
-    if rows.count < num_rows:
+    if maybe or rows.count < num_rows:
         plan.chunks_whole += sum(r.whole for r in reads)
     plan.rows_kept += rows.count
     plan.rows_sure += sure.count
