@@ -1,0 +1,138 @@
+"""The schema tree, against pyarrow's own reading of the same files and by hand."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from accel.errors import ParquetFormatError
+from accel.format.model import Repetition
+from accel.format.schema import build_schema, read_elements
+from accel.format.thrift import BINARY, I32, LIST, STRUCT, Reader, ThriftList, write_struct
+from tests.unit.format.files import parse, write
+
+SCHEMA = pa.schema(
+    [
+        pa.field("id", pa.int64(), nullable=False),
+        pa.field("s", pa.struct([pa.field("a", pa.int8()), pa.field("b", pa.struct([("c", pa.string())]))])),
+        pa.field("l", pa.list_(pa.field("item", pa.float16(), nullable=False)), nullable=False),
+        pa.field("m", pa.map_(pa.string(), pa.list_(pa.timestamp("us", "UTC")))),
+        pa.field("d", pa.decimal128(20, 3)),
+        pa.field("u", pa.uint16()),
+        pa.field("t", pa.time64("ns")),
+        pa.field("f", pa.binary(5)),
+        pa.field("n", pa.null()),
+    ]
+)
+
+
+def test_the_tree_equals_pyarrows():
+    raw = write(SCHEMA.empty_table())
+    schema = parse(raw).schema
+    theirs = pq.ParquetFile(pa.BufferReader(raw)).schema
+    assert schema.names == tuple(SCHEMA.names)
+    found = [(".".join(x.path), x.max_definition, x.max_repetition) for x in schema.leaves]
+    columns = [theirs.column(i) for i in range(len(theirs))]
+    assert found == [(c.path, c.max_definition_level, c.max_repetition_level) for c in columns]
+    assert [schema.elements[x.element].physical.name for x in schema.leaves] == [
+        c.physical_type for c in columns
+    ]
+    assert [schema.elements[x.element].type_length for x in schema.leaves] == [
+        c.length if c.physical_type == "FIXED_LEN_BYTE_ARRAY" else 0 for c in columns
+    ]
+
+
+def test_annotations_and_shape():
+    schema = parse(write(SCHEMA.empty_table())).schema
+    by_path = {x.path: schema.elements[x.element] for x in schema.leaves}
+    logical = {
+        path[0] + str(len(path)): (e.logical_type, dict(e.logical_params)) for path, e in by_path.items()
+    }
+    assert logical == {
+        "id1": (None, {}),
+        "s2": (10, {"bits": 8, "signed": 1}),
+        "s3": (1, {}),
+        "l3": (15, {}),
+        "m3": (1, {}),
+        "m5": (8, {"utc": 1, "unit": 2}),
+        "d1": (5, {"scale": 3, "precision": 20}),
+        "u1": (10, {"bits": 16, "signed": 0}),
+        "t1": (7, {"utc": 0, "unit": 3}),
+        "f1": (None, {}),
+        "n1": (11, {}),
+    }
+    assert schema.field_leaves == ((0, 1), (1, 3), (3, 4), (4, 6), (6, 7), (7, 8), (8, 9), (9, 10), (10, 11))
+    assert schema.subtree_ends[0] == len(schema.elements)
+    for i, field in enumerate(schema.fields):
+        following = (*schema.fields[1:], len(schema.elements))[i]
+        assert schema.subtree_ends[field] == following
+    deep = schema.leaves[2]
+    assert deep.path == ("s", "b", "c")
+    assert [schema.elements[i].name for i in deep.ancestors] == ["s", "b"]
+    assert schema.elements[schema.leaves[0].element].repetition is Repetition.REQUIRED
+
+
+def test_raw_is_each_elements_own_encoding():
+    metadata = parse(write(SCHEMA.empty_table()))
+    for element in metadata.schema.elements:
+        assert element.raw in metadata.footer
+        again = read_elements(Reader(b"\x1c" + element.raw))
+        assert again == [element]
+
+
+def element(name: str, children: int | None = None, *, repetition: int = 1, **more: int) -> dict:
+    fields: dict = {3: (I32, repetition), 4: (BINARY, name.encode())}
+    fields |= {1: (I32, 2)} if children is None else {5: (I32, children)}
+    return fields | {int(k[1:]): (I32, v) for k, v in more.items()}
+
+
+def build(*elements: dict):
+    encoded = write_struct({2: (LIST, ThriftList(STRUCT, list(elements)))})
+    reader = Reader(encoded, 1)
+    return build_schema(read_elements(reader))
+
+
+def test_a_schema_20000_levels_deep_is_read():
+    groups = [element("g", 1) for _ in range(20_000)]
+    schema = build(element("root", 1), *groups, element("leaf"))
+    (leaf,) = schema.leaves
+    assert len(leaf.path) == 20_001
+    assert leaf.max_definition == 20_001
+    assert set(schema.subtree_ends) == {20_002}
+
+
+BAD = {
+    "no elements": ([], "empty"),
+    "too few": ([element("root", 2), element("a")], "fewer elements"),
+    "too many": ([element("root", 1), element("a"), element("b")], "more elements"),
+    "root without children, one element": ([element("root", 0), element("b")], "more elements"),
+    "inner group unfilled": ([element("root", 1), element("g", 2), element("a")], "fewer elements"),
+    "negative children": ([element("root", -1)], "negative"),
+    "leaf with children": ([element("root", 1), element("a", f5=1)], "has children"),
+    "unknown type": ([element("root", 1), element("a", 0, f1=9)], "Physical"),
+    "unknown repetition": ([element("root", 1), element("a", repetition=7)], "Repetition"),
+    "nameless": ([{5: (I32, 0)}], "without a name"),
+    "beyond any level": ([element("root", 1), *[element("g", 1)] * 32_768, element("a")], "levels"),
+    "deep and wide": (
+        [
+            element("root", 1),
+            *[x for _ in range(3_000) for x in (element("g", 2), element("a"))],
+            element("z"),
+        ],
+        "deep and wide",
+    ),
+}
+
+
+@pytest.mark.parametrize(("elements", "message"), BAD.values(), ids=BAD.keys())
+def test_a_tree_that_does_not_add_up_is_refused(elements, message):
+    with pytest.raises(ParquetFormatError, match=message):
+        build(*elements)
+
+
+def test_a_group_may_be_empty():
+    schema = build(element("root", 2), element("g", 0), element("a"))
+    assert schema.field_leaves == ((0, 0), (0, 1))
+    assert schema.subtree_ends == (3, 2, 3)
+    assert build(element("root", 0)).leaves == ()
