@@ -28,11 +28,9 @@ _ODD_RANGE = (
     "UnexpectedRange",
     "Range {",
 )
-_METADATA_HOSTS = (
-    "169.254.169.254",
-    "169.254.170.2",
-    "metadata.google.internal",
-    "login.microsoftonline.com",
+# Where credentials are asked for when none are given.
+_METADATA = re.compile(
+    r"Error performing [A-Z]+ https?://(169\.254\.169\.254|169\.254\.170\.2|metadata\.google\.internal)[:/]"
 )
 
 _NO_CREDENTIALS = (
@@ -64,9 +62,12 @@ def translate(error: BaseException, path: str, *, want: ByteRange | Suffix | Non
         return StoreError(f"obstore panicked: {text}", path=path, place=place)
     found = _STATUS.search(debug)
     status = int(found[1]) if found else None
-    if any(host in raw for host in _METADATA_HOSTS):
-        return StoreError(text, path=path, place=place, hint=_NO_CREDENTIALS, status=status)
-    if isinstance(error, FileNotFoundError):
+    if _METADATA.search(text):
+        return StoreError(text, path=path, place=place, hint=_NO_CREDENTIALS)
+    if status is not None:
+        # obstore's own words hold the URL and the microseconds, too.
+        text = f"the store answered with status {status}" + (f" [{code[1]}]" if code else "")
+    if isinstance(error, FileNotFoundError) or status == 404:
         hint = "there is no such bucket" if code and code[1] == "NoSuchBucket" else None
         return ObjectNotFoundError("there is no such object", path=path, hint=hint, status=404)
     if isinstance(error, exceptions.PreconditionError):
@@ -96,7 +97,8 @@ def _generic(
 ) -> StoreError:
     if status == 412:
         return _changed(path, None if want is None else str(want))
-    if isinstance(want, Suffix) and (status in (400, 416, 501) or any(odd in debug for odd in _ODD_RANGE)):
+    odd = status in (400, 416, 501) if status is not None else any(odd in debug for odd in _ODD_RANGE)
+    if isinstance(want, Suffix) and odd:
         return SuffixUnsupportedError(path=path, sent=True, certain=False, status=status)
     if isinstance(want, ByteRange):
         length = _LENGTH.search(debug) or _LENGTH.search(text)

@@ -14,11 +14,16 @@ from typing import Any
 
 import pytest
 
-from accel.errors import AccelError, ObjectNotFoundError
+from accel.errors import AccelError, ObjectNotFoundError, StoreError
 from accel.io import runtime
+from accel.io.cache import Cache
+from accel.io.client import Client
 from accel.io.clients import client_for
 from accel.io.location import parse_url
 from accel.metrics import Metrics
+from accel.options import Options
+from accel.planning.file import ObjectId
+from accel.ranges import ByteRange, Kind, ReadKey, Want
 from accel.testing import DictStore
 
 BODY = bytes(i % 251 for i in range(1000))
@@ -173,6 +178,50 @@ def test_two_callers_do_not_wait_for_each_other() -> None:
         assert runtime.run(where()) is runtime.io_loop()
         slow.go.set()
         assert waiting.result(5) == "done"
+
+
+class Slow(DictStore):
+    """Takes a few turns of the loop for each read, and every third fails once."""
+
+    def __init__(self) -> None:
+        super().__init__({"f": BODY})
+        self.inside = self.calls = 0
+
+    async def read(self, path: str, want: Any, *, if_match: str | None = None) -> Any:
+        self.inside += 1
+        self.calls += 1
+        try:
+            for _ in range(3):
+                await asyncio.sleep(0)
+            if self.calls % 3 == 0:
+                raise StoreError("busy", transient=True)
+            return await super().read(path, want, if_match=if_match)
+        finally:
+            self.inside -= 1
+
+
+@pytest.mark.parametrize("turns", range(40))
+async def test_cancelled_at_every_turn_a_read_leaves_nothing_behind(turns: int) -> None:
+    store = Slow()
+    options = Options(max_gap_bytes=0, max_requests_in_flight=2, backoff_base=1e-9)
+    client = Client(store, root="mem://box", token="t", options=options)
+    cache = Cache(memory=1000)
+    pin = ObjectId("f", 1000, store.etags["f"])
+    wants = [Want(ReadKey(Kind.PAGE, 0, 0, i), ByteRange(i * 20, i * 20 + 5)) for i in range(5)]
+
+    async def load() -> tuple[int, int]:
+        return len(await client.read("f", wants, pin=pin, metrics=Metrics())), 10
+
+    task = asyncio.ensure_future(cache.get_or_load("k", load))
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    task.cancel()
+    outcome = (await asyncio.gather(task, return_exceptions=True))[0]
+    assert outcome == 5 or isinstance(outcome, asyncio.CancelledError)
+    assert (store.inside, client.gate.requests, client.gate.bytes) == (0, 0, 0)
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+    # And the client is as good as new.
+    assert await cache.get_or_load("k", load) == 5
 
 
 INTERRUPTED = """

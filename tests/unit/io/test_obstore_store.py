@@ -7,6 +7,7 @@ import pathlib
 from typing import Any
 
 import pytest
+from obstore import exceptions
 from obstore.store import AzureStore, HTTPStore, LocalStore, MemoryStore, S3Store
 
 from accel.errors import ObjectChangedError, ObjectNotFoundError, ParquetFormatError, StoreError
@@ -298,6 +299,44 @@ async def test_a_panic_is_a_store_error(monkeypatch: pytest.MonkeyPatch) -> None
         await it.read("f", ByteRange(0, 1))
     with pytest.raises(StoreError, match="obstore panicked"):
         await it.head("f")
+
+
+async def test_a_missing_bucket_is_not_found(server: Any, s3: ObstoreStore) -> None:
+    server.always = status(404, b"<Error><Code>NoSuchBucket</Code></Error>")
+    with pytest.raises(ObjectNotFoundError, match="no such bucket"):
+        await s3.read("f", ByteRange(0, 1))
+    with pytest.raises(ObjectNotFoundError, match="no such bucket"):
+        [_ async for _ in s3.list("d")]
+
+
+def test_failing_to_find_credentials_says_so() -> None:
+    text = (
+        "Generic S3 error: Error performing PUT http://169.254.169.254/latest/api/token in 1ms - HTTP error: "
+        "error sending request\n\nDebug source:\nHttpError {\n    kind: Connect,"
+    )
+    error = translate(exceptions.GenericError(text), "f")
+    assert isinstance(error, StoreError)
+    assert "no credentials were found" in str(error)
+    assert not error.transient  # waiting out six timeouts would not make them appear
+
+
+@pytest.mark.parametrize(
+    ("debug", "transient"),
+    [
+        ("kind: Connect, source: Os { code: 111, kind: ConnectionRefused", True),
+        ("kind: Connect, source: dns error: Name or service not known", False),
+        ("kind: Connect, source: invalid peer certificate: UnknownIssuer", False),
+        ("kind: Request, source: hyper::Error(IncompleteMessage)", True),
+        ("kind: Request, source: builder error", False),
+        ("kind: Timeout, source: TimedOut", True),
+        ("kind: Interrupted, source: hyper::Error(Body", True),
+        ("kind: Decode, source: x", False),
+    ],
+)
+def test_which_connection_failures_may_pass(debug: str, transient: bool) -> None:
+    error = translate(exceptions.GenericError(f"m\n\nDebug source:\nHttpError {{ {debug},"), "f")
+    assert isinstance(error, StoreError)
+    assert error.transient == transient
 
 
 @pytest.mark.parametrize("kind", [asyncio.CancelledError, KeyboardInterrupt, SystemExit])
