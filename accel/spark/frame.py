@@ -109,11 +109,12 @@ def spread(nbytes: npt.NDArray[np.int64], partitions: int) -> npt.NDArray[np.int
 def _task_frame(spark: SparkSession, table: pa.Table, partitions: int | None) -> DataFrame:
     sizes = np.array(table["bytes"].to_pylist(), dtype=np.int64)
     number = spread(sizes, partitions or _default_partitions(spark, sizes))
-    places = pa.schema([("partition", pa.int32()), ("position", pa.int32())])
+    places = pa.schema([("spark_partition", pa.int32()), ("spark_position", pa.int32())])
     position = np.arange(table.num_rows, dtype=np.int32)
-    # Rebuilt without metadata, which Spark would keep as the columns'.
+    # createDataFrame wants a chunk in every column, and a plan without tasks has none.
+    columns = table.columns if table.num_rows else [pa.nulls(0, f.type) for f in TASK_ARROW_SCHEMA]
     numbered = pa.Table.from_arrays(
-        [*table.columns, from_numpy(number), from_numpy(position)],
+        [*columns, from_numpy(number), from_numpy(position)],
         schema=pa.schema([*TASK_ARROW_SCHEMA, *places]),
     )
     frame = spark.createDataFrame(numbered)
@@ -121,10 +122,10 @@ def _task_frame(spark: SparkSession, table: pa.Table, partitions: int | None) ->
         return frame
     count = int(number[-1]) + 1
     if hasattr(frame, "repartitionById"):  # Spark 4.1
-        frame = frame.repartitionById(count, "partition")
+        frame = frame.repartitionById(count, "spark_partition")
     else:
-        frame = frame.repartitionByRange(count, "partition")
-    return frame.sortWithinPartitions("position")
+        frame = frame.repartitionByRange(count, "spark_partition")
+    return frame.sortWithinPartitions("spark_position")
 
 
 def _default_partitions(spark: SparkSession, sizes: npt.NDArray[np.int64]) -> int:

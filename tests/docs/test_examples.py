@@ -33,27 +33,33 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.fixture
-def environment(request: pytest.FixtureRequest, name: str, folder: Path) -> Mapping[str, str]:
-    """This process's own, with accel's command on the path; and a bucket of MinIO, for a page that asks for one."""
-    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
-    found = os.environ | {"PATH": path, "PYTHONPATH": str(ROOT), "COLUMNS": "120"}
-    if any("EXAMPLE_BUCKET" in fence.code for fence in FENCES[name]):
-        found |= _bucket(request, folder)
-    return found
-
-
-def _bucket(request: pytest.FixtureRequest, folder: Path) -> dict[str, str]:
-    s3: S3Admin = request.getfixturevalue("s3")
-    bucket: str = request.getfixturevalue("bucket")
+@pytest.fixture(scope="module")
+def bucket_environment(s3: S3Admin, tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, str]:
+    """What reaches `s3://bucket/flights/`: the variables that obstore knows, and those that a page spells out."""
+    folder = tmp_path_factory.mktemp("bucket")
+    write_flights(folder / "flights")
+    s3.create_bucket("bucket")
     for path in sorted(folder.glob("flights/**/*.parquet")):
-        s3.put(bucket, path.relative_to(folder).as_posix(), path.read_bytes())
+        s3.put("bucket", path.relative_to(folder).as_posix(), path.read_bytes())
     return {
+        "AWS_ENDPOINT": s3.url,
+        "AWS_REGION": "us-east-1",
+        "AWS_ACCESS_KEY_ID": s3.access_key,
+        "AWS_SECRET_ACCESS_KEY": s3.secret_key,
         "EXAMPLE_ENDPOINT": s3.url,
         "EXAMPLE_KEY": s3.access_key,
         "EXAMPLE_SECRET": s3.secret_key,
-        "EXAMPLE_BUCKET": bucket,
     }
+
+
+@pytest.fixture
+def environment(request: pytest.FixtureRequest, name: str) -> Mapping[str, str]:
+    """This process's own, with accel's command on the path; and the way to the bucket, for a page that reads it."""
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
+    found = os.environ | {"PATH": path, "PYTHONPATH": str(ROOT), "COLUMNS": "120"}
+    if any("s3://bucket/" in fence.code for fence in FENCES[name] if fence.runs):
+        found |= request.getfixturevalue("bucket_environment")
+    return found
 
 
 def test_the_pages_are_found() -> None:
