@@ -1,1 +1,1 @@
-"""The command line."""
+"""The `accel` command: scan, explain, inspect."""

@@ -1,0 +1,187 @@
+"""What the command line takes, and what accel's functions are given for it."""
+
+from __future__ import annotations
+
+import argparse
+import csv
+from collections.abc import Sequence
+from typing import Any
+
+__all__ = ["build_parser", "column_list", "scan_keywords", "storage_options"]
+
+FORMATS = ("table", "csv", "json", "arrow", "parquet")
+
+_EPILOG = """\
+examples:
+  accel scan s3://bucket/flights/ --where "carrier = 'UA' AND dep_delay > 60" --columns flight,dep_delay
+  accel scan 'data/year=2013/*.parquet' --limit 1000 --format parquet -o sample.parquet
+  accel explain s3://bucket/flights/ --where "flight = 1545" --analyze
+  accel inspect https://host/flights.parquet
+
+exit status: 0 done, 1 it failed, 2 the command line or the predicate is wrong, 130 interrupted,
+141 the reader of the output went away.
+"""
+
+
+def build_parser() -> argparse.ArgumentParser:
+    from accel import __version__
+
+    parser = argparse.ArgumentParser(
+        prog="accel",
+        description="Selective queries over Parquet files in object stores, over HTTP, and on disk.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=f"accel {__version__}")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    shared = _shared()
+    _add_scan(commands, shared)
+    _add_explain(commands, shared)
+    _add_inspect(commands, shared)
+    return parser
+
+
+def _shared() -> argparse.ArgumentParser:
+    shared = argparse.ArgumentParser(add_help=False)
+    shared.add_argument(
+        "source", nargs="+", metavar="URL", help="file, directory or glob: s3:, gs:, az:, http:, path"
+    )
+    store = shared.add_argument_group("store")
+    store.add_argument(
+        "--storage-option",
+        action="append",
+        type=_pair,
+        default=[],
+        metavar="KEY=VALUE",
+        help="region=..., access_key_id=..., or any other of obstore's; may be repeated",
+    )
+    store.add_argument(
+        "--endpoint", metavar="URL", help="of an S3 or Azure service that is not the provider's"
+    )
+    store.add_argument("--anonymous", action="store_true", help="sign no request")
+    store.add_argument(
+        "--header",
+        action="append",
+        type=_header,
+        default=[],
+        metavar="'NAME: VALUE'",
+        help="sent with every request; may be repeated",
+    )
+    source = shared.add_argument_group("source")
+    source.add_argument(
+        "--partitioning",
+        choices=("hive", "none"),
+        default="hive",
+        help="whether key=value directories are columns",
+    )
+    source.add_argument("--no-glob", action="store_true", help="*, ? and [ are part of a name")
+    talk = shared.add_argument_group("messages")
+    talk.add_argument("--verbose", "-v", action="store_true", help="say what it cost, on standard error")
+    talk.add_argument("--debug", action="store_true", help="show the traceback of an error")
+    return shared
+
+
+def _add_question(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--where", "-w", metavar="SQL", help="rows to keep: a boolean expression")
+    parser.add_argument(
+        "--columns",
+        "-c",
+        action="append",
+        metavar="A,B",
+        help="columns in the order wanted; a name that holds a comma goes in double quotes",
+    )
+
+
+def _add_scan(commands: Any, shared: argparse.ArgumentParser) -> None:
+    parser = commands.add_parser(
+        "scan",
+        parents=[shared],
+        help="print or save the rows that match",
+        description="Print or save the rows that match. A table on a terminal, CSV into a pipe.",
+    )
+    _add_question(parser)
+    parser.add_argument("--limit", "-n", type=_count, metavar="N", help="stop after so many rows")
+    parser.add_argument("--count", action="store_true", help="print only how many rows match")
+    parser.add_argument(
+        "--format",
+        "-f",
+        choices=FORMATS,
+        help="json: one object a line; arrow: an IPC stream; by default after the name of FILE",
+    )
+    parser.add_argument(
+        "--output", "-o", metavar="FILE", help="replaced only once all is written; - is standard output"
+    )
+
+
+def _add_explain(commands: Any, shared: argparse.ArgumentParser) -> None:
+    parser = commands.add_parser(
+        "explain",
+        parents=[shared],
+        help="tell what a scan would read, and why",
+        description="Tell what pruning leaves of a scan and which requests it will send; reads metadata only.",
+    )
+    _add_question(parser)
+    parser.add_argument("--analyze", action="store_true", help="run it too, and tell what happened")
+    parser.add_argument("--json", action="store_true", help="as one JSON object")
+
+
+def _add_inspect(commands: Any, shared: argparse.ArgumentParser) -> None:
+    parser = commands.add_parser(
+        "inspect",
+        parents=[shared],
+        help="show how a file is laid out, and what would make it faster",
+        description="Show a file's footer, row groups, columns and indexes, and what to change to make it faster.",
+    )
+    parser.add_argument("--json", action="store_true", help="as JSON, one object a file")
+    parser.add_argument("--row-groups", action="store_true", help="list the row groups too")
+
+
+def _pair(text: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    if not equals or not key:
+        # The text may hold a secret: it is not repeated.
+        raise argparse.ArgumentTypeError("expected KEY=VALUE")
+    return key, value
+
+
+def _header(text: str) -> tuple[str, str]:
+    name, colon, value = text.partition(":")
+    if not colon or not name.strip() or any(c in text for c in "\r\n\0"):
+        raise argparse.ArgumentTypeError("expected 'NAME: VALUE'")
+    return name.strip(), value.strip()
+
+
+def _count(text: str) -> int:
+    if not (text.isascii() and text.isdigit()):
+        raise argparse.ArgumentTypeError(f"not a number of rows: {text!r}")
+    return int(text)
+
+
+def column_list(given: Sequence[str] | None) -> list[str] | None:
+    """The columns of all `--columns`, split at commas outside of double quotes; None for all."""
+    if given is None:
+        return None
+    return [name for row in csv.reader(given, skipinitialspace=True) for name in row if name]
+
+
+def storage_options(given: argparse.Namespace) -> dict[str, Any] | None:
+    """The options for the store; None where nothing was given, so that the environment decides."""
+    options: dict[str, Any] = dict(given.storage_option)
+    if given.endpoint is not None:
+        options["endpoint"] = given.endpoint
+    if given.anonymous:
+        options["skip_signature"] = "true"
+    if given.header:
+        options["headers"] = dict(given.header)
+    return options or None
+
+
+def scan_keywords(given: argparse.Namespace) -> dict[str, Any]:
+    """The keywords that `accel.scan` is called with, but for the limit."""
+    return {
+        "where": given.where,
+        "columns": column_list(given.columns),
+        "partitioning": None if given.partitioning == "none" else given.partitioning,
+        "glob": not given.no_glob,
+        "storage_options": storage_options(given),
+    }

@@ -1,0 +1,99 @@
+"""The `accel` command: what is asked for, and what a shell is told about how it went."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+
+from accel.cli.arguments import build_parser
+
+__all__ = ["main"]
+
+_FAILED = 1
+_USAGE = 2
+_INTERRUPTED = 130
+# What a shell says of a process that SIGPIPE ended.
+_PIPE = 141
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command.
+
+    Returns
+    -------
+    int
+        The exit status: 0 done, 1 failed, 2 a predicate or arguments that make no sense, 130 interrupted,
+        141 the reader of the output went away. argparse itself exits with 2 on what it does not understand.
+    """
+    given = build_parser().parse_args(argv)
+    try:
+        _dispatch(given)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        _drop_output()
+        return _PIPE
+    except KeyboardInterrupt:
+        print(file=sys.stderr)
+        return _INTERRUPTED
+    except Exception as error:
+        status = _report(error, debug=given.debug)
+        if status is None:
+            raise
+        return status
+    return 0
+
+
+def _dispatch(given: argparse.Namespace) -> None:
+    # Each imports what it needs: `--help` and a usage error wait for nothing.
+    if given.command == "inspect":
+        from accel.cli.inspect import run_inspect
+
+        run_inspect(given)
+        return
+    from accel.cli.scan import run_explain, run_scan
+
+    (run_scan if given.command == "scan" else run_explain)(given)
+
+
+def _report(error: Exception, *, debug: bool) -> int | None:
+    """Say on standard error what went wrong; None for what is a fault of accel's own."""
+    from accel.cli.scan import UsageError
+    from accel.errors import AccelError, PredicateError
+
+    if not isinstance(error, AccelError | UsageError | OSError | ValueError | MemoryError):
+        return None
+    if debug:
+        import traceback
+
+        traceback.print_exception(error)
+    text = str(error) or type(error).__name__
+    if isinstance(error, OSError) and not isinstance(error, AccelError) and error.filename is not None:
+        text = f"{error.filename}: {error.strerror}"
+    print(f"accel: error: {_printable(text)}", file=sys.stderr)
+    usage = isinstance(error, PredicateError | UsageError)
+    # A ValueError of accel's own is about the arguments; its AccelErrors are about the data.
+    plain = isinstance(error, ValueError) and not isinstance(error, AccelError)
+    return _USAGE if usage or plain else _FAILED
+
+
+def _printable(text: str) -> str:
+    from accel.cli.values import safe_text
+
+    # The caret of a predicate error stands on a line of its own.
+    return "\n".join(safe_text(line) for line in text.split("\n"))
+
+
+def _drop_output() -> None:
+    """Have the interpreter's last flush go nowhere, rather than fail."""
+    try:
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, sys.stdout.fileno())
+        os.close(null)
+    except (OSError, ValueError):
+        pass
+
+
+if __name__ == "__main__":
+    sys.exit(main())

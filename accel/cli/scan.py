@@ -1,0 +1,161 @@
+"""`accel scan` and `accel explain`."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import os
+import sys
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+
+from accel.cli.arguments import scan_keywords
+from accel.cli.output import open_output
+from accel.cli.progress import show_progress, summarize
+from accel.cli.sinks import ArrowSink, CsvSink, JsonSink, ParquetSink, Sink
+from accel.cli.table import TableSink
+from accel.scanner import Scan, scan
+
+__all__ = ["UsageError", "run_explain", "run_scan"]
+
+# A table is for looking at: without --limit it ends here.
+_TABLE_ROWS = 100
+_SUFFIXES = {
+    ".csv": "csv",
+    ".json": "json",
+    ".jsonl": "json",
+    ".ndjson": "json",
+    ".arrow": "arrow",
+    ".arrows": "arrow",
+    ".ipc": "arrow",
+    ".parquet": "parquet",
+    ".pq": "parquet",
+    ".txt": "table",
+}
+_SINKS: dict[str, type[Any]] = {"csv": CsvSink, "json": JsonSink, "arrow": ArrowSink, "parquet": ParquetSink}
+
+
+class UsageError(Exception):
+    """The command line asks for what cannot be."""
+
+
+def run_scan(given: argparse.Namespace) -> None:
+    """Scan, and write the rows."""
+    started = time.perf_counter()
+    if given.count:
+        _refuse_with_count(given)
+        asked = _scan(given)
+        print(asked.count_rows())
+        _finish(given, asked, started)
+        return
+    kind = _choose_format(given)
+    to_screen = given.output in (None, "-") and sys.stdout.isatty()
+    if to_screen and kind in ("arrow", "parquet"):
+        raise UsageError(f"{kind} is binary: not written to a terminal (save it with -o FILE, or pipe it)")
+    limit = given.limit
+    cut = kind == "table" and limit is None
+    asked = _scan(given, limit=_TABLE_ROWS + 1 if cut else limit)
+    with asked, show_progress(asked, shown=not to_screen):
+        more = _write(asked, kind, given.output, _TABLE_ROWS if cut else None)
+    if more:
+        _say(f"the first {_TABLE_ROWS} rows; --limit shows more, --format csv or json all")
+    _finish(given, asked, started)
+
+
+def _scan(given: argparse.Namespace, *, limit: int | None = None) -> Scan:
+    source: Any = given.source[0] if len(given.source) == 1 else given.source
+    return scan(source, limit=limit, **scan_keywords(given))
+
+
+def _refuse_with_count(given: argparse.Namespace) -> None:
+    for name in ("limit", "columns", "format", "output"):
+        if getattr(given, name) is not None:
+            raise UsageError(f"--count goes with no --{name}")
+
+
+def _choose_format(given: argparse.Namespace) -> str:
+    if given.format is not None:
+        return str(given.format)
+    if given.output in (None, "-"):
+        return "table" if sys.stdout.isatty() else "csv"
+    suffix = os.path.splitext(given.output)[1].lower()
+    if suffix not in _SUFFIXES:
+        raise UsageError(f"which format is {given.output!r} to have? (name it with --format)")
+    return _SUFFIXES[suffix]
+
+
+def _write(asked: Scan, kind: str, output: str | None, most: int | None) -> bool:
+    """Write all batches, or the first `most` rows; True if there were more."""
+    # Leaving `with asked` ends what the iterator has under way.
+    batches = asked.to_batches()
+    with open_output(output) as out:
+        # The first batch also settles the schema: asking for it beforehand would open a file twice.
+        first = next(batches, None)
+        schema = asked.schema if first is None else first.schema
+        sink = _make_sink(kind, out, schema)
+        left = most
+        for batch in _chain(first, batches):
+            if left is not None and batch.num_rows > left:
+                sink.write(batch.slice(0, left))
+                sink.close()
+                return True
+            sink.write(batch)
+            left = None if left is None else left - batch.num_rows
+        sink.close()
+    return False
+
+
+def _chain(first: pa.RecordBatch | None, rest: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    if first is not None:
+        yield first
+        yield from rest
+
+
+def _make_sink(kind: str, out: Any, schema: pa.Schema) -> Sink:
+    if kind != "table":
+        sink: Sink = _SINKS[kind](out, schema)
+        return sink
+    if out is sys.stdout.buffer:
+        return TableSink(sys.stdout, schema)
+    import codecs
+
+    return TableSink(_Text(codecs.getwriter("utf-8")(out)), schema)
+
+
+class _Text:
+    """A file of bytes as one of text, no terminal."""
+
+    def __init__(self, writer: Any) -> None:
+        self.write = writer.write
+        self.flush = writer.flush
+
+    def isatty(self) -> bool:
+        return False
+
+
+def _finish(given: argparse.Namespace, asked: Scan, started: float) -> None:
+    for warning in asked.metrics.warnings[:5]:
+        _say(f"warning: {warning}")
+    if given.verbose:
+        _say(summarize(asked.metrics, started=started))
+
+
+def _say(text: str) -> None:
+    print(f"accel: {text}", file=sys.stderr)
+
+
+def run_explain(given: argparse.Namespace) -> None:
+    """Print the plan, and with `--analyze` what a run did."""
+    started = time.perf_counter()
+    asked = _scan(given)
+    with asked:
+        explained = asked.explain(analyze=given.analyze)
+    if given.json:
+        print(json.dumps(dataclasses.asdict(explained), default=str, ensure_ascii=False))
+    else:
+        print(explained)
+    _finish(given, asked, started)

@@ -1,0 +1,135 @@
+"""Rows as a table for people."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from accel.cli.values import safe_text, shown_values
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+__all__ = ["TableSink", "console_for", "print_table"]
+
+_BLOCK_ROWS = 1000
+_CELL = 60
+_LEAST = 6
+
+
+def console_for(stream: Any) -> Console:
+    """A console that colours and crops on a terminal only, and honours NO_COLOR."""
+    from rich.console import Console
+
+    # Into a pipe or a file nothing is cropped: the reader has its own ideas of width.
+    width = None if stream.isatty() else 100_000
+    return Console(file=stream, width=width, highlight=False, markup=False, emoji=False, soft_wrap=False)
+
+
+class TableSink:
+    """Prints tables block by block, so that a long result is neither held nor waited for.
+
+    The first block settles the columns' widths. On a terminal, columns that do not fit are left out and
+    counted, and long values are cut.
+    """
+
+    def __init__(self, stream: Any, schema: pa.Schema) -> None:
+        self._console = console_for(stream)
+        self._stream = stream
+        self._crop = bool(stream.isatty())
+        self._schema = schema
+        self._held: list[list[str | None]] = [[] for _ in schema]
+        self._rows = 0
+        self._widths: list[int] | None = None
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        for start in range(0, batch.num_rows, _BLOCK_ROWS):
+            part = batch.slice(start, _BLOCK_ROWS)
+            for held, column in zip(self._held, part.columns, strict=True):
+                held += [self._cut(text) for text in shown_values(column)]
+            self._rows += part.num_rows
+            if self._rows >= _BLOCK_ROWS:
+                self._print()
+
+    def _cut(self, text: str | None) -> str | None:
+        if text is None or not self._crop or len(text) <= _CELL:
+            return text
+        return text[: _CELL - 1] + "…"
+
+    def _print(self) -> None:
+        first = self._widths is None
+        names = [safe_text(name) for name in self._schema.names]
+        if self._widths is None:
+            self._widths = [
+                max([len(name), *(4 if v is None else len(v) for v in column)], default=0)
+                for name, column in zip(names, self._held, strict=True)
+            ]
+            if self._crop:
+                self._widths = _fit(self._widths, self._console.width)
+        shown = len(self._widths)
+        print_table(
+            self._console,
+            names[:shown],
+            list(zip(*self._held[:shown], strict=True)),
+            numeric=[_is_number(field.type) for field in self._schema][:shown],
+            widths=self._widths,
+            header=first,
+        )
+        self._held = [[] for _ in self._schema]
+        self._rows = 0
+
+    def close(self) -> None:
+        if self._schema.names and (self._rows or self._widths is None):
+            self._print()
+        hidden = len(self._schema) - len(self._widths or ())
+        if hidden and self._schema.names:
+            self._console.print(f"({hidden} more columns do not fit: name some with --columns)", style="dim")
+        self._stream.flush()
+
+
+def print_table(
+    console: Console,
+    names: Sequence[str],
+    rows: Sequence[Sequence[str | None]],
+    *,
+    numeric: Sequence[bool] | None = None,
+    widths: Sequence[int] | None = None,
+    header: bool = True,
+) -> None:
+    """Print a table: numbers to the right, NULL dimmed."""
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=box.SIMPLE_HEAD, show_header=header, show_edge=False, pad_edge=False)
+    for i, name in enumerate(names):
+        table.add_column(
+            Text(name),
+            justify="right" if numeric and numeric[i] else "left",
+            no_wrap=True,
+            overflow="ellipsis",
+            width=widths[i] if widths else None,
+        )
+    null = Text("NULL", style="dim italic")
+    for row in rows:
+        table.add_row(*(null if text is None else Text(text) for text in row))
+    console.print(table)
+
+
+def _fit(widths: Sequence[int], room: int) -> list[int]:
+    """The widths of the columns that fit: long ones give way first, then the last are left out."""
+    gap = 2
+    kept = list(widths)
+    while kept and sum(max(min(w, _LEAST), 1) + gap for w in kept) > room + gap:
+        kept.pop()
+    cap = max(kept, default=0)
+    while cap > _LEAST and sum(min(w, cap) + gap for w in kept) > room + gap:
+        cap -= 1
+    return [min(w, cap) for w in kept]
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    types = pa.types
+    return bool(types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind))
