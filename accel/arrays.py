@@ -1,42 +1,144 @@
-"""Arrow arrays from numpy and Python values, without `pa.array` and `pa.scalar`.
+"""Arrow arrays made and read by their buffers.
 
-Those two import pandas wherever it is installed, which costs seconds in a fresh process.
+`pa.array`, `pa.scalar` and `to_numpy(zero_copy_only=False)` import pandas where it is installed, which
+costs a first scan more than its network; buffers cost nothing.
 """
 
 from __future__ import annotations
 
 import datetime
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-__all__ = ["from_numpy", "from_texts", "make_scalar", "repeat_scalar"]
+__all__ = [
+    "bools",
+    "bytes_array",
+    "integers",
+    "integers_array",
+    "make_scalar",
+    "mask",
+    "one",
+    "relabel",
+    "repeat_scalar",
+    "validity",
+    "whole",
+]
+
+Bools = npt.NDArray[np.bool_]
 
 
-def from_numpy(values: npt.NDArray[np.generic]) -> pa.Array:
-    """An array without nulls of the same integers, floats or booleans; the numbers are not copied."""
-    if values.dtype == np.bool_:
-        bits = pa.py_buffer(np.packbits(values.view(np.uint8), bitorder="little"))
-        return pa.Array.from_buffers(pa.bool_(), len(values), [None, bits])
-    values = np.ascontiguousarray(values)
-    kind = pa.from_numpy_dtype(values.dtype)
-    return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(values)])
+def relabel(array: pa.Array, to: pa.DataType) -> pa.Array:
+    """The same buffers under another type of the same layout."""
+    return pa.Array.from_buffers(to, len(array), array.buffers(), array.null_count, array.offset)
 
 
-def from_texts(values: Sequence[str | bytes], kind: pa.DataType | None = None) -> pa.Array:
-    """A string (or binary) array without nulls."""
-    raw = [v.encode("utf-8", "surrogateescape") if isinstance(v, str) else v for v in values]
-    offsets = np.zeros(len(raw) + 1, np.int64)
-    np.cumsum([len(v) for v in raw], out=offsets[1:])
-    wide = pa.large_binary() if isinstance(next(iter(values), ""), bytes) else pa.large_string()
-    out = pa.Array.from_buffers(wide, len(raw), [None, pa.py_buffer(offsets), pa.py_buffer(b"".join(raw))])
-    return out.cast(kind or (pa.binary() if pa.types.is_large_binary(wide) else pa.string()))
+def whole(array: pa.Array | pa.ChunkedArray) -> pa.Array:
+    """One array of what may be several chunks, run-end encoding undone."""
+    if isinstance(array, pa.ChunkedArray):
+        array = array.chunk(0) if array.num_chunks == 1 else array.combine_chunks()
+        if isinstance(array, pa.ChunkedArray):  # pyarrow < 27 gives back several where 2 GiB overflow
+            array = pa.concat_arrays(array.chunks)
+    if pa.types.is_run_end_encoded(array.type):
+        import pyarrow.compute as pc
+
+        array = pc.run_end_decode(array)
+    return array
+
+
+def validity(array: pa.Array) -> Bools:
+    """Which values are not null."""
+    buffer = array.buffers()[0] if array.null_count else None
+    if buffer is None:
+        if array.null_count:  # types without a validity bitmap
+            return mask(array.is_valid())
+        return np.ones(len(array), bool)
+    return _bits(buffer, array.offset, len(array))
+
+
+def mask(array: pa.BooleanArray) -> Bools:
+    """A boolean array as numpy; null is False."""
+    if not len(array):
+        return np.zeros(0, bool)
+    out = _bits(array.buffers()[1], array.offset, len(array))
+    return out & validity(array) if array.null_count else out
+
+
+def bools(values: Bools, valid: Bools | None = None) -> pa.BooleanArray:
+    """A boolean array from numpy, null where `valid` is False."""
+    if valid is not None and bool(valid.all()):
+        valid = None
+    return pa.Array.from_buffers(
+        pa.bool_(),
+        len(values),
+        [None if valid is None else _packed(valid), _packed(values)],
+        0 if valid is None else len(values) - int(valid.sum()),
+    )
+
+
+def integers(array: pa.Array) -> npt.NDArray[Any]:
+    """The raw integers of a native array (fixed width, or decimal); what stands under a null is arbitrary.
+
+    Decimals of 128 and 256 bits come as int64 where all fit, else as Python ints.
+    """
+    kind = array.type
+    if pa.types.is_boolean(kind):
+        return _bits(array.buffers()[1], array.offset, len(array)).view(np.uint8)
+    if not pa.types.is_decimal(kind):
+        dtype = np.dtype(kind.to_pandas_dtype())
+        return _fixed(array, dtype)
+    words = kind.bit_width // 64
+    raw = _fixed(array, np.dtype((np.int64, (words,)))).reshape(len(array), words)
+    low = raw[:, 0]
+    if bool((raw[:, 1:] == (low >> 63)[:, None]).all()):
+        return low
+    width = words * 8
+    data = raw.tobytes()
+    out = np.empty(len(array), object)
+    out[:] = [int.from_bytes(data[i : i + width], "little", signed=True) for i in range(0, len(data), width)]
+    return out
+
+
+def integers_array(values: npt.NDArray[Any] | Sequence[int], to: pa.DataType) -> pa.Array:
+    """The inverse of `integers` for a native integer, float or decimal type; every value must fit it."""
+    if pa.types.is_decimal(to):
+        width = to.bit_width // 8
+        data = b"".join(int(value).to_bytes(width, "little", signed=True) for value in values)
+    else:
+        data = np.asarray(values, np.dtype(to.to_pandas_dtype())).tobytes()
+    return pa.Array.from_buffers(to, len(values), [None, pa.py_buffer(data)], 0)
+
+
+def bytes_array(values: Sequence[bytes], to: pa.DataType) -> pa.Array:
+    """An array of binary or large_binary."""
+    wide = pa.types.is_large_binary(to) or pa.types.is_large_string(to)
+    ends = np.zeros(len(values) + 1, np.int64)
+    np.cumsum([len(value) for value in values], out=ends[1:])
+    offsets = ends if wide else ends.astype(np.int32)
+    return pa.Array.from_buffers(
+        to,
+        len(values),
+        [None, pa.py_buffer(offsets.tobytes()), pa.py_buffer(b"".join(values))],
+        0,
+    )
+
+
+def one(value: bool | float | bytes, to: pa.DataType) -> pa.Scalar:
+    """A scalar of a native type."""
+    if isinstance(value, bytes):
+        return bytes_array([value], to)[0]
+    if isinstance(value, bool):
+        return bools(np.array([value]))[0]
+    if isinstance(value, float):
+        return integers_array(np.array([value]), to)[0]
+    return integers_array([value], to)[0]
 
 
 def make_scalar(value: object, kind: pa.DataType) -> pa.Scalar:
-    """One value of a plain type, as `pa.scalar` would make it.
+    """One Python value of a plain type, as `pa.scalar` would make it; None is null.
 
     Raises
     ------
@@ -46,12 +148,12 @@ def make_scalar(value: object, kind: pa.DataType) -> pa.Scalar:
     if value is None:
         return pa.nulls(1, kind)[0]
     if isinstance(value, bytes):
-        return from_texts([value]).cast(kind)[0]
+        return bytes_array([value], pa.binary()).cast(kind)[0]
     if isinstance(value, datetime.datetime):
         value = value.isoformat(sep=" ")
     elif isinstance(value, bool):
         value = "true" if value else "false"
-    return from_texts([str(value)]).cast(kind)[0]
+    return bytes_array([str(value).encode()], pa.string()).cast(kind)[0]
 
 
 def repeat_scalar(value: pa.Scalar, length: int) -> pa.Array:
@@ -59,3 +161,21 @@ def repeat_scalar(value: pa.Scalar, length: int) -> pa.Array:
     if not value.is_valid:
         return pa.nulls(length, value.type)
     return pa.repeat(value, length)
+
+
+def _bits(buffer: pa.Buffer, offset: int, length: int) -> Bools:
+    first = offset >> 3
+    raw = np.frombuffer(buffer, np.uint8)[first : (offset + length + 7) >> 3]
+    bits = np.unpackbits(raw, bitorder="little")
+    return bits[offset & 7 : (offset & 7) + length].view(np.bool_)
+
+
+def _packed(values: Bools) -> pa.Buffer:
+    return pa.py_buffer(np.packbits(values, bitorder="little"))
+
+
+def _fixed(array: pa.Array, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+    buffer = array.buffers()[1]
+    if buffer is None or not len(array):
+        return np.zeros(len(array), dtype)
+    return np.frombuffer(buffer, dtype, len(array), array.offset * dtype.itemsize)

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from accel.arrays import from_numpy, repeat_scalar
+from accel.arrays import bools, repeat_scalar
 from accel.decode.arrow import projected_schema
 from accel.decode.chunks import ChunkPages
 from accel.decode.columns import decode_columns
@@ -160,7 +160,7 @@ def _filter(array: pa.Array | pa.ChunkedArray, mask: npt.NDArray[np.bool_]) -> p
         if isinstance(array, pa.ChunkedArray):
             array = pa.concat_arrays(array.chunks)
         return pa.concat_arrays([array.slice(a, b - a) for a, b in RowSelection.from_mask(mask)])
-    return array.filter(from_numpy(mask))
+    return array.filter(bools(mask))
 
 
 def _has_views(kind: pa.DataType) -> bool:

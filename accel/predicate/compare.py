@@ -11,8 +11,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from accel.arrays import bools, integers, validity
 from accel.format.domain import Domain
-from accel.predicate.arrays import bools, integers, validity
 from accel.predicate.atoms import Order
 from accel.predicate.kinds import Kind
 

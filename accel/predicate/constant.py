@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from accel.arrays import integers, mask
 from accel.format.domain import Bounds, Domain
-from accel.predicate.arrays import integers, mask
 from accel.predicate.kinds import kind_of, native
 
 __all__ = ["constant_bounds"]

@@ -15,8 +15,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from accel.arrays import bools, mask, one, relabel, validity, whole
 from accel.format.domain import Domain
-from accel.predicate.arrays import bools, mask, one, relabel, validity, whole
 from accel.predicate.atoms import (
     Against,
     AllOf,

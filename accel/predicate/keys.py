@@ -11,8 +11,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from accel.arrays import bytes_array, integers, integers_array, mask, validity, whole
 from accel.format.domain import Domain
-from accel.predicate.arrays import bytes_array, integers, integers_array, mask, validity, whole
 from accel.predicate.atoms import Keys
 from accel.predicate.coerce import key
 from accel.predicate.expr import Ticks, Value

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from accel.arrays import relabel
 from accel.format.domain import Domain
-from accel.predicate.arrays import relabel
 
 __all__ = ["Family", "Kind", "kind_of", "native", "plain_type"]
 

@@ -19,8 +19,8 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from accel.arrays import bools, mask, validity
 from accel.format.domain import Bounds, Domain
-from accel.predicate.arrays import bools, mask, validity
 from accel.predicate.bind import bind
 from accel.predicate.evaluate import outcome
 from accel.predicate.evidence import Evidence
