@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import obstore
-from obstore.store import AzureStore, HTTPStore, LocalStore, MemoryStore
+from obstore.store import AzureStore, GCSStore, HTTPStore, LocalStore, MemoryStore, S3Store
 
 from accel.errors import ParquetFormatError, StoreError
 from accel.io import runtime
@@ -31,7 +31,7 @@ class ObstoreStore:
     """
 
     def __init__(self, store: Any) -> None:
-        self._store = store
+        self._store = _without_retries(store)
         self._streams = not isinstance(store, (LocalStore, MemoryStore))
 
     def __repr__(self) -> str:
@@ -134,6 +134,29 @@ class ObstoreStore:
         entries.sort(key=lambda entry: entry.path)
         for entry in entries:
             yield entry
+
+
+def _without_retries(store: Any) -> Any:
+    """The same store, retrying nothing itself, unless its maker has said how it should.
+
+    obstore's own ten tries would lie behind our gate, our counts and our patience.
+    """
+    if not isinstance(store, (S3Store, GCSStore, AzureStore)):
+        return store
+    try:
+        if store.retry_config is not None:
+            return store
+        return type(store)(
+            config=store.config,  # type: ignore[arg-type]
+            prefix=store.prefix,
+            client_options=store.client_options,
+            credential_provider=store.credential_provider,  # type: ignore[arg-type]
+            retry_config={"max_retries": 0},
+        )
+    except BaseException as error:  # its `config` panics over some legal arguments
+        if isinstance(error, (KeyboardInterrupt, SystemExit)):
+            raise
+        return store
 
 
 def _promised(

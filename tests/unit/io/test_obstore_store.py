@@ -144,6 +144,35 @@ async def test_statuses(
     assert len(server.requests) == 1  # obstore itself did not retry
 
 
+@pytest.mark.parametrize(
+    ("retry_config", "requests"), [(None, 1), ({"max_retries": 1}, 2)], ids=["unsaid", "the maker's wish"]
+)
+async def test_a_store_of_the_callers_does_not_retry_unless_it_was_told_to(
+    server: Any, retry_config: Any, requests: int
+) -> None:
+    given = S3Store(
+        "b",
+        prefix="below",
+        endpoint=server.url,
+        access_key_id="KEY",
+        secret_access_key="SECRET",
+        region="us-east-1",
+        client_options={"allow_http": True, "default_headers": {"x-mine": "1"}},
+        retry_config=retry_config,
+    )
+    server.always = status(503)
+    with pytest.raises(StoreError):
+        await ObstoreStore(given).read("f", ByteRange(0, 1))
+    assert len(server.requests) == requests
+    assert (server.requests[0].target, server.requests[0].headers["x-mine"]) == ("/b/below/f", "1")
+
+
+def test_a_store_that_cannot_be_copied_is_used_as_it_is() -> None:
+    # Its `config` panics in obstore 0.12.1, over an argument that its constructor takes.
+    given = S3Store("b", allow_http=True, access_key_id="KEY", secret_access_key="SECRET")
+    assert ObstoreStore(given)._store is given
+
+
 async def test_the_servers_code_is_told(server: Any, s3: ObstoreStore) -> None:
     server.script[0] = status(403, b"<Error><Code>ExpiredToken</Code><Message>m</Message></Error>")
     with pytest.raises(StoreError, match="ExpiredToken") as caught:
