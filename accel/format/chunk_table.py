@@ -57,7 +57,7 @@ def build_chunks(
     if _leaves_out_dictionary_header(created_by):
         end = _pad(start, end, local & (compressed > 0), footer_start)
     for name in ("column_index", "offset_index", "bloom"):
-        _check_location(found, name, footer_start, checks)
+        _check_location(found, name, external, footer_start, checks)
     for name in ("null_count", "distinct_count", "nan_count"):
         np.maximum(found[name], -1, out=found[name])
     for name in ("min_exact", "max_exact"):
@@ -97,12 +97,14 @@ class _Checks:
         )
 
 
-def _check_location(found: dict[str, Int64s], name: str, footer_start: int, checks: _Checks) -> None:
+def _check_location(
+    found: dict[str, Int64s], name: str, external: Bools, footer_start: int, checks: _Checks
+) -> None:
     offset, length = found[f"{name}_offset"], found[f"{name}_length"]
     words = name.replace("_", " ")
     checks.refuse(offset < -1, f"no valid {words} offset", offset)
     checks.refuse(length < -1, f"no valid {words} length", length)
-    absent = (offset <= 0) | (length == 0)
+    absent = (offset <= 0) | (length == 0) | external
     if name != "bloom":
         absent |= length < 0
     offset[absent] = -1
