@@ -17,6 +17,7 @@ import pyarrow as pa
 __all__ = [
     "bools",
     "bytes_array",
+    "from_numpy",
     "integers",
     "integers_array",
     "make_scalar",
@@ -135,6 +136,14 @@ def one(value: bool | float | bytes, to: pa.DataType) -> pa.Scalar:
     if isinstance(value, float):
         return integers_array(np.array([value]), to)[0]
     return integers_array([value], to)[0]
+
+
+def from_numpy(values: npt.NDArray[np.generic]) -> pa.Array:
+    """An array without nulls of the same integers, floats or booleans; the numbers are not copied."""
+    if values.dtype == np.bool_:
+        return bools(values.view(np.bool_))
+    kind = pa.from_numpy_dtype(values.dtype)
+    return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(np.ascontiguousarray(values))])
 
 
 def make_scalar(value: object, kind: pa.DataType) -> pa.Scalar:
