@@ -10,7 +10,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from accel.arrays import from_numpy
 from accel.options import MIB
 from accel.planning.wire import TASK_ARROW_SCHEMA
 from accel.scanner import plan, scan
@@ -114,7 +113,7 @@ def _task_frame(spark: SparkSession, table: pa.Table, partitions: int | None) ->
     # createDataFrame wants a chunk in every column, and a plan without tasks has none.
     columns = table.columns if table.num_rows else [pa.nulls(0, f.type) for f in TASK_ARROW_SCHEMA]
     numbered = pa.Table.from_arrays(
-        [*columns, from_numpy(number), from_numpy(position)],
+        [*columns, pa.array(number), pa.array(position)],
         schema=pa.schema([*TASK_ARROW_SCHEMA, *places]),
     )
     frame = spark.createDataFrame(numbered)
