@@ -74,6 +74,11 @@ class AccelError(Exception):
             self.place = place
         return self
 
+    def of(self, url: str) -> AccelError:
+        """Name the file as the user does, where inner layers know only its path in the store; returns self."""
+        self.path = redact(url)
+        return self
+
 
 def _rebuild(kind: type[AccelError], message: str, state: dict[str, object]) -> AccelError:
     error = kind.__new__(kind)

@@ -92,7 +92,7 @@ class Reader:
         try:
             handle = await self._cache.get_or_load(key, load)
         except AccelError as error:
-            raise error.at(path=file.url) from error.__cause__
+            raise error.of(file.url) from error.__cause__
         # One who waited for another's load waited as long as that took.
         return handle, trips or 1
 
@@ -158,7 +158,7 @@ class Reader:
         try:
             plan, trips = await self._drive(steps, client, file.path, handle.id)
         except AccelError as error:
-            raise error.at(path=file.url) from error.__cause__
+            raise error.of(file.url) from error.__cause__
         if len(handle.offset_indexes) + len(handle.column_indexes) != before:
             # Its weight grew.
             self._cache.put(("file", client.token, file.path), handle, handle.nbytes)
@@ -231,7 +231,7 @@ class _Decode:
                 memory_limit=self.memory_limit,
             )
         except AccelError as error:
-            raise error.at(path=self.task.file.url) from error.__cause__
+            raise error.of(self.task.file.url) from error.__cause__
 
 
 def describe_file(

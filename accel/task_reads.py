@@ -174,7 +174,7 @@ class TaskReads:
         try:
             fetched = await self.client.read(file.id.path, remote, pin=file.id, metrics=self.metrics)
         except AccelError as error:
-            raise error.at(path=file.url) from error.__cause__
+            raise error.of(file.url) from error.__cause__
         return {**stash, **fetched}, 1
 
     async def _late(self, wants: list[Want]) -> tuple[dict[ReadKey, memoryview], int]:
