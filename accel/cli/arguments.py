@@ -7,7 +7,7 @@ import csv
 from collections.abc import Sequence
 from typing import Any
 
-__all__ = ["build_parser", "column_list", "scan_keywords", "storage_options"]
+__all__ = ["UsageError", "build_parser", "column_list", "scan_keywords", "storage_options"]
 
 FORMATS = ("table", "csv", "json", "arrow", "parquet")
 
@@ -21,6 +21,10 @@ examples:
 exit status: 0 done, 1 it failed, 2 the command line or the predicate is wrong, 130 interrupted,
 141 the reader of the output went away.
 """
+
+
+class UsageError(Exception):
+    """The command line asks for what cannot be."""
 
 
 def build_parser() -> argparse.ArgumentParser:

@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from accel.cli.arguments import build_parser
+from accel.cli.arguments import UsageError, build_parser
 
 __all__ = ["main"]
 
@@ -59,7 +59,6 @@ def _dispatch(given: argparse.Namespace) -> None:
 
 def _report(error: Exception, *, debug: bool) -> int | None:
     """Say on standard error what went wrong; None for what is a fault of accel's own."""
-    from accel.cli.scan import UsageError
     from accel.errors import AccelError, PredicateError
 
     if not isinstance(error, AccelError | UsageError | OSError | ValueError | MemoryError):

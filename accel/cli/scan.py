@@ -13,14 +13,14 @@ from typing import Any
 
 import pyarrow as pa
 
-from accel.cli.arguments import scan_keywords
+from accel.cli.arguments import UsageError, scan_keywords
 from accel.cli.output import open_output
 from accel.cli.progress import show_progress, summarize
 from accel.cli.sinks import ArrowSink, CsvSink, JsonSink, ParquetSink, Sink
 from accel.cli.table import TableSink
 from accel.scanner import Scan, scan
 
-__all__ = ["UsageError", "run_explain", "run_scan"]
+__all__ = ["run_explain", "run_scan"]
 
 # A table is for looking at: without --limit it ends here.
 _TABLE_ROWS = 100
@@ -37,10 +37,6 @@ _SUFFIXES = {
     ".txt": "table",
 }
 _SINKS: dict[str, type[Any]] = {"csv": CsvSink, "json": JsonSink, "arrow": ArrowSink, "parquet": ParquetSink}
-
-
-class UsageError(Exception):
-    """The command line asks for what cannot be."""
 
 
 def run_scan(given: argparse.Namespace) -> None:

@@ -7,8 +7,10 @@ import io
 import json
 from typing import Any, BinaryIO, Protocol
 
+import numpy as np
 import pyarrow as pa
 
+from accel.arrays import bools, bytes_array
 from accel.cli.values import plain_values
 
 __all__ = ["ArrowSink", "CsvSink", "JsonSink", "ParquetSink", "Sink"]
@@ -57,24 +59,23 @@ class CsvSink:
 
 
 def _flat(column: pa.Array) -> pa.Array:
+    """The column as one that pyarrow writes as CSV: numbers, dates and times unquoted, all else as text."""
     kind, types = column.type, pa.types
-    if types.is_boolean(kind) or types.is_integer(kind) or types.is_float32(kind) or types.is_float64(kind):
+    if types.is_timestamp(kind) and kind.tz is not None:
+        return column.cast(pa.timestamp(kind.unit, "UTC"))
+    if types.is_temporal(kind) and not types.is_duration(kind) and not types.is_interval(kind):
         return column
-    if types.is_string(kind) or types.is_large_string(kind) or types.is_null(kind):
+    if types.is_primitive(kind) and not types.is_temporal(kind):
         return column
-    if types.is_float16(kind):
-        return column.cast(pa.float32())
+    if types.is_string(kind) or types.is_large_string(kind) or types.is_null(kind) or types.is_decimal(kind):
+        return column
     values = plain_values(column)
-    if types.is_nested(kind):
-        values = [None if v is None else _dump(v) for v in values]
-    elif not _is_quoted(kind):
-        # Numbers and dates by another name: unquoted, as the rest of them is.
-        return pa.array(values, pa.string())
-    return pa.array([v if v is None else str(v) for v in values], pa.string())
-
-
-def _is_quoted(kind: pa.DataType) -> bool:
-    return not (pa.types.is_decimal(kind) or pa.types.is_temporal(kind))
+    valid = np.array([v is not None for v in values], bool)
+    texts = [b"" if v is None else (v if isinstance(v, str) else _dump(v)).encode() for v in values]
+    buffers = bytes_array(texts, pa.large_string()).buffers()
+    return pa.Array.from_buffers(
+        pa.large_string(), len(values), [bools(valid).buffers()[1], *buffers[1:]], int((~valid).sum())
+    )
 
 
 class JsonSink:

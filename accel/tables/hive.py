@@ -15,6 +15,7 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 
+from accel.arrays import make_scalar
 from accel.errors import SchemaMismatchError
 
 __all__ = ["NULL", "Spelling", "settle", "spell"]
@@ -145,7 +146,7 @@ def _convert(
     values: list[object] = []
     for text in distinct:
         try:
-            values.append(pa.scalar(text, pa.string()).cast(kind).as_py())
+            values.append(make_scalar(text, kind).as_py())
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
             raise SchemaMismatchError(
                 f"partition value {text!r} of {field.name!r} is not of type {kind}",

@@ -95,7 +95,9 @@ async def test_over_http_everything_but_a_trailing_slash_is_a_file() -> None:
 
 async def test_a_list_over_several_stores_keeps_its_order_and_its_repeats() -> None:
     stores = Stores(bucket=["d/2.parquet", "d/1.parquet"], other=["e/f"])
-    found = await find(stores, ["s3://other/z.parquet", "s3://bucket/d/", "s3://other/e", "s3://other/z.parquet"])
+    found = await find(
+        stores, ["s3://other/z.parquet", "s3://bucket/d/", "s3://other/e", "s3://other/z.parquet"]
+    )
     assert found == Listing(
         (
             named("s3://other/z.parquet"),
@@ -176,7 +178,9 @@ async def test_a_bucket_is_a_directory(url: str) -> None:
 
 
 async def test_an_open_name_below_which_there_is_nothing_is_a_file() -> None:
-    assert await find(Stores(bucket=["tx"]), "s3://bucket/t") == Listing((named("s3://bucket/t"),), NOTHING, 1)
+    assert await find(Stores(bucket=["tx"]), "s3://bucket/t") == Listing(
+        (named("s3://bucket/t"),), NOTHING, 1
+    )
 
 
 async def test_a_version_is_no_extension() -> None:

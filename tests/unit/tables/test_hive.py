@@ -84,7 +84,11 @@ def test_the_order_of_the_keys_counts_too() -> None:
 
 
 def test_named_files_keep_what_they_share() -> None:
-    spellings = [spell("x", ["r=eu", "a=1", "b=2"]), spell("y", ["a=07", "q=0", "r=us"]), spell("z", ["r=", "a=3"])]
+    spellings = [
+        spell("x", ["r=eu", "a=1", "b=2"]),
+        spell("y", ["a=07", "q=0", "r=us"]),
+        spell("z", ["r=", "a=3"]),
+    ]
     assert settle(spellings, strict=False) == (
         pa.schema([("r", pa.string()), ("a", pa.int64())]),
         [("eu", 1), ("us", 7), ("", 3)],
@@ -123,7 +127,10 @@ def test_types_given_by_the_caller() -> None:
         (["n=300"], "second: partition value '300' of 'n' is not of type int8"),
         (["n=x"], "second: partition value 'x' of 'n' is not of type int8"),
         (["n="], "second: partition value '' of 'n' is not of type int8"),
-        (["m=1"], "second: the path does not spell the partition key 'n' (partitioning=None reads the files "),
+        (
+            ["m=1"],
+            "second: the path does not spell the partition key 'n' (partitioning=None reads the files ",
+        ),
     ],
 )
 def test_a_value_that_does_not_fit_names_its_file(directories: list[str], message: str) -> None:

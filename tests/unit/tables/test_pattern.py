@@ -31,7 +31,11 @@ def test_a_text_is_cut_before_its_first_wildcard(text: str, cut: tuple[str, str]
 @pytest.mark.parametrize(
     ("pattern", "yes", "no"),
     [
-        ("*.parquet", ["a.parquet", "é b.parquet"], ["a/b.parquet", "a.parquet.crc", "_a.parquet", ".a.parquet"]),
+        (
+            "*.parquet",
+            ["a.parquet", "é b.parquet"],
+            ["a/b.parquet", "a.parquet.crc", "_a.parquet", ".a.parquet"],
+        ),
         ("?.parquet", ["a.parquet"], ["ab.parquet", ".parquet", "_.parquet"]),
         ("a[0-9].p", ["a1.p"], ["aa.p", "a12.p", "A1.p"]),
         ("a[!0-9].p", ["ab.p"], ["a1.p"]),
@@ -60,7 +64,7 @@ def test_directories_above_a_path() -> None:
 
 
 def test_many_stars_take_no_long_time() -> None:
-    pattern = Pattern.compile("/".join(["**", "*a*a*a*a*a*a*b", "**", "*a*a*a*b"]))
+    pattern = Pattern.compile("**/*a*a*a*a*a*a*b/**/*a*a*a*b")
     started = time.perf_counter()
     assert not pattern.match("/".join(["a" * 250] * 4))
     assert time.perf_counter() - started < 2.0

@@ -1,0 +1,203 @@
+"""`accel inspect`: a file's layout, and what would make it faster."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import sys
+from functools import partial
+from typing import Any
+
+from accel.cli.advice import advise
+from accel.cli.arguments import storage_options
+from accel.cli.layout import FileLayout, Indexes, describe_layout
+from accel.cli.progress import byte_count
+from accel.cli.table import console_for, print_table
+from accel.cli.values import safe_text
+from accel.errors import IndexFormatError, redact
+from accel.format.model import ColumnIndex, OffsetIndex
+from accel.format.page_index import parse_column_index, parse_offset_index
+from accel.io import runtime
+from accel.io.cache import Cache
+from accel.io.client import Client
+from accel.io.clients import client_for
+from accel.metrics import Metrics
+from accel.options import MIB, Options
+from accel.planning.file import Listing
+from accel.planning.handle import FileHandle
+from accel.ranges import ByteRange, Kind, ReadKey, Want
+from accel.reader import Reader
+from accel.tables.discover import discover
+
+__all__ = ["run_inspect"]
+
+# More page index than this is not read just to be described.
+_MOST_INDEX_BYTES = 64 * MIB
+_MOST_FILES = 20
+
+
+def run_inspect(given: argparse.Namespace) -> None:
+    """Print the layout of each file, of a directory's first few."""
+    metrics = Metrics()
+    listing, layouts = runtime.run(_inspect(given, metrics))
+    for layout in layouts:
+        if given.json:
+            shown = {**dataclasses.asdict(layout), "url": redact(layout.url), "advice": advise(layout)}
+            print(json.dumps(shown, ensure_ascii=False))
+        else:
+            _print(layout, row_groups=given.row_groups)
+    left = len(listing.files) - len(layouts)
+    if left:
+        print(f"accel: {left:,} more files are not shown: name the one to inspect", file=sys.stderr)
+    for warning in metrics.warnings[:5]:
+        print(f"accel: warning: {warning}", file=sys.stderr)
+    if given.verbose:
+        print(f"accel: {metrics.requests} requests, {byte_count(metrics.bytes)}", file=sys.stderr)
+
+
+async def _inspect(given: argparse.Namespace, metrics: Metrics) -> tuple[Listing, list[FileLayout]]:
+    options = Options()
+    clients: Any = partial(client_for, storage_options=storage_options(given), options=options)
+    listing = await discover(
+        given.source,
+        client_for=clients,
+        partitioning=None,
+        glob=not given.no_glob,
+        metrics=metrics,
+    )
+    reader = Reader(clients, cache=Cache(), options=options, metrics=metrics)
+    layouts = []
+    for file in listing.files[:_MOST_FILES]:
+        handle, _ = await reader.open(file)
+        indexes = await _read_indexes(reader.client(file.root), handle, metrics)
+        layouts.append(describe_layout(file.url, handle, indexes))
+    return listing, layouts
+
+
+async def _read_indexes(client: Client, handle: FileHandle, metrics: Metrics) -> Indexes:
+    """All page indexes of a file in one wave; what does not verify counts as absent, with a warning."""
+    metadata = handle.metadata
+    chunks = metadata.chunks
+    wants: list[Want] = []
+    for kind, offsets, lengths in (
+        (Kind.OFFSET_INDEX, chunks.offset_index_offset, chunks.offset_index_length),
+        (Kind.COLUMN_INDEX, chunks.column_index_offset, chunks.column_index_length),
+    ):
+        for g, leaf in zip(*(lengths > 0).nonzero(), strict=True):
+            start = int(offsets[g, leaf])
+            span = ByteRange(start, start + int(lengths[g, leaf]))
+            wants.append(Want(ReadKey(kind, int(g), int(leaf)), span))
+    if sum(want.range.length for want in wants) > _MOST_INDEX_BYTES:
+        return Indexes(offset={}, column={}, read=False)
+    data = {want.key: held for want in wants if (held := handle.in_tail(want.range)) is not None}
+    missing = [want for want in wants if want.key not in data]
+    data.update(await client.read(handle.id.path, missing, pin=handle.id, metrics=metrics))
+    offset: dict[tuple[int, int], OffsetIndex] = {}
+    column: dict[tuple[int, int], ColumnIndex] = {}
+    for want in wants:
+        g, leaf = key = want.key.row_group, want.key.column
+        try:
+            if want.key.kind is Kind.OFFSET_INDEX:
+                offset[key] = parse_offset_index(
+                    data[want.key],
+                    num_rows=int(metadata.group_rows[g]),
+                    lower=int(chunks.start[g, leaf]),
+                    upper=int(chunks.end[g, leaf]),
+                )
+            elif key in offset:
+                column[key] = parse_column_index(data[want.key], num_pages=offset[key].num_pages)
+        except IndexFormatError as error:
+            metrics.warn(str(error.at(path=handle.id.path, place=str(want.key))))
+    return Indexes(offset=offset, column=column, read=True)
+
+
+def _print(file: FileLayout, *, row_groups: bool) -> None:
+    console = console_for(sys.stdout)
+
+    def say(name: str, text: str) -> None:
+        console.print(f"  {name:<11}{safe_text(text)}", no_wrap=True, crop=False, overflow="ignore")
+
+    console.print(safe_text(redact(file.url)), style="bold", no_wrap=True, crop=False, overflow="ignore")
+    say("size", f"{byte_count(file.size)} ({file.size:,} bytes)")
+    say("written by", f"{file.created_by or 'unknown'}, format version {file.version}")
+    say("rows", f"{file.rows:,} in {len(file.row_groups):,} row groups")
+    say("footer", _footer(file))
+    if file.sorting:
+        say("sorted by", f"{', '.join(file.sorting)} (declared)")
+    if file.key_value:
+        say("metadata", ", ".join(f"{name} ({byte_count(n)})" for name, n in file.key_value.items()))
+    if not file.indexes_read:
+        say("note", "the page indexes were not read for their size: pages are counted by the footer")
+    console.print()
+    _print_columns(console, file)
+    if row_groups:
+        console.print()
+        rows = [
+            [f"{i}", f"{g.rows:,}", byte_count(g.compressed), byte_count(g.uncompressed)]
+            for i, g in enumerate(file.row_groups)
+        ]
+        print_table(console, ["row group", "rows", "compressed", "uncompressed"], rows, numeric=[True] * 4)
+    advice = advise(file)
+    console.print()
+    if advice:
+        console.print("what would make it faster", style="bold")
+    for line in advice or ["nothing to advise"]:
+        console.print(f"  - {line}" if advice else f"  {line}", soft_wrap=not sys.stdout.isatty())
+
+
+def _footer(file: FileLayout) -> str:
+    parts = [byte_count(file.footer_bytes)]
+    parts.append(f"page indexes {byte_count(file.index_bytes)}" if file.index_bytes else "no page index")
+    if file.bloom_bytes:
+        parts.append(f"bloom filters {byte_count(file.bloom_bytes)}")
+    parts.append(f"one read of {byte_count(file.tail_bytes)} opens it")
+    return ", ".join(parts)
+
+
+_HEADERS = (
+    "column",
+    "type",
+    "codec",
+    "encodings",
+    "pages",
+    "compressed",
+    "raw",
+    "nulls",
+    "min",
+    "max",
+    "order",
+)
+_NUMBERS = ("pages", "compressed", "raw", "nulls")
+
+
+def _print_columns(console: Any, file: FileLayout) -> None:
+    groups = len(file.row_groups)
+    rows: list[list[str | None]] = []
+    for c in file.columns:
+        extras = [c.order if c.overlap is not None else "-"]
+        if c.blooms:
+            extras.append("bloom" if c.blooms == groups else f"bloom {c.blooms}/{groups}")
+        if c.offset_indexes < groups and file.index_bytes:
+            extras.append(f"index {c.offset_indexes}/{groups}")
+        rows.append(
+            [
+                c.name,
+                c.type if len(c.type) <= 24 else c.type[:23] + "…",
+                ",".join(c.codecs).lower(),
+                ",".join(_short(e) for e in c.encodings) + (" (fallback)" if c.dictionary_fallbacks else ""),
+                "?" if c.pages is None else f"{c.pages:,}",
+                byte_count(c.compressed),
+                byte_count(c.uncompressed),
+                "?" if c.nulls is None else f"{c.nulls:,}",
+                "?" if c.min is None else c.min,
+                "?" if c.max is None else c.max,
+                ", ".join(extras),
+            ]
+        )
+    print_table(console, _HEADERS, rows, numeric=[name in _NUMBERS for name in _HEADERS])
+
+
+def _short(encoding: str) -> str:
+    names = {"PLAIN_DICTIONARY": "dict", "RLE_DICTIONARY": "dict", "DELTA_BINARY_PACKED": "delta"}
+    return names.get(encoding, encoding.lower())
