@@ -167,7 +167,7 @@ def _read_encoding_stats(reader: Reader, row: list[int]) -> None:
     stats = [0, 0, 0]
     for _ in range(reader.list_of(STRUCT)):
         stats[0] = stats[1] = stats[2] = -1
-        read_ints(reader, stats, {1: 0, 2: 1, 3: 2}, {})
+        read_ints(reader, stats, _ENCODING_STATS_INTS, _NO_OTHERS)
         if stats[2] < 0:
             return  # a count is missing or negative: all stays unknown
         if stats[0] in (0, 3):  # data pages of either version
@@ -177,6 +177,16 @@ def _read_encoding_stats(reader: Reader, row: list[int]) -> None:
                 plain += stats[2]
     row[_DICTIONARY_PAGES] = min(dictionary, 0x7FFFFFFF)
     row[_PLAIN_PAGES] = min(plain, 0x7FFFFFFF)
+
+
+def _pass_path(reader: Reader, row: list[int]) -> None:
+    """Columns are matched with the schema by position, as every reader does."""
+    for _ in range(reader.list_of(BINARY)):
+        reader.span()
+
+
+def _pass_sizes(reader: Reader, row: list[int]) -> None:
+    read_ints(reader, row, _NO_INTS, _NO_OTHERS)
 
 
 def _span_into(start: str) -> Handler:
@@ -223,6 +233,9 @@ _CHUNK_OTHERS: dict[int, Handler] = {
     8 << 4 | STRUCT: _read_crypto,
     9 << 4 | BINARY: _read_encrypted_metadata,
 }
+_NO_INTS: dict[int, int] = {}
+_NO_OTHERS: dict[int, Handler] = {}
+_ENCODING_STATS_INTS = {1: 0, 2: 1, 3: 2}
 _METADATA_INTS = {
     1: PHYSICAL,
     4: _SLOT["codec"],
@@ -236,8 +249,10 @@ _METADATA_INTS = {
 }
 _METADATA_OTHERS: dict[int, Handler] = {
     2 << 4 | LIST: _read_encodings,
+    3 << 4 | LIST: _pass_path,
     12 << 4 | STRUCT: _read_statistics,
     13 << 4 | LIST: _read_encoding_stats,
+    16 << 4 | STRUCT: _pass_sizes,
 }
 _STATISTICS_INTS = {3: _SLOT["null_count"], 4: _SLOT["distinct_count"], 9: _SLOT["nan_count"]}
 _STATISTICS_OTHERS: dict[int, Handler] = {
