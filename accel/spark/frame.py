@@ -18,7 +18,7 @@ from accel.spark.schema import spark_ddl, spark_schema
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["TASK_SCHEMA", "read", "spread"]
+__all__ = ["TASK_SCHEMA", "for_executors", "read", "spread"]
 
 TASK_SCHEMA = spark_ddl(TASK_ARROW_SCHEMA)
 """The Spark schema, as DDL text, of the tasks of a plan: what `paths.mapInArrow(accel.plan, TASK_SCHEMA)` gives."""
@@ -30,7 +30,6 @@ _TASK_COST = MIB // 4
 _DEFAULT_PARALLELISM = 16
 """Where the session does not say (Spark Connect)."""
 _FOR_EXECUTORS = ("storage_options", "options", "store")
-"""Keywords of the scan that reading needs too. A cache is not: it belongs to its process."""
 
 
 def read(
@@ -81,10 +80,18 @@ def read(
     planned = plan(url, where=where, columns=columns, **keywords)
     schema = spark_schema(planned.schema)
     tasks = _task_frame(spark, planned.to_arrow(), partitions)
+    return tasks.mapInArrow(partial(_read_tasks, keywords=for_executors(keywords)), schema)
+
+
+def for_executors(keywords: Mapping[str, Any]) -> dict[str, Any]:
+    """Of the keywords of a scan those that reading its tasks needs too, and only where they are given.
+
+    A cache is not sent, as it belongs to its process; that there shall be none is.
+    """
     given = {name: keywords[name] for name in _FOR_EXECUTORS if keywords.get(name) is not None}
     if "cache" in keywords and keywords["cache"] is None:
         given["cache"] = None
-    return tasks.mapInArrow(partial(_read_tasks, keywords=given), schema)
+    return given
 
 
 def spread(nbytes: npt.NDArray[np.int64], partitions: int) -> npt.NDArray[np.int32]:

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import accel
-from accel.spark.frame import spread
+from accel.spark.frame import for_executors, spread
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -200,3 +200,23 @@ def test_partitions_below_one_are_refused(spark: SparkSession, folder: Path) -> 
 )
 def test_spread(nbytes: list[int], partitions: int, spread_over: list[int]) -> None:
     assert spread(np.array(nbytes, dtype=np.int64), partitions).tolist() == spread_over
+
+
+OPTIONS = accel.Options(max_attempts=2)
+SECRET = {"secret_access_key": "x"}
+
+
+@pytest.mark.parametrize(
+    ("keywords", "sent"),
+    [
+        ({}, {}),
+        ({"storage_options": None, "options": None}, {}),
+        ({"storage_options": SECRET, "glob": False}, {"storage_options": SECRET}),
+        ({"options": OPTIONS, "selection": {}}, {"options": OPTIONS}),
+        ({"cache": accel.Cache()}, {}),
+        ({"cache": None}, {"cache": None}),
+    ],
+    ids=["none", "none given", "credentials", "options", "a cache stays", "no cache"],
+)
+def test_what_executors_get(keywords: dict[str, object], sent: dict[str, object]) -> None:
+    assert for_executors(keywords) == sent
