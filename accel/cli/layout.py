@@ -159,7 +159,9 @@ def _describe_column(handle: FileHandle, leaf: int, indexes: Indexes) -> ColumnL
         physical=f"{physical}({element.type_length})" if element.type_length else physical,
         type=str(kind),
         codecs=tuple(sorted({_name(Codec, code) for code in chunks.codec[:, leaf].tolist()})),
-        encodings=_encodings(chunks.encodings[:, leaf].tolist()),
+        encodings=_encodings(
+            chunks.encodings[:, leaf].tolist(), coded=bool(((coded > 0) & (plain == 0)).all())
+        ),
         compressed=_total(chunks.compressed[:, leaf]),
         uncompressed=_total(chunks.uncompressed[:, leaf]),
         pages=_count_pages(offsets, plain, coded),
@@ -185,11 +187,13 @@ def _name(kind: type[Codec | Encoding], code: int) -> str:
         return f"unknown ({code})"
 
 
-def _encodings(masks: list[int]) -> tuple[str, ...]:
-    """Of the values; those of the levels are everywhere and say nothing."""
+def _encodings(masks: list[int], *, coded: bool) -> tuple[str, ...]:
+    """Of the data pages' values: those of levels are everywhere, and every dictionary page is plain."""
     bits = 0
     for mask in masks:
         bits |= mask
+    if coded:
+        bits &= ~(1 << Encoding.PLAIN)
     names = [_name(Encoding, bit) for bit in range(32) if bits >> bit & 1]
     telling = [name for name in names if name not in {e.name for e in _NOT_VALUES}]
     return tuple(telling or names)

@@ -23,9 +23,14 @@ def console_for(stream: Any) -> Console:
     """A console that colours and crops on a terminal only, and honours NO_COLOR."""
     from rich.console import Console
 
+    class Quiet(Console):
+        def on_broken_pipe(self) -> None:
+            # rich would exit with 1; `main` knows better.
+            raise BrokenPipeError
+
     # Into a pipe or a file nothing is cropped: the reader has its own ideas of width.
     width = None if stream.isatty() else 100_000
-    return Console(file=stream, width=width, highlight=False, markup=False, emoji=False, soft_wrap=False)
+    return Quiet(file=stream, width=width, highlight=False, markup=False, emoji=False, soft_wrap=False)
 
 
 class TableSink:

@@ -1,0 +1,62 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from accel.cli.arguments import build_parser, column_list, scan_keywords, storage_options
+
+
+@pytest.mark.parametrize(
+    ("given", "columns"),
+    [
+        (None, None),
+        (["a,b"], ["a", "b"]),
+        (["a, b", "c"], ["a", "b", "c"]),
+        (['"a,b",c.d'], ["a,b", "c.d"]),
+        (['"say ""hi"""'], ['say "hi"']),
+        ([""], []),
+    ],
+    ids=str,
+)
+def test_columns(given: list[str] | None, columns: list[str] | None) -> None:
+    assert column_list(given) == columns
+
+
+@pytest.mark.parametrize(
+    ("argv", "options"),
+    [
+        ([], None),
+        (
+            ["--storage-option", "region=eu", "--storage-option", "token=a=b"],
+            {"region": "eu", "token": "a=b"},
+        ),
+        (["--endpoint", "http://127.0.0.1:9000"], {"endpoint": "http://127.0.0.1:9000"}),
+        (["--anonymous"], {"skip_signature": "true"}),
+        (["--header", "X-A: b: c", "--header", "Y:"], {"headers": {"X-A": "b: c", "Y": ""}}),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_storage_options(argv: list[str], options: dict[str, Any] | None) -> None:
+    assert storage_options(build_parser().parse_args(["inspect", "x", *argv])) == options
+
+
+def test_what_scan_is_called_with() -> None:
+    parsed = build_parser().parse_args(
+        ["scan", "a", "b", "-w", "x = 1", "-c", "x", "--partitioning", "none", "--no-glob", "-n", "5"]
+    )
+    assert (parsed.source, parsed.limit) == (["a", "b"], 5)
+    assert scan_keywords(parsed) == {
+        "where": "x = 1",
+        "columns": ["x"],
+        "partitioning": None,
+        "glob": False,
+        "storage_options": None,
+    }
+    assert scan_keywords(build_parser().parse_args(["explain", "a"])) == {
+        "where": None,
+        "columns": None,
+        "partitioning": "hive",
+        "glob": True,
+        "storage_options": None,
+    }

@@ -1,0 +1,399 @@
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import pty
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import accel
+from accel.cli.main import main
+from accel.testing import Layout, write_file
+
+ROWS = 1000
+
+
+def flights() -> pa.Table:
+    return pa.Table.from_arrays(
+        [
+            pa.array(range(ROWS)),
+            pa.array([None if i % 7 == 0 else f"carrier {i % 3}" for i in range(ROWS)]),
+            pa.array([[i, None] for i in range(ROWS)], pa.list_(pa.int64())),
+            pa.array([i * 1_000_003 for i in range(ROWS)], pa.timestamp("us")),
+        ],
+        names=["id", "carrier", "legs", "at"],
+    )
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> str:
+    path = tmp_path_factory.mktemp("flights") / "flights.parquet"
+    path.write_bytes(write_file(flights(), Layout(group_rows=400, page_rows=100)))
+    return str(path)
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory: pytest.TempPathFactory) -> str:
+    path = tmp_path_factory.mktemp("large") / "large.parquet"
+    rows = 400_000
+    table = pa.Table.from_arrays(
+        [pa.array(range(rows)), pa.array([f"text {i}" for i in range(rows)])], names=["a", "b"]
+    )
+    path.write_bytes(write_file(table, Layout(group_rows=50_000)))
+    return str(path)
+
+
+def run(*argv: str) -> tuple[int, str]:
+    """In a process of its own, into a pipe: the status and standard error."""
+    done = subprocess.run(command(*argv), capture_output=True, text=True, timeout=60, check=False)
+    return done.returncode, done.stderr
+
+
+def command(*argv: str) -> list[str]:
+    return [sys.executable, "-m", "accel.cli.main", *argv]
+
+
+# -- scan, by format -----------------------------------------------------------------------------
+
+
+def test_csv_is_what_a_pipe_gets(source: str, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    assert (
+        main(["scan", source, "--where", "id in (6, 7)", "--columns", "carrier,id", "--columns", "legs,at"])
+        == 0
+    )
+    out, err = capfdbinary.readouterr()
+    assert out == (
+        b"carrier,id,legs,at\n"
+        b'"carrier 0",6,"[6,null]",1970-01-01 00:00:06.000018\n'
+        b',7,"[7,null]",1970-01-01 00:00:07.000021\n'
+    )
+    assert err == b""
+
+
+def test_json_lines(source: str, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    assert main(["scan", source, "-w", "id in (6, 7)", "-c", "id,carrier,legs", "--format", "json"]) == 0
+    assert [json.loads(line) for line in capfdbinary.readouterr().out.splitlines()] == [
+        {"id": 6, "carrier": "carrier 0", "legs": [6, None]},
+        {"id": 7, "carrier": None, "legs": [7, None]},
+    ]
+
+
+def test_a_table(source: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["scan", source, "-w", "id in (6, 7)", "-c", "id,carrier,legs", "-f", "table"]) == 0
+    lines = [line.rstrip() for line in capsys.readouterr().out.splitlines()]
+    assert lines == [
+        "id   carrier     legs",
+        "─" * 26,
+        " 6   carrier 0   [6, null]",
+        " 7   NULL        [7, null]",
+    ]
+
+
+def test_a_table_without_limit_ends_and_says_so(source: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["scan", source, "-c", "id", "-f", "table"]) == 0
+    out, err = capsys.readouterr()
+    assert [line.strip() for line in out.splitlines()[2:]] == [str(i) for i in range(100)]
+    assert err == "accel: the first 100 rows; --limit shows more, --format csv or json all\n"
+    assert main(["scan", source, "-c", "id", "-f", "table", "-n", "1000"]) == 0
+    out, err = capsys.readouterr()
+    assert [line.strip() for line in out.splitlines()[2:]] == [str(i) for i in range(ROWS)]
+    assert err == ""
+    assert main(["scan", source, "-c", "id", "-w", "id < 100", "-f", "table"]) == 0
+    assert capsys.readouterr().err == ""
+
+
+def test_an_arrow_stream(source: str, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    assert main(["scan", source, "-w", "id >= 390 and id < 410", "-f", "arrow"]) == 0
+    table = pa.ipc.open_stream(capfdbinary.readouterr().out).read_all()
+    assert table.equals(flights().slice(390, 20))
+
+
+def test_a_parquet_file_replaces_another_at_the_end(source: str, tmp_path: Path) -> None:
+    target = tmp_path / "out.parquet"
+    target.write_bytes(b"old")
+    assert main(["scan", source, "-w", "id >= 500", "-o", str(target)]) == 0
+    assert pq.read_table(target).equals(flights().slice(500))
+    assert pq.ParquetFile(target).metadata.row_group(0).column(0).has_offset_index
+    assert os.listdir(tmp_path) == ["out.parquet"]
+
+
+@pytest.mark.parametrize("suffix", ["csv", "jsonl", "arrow", "txt"])
+def test_the_format_follows_the_files_name(source: str, tmp_path: Path, suffix: str) -> None:
+    target = tmp_path / f"out.{suffix}"
+    assert main(["scan", source, "-n", "3", "-c", "id", "-o", str(target)]) == 0
+    data = target.read_bytes()
+    if suffix == "arrow":
+        assert pa.ipc.open_stream(data).read_all().to_pydict() == {"id": [0, 1, 2]}
+    elif suffix == "jsonl":
+        assert data == b'{"id":0}\n{"id":1}\n{"id":2}\n'
+    else:
+        assert [line.strip() for line in data.split(b"\n") if line.strip()][-3:] == [b"0", b"1", b"2"]
+
+
+def test_no_rows_still_have_a_header(source: str, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    assert main(["scan", source, "-w", "id < 0", "-c", "id,at"]) == 0
+    assert capfdbinary.readouterr().out == b"id,at\n"
+    assert main(["scan", source, "-w", "id < 0", "-c", "id,at", "-f", "arrow"]) == 0
+    read = pa.ipc.open_stream(capfdbinary.readouterr().out).read_all()
+    assert (read.num_rows, read.schema.names) == (0, ["id", "at"])
+
+
+def test_csv_that_csv_readers_read(tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    odd = pa.Table.from_arrays([pa.array(['a,"b"\nc', "", None, "é"])], names=['x,"y"'])
+    path = tmp_path / "odd.parquet"
+    pq.write_table(odd, path)
+    assert main(["scan", str(path)]) == 0
+    out = capfdbinary.readouterr().out.decode()
+    assert list(csv.reader(io.StringIO(out, newline=""))) == [['x,"y"'], ['a,"b"\nc'], [""], [], ["é"]]
+    assert main(["scan", str(path), "-c", '"x,""y"""', "-n", "1", "-f", "json"]) == 0
+    assert json.loads(capfdbinary.readouterr().out) == {'x,"y"': 'a,"b"\nc'}
+
+
+def test_counting(source: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["scan", source, "--count", "-w", "carrier is null"]) == 0
+    assert capsys.readouterr().out == "143\n"
+
+
+def test_several_sources_and_partitions(
+    source: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for year in (2012, 2013):
+        path = tmp_path / f"year={year}" / "x[1].parquet"
+        path.parent.mkdir()
+        path.write_bytes(Path(source).read_bytes())
+    first = ["scan", f"{tmp_path}/", "-w", "id = 1 and year > 2012", "-c", "year,id"]
+    assert main(first) == 0
+    assert capsys.readouterr().out == "year,id\n2013,1\n"
+    assert main([*first, "--partitioning", "none"]) == 1
+    assert "no column 'year'" in capsys.readouterr().err
+    files = [f"{tmp_path}/year={year}/x[1].parquet" for year in (2012, 2013)]
+    assert main(["scan", *files, "--no-glob", "-w", "id = 1", "-c", "id,year"]) == 0
+    assert capsys.readouterr().out == "id,year\n1,2012\n1,2013\n"
+
+
+def test_verbose_says_what_it_cost(source: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["scan", source, "-w", "id = 1", "-c", "id", "-v"]) == 0
+    err = capsys.readouterr().err
+    assert err.startswith("accel: 1 rows, ")
+    assert " round trips, " in err
+
+
+# -- explain -------------------------------------------------------------------------------------
+
+
+def test_explain(source: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["explain", source, "--where", "id = 450", "--columns", "carrier", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["columns"], told["row_groups"], told["rows"]) == (["carrier"], [1, 3], [100, ROWS])
+    assert main(["explain", source, "-w", "id = 450", "--analyze"]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith(f"scan {source}\n")
+    assert "rows_out          1\n" in out
+
+
+# -- what goes wrong -----------------------------------------------------------------------------
+
+
+def test_a_predicate_that_does_not_parse_is_shown(source: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["scan", source, "--where", "id << 3"]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("accel: error: ")
+    assert err.endswith("\n  id << 3\n      ^\n")
+
+
+@pytest.mark.parametrize(
+    ("argv", "status", "message"),
+    [
+        (["scan", "{tmp}/none.parquet"], 1, "{tmp}/none.parquet: there is no such file or directory"),
+        (["scan", "{tmp}/*.none"], 1, "{tmp}/*.none: nothing matches the pattern"),
+        (["scan", "{tmp}"], 1, "{tmp}: the directory holds no data file"),
+        (["scan", "{source}", "-c", "nope"], 1, "'nope'"),
+        (["scan", "{source}", "-w", "nope = 1"], 1, "'nope'"),
+        (["scan", "{source}", "-w", "id = 'x'"], 2, "accel: error: "),
+        (["scan", "ftp://host/x.parquet"], 1, "no store is known for ftp://"),
+        (["scan", "{source}", "-o", "{tmp}/x.unknown"], 2, "which format is"),
+        (["scan", "{source}", "-o", "{tmp}/none/x.csv"], 1, "No such file or directory"),
+        (["scan", "{source}", "-f", "csv", "-o", "{tmp}"], 1, "{tmp}: is a directory"),
+        (["scan", "{source}", "--count", "-n", "3"], 2, "--count goes with no --limit"),
+        (["inspect", "{tmp}/none.parquet"], 1, "there is no such file"),
+        (["explain", "{source}", "-w", "id ="], 2, "  id =\n"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_errors(
+    argv: list[str],
+    status: int,
+    message: str,
+    source: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    filled = [a.format(tmp=tmp_path, source=source) for a in argv]
+    assert main(filled) == status
+    out, err = capsys.readouterr()
+    assert err.startswith("accel: error: ")
+    assert message.format(tmp=tmp_path) in err
+    assert "Traceback" not in err
+    assert out == ""
+    assert os.listdir(tmp_path) == []
+
+
+def test_debug_adds_the_traceback(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["scan", "none.parquet", "--debug"]) == 1
+    err = capsys.readouterr().err
+    assert err.startswith("Traceback (most recent call last):\n")
+    assert err.endswith("accel: error: none.parquet: there is no such file or directory\n")
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        [],
+        ["scan"],
+        ["dance", "x"],
+        ["scan", "x", "--limit", "-1"],
+        ["scan", "x", "--limit", "٣"],
+        ["scan", "x", "--format", "xml"],
+        ["scan", "x", "--storage-option", "secret"],
+        ["scan", "x", "--header", "secret"],
+    ],
+    ids=" ".join,
+)
+def test_usage(argv: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main(argv)
+    assert caught.value.code == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("usage: accel")
+    assert "secret" not in err
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main(["--version"])
+    assert caught.value.code == 0
+    assert capsys.readouterr().out == f"accel {accel.__version__}\n"
+
+
+def test_a_failed_scan_leaves_the_old_file(
+    source: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    spoiled = tmp_path / "spoiled.parquet"
+    data = bytearray(Path(source).read_bytes())
+    data[4 : len(data) // 2] = bytes(len(data) // 2 - 4)
+    spoiled.write_bytes(data)
+    target = tmp_path / "out.csv"
+    target.write_text("old")
+    assert main(["scan", str(spoiled), "-o", str(target)]) == 1
+    assert "accel: error: " in capsys.readouterr().err
+    assert target.read_text() == "old"
+    assert sorted(os.listdir(tmp_path)) == ["out.csv", "spoiled.parquet"]
+
+
+# -- as a process --------------------------------------------------------------------------------
+
+
+def test_the_status_reaches_the_shell(source: str) -> None:
+    assert run("scan", source, "-n", "1") == (0, "")
+    assert run("scan", "none.parquet") == (
+        1,
+        "accel: error: none.parquet: there is no such file or directory\n",
+    )
+    assert run("scan", source, "-w", "id =")[0] == 2
+
+
+@pytest.mark.parametrize("kind", ["csv", "json", "arrow", "parquet", "table"])
+def test_a_reader_that_goes_away_ends_it_quietly(large: str, kind: str) -> None:
+    process = subprocess.Popen(
+        command("scan", large, "-f", kind, "-n", "400000"), stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    assert process.stdout is not None
+    assert process.stderr is not None
+    assert len(process.stdout.read(10)) == 10
+    process.stdout.close()
+    err = process.stderr.read()
+    process.stderr.close()
+    assert (process.wait(60), err) == (141, b"")
+
+
+def test_an_interrupt_ends_it_and_leaves_nothing(large: str, tmp_path: Path) -> None:
+    process = subprocess.Popen(
+        command("scan", large, "-f", "csv"), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    assert process.stderr is not None
+    assert process.stdout.readline() == "a,b\n"
+    time.sleep(0.2)  # it waits for the pipe to be read
+    process.send_signal(signal.SIGINT)
+    err = process.stderr.read()
+    process.stdout.close()
+    process.stderr.close()
+    assert (process.wait(60), err) == (130, "\n")
+
+
+def on_terminal(*argv: str, **environment: str) -> tuple[int, str]:
+    """In a process whose standard output is a terminal: the status and what it showed."""
+    leader, follower = pty.openpty()
+    env = {
+        "PATH": os.environ["PATH"],
+        "TERM": "xterm-256color",
+        "COLUMNS": "60",
+        "LINES": "40",
+        **environment,
+    }
+    process = subprocess.Popen(
+        command(*argv), stdout=follower, stderr=subprocess.PIPE, stdin=follower, env=env
+    )
+    os.close(follower)
+    shown = b""
+    try:
+        while chunk := os.read(leader, 65536):
+            shown += chunk
+    except OSError:  # the other end is closed
+        pass
+    os.close(leader)
+    assert process.stderr is not None
+    err = process.stderr.read()
+    process.stderr.close()
+    return process.wait(60), shown.decode() + err.decode()
+
+
+def test_a_table_is_what_a_terminal_gets(source: str) -> None:
+    status, shown = on_terminal("scan", source, "-w", "id = 7", "-c", "id,carrier")
+    assert status == 0
+    assert "\x1b[" in shown
+    assert "NULL" in shown
+    status, shown = on_terminal("scan", source, "-w", "id = 7", "-c", "id,carrier", NO_COLOR="1")
+    assert status == 0
+    assert "NULL" in shown
+    assert "\x1b[3" not in shown.replace("\x1b[3m", "")  # italics are no colour
+
+
+def test_columns_that_do_not_fit_a_terminal_are_counted(tmp_path: Path) -> None:
+    names = [f"column_{i:02}" for i in range(30)]
+    path = tmp_path / "wide.parquet"
+    pq.write_table(pa.Table.from_arrays([pa.array(["x" * 100])] * 30, names=names), path)
+    status, shown = on_terminal("scan", str(path), NO_COLOR="1", TERM="dumb")
+    assert status == 0
+    lines = shown.replace("\r", "").splitlines()
+    assert all(len(line) <= 60 for line in lines[:-1])
+    assert "more columns do not fit: name some with --columns" in lines[-1]
+
+
+@pytest.mark.parametrize("kind", ["arrow", "parquet"])
+def test_binary_is_not_written_to_a_terminal(source: str, kind: str) -> None:
+    assert on_terminal("scan", source, "-f", kind) == (
+        2,
+        f"accel: error: {kind} is binary: not written to a terminal (save it with -o FILE, or pipe it)\n",
+    )
