@@ -43,16 +43,36 @@ async def serve(relay: Relay, *, port: int, ready: Callable[[int], None], stop: 
     app = web.Application(client_max_size=1 << 30)
     app.router.add_route("*", _CONTROL, control)
     app.router.add_route("*", "/{path:.*}", relay.handle)
+    loop = asyncio.get_running_loop()
     runner = web.AppRunner(app, access_log=None, handler_cancellation=True, shutdown_timeout=0.2)
     await relay.open()
+    await runner.setup()
     try:
-        await runner.setup()
-        await web.TCPSite(runner, "127.0.0.1", port).start()
-        ready(runner.addresses[0][1])
+        if runner.server is None:
+            raise RuntimeError("the runner of the proxy has no server")
+        listener = await loop.create_server(runner.server, "127.0.0.1", port)
+        ready(listener.sockets[0].getsockname()[1])
         await stop.wait()
+        # Accept nothing more, then let what was accepted become a connection: a listener that is closed
+        # in between loses it with its socket open.
+        for sock in listener.sockets:
+            loop.remove_reader(sock)
+        await _turns()
+        listener.close()
+        # A client that no longer reads would keep a closing connection open for ever.
+        for connection in runner.server.connections:
+            if connection.transport is not None:
+                connection.transport.abort()
     finally:
         await runner.cleanup()
         await relay.close()
+        await _turns()
+
+
+async def _turns() -> None:
+    """Let the loop run the callbacks in which sockets are opened and closed."""
+    for _ in range(5):
+        await asyncio.sleep(0)
 
 
 class _Counts(abc.ABC):

@@ -181,11 +181,12 @@ class Relay:
             await asyncio.sleep(fault.seconds)
         await _until(passage.begin + self.first_byte)
         passage.first_byte = time.monotonic()
-        await response.prepare(request)
         try:
+            await response.prepare(request)
             if request.method != "HEAD":
                 await self._send_body(request, response, answer.body, fault, passage)
-        except ClientError:
+        except (ClientError, ConnectionError):
+            # Either side has gone: there is nobody to tell but the other one.
             _abort(request)
         finally:
             await answer.body.aclose()  # type: ignore[attr-defined]
