@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from accel.decode.arrow import ParquetReader, fields_of, open_reader, translate_errors
 from accel.decode.chunks import ChunkPages
+from accel.decode.dictionary import longest_text
 from accel.decode.nested import count_levels, merge_leaves
 from accel.decode.splice import SplicedChunk, SplicePlan, plan_splice, splice
 from accel.decode.trim import place_rows, trim
@@ -47,6 +48,9 @@ class _Unit:
     """Position in the output."""
     leaves: tuple[int, ...]
     num_rows: int
+    step: int | None
+    """Rows to decode at once where values may grow beyond the limit: a dictionary can hold one long
+    value that the pages name a million times. None where they cannot."""
 
 
 def decode_columns(
@@ -183,10 +187,14 @@ class _Job:
             start, stop = schema.field_leaves[field]
             leaves = tuple(leaf for leaf in range(start, stop) if leaf in self._facts)
             if all(self._chunks[leaf].whole for leaf in leaves) and len(self._row_counts(leaves)) == 1:
-                units.append(_Unit(position, leaves, self._chunks[leaves[0]].num_rows))
+                units.append(self._unit(position, leaves))
                 continue
-            units.extend(_Unit(position, (leaf,), self._chunks[leaf].num_rows) for leaf in leaves)
+            units.extend(self._unit(position, (leaf,)) for leaf in leaves)
         return units
+
+    def _unit(self, field: int, leaves: tuple[int, ...]) -> _Unit:
+        num_rows = self._chunks[leaves[0]].num_rows
+        return _Unit(field, leaves, num_rows, self._step(leaves, num_rows))
 
     def _row_counts(self, leaves: Iterable[int]) -> set[int]:
         return {self._chunks[leaf].num_rows for leaf in leaves}
@@ -198,27 +206,34 @@ class _Job:
         for number, unit in enumerate(units):
             turn = seen.get(unit.field, 0)
             seen[unit.field] = turn + 1
-            key = (unit.num_rows, turn) if self._step(unit) is None else (-1, number)
+            key = (unit.num_rows, turn) if unit.step is None else (-1, number)
             batches.setdefault(key, []).append(unit)
         return list(batches.values())
 
-    def _step(self, unit: _Unit) -> int | None:
-        """Rows to decode at once where values may grow beyond the limit: a dictionary can hold one
-        long value, and the pages name it a million times; None where it cannot."""
-        if self._memory_limit is None:
+    def _step(self, leaves: Iterable[int], num_rows: int) -> int | None:
+        worst = 0
+        for leaf in leaves if self._memory_limit is not None else ():
+            worst = max(worst, self._worst(leaf, self._memory_limit or 1))
+        if self._memory_limit is None or worst <= self._memory_limit:
             return None
-        worst = 0.0
-        for leaf in unit.leaves:
-            facts = self._facts[leaf]
-            worst = max(worst, facts.expansion * facts.num_values / self._memory_limit)
-        return None if worst <= 1 else max(1, int(unit.num_rows / worst))
+        return max(1, num_rows * self._memory_limit // worst)
+
+    def _worst(self, leaf: int, limit: int) -> int:
+        """Bytes that the texts of a leaf come to at most, as far as it takes to choose a step."""
+        facts = self._facts[leaf]
+        if facts.texts is None:
+            return facts.prefixed
+        named = facts.texts.named * facts.texts.longest
+        if named > _FEW_STEPS * limit:
+            with translate_errors(place=self._place((leaf,))):
+                named = facts.texts.named * longest_text(facts.texts.page, self._chunks[leaf].codec)
+        return facts.prefixed + named
 
     def _read(self, reader: ParquetReader, batch: Sequence[_Unit]) -> list[pa.ChunkedArray]:
         leaves = [leaf for unit in batch for leaf in unit.leaves]
         columns = [self._plan.column(leaf) for leaf in leaves]
-        step = self._step(batch[0])
-        if step is not None:
-            return [self._read_slowly(reader, batch[0], columns, step)]
+        if batch[0].step is not None:
+            return [self._read_slowly(reader, batch[0], columns, batch[0].step)]
         try:
             with translate_errors(place=self._place(leaves)):
                 return list(reader.read_row_groups([0], columns, self._threads is Threads.POOL).columns)
@@ -286,6 +301,9 @@ class _Job:
         shown = ", ".join(names[:4]) + (", ..." if len(names) > 4 else "")
         return f"row group {self._row_group}, column{'s' if len(names) > 1 else ''} {shown}"
 
+
+_FEW_STEPS = 32
+"""More of them than this, and it is worth knowing the longest text of the dictionary."""
 
 _MOST_JOINED = 1 << 30
 """Bytes up to which arrays are joined: 32-bit offsets end at twice that."""

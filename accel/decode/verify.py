@@ -17,7 +17,7 @@ from accel.format.model import Codec, Encoding, Leaf, PageTable, PageType, Physi
 from accel.format.page_header import parse_page_header, walk_pages
 from accel.ranges import Buffer
 
-__all__ = ["PageFacts", "needs_dictionary", "verify_chunk"]
+__all__ = ["DictionaryTexts", "PageFacts", "needs_dictionary", "verify_chunk"]
 
 Int64s = npt.NDArray[np.int64]
 
@@ -35,6 +35,18 @@ _WIDTHS = {
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class DictionaryTexts:
+    """A dictionary of BYTE_ARRAY, whose entries the pages may name any number of times."""
+
+    page: Buffer
+    """Header included."""
+    named: int
+    """Values of the data pages that name its entries, nulls included."""
+    longest: int
+    """Bytes of one entry at most, as if all others were empty."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class PageFacts:
     """What holds of the pages of one chunk after they were verified."""
 
@@ -45,9 +57,10 @@ class PageFacts:
     num_values: int
     uncompressed: int
     """Bytes of all pages after decompression."""
-    expansion: int
-    """Bytes that one value may come to at most: that of a whole dictionary, or of a whole page of
-    prefixes; 0 where values take the bytes that they have in the pages."""
+    texts: DictionaryTexts | None
+    """Where pages name texts (or bytes) of a dictionary."""
+    prefixed: int
+    """Bytes that texts encoded by their common prefixes (DELTA_BYTE_ARRAY) come to at most."""
 
 
 def needs_dictionary(buffer: Buffer) -> bool:
@@ -124,9 +137,9 @@ def _verify(chunk: ChunkPages, leaf: Leaf, element: SchemaElement) -> PageFacts:
         if dictionary.type.tolist() != [PageType.DICTIONARY_PAGE]:
             raise ParquetFormatError("where the dictionary page should be is another page")
     values, rows, encodings, compressed_whole = _data_pages(walked, chunk)
-    in_chunk = _dictionary_of(walked) if chunk.whole else None
-    if dictionary is None:
-        dictionary = in_chunk
+    page = chunk.dictionary
+    if chunk.whole:
+        dictionary, page = _dictionary_of(walked), chunk.buffers[0] if chunk.buffers else None
     encoded = np.isin(encodings, _DICTIONARY_ENCODINGS)
     if dictionary is None and bool(encoded.any()):
         raise ParquetFormatError(
@@ -148,7 +161,8 @@ def _verify(chunk: ChunkPages, leaf: Leaf, element: SchemaElement) -> PageFacts:
         page_values=values,
         num_values=int(values.sum()),
         uncompressed=uncompressed,
-        expansion=_expansion(element, walked, encodings, dictionary),
+        texts=_texts(page, dictionary, int(values[encoded].sum()), element),
+        prefixed=_prefixed(walked, element),
     )
 
 
@@ -217,18 +231,21 @@ def _check_counts(chunk: ChunkPages, leaf: Leaf, values: Int64s, rows: Int64s) -
         )
 
 
-def _expansion(
-    element: SchemaElement,
-    walked: list[PageTable],
-    encodings: npt.NDArray[np.int8],
-    dictionary: PageTable | None,
-) -> int:
+def _texts(
+    page: Buffer | None, dictionary: PageTable | None, named: int, element: SchemaElement
+) -> DictionaryTexts | None:
+    if page is None or dictionary is None or named == 0 or element.physical is not Physical.BYTE_ARRAY:
+        return None
+    longest = int(dictionary.uncompressed[0]) - 4 * int(dictionary.num_values[0])
+    return DictionaryTexts(memoryview(page)[: int(dictionary.end[0])], named, longest)
+
+
+def _prefixed(walked: list[PageTable], element: SchemaElement) -> int:
     if element.physical is not Physical.BYTE_ARRAY:
         return 0
-    most = 0
-    if dictionary is not None:
-        # All entries but the longest may be empty.
-        most = max(0, int(dictionary.uncompressed[0]) - 4 * int(dictionary.num_values[0]))
-    if bool((encodings == Encoding.DELTA_BYTE_ARRAY).any()):
-        most = max(most, *(int(table.uncompressed.max()) for table in walked if table.num_pages))
-    return most
+    total = 0
+    for table in walked:
+        pages = table.encoding == Encoding.DELTA_BYTE_ARRAY
+        # Each value may repeat all that came before it in its page. Floats: these may be vast.
+        total += int((table.num_values[pages].astype(float) * table.uncompressed[pages]).sum())
+    return total

@@ -1,0 +1,75 @@
+"""The decode pool."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+import time
+
+import pytest
+
+from accel.decode.pool import DecodePool
+
+
+async def test_calls_run_on_the_pools_threads_at_once() -> None:
+    with DecodePool(2) as pool:
+        barrier = threading.Barrier(2, timeout=10)
+
+        def call(number: int, *, plus: int) -> tuple[int, str]:
+            barrier.wait()
+            return number + plus, threading.current_thread().name
+
+        found = await asyncio.gather(pool.run(call, 1, plus=10), pool.run(call, 2, plus=10))
+    assert [number for number, _ in found] == [11, 12]
+    assert {name.rpartition("_")[0] for _, name in found} == {"accel-decode"}
+    assert len({name for _, name in found}) == 2
+
+
+async def test_what_a_call_raises_is_raised() -> None:
+    with DecodePool(1) as pool:
+        with pytest.raises(ZeroDivisionError):
+            await pool.run(lambda: 1 // 0)
+        assert await pool.run(lambda: 7) == 7
+
+
+async def test_a_cancelled_call_that_has_not_begun_never_begins() -> None:
+    with DecodePool(1) as pool:
+        go = threading.Event()
+        ran: list[int] = []
+        first = asyncio.ensure_future(pool.run(go.wait, 10))
+        second = asyncio.ensure_future(pool.run(ran.append, 1))
+        await asyncio.sleep(0.05)
+        second.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await second
+        go.set()
+        assert await first is True
+    assert ran == []
+
+
+async def test_closing_waits_and_then_refuses() -> None:
+    pool = DecodePool(1)
+    done: list[int] = []
+    running = asyncio.ensure_future(pool.run(lambda: (time.sleep(0.1), done.append(1))))
+    await asyncio.sleep(0.02)
+    pool.close()
+    assert done == [1]
+    await running
+    pool.close()
+    assert not [t for t in threading.enumerate() if t.name.startswith("accel-decode")]
+    with pytest.raises(RuntimeError, match="the decode pool is closed"):
+        await pool.run(lambda: 1)
+
+
+def test_from_two_event_loops() -> None:
+    with DecodePool(1) as pool:
+        assert [asyncio.run(pool.run(int, i)) for i in range(2)] == [0, 1]
+
+
+def test_the_shared_pool_is_one_a_process_and_size() -> None:
+    assert DecodePool.shared(3) is DecodePool.shared(3)
+    assert DecodePool.shared(3) is not DecodePool.shared(4)
+    cores = len(os.sched_getaffinity(0))
+    assert DecodePool.shared(0).threads == cores
+    assert DecodePool.shared(0) is DecodePool.shared(cores)

@@ -1,0 +1,86 @@
+"""The spliced file, byte by byte."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from accel.decode.splice import SplicedChunk, plan_splice, splice
+from accel.format.thrift import read_struct
+from tests.unit.decode.selected import open_metadata
+
+
+def _meta(schema: pa.Schema) -> object:
+    sink = pa.BufferOutputStream()
+    pq.ParquetWriter(sink, schema).close()
+    return open_metadata(sink.getvalue().to_pybytes())
+
+
+_TWO = pa.schema([("a", pa.int32()), ("s", pa.struct([("x", pa.int64()), ("y", pa.string())]))])
+
+
+def _footer(data: bytes) -> dict[int, tuple[int, object]]:
+    length = int.from_bytes(data[-8:-4], "little")
+    struct, end = read_struct(data[-8 - length : -8])
+    assert end == length
+    return struct
+
+
+def test_the_pages_lie_between_the_magics_and_the_footer_says_where() -> None:
+    meta = _meta(_TWO)
+    plan = plan_splice(meta.schema, meta.key_value, [1])
+    assert plan.leaves == (1, 2)
+    data = splice(plan, {2: SplicedChunk((b"dict", memoryview(b"page")), 6, 300, 77)}, num_rows=301)
+    assert data[:12] == b"PAR1dictpage"
+    assert data[-4:] == b"PAR1"
+    footer = _footer(data)
+    assert sorted(footer) == [1, 2, 3, 4, 5]
+    assert footer[3][1] == 301
+    names = [element[4][1] for element in footer[2][1].items]
+    assert names == [b"schema", b"s", b"x", b"y"]
+    (group,) = footer[4][1].items
+    assert group[3][1] == 301
+    unread, read = (chunk[3][1] for chunk in group[1][1].items)
+    # type, codec, num_values, uncompressed, compressed, data_page_offset
+    assert [read[i][1] for i in (1, 4, 5, 6, 7, 9)] == [6, 6, 300, 77, 8, 4]
+    assert [unread[i][1] for i in (1, 4, 5, 6, 7, 9)] == [2, 0, 0, 0, 0, 4]
+    assert sorted(read) == [1, 2, 3, 4, 5, 6, 7, 9]
+
+
+def test_without_chunks_there_is_no_row_group() -> None:
+    meta = _meta(_TWO)
+    data = splice(plan_splice(meta.schema, meta.key_value, [0, 1]), {}, num_rows=0)
+    assert data[:4] == b"PAR1"
+    assert _footer(data)[4][1].items == []
+    assert pq.read_schema(pa.BufferReader(data)) == _TWO
+
+
+def test_more_than_fourteen_columns_and_large_numbers() -> None:
+    meta = _meta(pa.schema([(f"c{i}", pa.int32()) for i in range(20)]))
+    plan = plan_splice(meta.schema, meta.key_value, range(20))
+    footer = _footer(splice(plan, {3: SplicedChunk((b"x" * 300,), 0, 1 << 40, 1 << 50)}, num_rows=1 << 33))
+    (group,) = footer[4][1].items
+    chunks = [chunk[3][1] for chunk in group[1][1].items]
+    assert len(chunks) == 20
+    assert [chunks[3][i][1] for i in (5, 6, 7)] == [1 << 40, 1 << 50, 300]
+    assert group[3][1] == 1 << 33
+
+
+def test_a_plan_is_kept_for_the_same_objects_only() -> None:
+    meta, other = _meta(_TWO), _meta(_TWO)
+    plan = plan_splice(meta.schema, meta.key_value, [0])
+    assert plan_splice(meta.schema, meta.key_value, (0, 0)) is plan
+    assert plan_splice(meta.schema, meta.key_value, [1]) is not plan
+    assert plan_splice(other.schema, other.key_value, [0]) is not plan
+
+
+def test_other_keys_travel_only_when_asked() -> None:
+    meta = _meta(_TWO.with_metadata({"note": "naïve", "other": b"\xff"}))
+    keys = {**meta.key_value, "odd\udcff": b"\x00"}
+
+    def written(carry: bool) -> set[bytes]:
+        plan = plan_splice(meta.schema, keys, [0], carry_metadata=carry)
+        return {pair[1][1] for pair in _footer(splice(plan, {}, num_rows=0))[5][1].items}
+
+    assert written(False) == {b"ARROW:schema"}
+    assert written(True) == {b"ARROW:schema", b"note", b"other", b"odd\xff"}

@@ -1,0 +1,325 @@
+"""Page headers that lie are found before pyarrow decodes anything; pages that lie, after."""
+
+from __future__ import annotations
+
+import random
+import zlib
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from accel.decode.arrow import projected_schema
+from accel.decode.chunks import ChunkPages
+from accel.decode.columns import Checksums, decode_columns
+from accel.decode.dictionary import longest_text
+from accel.decode.verify import needs_dictionary, verify_chunk
+from accel.errors import AccelError, MemoryLimitError, ParquetFormatError
+from accel.format.page_header import parse_page_header
+from accel.format.thrift import I32, Struct, read_struct, write_struct
+from accel.planning.selection import RowSelection
+from accel.ranges import Buffer
+from tests.unit.decode.selected import chosen_pages, open_metadata, whole_chunk
+
+_ALL = RowSelection.all(100)
+Edit = Callable[[Struct], None]
+
+
+def _write(array: pa.Array, **options: object) -> bytes:
+    sink = pa.BufferOutputStream()
+    settings = {"compression": "NONE", "write_page_index": True, "max_rows_per_page": 25} | options
+    pq.write_table(pa.Table.from_arrays([array], names=["c"]), sink, **settings)
+    return sink.getvalue().to_pybytes()
+
+
+_INTS = pa.array(range(100))
+_TEXTS = pa.array([f"text {i % 9}" for i in range(100)])
+_LISTS = pa.array([list(range(i % 4)) for i in range(100)])
+_PLAIN = {"use_dictionary": False}
+_V2 = {"use_dictionary": False, "data_page_version": "2.0"}
+
+
+def _decode(data: bytes, chunk: ChunkPages, *, limit: int | None = None, **options: object) -> pa.Array:
+    meta = open_metadata(data)
+    return decode_columns(
+        meta.schema,
+        meta.key_value,
+        {0: chunk},
+        _ALL,
+        arrow_schema=projected_schema(meta.schema, meta.key_value, [0]),
+        leaves=[0],
+        path="dir/file.parquet",
+        row_group=3,
+        memory_limit=limit,
+        **options,
+    )[0]
+
+
+def _chunk(data: bytes) -> ChunkPages:
+    chunk = chosen_pages(data, open_metadata(data), 0, 0, _ALL)
+    # A buffer a page, so that each can be changed alone.
+    pages: list[Buffer] = []
+    for buffer in chunk.buffers:
+        at = 0
+        while at < len(buffer):
+            header = parse_page_header(buffer, at)
+            end = at + header.header_length + header.compressed_size
+            pages.append(bytes(buffer[at:end]))
+            at = end
+    return replace(chunk, buffers=tuple(pages))
+
+
+def _edit(page: Buffer, edit: Edit) -> bytes:
+    header, end = read_struct(page)
+    edit(header)
+    return write_struct(header) + bytes(page[end:])
+
+
+def _lie(field: int, inner: int, value: int) -> Edit:
+    def edit(header: Struct) -> None:
+        header[field][1][inner] = (I32, value)
+
+    return edit
+
+
+def _size(inner: int, change: int) -> Edit:
+    def edit(header: Struct) -> None:
+        header[inner] = (I32, header[inner][1] + change)
+
+    return edit
+
+
+_LIES = [
+    ("v1 counts too many", _INTS, _PLAIN, _lie(5, 1, 26), "data page 1 of those read has 26 values"),
+    ("v1 counts too few", _INTS, _PLAIN, _lie(5, 1, 24), "data page 1 of those read has 24 values"),
+    ("v2 counts too many", _INTS, _V2, _lie(8, 1, 26), "data page 1 of those read has 26 values"),
+    ("v2 has other rows", _INTS, _V2, _lie(8, 3, 24), r"has 25 values \(and 24 rows"),
+    ("v2 has more nulls than values", _INTS, _V2, _lie(8, 2, 26), "26 nulls"),
+    ("fewer values than rows in lists", _LISTS, _PLAIN, _lie(5, 1, 24), "has 24 values"),
+    ("more values in lists", _LISTS, _PLAIN, _lie(5, 1, 60), "."),
+    ("fewer values in lists", _LISTS, _PLAIN, _lie(5, 1, 30), "."),
+    ("body too long", _INTS, _PLAIN, _size(3, 1), "a page of "),
+    ("body too short", _INTS, _PLAIN, _size(3, -1), "."),
+    ("decompresses to less", _INTS, {**_PLAIN, "compression": "SNAPPY"}, _size(2, -8), "."),
+    ("decompresses to more", _INTS, {**_PLAIN, "compression": "SNAPPY"}, _size(2, 8), "."),
+    ("dictionary page amid data", _INTS, _PLAIN, lambda h: h.update({1: (I32, 2)}), "."),
+    ("unknown encoding", _INTS, _PLAIN, _lie(5, 2, 77), "."),
+    ("needs a dictionary", _INTS, _PLAIN, _lie(5, 2, 8), "data page 1 is dictionary-encoded, and there is no"),
+]
+
+
+@pytest.mark.parametrize(("array", "options", "edit", "message"), [c[1:] for c in _LIES], ids=[c[0] for c in _LIES])
+def test_a_lying_header(array: pa.Array, options: dict[str, object], edit: Edit, message: str) -> None:
+    data = _write(array, **options)
+    chunk = _chunk(data)
+    assert _decode(data, chunk).equals(array)
+    pages = list(chunk.buffers)
+    pages[1] = _edit(pages[1], edit)
+    with pytest.raises(ParquetFormatError, match=message) as caught:
+        _decode(data, replace(chunk, buffers=tuple(pages)))
+    assert caught.value.path == "dir/file.parquet"
+    assert caught.value.place is not None
+    assert caught.value.place.startswith("row group 3, column c")
+
+
+def test_rows_that_lie_on_other_pages_than_the_offset_index_says() -> None:
+    data = _write(_LISTS, **_PLAIN)
+    chunk = _chunk(data)
+    shifted = np.array([0, 24, 50, 75], np.int64)
+    moved = replace(chunk, first_rows=shifted, stop_rows=np.append(shifted[1:], 100))
+    with pytest.raises(ParquetFormatError, match="data page 0 of those read does not hold the rows"):
+        _decode(data, moved)
+
+
+def test_fewer_or_more_pages_than_the_offset_index_says() -> None:
+    lists = pa.array([[1] * (i // 25) for i in range(100)])
+    data = _write(lists, **_PLAIN)
+    chunk = _chunk(data)
+    assert _decode(data, chunk).equals(lists)
+    with pytest.raises(ParquetFormatError, match="3 data pages where the offset index has 4"):
+        _decode(data, replace(chunk, buffers=chunk.buffers[:3]))
+    with pytest.raises(ParquetFormatError, match="4 data pages where the offset index has 3"):
+        _decode(data, replace(chunk, first_rows=chunk.first_rows[:3], stop_rows=chunk.stop_rows[:3]))
+
+
+@pytest.mark.parametrize("cut", [1, 10, 40, 100])
+def test_a_cut_page(cut: int) -> None:
+    data = _write(_INTS, **_PLAIN)
+    chunk = _chunk(data)
+    pages = (*chunk.buffers[:3], chunk.buffers[3][:-cut])
+    with pytest.raises(ParquetFormatError, match="a page of 2.. bytes where "):
+        _decode(data, replace(chunk, buffers=pages))
+
+
+def test_a_whole_chunk_that_holds_other_rows() -> None:
+    data = _write(_INTS, write_page_index=False)
+    chunk = whole_chunk(data, open_metadata(data), 0, 0)
+    assert _decode(data, chunk).equals(_INTS)
+    short = replace(chunk, stop_rows=np.array([101]))
+    with pytest.raises(ParquetFormatError, match="the pages hold 100 values for 101 rows"):
+        _decode(data, short)
+    with pytest.raises(ParquetFormatError, match="the pages hold 100 values for 99 rows"):
+        _decode(data, replace(chunk, stop_rows=np.array([99])))
+
+
+@pytest.mark.parametrize("rows", [99, 101])
+def test_a_whole_chunk_of_lists_that_holds_other_rows(rows: int) -> None:
+    data = _write(_LISTS, write_page_index=False)
+    chunk = whole_chunk(data, open_metadata(data), 0, 0)
+    assert _decode(data, chunk).equals(_LISTS)
+    with pytest.raises(ParquetFormatError, match=f"rows were decoded, promised are {rows}$"):
+        _decode(data, replace(chunk, stop_rows=np.array([rows])))
+
+
+def test_a_checksum_that_does_not_match() -> None:
+    data = _write(_INTS, **_PLAIN, write_page_checksum=True)
+    chunk = _chunk(data)
+    page = bytearray(chunk.buffers[2])
+    page[-1] ^= 1
+    damaged = replace(chunk, buffers=(*chunk.buffers[:2], bytes(page), chunk.buffers[3]))
+    with pytest.raises(ParquetFormatError, match="CRC"):
+        _decode(data, damaged)
+    assert _decode(data, damaged, checksums=Checksums.IGNORE)[74].as_py() == 74 + (1 << 56)
+
+
+def test_dictionary_pages() -> None:
+    data = _write(_TEXTS)
+    chunk = _chunk(data)
+    assert chunk.dictionary is not None
+    assert _decode(data, chunk).equals(_TEXTS)
+    with pytest.raises(ParquetFormatError, match="data page 0 is dictionary-encoded, and there is no dictionary"):
+        _decode(data, replace(chunk, dictionary=None))
+    with pytest.raises(ParquetFormatError, match="where the dictionary page should be is another page"):
+        _decode(data, replace(chunk, dictionary=chunk.buffers[0]))
+    with pytest.raises(ParquetFormatError, match="a dictionary of 90000 values in 90 bytes"):
+        _decode(data, replace(chunk, dictionary=_edit(chunk.dictionary, _lie(7, 1, 90_000))))
+    with pytest.raises(ParquetFormatError, match="pyarrow cannot decode it"):
+        _decode(data, replace(chunk, dictionary=_edit(chunk.dictionary, _lie(7, 1, 3))))
+    flags = pa.array([True] * 100)
+    plain = _write(flags, **_PLAIN)
+    with pytest.raises(ParquetFormatError, match="a dictionary of booleans"):
+        _decode(plain, replace(_chunk(plain), dictionary=chunk.dictionary))
+
+
+@pytest.mark.parametrize("codec", [3, 8, 99, -1])
+def test_a_codec_that_nobody_reads(codec: int) -> None:
+    data = _write(_INTS, **_PLAIN)
+    with pytest.raises(ParquetFormatError, match=f"compression codec {codec} cannot be read"):
+        _decode(data, replace(_chunk(data), codec=codec))
+
+
+@pytest.mark.parametrize("codec", [1, 2, 4, 5, 6, 7])
+def test_another_codec_than_the_pages_have(codec: int) -> None:
+    data = _write(_INTS, **_PLAIN)
+    with pytest.raises(ParquetFormatError, match="pyarrow cannot decode it"):
+        _decode(data, replace(_chunk(data), codec=codec))
+
+
+def test_sizes_beyond_the_limit_are_refused_before_they_are_allocated() -> None:
+    data = _write(_INTS, **_PLAIN, max_rows_per_page=100)
+    chunk = _chunk(data)
+    assert _decode(data, chunk, limit=1_000).equals(_INTS)
+    with pytest.raises(MemoryLimitError, match="row group 3, column c: pages of .* more than 700 bytes"):
+        _decode(data, chunk, limit=700)
+    (page,) = chunk.buffers
+    bomb = replace(chunk, codec=6, buffers=(_edit(page, lambda h: h.update({2: (I32, 2**31 - 1)})),))
+    with pytest.raises(MemoryLimitError, match="pages of 2147483647 bytes"):
+        _decode(data, bomb, limit=1 << 29)
+    many = replace(
+        chunk, buffers=(_edit(page, _lie(5, 1, 2**31 - 1)),), stop_rows=np.array([2**31 - 1]), num_values=2**31
+    )
+    with pytest.raises(MemoryLimitError, match="2147483647 values"):
+        _decode(data, many, limit=1 << 29)
+
+
+def test_prefixes_that_would_grow_beyond_the_limit() -> None:
+    texts = pa.array(["x" * 50_000 + str(i % 10) for i in range(100)])
+    data = _write(texts, use_dictionary=False, column_encoding={"c": "DELTA_BYTE_ARRAY"})
+    chunk = _chunk(data)
+    assert sum(map(len, chunk.buffers)) < 300_000
+    assert _decode(data, chunk, limit=6_000_000).equals(texts)
+    with pytest.raises(MemoryLimitError, match="column c: the column decodes to more than 1000000 bytes"):
+        _decode(data, chunk, limit=1_000_000)
+
+
+@pytest.mark.parametrize("codec", ["NONE", "SNAPPY", "ZSTD"])
+def test_the_longest_text_of_a_dictionary(codec: str) -> None:
+    data = _write(pa.array(["a", "", "a longer text", "b"] * 25), compression=codec)
+    chunk = _chunk(data)
+    assert chunk.dictionary is not None
+    assert longest_text(chunk.dictionary, chunk.codec) == len("a longer text")
+    torn = bytearray(chunk.dictionary)
+    torn[-8:] = b"\xff" * 8
+    with pytest.raises(ParquetFormatError):
+        longest_text(bytes(torn), chunk.codec)
+
+
+def test_which_pages_need_the_dictionary() -> None:
+    texts = pa.array([f"{i:06}" for i in range(1_000)])
+    data = _write(texts, dictionary_pagesize_limit=1_000, data_page_size=500, write_batch_size=50)
+    chunk = chosen_pages(data, open_metadata(data), 0, 0, RowSelection.all(1_000))
+    flags = [needs_dictionary(page) for page in _chunk_pages(chunk)]
+    assert flags == sorted(flags, reverse=True)
+    assert (flags[0], flags[-1]) == (True, False)
+    assert needs_dictionary(b"".join(_chunk_pages(chunk)))
+    assert not needs_dictionary(b"")
+    with pytest.raises(ParquetFormatError, match="reaches beyond"):
+        needs_dictionary(bytes(_chunk_pages(chunk)[-1])[:-1])
+
+
+def _chunk_pages(chunk: ChunkPages) -> list[Buffer]:
+    pages: list[Buffer] = []
+    for buffer in chunk.buffers:
+        at = 0
+        while at < len(buffer):
+            header = parse_page_header(buffer, at)
+            end = at + header.header_length + header.compressed_size
+            pages.append(buffer[at:end])
+            at = end
+    return pages
+
+
+def test_facts_of_good_pages() -> None:
+    data = _write(_TEXTS)
+    meta = open_metadata(data)
+    chunk = chosen_pages(data, meta, 0, 0, RowSelection.of([(30, 60)]))
+    facts = verify_chunk(chunk, meta.schema.leaves[0], meta.schema.elements[1], memory_limit=None, place="here")
+    assert facts.page_values.tolist() == [25, 25]
+    assert facts.num_values == 50
+    assert facts.parts == (chunk.dictionary, *chunk.buffers)
+    assert facts.texts is not None
+    assert (facts.texts.named, facts.texts.longest) == (50, 9 * len("text 1"))
+    assert facts.prefixed == 0
+
+
+def test_every_prefix_of_a_page_is_refused() -> None:
+    data = _write(_TEXTS, compression="SNAPPY", max_rows_per_page=100)
+    chunk = _chunk(data)
+    (page,) = chunk.buffers
+    for length in range(len(page)):
+        with pytest.raises(AccelError):
+            _decode(data, replace(chunk, buffers=(page[:length],)))
+
+
+def test_a_flipped_byte_gives_an_error_or_sound_arrays() -> None:
+    seed = zlib.crc32(b"flip")
+    print("seed", seed)
+    rng = random.Random(seed)
+    data = _write(_LISTS, compression="ZSTD", write_page_checksum=True)
+    chunk = _chunk(data)
+    refused = 0
+    for _ in range(200):
+        pages = [bytearray(page) for page in chunk.buffers]
+        page = rng.choice(pages)
+        page[rng.randrange(len(page))] ^= 1 << rng.randrange(8)
+        try:
+            # With checksums, what decodes is what was written: only unused header bits may differ.
+            found = _decode(data, replace(chunk, buffers=tuple(map(bytes, pages))), limit=1 << 26)
+        except AccelError:
+            refused += 1
+        else:
+            assert found.equals(_LISTS)
+    assert refused > 150
