@@ -19,7 +19,7 @@ __all__ = ["explain_plans"]
 
 _LISTING = (Kind.LISTING, Kind.HEAD)
 _METADATA = (Kind.TAIL, Kind.FOOTER, Kind.REVALIDATE)
-_INDEXES = (Kind.OFFSET_INDEX, Kind.COLUMN_INDEX)
+_INDEXES = (Kind.OFFSET_INDEX, Kind.COLUMN_INDEX, Kind.BLOOM, Kind.INDEX)
 
 
 def explain_plans(

@@ -28,6 +28,9 @@ class Options:
     """Two ranges of one file are merged when no more than this many unwanted bytes lie between."""
     max_coalesced_bytes: int = 8 * MIB
     """A merged request is not grown beyond this, and a longer range is split into such pieces."""
+    bloom_min_bytes: int = MIB
+    """Bloom filters are asked for when the pages in doubt come to at least this many bytes: the round trip
+    costs about what these do. Filters met before are used at any size."""
     max_requests_in_flight: int = 64
     """Requests under way at once, per store."""
     max_files_in_flight: int = 32
@@ -66,6 +69,10 @@ class Options:
             value = getattr(self, field.name)
             if isinstance(value, bool):
                 continue
-            least = 0 if field.name in ("decode_threads", "max_gap_bytes", "inline_decode_bytes") else 1e-9
+            least = (
+                0
+                if field.name in ("decode_threads", "max_gap_bytes", "inline_decode_bytes", "bloom_min_bytes")
+                else 1e-9
+            )
             if not value >= least:
                 raise ValueError(f"option {field.name}: {value!r} is too small")

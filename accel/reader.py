@@ -151,6 +151,7 @@ class Reader:
             task_file,
             selection=selection,
             piece_bytes=self.options.piece_bytes,
+            bloom_min_bytes=self.options.bloom_min_bytes,
             on_bad_index=self._on_bad_index,
         )
         client = self._client_for(file.root)

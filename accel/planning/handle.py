@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
+from accel.format.bloom import BloomState
 from accel.format.domain import Bounds
 from accel.format.model import ColumnIndex, FileMetadata, OffsetIndex
 from accel.planning.file import ObjectId
@@ -35,6 +36,8 @@ class FileHandle:
     chunk_bounds: dict[int, Bounds] = field(default_factory=dict)
     """By leaf, units are the row groups."""
     page_bounds: dict[tuple[int, int], Bounds] = field(default_factory=dict)
+    blooms: dict[tuple[int, int], BloomState] = field(default_factory=dict)
+    """By (row group, leaf): the blocks of bloom filters met so far."""
     checked_at: float = 0.0
     """When the store last said that this is the current version (monotonic clock)."""
     schema_nbytes: int = 0
@@ -67,4 +70,5 @@ class FileHandle:
         total += sum(i.nbytes for i in self.column_indexes.values() if i is not None)
         for bounds in (*self.chunk_bounds.values(), *self.page_bounds.values()):
             total += 60 * len(bounds) + 128
+        total += sum(state.nbytes for state in self.blooms.values())
         return total

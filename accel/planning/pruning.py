@@ -17,6 +17,7 @@ from accel.format.domain import Bounds
 from accel.planning.handle import FileHandle
 from accel.planning.query import FileQuery
 from accel.planning.selection import RowSelection
+from accel.planning.witness import Witnesses
 from accel.predicate.constant import constant_bounds
 from accel.predicate.evidence import Evidence, Verdict
 from accel.predicate.prune import prune
@@ -94,8 +95,8 @@ def prunable_leaves(handle: FileHandle, query: FileQuery) -> dict[tuple[str, ...
     return out
 
 
-def prune_pages(handle: FileHandle, query: FileQuery, row_group: int) -> PageVerdicts:
-    """Which rows of a row group may match, from the column indexes that the handle holds.
+def prune_pages(handle: FileHandle, query: FileQuery, row_group: int, witnesses: Witnesses) -> PageVerdicts:
+    """Which rows of a row group may match, from the column indexes that the handle holds, and witnesses.
 
     Pages of different columns do not align, so the rows are cut wherever any of them starts a page,
     and each stretch is judged by the bounds of the pages that it lies in.
@@ -113,9 +114,8 @@ def prune_pages(handle: FileHandle, query: FileQuery, row_group: int) -> PageVer
             whole[path] = _group_bounds(handle, leaf, kind).take(np.array([row_group], np.int64))
         else:
             paged[path] = found
-    if not paged:
-        return PageVerdicts(everything, RowSelection.none())
-    cuts = np.unique(np.concatenate([first for first, _ in paged.values()]))
+    starts = [np.zeros(1, np.int64), *(first for first, _ in paged.values()), *witnesses.cuts(row_group)]
+    cuts = np.unique(np.concatenate(starts))
     lengths = np.diff(np.append(cuts, num_rows))
     bounds: dict[tuple[str, ...], Bounds] = {
         path: b.take(np.searchsorted(first, cuts, side="right") - 1) for path, (first, b) in paged.items()
@@ -123,7 +123,8 @@ def prune_pages(handle: FileHandle, query: FileQuery, row_group: int) -> PageVer
     bounds |= {path: b.take(np.zeros(len(cuts), np.int64)) for path, b in whole.items()}
     for path, value in query.constants.items():
         bounds[path] = constant_bounds(value, lengths)
-    verdicts = prune(query.bound, bounds, len(cuts)).verdicts()
+    witness = witnesses.of_rows(row_group, cuts)
+    verdicts = prune(query.bound, bounds, len(cuts), witness=witness).verdicts()
     return PageVerdicts(
         RowSelection.from_units(cuts, num_rows, verdicts != Verdict.NONE),
         RowSelection.from_units(cuts, num_rows, verdicts == Verdict.ALL),

@@ -9,6 +9,7 @@ because every domain is totally ordered (NaN above every number).
 from __future__ import annotations
 
 import enum
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -35,6 +36,7 @@ __all__ = [
     "Pair",
     "Pattern",
     "Truth",
+    "column_atoms",
 ]
 
 
@@ -185,3 +187,17 @@ class Bound:
 
     columns: tuple[BoundColumn, ...]
     root: Node
+
+
+def column_atoms(node: Node) -> Iterator[Node]:
+    """The atoms over one column in a bound tree, in order: what a witness is asked for."""
+    match node:
+        case AllOf() | AnyOf():
+            for operand in node.operands:
+                yield from column_atoms(operand)
+        case Negation() | IsTrue():
+            yield from column_atoms(node.operand)
+        case Null() | Fixed() | Against() | Among() | Matches():
+            yield node
+        case _:
+            pass

@@ -35,13 +35,23 @@ from accel.predicate.atoms import (
 )
 from accel.predicate.evidence import Evidence
 
-__all__ = ["prune"]
+__all__ = ["Witness", "prune"]
 
 Bools = npt.NDArray[np.bool_]
 Values: TypeAlias = npt.NDArray[Any]
 
 
-def prune(bound: Bound, bounds: Mapping[tuple[str, ...], Bounds], n: int) -> Evidence:
+Witness: TypeAlias = Callable[[Node], Evidence | None]
+"""What an index knows of one atom, by unit; None where it cannot say."""
+
+
+def prune(
+    bound: Bound,
+    bounds: Mapping[tuple[str, ...], Bounds],
+    n: int,
+    *,
+    witness: Witness | None = None,
+) -> Evidence:
     """Which outcomes the predicate may have in each of n units.
 
     Parameters
@@ -53,6 +63,9 @@ def prune(bound: Bound, bounds: Mapping[tuple[str, ...], Bounds], n: int) -> Evi
         missing is unknown.
     n : int
         Units.
+    witness : callable, optional
+        Asked for every atom over one column; what it rules out is ruled out besides what bounds do. Where
+        the two leave no outcome at all, one of them is wrong, and the bounds alone are believed.
 
     Raises
     ------
@@ -62,7 +75,7 @@ def prune(bound: Bound, bounds: Mapping[tuple[str, ...], Bounds], n: int) -> Evi
     for path, claims in bounds.items():
         if len(claims) != n:
             raise ValueError(f"bounds of {'.'.join(path)!r} have {len(claims)} units, not {n}")
-    return _Units(bound, bounds, n).node(bound.root)
+    return _Units(bound, bounds, n, witness).node(bound.root)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -121,7 +134,10 @@ def _claims(column: BoundColumn, given: Bounds | None, n: int) -> _Claims:
 
 
 class _Units:
-    def __init__(self, bound: Bound, bounds: Mapping[tuple[str, ...], Bounds], n: int) -> None:
+    def __init__(
+        self, bound: Bound, bounds: Mapping[tuple[str, ...], Bounds], n: int, witness: Witness | None
+    ) -> None:
+        self.witness = witness
         self.bound = bound
         self.bounds = bounds
         self.n = n
@@ -148,6 +164,27 @@ class _Units:
             case Truth():
                 flags = [np.full(self.n, node.value is answer) for answer in (True, False, None)]
                 return Evidence(flags[0], flags[1], flags[2])
+            case Pair():
+                return self.pair(node)
+            case _:
+                return self.atom(node)
+
+    def atom(self, node: Node) -> Evidence:
+        claimed = self.claimed(node)
+        known = None if self.witness is None else self.witness(node)
+        if known is None:
+            return claimed
+        parts = [
+            claimed.may_true & known.may_true,
+            claimed.may_false & known.may_false,
+            claimed.may_null & known.may_null,
+        ]
+        nothing = ~(parts[0] | parts[1] | parts[2])
+        whole = (claimed.may_true, claimed.may_false, claimed.may_null)
+        return Evidence(*(np.where(nothing, all_, part) for all_, part in zip(whole, parts, strict=True)))
+
+    def claimed(self, node: Node) -> Evidence:
+        match node:
             case Null():
                 claims = self.claims(node.column)
                 return Evidence(claims.null, claims.value, np.zeros(self.n, bool))
@@ -162,8 +199,6 @@ class _Units:
                 return _among(self.claims(node.column), node)
             case Matches():
                 return _matches(self.claims(node.column), node.pattern)
-            case Pair():
-                return self.pair(node)
         raise TypeError(f"{type(node).__name__} is no bound predicate")
 
     def fold(self, operands: tuple[Node, ...], combine: Callable[[Evidence, Evidence], Evidence]) -> Evidence:

@@ -1,0 +1,106 @@
+"""The page indexes that planning a file takes: which, from where, and into the handle."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from accel.errors import IndexFormatError
+from accel.format.page_index import parse_column_index, parse_offset_index
+from accel.planning.handle import FileHandle
+from accel.planning.need import Need, Steps, Tail
+from accel.planning.pruning import prunable_leaves
+from accel.planning.query import FileQuery
+from accel.planning.selection import RowSelection
+from accel.ranges import ByteRange, Kind, ReadKey, Stash, Want
+
+__all__ = ["fetch_or_recall", "page_index_wants", "take_page_indexes"]
+
+
+def page_index_wants(
+    handle: FileHandle,
+    query: FileQuery,
+    kept: Sequence[tuple[int, bool]],
+    selection: Mapping[int, RowSelection] | None,
+    piece_bytes: int,
+) -> list[Want]:
+    """The page indexes that planning takes and the handle does not hold yet."""
+    if handle.distrusted:
+        return []
+    chunks = handle.metadata.chunks
+    prunable = sorted(set(prunable_leaves(handle, query).values()))
+    every = sorted({*query.output_leaves, *query.filter_leaves})
+    wants: list[Want] = []
+    for group, certain in kept:
+        bounded = [leaf for leaf in prunable if chunks.column_index_offset[group, leaf] > 0]
+        prune = bool(bounded) and not certain
+        leaves = query.output_leaves if certain else every
+        partial = selection is not None and selection[group].count < handle.metadata.group_rows[group]
+        large = sum(int(chunks.compressed[group, leaf]) for leaf in leaves) > piece_bytes
+        if prune:
+            for leaf in bounded:
+                if (group, leaf) not in handle.column_indexes:
+                    wants += _index_want(handle, Kind.COLUMN_INDEX, group, leaf)
+        if prune or partial or large:
+            for leaf in leaves:
+                if (group, leaf) not in handle.offset_indexes:
+                    wants += _index_want(handle, Kind.OFFSET_INDEX, group, leaf)
+    return wants
+
+
+def _index_want(handle: FileHandle, kind: Kind, group: int, leaf: int) -> list[Want]:
+    chunks = handle.metadata.chunks
+    if kind is Kind.COLUMN_INDEX:
+        offset, length = chunks.column_index_offset[group, leaf], chunks.column_index_length[group, leaf]
+    else:
+        offset, length = chunks.offset_index_offset[group, leaf], chunks.offset_index_length[group, leaf]
+    if offset <= 0 or length <= 0:
+        return []
+    return [Want(ReadKey(kind, group, leaf), ByteRange(int(offset), int(offset + length)))]
+
+
+def take_page_indexes(
+    handle: FileHandle,
+    wants: Sequence[Want],
+    stash: Stash,
+    on_bad_index: Callable[[IndexFormatError], None],
+) -> None:
+    """Parse what came for `wants` into the handle; one that does not verify is noted as absent."""
+    # Offset indexes first: a column index is checked against the number of pages.
+    for want in sorted(wants, key=lambda w: w.key.kind != Kind.OFFSET_INDEX):
+        try:
+            _parse_index(handle, want.key, stash[want.key])
+        except IndexFormatError as error:
+            error.at(path=handle.id.path, place=str(want.key))
+            on_bad_index(error)
+
+
+def fetch_or_recall(
+    handle: FileHandle, wants: Sequence[Want]
+) -> Steps[tuple[dict[ReadKey, memoryview], int]]:
+    """The wanted bytes, from the tail at hand or in one round trip; and how many round trips that was."""
+    stash = {want.key: data for want in wants if (data := handle.in_tail(want.range)) is not None}
+    missing = tuple(want for want in wants if want.key not in stash)
+    if not missing:
+        return stash, 0
+    answer = yield Need(missing)
+    if isinstance(answer, Tail):
+        raise TypeError("ranges were asked for")
+    return {**stash, **answer}, 1
+
+
+def _parse_index(handle: FileHandle, key: ReadKey, data: memoryview) -> None:
+    group, leaf = key.row_group, key.column
+    chunks = handle.metadata.chunks
+    if key.kind is Kind.OFFSET_INDEX:
+        handle.offset_indexes[group, leaf] = None
+        handle.offset_indexes[group, leaf] = parse_offset_index(
+            data,
+            num_rows=int(handle.metadata.group_rows[group]),
+            lower=int(chunks.start[group, leaf]),
+            upper=int(chunks.end[group, leaf]),
+        )
+        return
+    handle.column_indexes[group, leaf] = None
+    offsets = handle.offset_indexes.get((group, leaf))
+    if offsets is not None:
+        handle.column_indexes[group, leaf] = parse_column_index(data, num_pages=offsets.num_pages)

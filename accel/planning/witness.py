@@ -1,0 +1,75 @@
+"""What indexes say of the atoms of a predicate, brought to the units that pruning judges."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from accel.predicate.atoms import Node
+from accel.predicate.evidence import Evidence
+from accel.predicate.prune import Witness
+
+__all__ = ["Statement", "Witnesses"]
+
+Int64s = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Statement:
+    """What one index says of one atom in one row group, by stretches of its rows."""
+
+    first_rows: Int64s
+    """Where each stretch starts, ascending from 0; [0] for the whole row group."""
+    evidence: Evidence
+    """One entry a stretch."""
+
+
+@dataclass(slots=True)
+class Witnesses:
+    """The statements of all indexes that were asked, by atom (its identity) and row group."""
+
+    _said: dict[tuple[int, int], list[Statement]] = field(default_factory=dict)
+    _kept: list[Node] = field(default_factory=list)
+
+    def add(self, node: Node, row_group: int, statement: Statement) -> None:
+        # An identity is only good as long as the node lives.
+        self._kept.append(node)
+        self._said.setdefault((id(node), row_group), []).append(statement)
+
+    def __bool__(self) -> bool:
+        return bool(self._said)
+
+    def speaks_of(self, row_group: int) -> bool:
+        return any(group == row_group for _, group in self._said)
+
+    def cuts(self, row_group: int) -> list[Int64s]:
+        """Where stretches start, of every statement about a row group."""
+        return [
+            statement.first_rows
+            for (_, group), statements in self._said.items()
+            if group == row_group
+            for statement in statements
+            if len(statement.first_rows) > 1
+        ]
+
+    def of_rows(self, row_group: int, cuts: Int64s) -> Witness | None:
+        """For `prune` over the stretches of a row group that start at `cuts`, which refine all others."""
+        if not self.speaks_of(row_group):
+            return None
+
+        def witness(node: Node) -> Evidence | None:
+            found: Evidence | None = None
+            for statement in self._said.get((id(node), row_group), ()):
+                at = np.searchsorted(statement.first_rows, cuts, side="right") - 1
+                said = statement.evidence
+                part = Evidence(said.may_true[at], said.may_false[at], said.may_null[at])
+                found = part if found is None else _both(found, part)
+            return found
+
+        return witness
+
+
+def _both(a: Evidence, b: Evidence) -> Evidence:
+    return Evidence(a.may_true & b.may_true, a.may_false & b.may_false, a.may_null & b.may_null)
