@@ -60,6 +60,8 @@ class Passage:
     """Path and query as they came."""
     range: str | None
     if_match: str | None
+    headers: dict[str, str]
+    """All others too, by lower-case name, but for the authorization."""
     begin: float
     first_byte: float | None = None
     end: float | None = None
@@ -127,6 +129,11 @@ class Relay:
             request.raw_path,
             request.headers.get("Range"),
             request.headers.get("If-Match"),
+            {
+                name.lower(): value
+                for name, value in request.headers.items()
+                if name.lower() != "authorization"
+            },
             now,
         )
         self.passages.append(passage)
@@ -155,7 +162,9 @@ class Relay:
             return _plain_answer(404, b"this relay has no origin")
         # The Host header goes on as the client signed it: MinIO checks AWS signatures against it.
         headers = _end_to_end(request.headers.items())
-        url = URL(self.origin.rstrip("/") + request.raw_path, encoded=True)
+        # A client that was told to use a forward proxy sends the whole URL (RFC 9112, 3.2.2).
+        target = re.sub(r"^http://[^/]*", "", request.raw_path)
+        url = URL(self.origin.rstrip("/") + target, encoded=True)
         body = await request.read() if request.body_exists else None
         try:
             response = await self._session.request(

@@ -102,6 +102,18 @@ def test_requests_and_bytes_are_counted_by_path(origin: str, make_proxy: MakePro
     assert (proxy.requests, proxy.bytes) == (0, 0)
 
 
+def test_a_whole_url_is_a_path_of_the_origin(origin: str, make_proxy: MakeProxy) -> None:
+    proxy = make_proxy(origin)
+    parts = urlsplit(proxy.url)
+    connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=10)
+    connection.request("GET", "http://elsewhere.test/a?x=1", headers={"Authorization": "secret"})
+    assert connection.getresponse().read() == DATA
+    connection.close()
+    [passage] = proxy.passages
+    assert passage.headers["host"] == "elsewhere.test"
+    assert "authorization" not in passage.headers
+
+
 def test_an_origin_that_is_gone_is_a_502(make_proxy: MakeProxy) -> None:
     with Proxy(None) as gone:
         url = gone.url
