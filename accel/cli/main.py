@@ -61,7 +61,9 @@ def _report(error: Exception, *, debug: bool) -> int | None:
     """Say on standard error what went wrong; None for what is a fault of accel's own."""
     from accel.errors import AccelError, PredicateError
 
-    if not isinstance(error, AccelError | UsageError | OSError | ValueError | MemoryError):
+    known = isinstance(error, AccelError | UsageError | OSError | ValueError | MemoryError)
+    of_arrow = type(error).__module__.partition(".")[0] == "pyarrow"
+    if not known and not of_arrow:
         return None
     if debug:
         import traceback
@@ -71,10 +73,11 @@ def _report(error: Exception, *, debug: bool) -> int | None:
     if isinstance(error, OSError) and not isinstance(error, AccelError) and error.filename is not None:
         text = f"{error.filename}: {error.strerror}"
     print(f"accel: error: {_printable(text)}", file=sys.stderr)
-    usage = isinstance(error, PredicateError | UsageError)
-    # A ValueError of accel's own is about the arguments; its AccelErrors are about the data.
-    plain = isinstance(error, ValueError) and not isinstance(error, AccelError)
-    return _USAGE if usage or plain else _FAILED
+    if isinstance(error, PredicateError | UsageError):
+        return _USAGE
+    # A plain ValueError is about the arguments; those of accel and of pyarrow are about the data.
+    plain = isinstance(error, ValueError) and not isinstance(error, AccelError) and not of_arrow
+    return _USAGE if plain else _FAILED
 
 
 def _printable(text: str) -> str:

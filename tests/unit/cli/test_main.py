@@ -397,3 +397,24 @@ def test_binary_is_not_written_to_a_terminal(source: str, kind: str) -> None:
         2,
         f"accel: error: {kind} is binary: not written to a terminal (save it with -o FILE, or pipe it)\n",
     )
+
+
+def test_progress_shows_on_a_terminal_only(large: str, tmp_path: Path) -> None:
+    target = tmp_path / "out.csv"
+    leader, follower = pty.openpty()
+    env = {"PATH": os.environ["PATH"], "TERM": "xterm-256color", "COLUMNS": "100", "LINES": "40"}
+    argv = command("scan", large, "-o", str(target))
+    process = subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=follower, env=env)
+    os.close(follower)
+    shown = b""
+    try:
+        while chunk := os.read(leader, 65536):
+            shown += chunk
+    except OSError:
+        pass
+    os.close(leader)
+    assert process.wait(60) == 0
+    assert b" requests in " in shown
+    assert shown.rstrip().endswith(b"\x1b[2K")  # the line is wiped at the end
+    assert run("scan", large, "-o", str(target)) == (0, "")
+    assert target.read_bytes().count(b"\n") == 400_001

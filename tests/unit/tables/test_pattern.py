@@ -1,8 +1,13 @@
 from __future__ import annotations
 
+import glob
+import os
 import time
+from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from accel.tables.pattern import Pattern, split_glob
 
@@ -68,3 +73,41 @@ def test_many_stars_take_no_long_time() -> None:
     started = time.perf_counter()
     assert not pattern.match("/".join(["a" * 250] * 4))
     assert time.perf_counter() - started < 2.0
+
+
+@pytest.fixture(scope="module")
+def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("tree")
+    for first in ("a", "b", "ab", "ba"):
+        for second in ("a", "b", "aa"):
+            (root / first / second).mkdir(parents=True)
+            for name in ("a", "b", "ab"):
+                (root / first / second / f"{name}.p").touch()
+        (root / first / "b.p").touch()
+    (root / "a.p").touch()
+    return root
+
+
+@given(
+    parts=st.lists(
+        st.one_of(
+            st.just("**"),
+            st.text("ab*?.p", min_size=1, max_size=4),
+            st.sampled_from(["[ab]", "[!a]*", "*.p"]),
+        ),
+        min_size=1,
+        max_size=4,
+    )
+)
+def test_files_match_as_they_do_for_pythons_glob(tree: Path, parts: list[str]) -> None:
+    if any(set(part) <= {"."} or ("**" in part and part != "**") for part in parts):
+        return
+    files = sorted(
+        os.path.relpath(os.path.join(folder, name), tree)
+        for folder, _, names in os.walk(tree)
+        for name in names
+    )
+    pattern = "/".join(parts)
+    expected = {path for path in glob.glob(pattern, root_dir=tree, recursive=True) if (tree / path).is_file()}
+    compiled = Pattern.compile(pattern)
+    assert [path for path in files if compiled.match(path)] == sorted(map(os.path.normpath, expected))
