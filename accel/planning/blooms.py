@@ -141,7 +141,7 @@ class Blooms:
     def testify(self, groups: Iterable[int], witnesses: Witnesses) -> None:
         """State for every atom and row group what the blocks at hand prove."""
         for question, group, state in self._asked(groups):
-            if state.header is None:
+            if state.header is None and any(question.hashes):
                 continue
             if question.narrow and not self._within(question.leaf, group):
                 continue
@@ -159,9 +159,9 @@ class Blooms:
 
     def _may_hold(self, state: BloomState, hashes: tuple[int, ...]) -> bool | None:
         header = state.header
-        if header is None:
-            return None
         for hashed in hashes:
+            if header is None:
+                return None
             block = state.blocks.get(probe_block(hashed, header.num_blocks))
             if block is None:
                 return None
