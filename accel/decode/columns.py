@@ -66,6 +66,7 @@ def decode_columns(
     threads: Threads = Threads.ONE,
     checksums: Checksums = Checksums.VERIFY,
     memory_limit: int | None = None,
+    created_by: str = "",
 ) -> list[pa.Array | pa.ChunkedArray]:
     """Decode the selected rows of some leaves of one row group.
 
@@ -85,6 +86,8 @@ def decode_columns(
         Names the file in errors.
     memory_limit : int, optional
         Bytes that one column may decode to.
+    created_by : str
+        Of the file: pyarrow makes up for what some old writers did wrong.
 
     Returns
     -------
@@ -108,7 +111,7 @@ def decode_columns(
         return [pa.nulls(0, field.type) for field in arrow_schema]
     try:
         with translate_errors():
-            plan = plan_splice(schema, key_value, fields)
+            plan = plan_splice(schema, key_value, fields, created_by=created_by)
         job = _Job(plan, chunks, rows, row_group, threads, memory_limit)
         job.verify(sorted(set(leaves)))
         return job.decode(arrow_schema, checksums)

@@ -68,6 +68,7 @@ def plan_splice(
     fields: Sequence[int],
     *,
     carry_metadata: bool = False,
+    created_by: str = "",
 ) -> SplicePlan:
     """The reusable parts of a footer for some top-level fields.
 
@@ -78,6 +79,8 @@ def plan_splice(
         than the file has is left out, as pyarrow passes it over.
     carry_metadata : bool
         Carry the other keys over too: only schemas need them.
+    created_by : str
+        Of the file: pyarrow makes up for what some old writers did wrong.
 
     Raises
     ------
@@ -85,13 +88,13 @@ def plan_splice(
         The stored Arrow schema cannot be read, or the fields nest too deeply.
     """
     chosen = tuple(sorted(set(fields)))
-    key = (id(schema), id(key_value), chosen, carry_metadata)
+    key = (id(schema), id(key_value), chosen, carry_metadata, created_by)
     with _plans_lock:
         entry = _plans.get(key)
         # An id may have been used again: the entry keeps its objects alive, so identity settles it.
         if entry is not None and entry[0] is schema and entry[1] is key_value:
             return entry[2]
-    plan = _build_plan(schema, key_value, chosen, carry_metadata)
+    plan = _build_plan(schema, key_value, chosen, carry_metadata, created_by)
     with _plans_lock:
         _plans[key] = (schema, key_value, plan)
     return plan
@@ -103,7 +106,11 @@ _plans_lock = threading.Lock()
 
 
 def _build_plan(
-    schema: ParquetSchema, key_value: Mapping[str, bytes], fields: tuple[int, ...], carry_metadata: bool
+    schema: ParquetSchema,
+    key_value: Mapping[str, bytes],
+    fields: tuple[int, ...],
+    carry_metadata: bool,
+    created_by: str,
 ) -> SplicePlan:
     leaves: list[int] = []
     elements: list[bytes] = []
@@ -132,6 +139,9 @@ def _build_plan(
         tail = b"\x19" + _list_head(len(pairs)) + b"".join(
             write_struct({1: (BINARY, k.encode("utf-8", "surrogateescape")), 2: (BINARY, v)}) for k, v in pairs
         )
+    if created_by:
+        text = created_by.encode("utf-8", "surrogateescape")
+        tail += (b"\x18" if pairs else b"\x28") + _varint(len(text)) + text
     return SplicePlan(schema, fields, tuple(leaves), head, tail + b"\x00", tuple(columns))
 
 

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import decimal
 import random
+import subprocess
+import sys
 import zlib
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -327,3 +330,43 @@ def test_rows_that_are_on_no_page_are_the_callers_mistake() -> None:
             path="f",
             row_group=0,
         )
+
+
+_FIRST_DECODE = """
+import sys
+import numpy as np
+from accel.decode.arrow import projected_schema
+from accel.decode.chunks import ChunkPages
+from accel.decode.columns import decode_columns
+from accel.format.footer import parse_footer
+from accel.planning.selection import RowSelection
+data = open(sys.argv[1], "rb").read()
+start = len(data) - 8 - int.from_bytes(data[-8:-4], "little")
+meta = parse_footer(data[start:-8], file_size=len(data), footer_start=start)
+c, leaves = meta.chunks, range(len(meta.schema.leaves))
+chunks = {
+    i: ChunkPages(
+        leaf=i, codec=int(c.codec[0, i]), dictionary=None, buffers=(data[int(c.start[0, i]) : int(c.end[0, i])],),
+        first_rows=np.zeros(1, np.int64), stop_rows=meta.group_rows[:1], num_values=int(c.num_values[0, i]),
+    )
+    for i in leaves
+}
+schema = projected_schema(meta.schema, meta.key_value, leaves)
+rows = RowSelection.of([(i, i + 1) for i in range(0, 100, 3)])
+arrays = decode_columns(
+    meta.schema, meta.key_value, chunks, rows, arrow_schema=schema, leaves=leaves, path="f", row_group=0
+)
+heavy = {"pandas", "aiohttp", "pyarrow.acero", "pyarrow.dataset", "pyarrow.fs", "pyarrow.parquet"}
+print([len(a) for a in arrays], sorted(heavy & set(sys.modules)))
+"""
+
+
+def test_a_first_decode_loads_nothing_heavy(tmp_path: Path) -> None:
+    rng = _seed("fresh process")
+    names = ["int64", "string", "dictionary", "list_struct_list", "map_struct"]
+    arrays = [column(*(FLAT | NESTED)[n], 100, rng, nulls=0.2) for n in names]
+    file = tmp_path / "file.parquet"
+    file.write_bytes(_write(pa.Table.from_arrays(arrays, names=names)))
+    command = [sys.executable, "-c", _FIRST_DECODE, str(file)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout == "[34, 34, 34, 34, 34] []\n"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 
 from accel.decode.splice import SplicedChunk, plan_splice, splice
 from accel.format.thrift import read_struct
@@ -84,3 +85,13 @@ def test_other_keys_travel_only_when_asked() -> None:
 
     assert written(False) == {b"ARROW:schema"}
     assert written(True) == {b"ARROW:schema", b"note", b"other", b"odd\xff"}
+
+
+@pytest.mark.parametrize("store", [True, False], ids=["with keys", "without"])
+def test_the_writer_is_named_when_asked(store: bool) -> None:
+    meta = _meta(_TWO)
+    keys = meta.key_value if store else {}
+    footer = _footer(splice(plan_splice(meta.schema, keys, [0], created_by="naïve"), {}, num_rows=0))
+    assert footer[6][1] == "naïve".encode()
+    assert (5 in footer) is store
+    assert 6 not in _footer(splice(plan_splice(meta.schema, keys, [0]), {}, num_rows=0))

@@ -19,7 +19,7 @@ from accel.decode.dictionary import longest_text
 from accel.decode.verify import needs_dictionary, verify_chunk
 from accel.errors import AccelError, MemoryLimitError, ParquetFormatError
 from accel.format.page_header import parse_page_header
-from accel.format.thrift import I32, Struct, read_struct, write_struct
+from accel.format.thrift import FALSE, I32, Struct, read_struct, write_struct
 from accel.planning.selection import RowSelection
 from accel.ranges import Buffer
 from tests.unit.decode.selected import chosen_pages, open_metadata, whole_chunk
@@ -183,6 +183,20 @@ def test_a_checksum_that_does_not_match() -> None:
     with pytest.raises(ParquetFormatError, match="CRC"):
         _decode(data, damaged)
     assert _decode(data, damaged, checksums=Checksums.IGNORE)[74].as_py() == 74 + (1 << 56)
+
+
+def test_an_old_writer_said_that_its_compressed_pages_were_not() -> None:
+    # ARROW-10353: parquet-cpp before 2.0 set is_compressed to false in v2 pages that it had compressed.
+    data = _write(_TEXTS, **_V2, compression="SNAPPY")
+    chunk = _chunk(data)
+
+    def deny(header: Struct) -> None:
+        header[8][1][7] = (FALSE, False)
+
+    old = replace(chunk, buffers=tuple(_edit(page, deny) for page in chunk.buffers))
+    assert _decode(data, old, created_by="parquet-cpp version 1.5.1-SNAPSHOT").equals(_TEXTS)
+    with pytest.raises(ParquetFormatError):
+        _decode(data, old, created_by="another version 2.0.0")
 
 
 def test_dictionary_pages() -> None:
