@@ -64,7 +64,7 @@ def test_the_fixture_is_what_the_rest_relies_on(data: bytes) -> None:
             header = parse_bloom_header(data[at : at + 64])
             assert header.num_bytes > 4096
             assert header == expected_header(int(metadata.chunks.bloom_length[group, leaf]))
-                assert at + header.num_bytes - 128 < len(data) - HINT
+            assert at + header.num_bytes - 128 < len(data) - HINT
 
 
 @pytest.mark.parametrize("where", ["id = 40001", "word = 'w40001'", "price = 10000.25"])
