@@ -1,0 +1,128 @@
+"""The house rules that a machine can hold: what is loaded, who imports whom, how long and how named modules are."""
+
+from __future__ import annotations
+
+import ast
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from accel.testing import Layout, bench_table, write_file
+
+ROOT = Path(__file__).resolve().parent.parent
+MODULES = sorted((ROOT / "accel").rglob("*.py"))
+# Loading any of these costs more than a selective query does.
+HEAVY = {"aiohttp", "pandas", "pyarrow.acero", "pyarrow.dataset", "pyspark", "rich"}
+MAX_LINES, MAX_FUNCTION_LINES = 350, 70
+
+
+def loaded_by(code: str, *arguments: str) -> set[str]:
+    """The modules that a fresh process has loaded after `code`, which may set `result`."""
+    tail = "\nimport json, sys; print(json.dumps(sorted(sys.modules)))"
+    done = subprocess.run(
+        [sys.executable, "-c", code + tail, *arguments],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        cwd=ROOT,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return set(json.loads(done.stdout.splitlines()[-1]))
+
+
+SCANS = {
+    "import": "import accel; accel.scan, accel.col, accel.Options",
+    "blocking": (
+        "import sys, accel\n"
+        "found = accel.scan(sys.argv[1], 'key = 300', columns=['name', 'value', 'ts']).to_table()\n"
+        "assert found.num_rows == 1"
+    ),
+    "async": (
+        "import asyncio, sys, accel\n"
+        "async def main():\n"
+        "    scan = accel.scan(sys.argv[1], \"category LIKE 'category 00%' AND amount IS NOT NULL\")\n"
+        "    return sum([batch.num_rows async for batch in scan])\n"
+        "assert asyncio.run(main()) > 0"
+    ),
+    "through obstore": (
+        "import sys, accel\n"
+        "from obstore.store import LocalStore\n"
+        "store = LocalStore(sys.argv[1].rpartition('/')[0])\n"
+        "assert accel.scan('bench.parquet', accel.col('key') == 300, store=store).count_rows() == 1"
+    ),
+    "plan": "import sys, accel\nassert len(accel.plan(sys.argv[1], [('key', '>', 30)]).tasks) == 2",
+}
+
+
+@pytest.mark.parametrize("name", list(SCANS))
+def test_a_first_scan_loads_nothing_heavy(name: str, tmp_path: Path) -> None:
+    path = tmp_path / "bench.parquet"
+    path.write_bytes(write_file(bench_table(2_000), Layout(group_rows=1_000, page_rows=100)))
+    modules = loaded_by(SCANS[name], str(path))
+    assert "accel" in modules
+    assert HEAVY & modules == set()
+    if name == "import":
+        # Names are looked up when they are used: the import itself brings no Arrow.
+        assert "pyarrow.parquet" not in modules
+
+
+def test_the_check_for_heavy_modules_sees_them() -> None:
+    assert {"aiohttp", "pyarrow.dataset"} <= loaded_by("import aiohttp, pyarrow.dataset")
+
+
+def test_the_import_contract() -> None:
+    program = Path(sys.executable).with_name("lint-imports")
+    if not program.exists():
+        pytest.skip("needs import-linter, of the extra `lint`")
+    done = subprocess.run(
+        [program, "--no-cache"], capture_output=True, text=True, timeout=120, cwd=ROOT, check=False
+    )
+    assert done.returncode == 0, done.stdout
+    assert "0 broken" in done.stdout
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_a_module_is_small_named_and_explained(path: Path) -> None:
+    text = path.read_text()
+    assert text.count("\n") <= MAX_LINES
+    assert path.stem not in {"utils", "util", "helpers", "common", "misc", "manager"}
+    tree = ast.parse(text)
+    assert ast.get_docstring(tree), "a module says in a sentence what it holds"
+    long = {
+        f"{node.name}: {node.end_lineno - node.lineno} lines"
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and node.end_lineno is not None
+        and node.end_lineno - node.lineno > MAX_FUNCTION_LINES
+    }
+    assert long == set()
+    unfinished = [line for line in text.splitlines() if "TODO" in line or "FIXME" in line]
+    assert unfinished == []
+
+
+def test_no_module_bears_the_name_of_a_public_function() -> None:
+    import accel
+
+    functions = {name for name in accel.__all__ if callable(getattr(accel, name)) and name.islower()}
+    assert {"plan", "scan"} <= functions
+    taken = {path.stem for path in (ROOT / "accel").iterdir()}
+    assert functions & taken == set()
+
+
+def test_all_names_exist_and_are_explained() -> None:
+    import accel
+
+    for name in accel.__all__:
+        assert getattr(accel, name).__doc__, name
+    assert len(accel.__all__) == len(set(accel.__all__))
+
+
+@pytest.mark.parametrize(
+    "folder", sorted(p for p in (ROOT / "tests" / "unit").iterdir() if p.is_dir()), ids=lambda p: p.name
+)
+def test_unit_tests_mirror_the_tree(folder: Path) -> None:
+    assert (ROOT / "accel" / folder.name).is_dir() or folder.name == "__pycache__"
