@@ -13,7 +13,7 @@ from accel.cli.advice import advise
 from accel.cli.arguments import storage_options
 from accel.cli.layout import FileLayout, Indexes, describe_layout
 from accel.cli.progress import byte_count
-from accel.cli.table import console_for, print_table
+from accel.cli.table import GAP, console_for, print_table
 from accel.cli.values import safe_text
 from accel.errors import IndexFormatError, redact
 from accel.format.model import ColumnIndex, OffsetIndex
@@ -168,6 +168,7 @@ _HEADERS = (
     "max",
     "order",
 )
+_VALUES = _HEADERS.index("nulls")
 _NUMBERS = ("pages", "compressed", "raw", "nulls")
 
 
@@ -195,7 +196,21 @@ def _print_columns(console: Any, file: FileLayout) -> None:
                 ", ".join(extras),
             ]
         )
-    print_table(console, _HEADERS, rows, numeric=[name in _NUMBERS for name in _HEADERS])
+    widths = [max(len(name), *(len(row[i] or "") for row in rows)) for i, name in enumerate(_HEADERS)]
+    if sum(widths) + GAP * (len(widths) - 1) <= console.width:
+        parts = [list(range(len(_HEADERS)))]
+    else:
+        # Sizes first, then values: half as wide.
+        parts = [list(range(_VALUES)), [0, *range(_VALUES, len(_HEADERS))]]
+    for n, part in enumerate(parts):
+        if n:
+            console.print()
+        print_table(
+            console,
+            [_HEADERS[i] for i in part],
+            [[row[i] for i in part] for row in rows],
+            numeric=[_HEADERS[i] in _NUMBERS for i in part],
+        )
 
 
 def _short(encoding: str) -> str:

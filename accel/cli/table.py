@@ -12,11 +12,13 @@ from accel.cli.values import safe_text, shown_values
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["TableSink", "console_for", "print_table"]
+__all__ = ["GAP", "TableSink", "console_for", "print_table"]
 
 _BLOCK_ROWS = 1000
 _CELL = 60
 _LEAST = 6
+# Between two columns, as rich draws them.
+GAP = 3
 
 
 def console_for(stream: Any) -> Console:
@@ -125,7 +127,7 @@ def print_table(
 
 def _fit(widths: Sequence[int], room: int) -> list[int]:
     """The widths of the columns that fit: long ones give way first, then the last are left out."""
-    gap = 2
+    gap = GAP
     kept = list(widths)
     while kept and sum(max(min(w, _LEAST), 1) + gap for w in kept) > room + gap:
         kept.pop()

@@ -391,6 +391,17 @@ def test_columns_that_do_not_fit_a_terminal_are_counted(tmp_path: Path) -> None:
     assert "more columns do not fit: name some with --columns" in lines[-1]
 
 
+@pytest.mark.parametrize(("width", "headers"), [("180", 1), ("110", 2)])
+def test_inspect_fits_a_terminal(source: str, width: str, headers: int) -> None:
+    status, shown = on_terminal("inspect", source, NO_COLOR="1", TERM="dumb", COLUMNS=width)
+    assert status == 0
+    lines = shown.replace("\r", "").splitlines()
+    assert sum(line.startswith("column") for line in lines) == headers
+    table = [line for line in lines if line.startswith(("column", "carrier", "legs.list"))]
+    assert len(table) == 3 * headers
+    assert not any("…" in line for line in table)
+
+
 @pytest.mark.parametrize("kind", ["arrow", "parquet"])
 def test_binary_is_not_written_to_a_terminal(source: str, kind: str) -> None:
     assert on_terminal("scan", source, "-f", kind) == (
