@@ -46,7 +46,7 @@ def read(
     Parameters
     ----------
     spark : pyspark.sql.SparkSession
-        Of Spark 4.0 or later; classic or Connect.
+        Of Spark 4.0 or later; tried on 4.3, not on Connect.
     url : str, path, or list
         As `accel.scan` takes it. What it names must be reachable from the driver and from every executor.
     where, columns
