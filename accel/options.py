@@ -28,8 +28,8 @@ class Options:
     """Two ranges of one file are merged when no more than this many unwanted bytes lie between."""
     max_coalesced_bytes: int = 8 * MIB
     """A merged request is not grown beyond this, and a longer range is split into such pieces."""
-    bloom_min_bytes: int = MIB
-    """Bloom filters are asked for when the pages in doubt come to at least this many bytes: the round trip
+    probe_min_bytes: int = MIB
+    """Bloom filters and dictionaries are asked when the pages in doubt come to at least so many bytes: a round trip
     costs about what these do. Filters met before are used at any size."""
     max_requests_in_flight: int = 64
     """Requests under way at once, per store."""
@@ -71,7 +71,7 @@ class Options:
                 continue
             least = (
                 0
-                if field.name in ("decode_threads", "max_gap_bytes", "inline_decode_bytes", "bloom_min_bytes")
+                if field.name in ("decode_threads", "max_gap_bytes", "inline_decode_bytes", "probe_min_bytes")
                 else 1e-9
             )
             if not value >= least:

@@ -13,9 +13,11 @@ from typing import TypeVar
 import pyarrow as pa
 
 from accel.decode.arrow import file_schema
+from accel.decode.dictionary import dictionary_values
 from accel.decode.piece import LeafBytes, decode_piece
 from accel.decode.pool import DecodePool
 from accel.errors import AccelError, IndexFormatError
+from accel.format.model import SchemaElement
 from accel.io.cache import Cache
 from accel.io.client import Client
 from accel.metrics import Metrics
@@ -151,7 +153,8 @@ class Reader:
             task_file,
             selection=selection,
             piece_bytes=self.options.piece_bytes,
-            bloom_min_bytes=self.options.bloom_min_bytes,
+            probe_min_bytes=self.options.probe_min_bytes,
+            read_dictionary=_read_dictionary,
             on_bad_index=self._on_bad_index,
         )
         client = self._client_for(file.root)
@@ -235,6 +238,12 @@ class _Decode:
             raise error.of(self.task.file.url) from error.__cause__
 
 
+def _read_dictionary(
+    page: memoryview, codec: int, element: SchemaElement, arrow_type: pa.DataType
+) -> pa.Array:
+    return dictionary_values(page, codec, element, arrow_type=arrow_type)
+
+
 def describe_file(
     file: DataFile, handle: FileHandle, question: Question, *, partition: Mapping[str, pa.Scalar]
 ) -> TaskFile:
@@ -248,6 +257,7 @@ def describe_file(
         schema=metadata.schema,
         arrow_schema=handle.arrow_schema,
         key_value=kept,
+        created_by=metadata.created_by,
         partition=partition,
         question=question,
         query=compile_query(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -30,6 +30,9 @@ from accel.reader import Reader
 from accel.run import FileWork
 
 __all__ = ["ScanSpec", "Session"]
+
+# Over HTTP nothing is listed, and a local directory shows that it is one.
+_NO_DIRECTORIES = ("http:", "https:", "file:")
 
 RowRanges = Mapping[int, Sequence[tuple[int, int]]]
 
@@ -76,6 +79,7 @@ class Session:
         self.counts = _Counts()
         self._listing: Listing | None = None
         self._question: asyncio.Task[Question] | None = None
+        self._listing_lock = asyncio.Lock()
         self._first: tuple[FileHandle, int] | None = None
         self._handles: dict[str, FileHandle] = {}
         self._selection: dict[str, dict[int, RowSelection]] | None = None
@@ -83,21 +87,41 @@ class Session:
     async def listing(self) -> Listing:
         """The files of the source."""
         if self._listing is None:
-            from accel.tables.discover import discover
-
-            listing = await discover(
-                self.spec.source,
-                client_for=self.reader.client,
-                partitioning=self.spec.partitioning,
-                glob=self.spec.glob,
-                in_store=self._in_store,
-                metrics=self.reader.metrics,
-            )
-            if not listing.files:
-                raise ObjectNotFoundError("there are no Parquet files", path=str(self.spec.source))
-            self._selection = self._match_selection(listing.files)
-            self._listing = listing
+            async with self._listing_lock:
+                if self._listing is None:
+                    self._listing = await self._find()
         return self._listing
+
+    async def _find(self) -> Listing:
+        listing = await self._discover(self.spec.source)
+        if not listing.files:
+            raise ObjectNotFoundError("there are no Parquet files", path=str(self.spec.source))
+        only = listing.files[0]
+        if len(listing.files) == 1 and only.size is None and not only.root.startswith(_NO_DIRECTORIES):
+            # An object's name and a directory's look alike (Spark writes directories called x.parquet): the
+            # first read tells.
+            try:
+                self._first = await self.reader.open(only)
+            except ObjectNotFoundError as missing:
+                try:
+                    listing = await self._discover(only.url + "/")
+                except ObjectNotFoundError:
+                    raise missing from None
+                listing = replace(listing, round_trips=listing.round_trips + 1)
+        self._selection = self._match_selection(listing.files)
+        return listing
+
+    async def _discover(self, source: Any) -> Listing:
+        from accel.tables.discover import discover
+
+        return await discover(
+            source,
+            client_for=self.reader.client,
+            partitioning=self.spec.partitioning,
+            glob=self.spec.glob,
+            in_store=self._in_store,
+            metrics=self.reader.metrics,
+        )
 
     async def question(self) -> Question:
         """What is asked, with the schema settled: by `schema=`, else by the first file."""
@@ -116,7 +140,9 @@ class Session:
         listing = await self.listing()
         schema = spec.schema
         if schema is None:
-            self._first = handle, trips = await self.reader.open(listing.files[0])
+            if self._first is None:
+                self._first = await self.reader.open(listing.files[0])
+            handle, trips = self._first
             self.counts.opening_trips = max(self.counts.opening_trips, trips)
             schema = handle.arrow_schema
             if spec.by_position and spec.columns is None:
@@ -132,12 +158,15 @@ class Session:
             [f for f in schema if f.name not in names or spec.schema is not None]
             + [f for f in partitions if schema.get_field_index(f.name) < 0]
         )
-        if spec.where is not None:
-            from accel.predicate.bind import bind
+        try:
+            if spec.where is not None:
+                from accel.predicate.bind import bind
 
-            # Refuses what no file could answer before any is read.
-            bind(spec.where, data_set)
-        output = project_schema(data_set, spec.columns)
+                # Refuses what no file could answer before any is read.
+                bind(spec.where, data_set)
+            output = project_schema(data_set, spec.columns)
+        except AccelError as error:
+            raise error if spec.schema is not None else error.at(path=listing.files[0].url) from None
         return Question(
             where=spec.where,
             schema=data_set,

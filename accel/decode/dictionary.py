@@ -1,4 +1,4 @@
-"""How long the texts of a dictionary page are, without trusting it.
+"""What stands in a dictionary page, and how long its texts are.
 
 A dictionary page of BYTE_ARRAY has the very bytes of a plain data page of a required column, so
 pyarrow decodes it as one.
@@ -6,9 +6,11 @@ pyarrow decodes it as one.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
+import pyarrow as pa
 
 from accel.decode.arrow import open_reader, translate_errors
 from accel.decode.splice import SplicedChunk, plan_splice, splice
@@ -23,10 +25,10 @@ from accel.format.model import (
     SchemaElement,
 )
 from accel.format.page_header import parse_page_header
-from accel.format.thrift import BINARY, I32, STRUCT, Struct, write_struct
+from accel.format.thrift import BINARY, I32, STRUCT, Struct, read_struct, write_struct
 from accel.ranges import Buffer
 
-__all__ = ["longest_text"]
+__all__ = ["dictionary_values", "longest_text"]
 
 
 def longest_text(page: Buffer, codec: int) -> int:
@@ -37,9 +39,49 @@ def longest_text(page: Buffer, codec: int) -> int:
     ParquetFormatError
         It does not decode.
     """
+    chunks = _entries(page, codec, _SCHEMA).chunks
+    return max(
+        (
+            int(np.diff(np.frombuffer(c.buffers()[1], np.int32, len(c) + 1, 4 * c.offset)).max())
+            for c in chunks
+        ),
+        default=0,
+    )
+
+
+def dictionary_values(
+    page: Buffer, codec: int, element: SchemaElement, *, arrow_type: pa.DataType
+) -> pa.Array:
+    """The entries of a dictionary page, in the type that the column's decoded values have.
+
+    Parameters
+    ----------
+    page : Buffer
+        The page, header included.
+    element : SchemaElement
+        The column's leaf.
+    arrow_type : pyarrow.DataType
+        Of the column; for dictionary types, the entries have its value type.
+
+    Raises
+    ------
+    ParquetFormatError
+        It does not decode, or its values are none of that type.
+    """
+    fields, _ = read_struct(element.raw)
+    fields[3] = (I32, int(Repetition.REQUIRED))
+    required = replace(element, repetition=Repetition.REQUIRED, raw=write_struct(fields))
+    leaf = Leaf(ordinal=0, path=(element.name,), element=1, ancestors=(), max_definition=0, max_repetition=0)
+    schema = replace(_SCHEMA, elements=(_SCHEMA.elements[0], required), leaves=(leaf,))
+    entries = _entries(page, codec, schema)
+    kind = arrow_type.value_type if pa.types.is_dictionary(arrow_type) else arrow_type
+    with translate_errors(place="dictionary page"):
+        array = entries.combine_chunks() if entries.num_chunks != 1 else entries.chunk(0)
+        return array if array.type.equals(kind) else array.cast(kind)
+
+
+def _entries(page: Buffer, codec: int, schema: ParquetSchema) -> pa.ChunkedArray:
     header = parse_page_header(page)
-    if header.num_values == 0:
-        return 0
     levels: Struct = {
         1: (I32, header.num_values),
         2: (I32, int(Encoding.PLAIN)),
@@ -56,15 +98,13 @@ def longest_text(page: Buffer, codec: int) -> int:
     )
     parts = (as_data, memoryview(page)[header.header_length :])
     chunk = SplicedChunk(parts, codec, header.num_values, header.uncompressed_size)
-    plan = plan_splice(_SCHEMA, _NO_METADATA, [0])
+    plan = plan_splice(schema, _NO_METADATA, [0])
     with translate_errors(place="dictionary page"):
         reader = open_reader(splice(plan, {0: chunk}, num_rows=header.num_values))
-        chunks = reader.read_row_groups([0], [0], False).column(0).chunks
-    if sum(map(len, chunks)) != header.num_values:
+        column = reader.read_row_groups([0], [0], False).column(0)
+    if len(column) != header.num_values:
         raise ParquetFormatError("it has not the entries that its header says", place="dictionary page")
-    return max(
-        int(np.diff(np.frombuffer(c.buffers()[1], np.int32, len(c) + 1, 4 * c.offset)).max()) for c in chunks
-    )
+    return column
 
 
 def _element(name: str, physical: Physical | None, fields: Struct) -> SchemaElement:

@@ -106,6 +106,7 @@ class _Decoder:
             path=file.id.path,
             row_group=self._task.row_group,
             memory_limit=self._memory_limit,
+            created_by=file.created_by,
         )
         return dict(zip(schema.names, (_whole(a) for a in arrays), strict=True))
 

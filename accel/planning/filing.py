@@ -8,15 +8,18 @@ from dataclasses import dataclass, field
 from accel.errors import AccelError, EncryptedFileError, IndexFormatError, ParquetFormatError
 from accel.format.model import Codec
 from accel.planning.blooms import Blooms
+from accel.planning.dictionaries import Dictionaries, ReadDictionary
 from accel.planning.handle import FileHandle
 from accel.planning.need import Steps
 from accel.planning.page_indexes import fetch_or_recall, page_index_wants, take_page_indexes
 from accel.planning.pages import LeafReads, leaf_reads
 from accel.planning.pruning import PageVerdicts, prune_pages, prune_row_groups
+from accel.planning.query import FileQuery
 from accel.planning.selection import RowSelection
 from accel.planning.task import ScanTask, TaskFile
 from accel.planning.witness import Witnesses
 from accel.predicate.evidence import Verdict
+from accel.ranges import ReadKey
 
 __all__ = ["FilePlan", "plan_file"]
 
@@ -42,8 +45,8 @@ class FilePlan:
     index_round_trips: int = 0
     chunks_whole: int = 0
     """Column chunks to be read whole for want of an offset index, although a part may be enough."""
-    bloom_groups: int = 0
-    """Row groups that a bloom filter excluded."""
+    probed_groups: int = 0
+    """Row groups that a bloom filter or a dictionary excluded."""
 
     def add(self, task: ScanTask) -> None:
         """Count a task in."""
@@ -63,7 +66,8 @@ def plan_file(
     *,
     selection: Mapping[int, RowSelection] | None,
     piece_bytes: int,
-    bloom_min_bytes: int,
+    probe_min_bytes: int,
+    read_dictionary: ReadDictionary,
     on_bad_index: Callable[[IndexFormatError], None],
 ) -> Steps[FilePlan]:
     """Prune a file's row groups and pages, and name the pages that the rest needs.
@@ -74,8 +78,10 @@ def plan_file(
         The caller's own access plan: rows by row group; row groups not named are not read.
     piece_bytes : int
         Row groups above this get their offset index read even if all rows are wanted, to be cut.
-    bloom_min_bytes : int
-        Bloom filters are asked for when what they may save is more.
+    probe_min_bytes : int
+        Bloom filters and dictionaries are asked for when what they may save is more.
+    read_dictionary : callable
+        Decodes a dictionary page.
     on_bad_index : callable
         Told of each index that does not verify; it may raise.
     """
@@ -100,17 +106,18 @@ def plan_file(
         if (draft := _draft(handle, task_file, group, selection, witnesses, certain=certain)) is not None
     }
     doubtful = [group for group, draft in drafts.items() if draft.needs_filter]
-    blooms = Blooms.of(handle, query) if doubtful else None
-    if blooms is not None:
-        trips = yield from _ask_blooms(blooms, handle, drafts, doubtful, bloom_min_bytes, on_bad_index)
+    if doubtful:
+        in_doubt = {group: drafts[group] for group in doubtful}
+        trips = yield from _probe(
+            handle, query, in_doubt, witnesses, probe_min_bytes, read_dictionary, on_bad_index
+        )
         plan.index_round_trips += trips
-        blooms.testify(doubtful, witnesses)
         for group in doubtful:
             if not witnesses.speaks_of(group):
                 continue
             draft = _draft(handle, task_file, group, selection, witnesses, certain=False)
             if draft is None:
-                plan.bloom_groups += 1
+                plan.probed_groups += 1
                 del drafts[group]
             else:
                 drafts[group] = draft
@@ -120,26 +127,39 @@ def plan_file(
     return plan
 
 
-def _ask_blooms(
-    blooms: Blooms,
+def _probe(
     handle: FileHandle,
+    query: FileQuery,
     drafts: Mapping[int, ScanTask],
-    doubtful: list[int],
-    bloom_min_bytes: int,
+    witnesses: Witnesses,
+    probe_min_bytes: int,
+    read_dictionary: ReadDictionary,
     on_bad_index: Callable[[IndexFormatError], None],
 ) -> Steps[int]:
-    """Fetch the blocks that the predicate's keys lie in, where they may save more than they cost."""
+    """Ask bloom filters and dictionaries about the row groups in doubt, where they may save more than they
+    cost; the round trips that it took."""
     trips = 0
-    if sum(drafts[group].nbytes for group in doubtful) < bloom_min_bytes:
-        return trips
+    costly = sum(draft.nbytes for draft in drafts.values()) >= probe_min_bytes
+    blooms = Blooms.of(handle, query)
+    dictionaries = Dictionaries.of(handle, query, read_dictionary) if costly else None
+    lists = dictionaries.wants(drafts) if dictionaries is not None else []
+    found: dict[ReadKey, memoryview] = {}
     for _ in range(_BLOOM_ROUNDS):
-        wants = blooms.wants(doubtful)
+        wants = blooms.wants(drafts) if blooms is not None and costly else []
+        wants += [want for want in lists if want.key not in found]
         if not wants:
             break
         stash, trip = yield from fetch_or_recall(handle, wants)
         trips += trip
-        for error in blooms.learn(stash):
-            on_bad_index(error)
+        found |= stash
+        if blooms is not None:
+            for error in blooms.learn(stash):
+                error.at(path=handle.id.path, place="bloom filter")
+                on_bad_index(error)
+    if blooms is not None:
+        blooms.testify(drafts, witnesses)
+    if dictionaries is not None:
+        dictionaries.testify(drafts, found, witnesses)
     return trips
 
 
@@ -182,7 +202,7 @@ def _draft(
     outputs = frozenset(query.output_leaves)
     reads: list[LeafReads] = []
     for leaf in sorted(filters | outputs):
-        if handle.metadata.chunks.start[group, leaf] < 0:
+        if handle.metadata.chunks.end[group, leaf] <= handle.metadata.chunks.start[group, leaf]:
             _check_chunk(handle, group, leaf)
         reads.append(
             leaf_reads(

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from accel.errors import ParquetFormatError
 from accel.format.footer import parse_footer
-from accel.format.model import ParquetSchema
+from accel.format.model import FileMetadata, ParquetSchema
 from accel.format.thrift import read_struct
 from accel.format.thrift_value import BINARY, I32, I64, LIST, STRUCT, Struct, ThriftList, write_struct
 
@@ -24,7 +24,12 @@ _START = 4
 
 
 def encode_schema(
-    schema: ParquetSchema, arrow: pa.Schema, key_value: Mapping[str, bytes], leaves: Sequence[int]
+    schema: ParquetSchema,
+    arrow: pa.Schema,
+    key_value: Mapping[str, bytes],
+    leaves: Sequence[int],
+    *,
+    created_by: str = "",
 ) -> tuple[bytes, pa.Schema, dict[int, int]]:
     """Cut a schema down to the top-level columns that hold `leaves`.
 
@@ -63,6 +68,8 @@ def encode_schema(
     if original is not None:
         pair: Struct = {1: (BINARY, _ARROW_SCHEMA.encode()), 2: (BINARY, original)}
         footer[5] = (LIST, ThriftList(STRUCT, [pair]))
+    if created_by:
+        footer[6] = (BINARY, created_by.encode())
     return write_struct(footer), pa.schema([arrow.field(i) for i in kept]), renumbered
 
 
@@ -78,8 +85,8 @@ def _cut_arrow(value: bytes | None, kept: Sequence[int], num_fields: int) -> byt
     return base64.b64encode(pa.schema([schema.field(i) for i in kept]).serialize().to_pybytes())
 
 
-def decode_schema(footer: bytes) -> tuple[ParquetSchema, Mapping[str, bytes]]:
-    """The schema that `encode_schema` wrote, and its key-value metadata.
+def decode_schema(footer: bytes) -> FileMetadata:
+    """What `encode_schema` wrote: the schema, the key-value metadata, the writer.
 
     Raises
     ------
@@ -87,5 +94,4 @@ def decode_schema(footer: bytes) -> tuple[ParquetSchema, Mapping[str, bytes]]:
     """
     if not isinstance(footer, bytes):
         raise ParquetFormatError("a scan task has no schema")
-    metadata = parse_footer(footer, file_size=_START + len(footer) + 8, footer_start=_START)
-    return metadata.schema, metadata.key_value
+    return parse_footer(footer, file_size=_START + len(footer) + 8, footer_start=_START)

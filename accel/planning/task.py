@@ -31,6 +31,8 @@ class TaskFile:
     arrow_schema: pa.Schema
     key_value: Mapping[str, bytes]
     """Of the footer's key-value metadata what decoding needs: `ARROW:schema`, where the file has it."""
+    created_by: str
+    """The writer: a few old ones need to be read with care."""
     partition: Mapping[str, pa.Scalar]
     question: Question
     query: FileQuery

@@ -90,7 +90,9 @@ def encode_tasks(tasks: Sequence[ScanTask]) -> pa.RecordBatch:
 def _encode_file(file: TaskFile) -> dict[str, Any]:
     question, query = file.question, file.query
     leaves = sorted({*query.output_leaves, *query.filter_leaves})
-    footer, arrow, renumbered = encode_schema(file.schema, file.arrow_schema, file.key_value, leaves)
+    footer, arrow, renumbered = encode_schema(
+        file.schema, file.arrow_schema, file.key_value, leaves, created_by=file.created_by
+    )
     names = [n for n in question.partition_names if n in file.partition]
     values = pa.RecordBatch.from_arrays([_one(file.partition[n]) for n in names], names=names)
     used = {c.path[0] for c in query.bound.columns} if query.bound is not None else set()
@@ -187,7 +189,8 @@ def decode_tasks(batch: pa.RecordBatch) -> Iterator[ScanTask]:
 
 
 def _decode_file(row: Mapping[str, Any]) -> TaskFile:
-    schema, key_value = decode_schema(row["footer"])
+    metadata = decode_schema(row["footer"])
+    schema = metadata.schema
     arrow_schema = pa.ipc.read_schema(pa.py_buffer(row["arrow_schema"]))
     values = pa.ipc.open_stream(pa.py_buffer(row["partition"])).read_next_batch()
     partition = {n: values.column(i)[0] for i, n in enumerate(values.schema.names)}
@@ -206,7 +209,8 @@ def _decode_file(row: Mapping[str, Any]) -> TaskFile:
         id=ObjectId(row["path"], row["size"], row["etag"]),
         schema=schema,
         arrow_schema=arrow_schema,
-        key_value=key_value,
+        key_value=metadata.key_value,
+        created_by=metadata.created_by,
         partition=partition,
         question=question,
         query=query,

@@ -1,0 +1,121 @@
+"""Dictionary pages as indexes: where all data pages of a chunk are dictionary-encoded, its dictionary lists
+every value that the chunk holds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+import numpy as np
+import pyarrow as pa
+
+from accel.arrays import mask
+from accel.errors import AccelError
+from accel.format.model import SchemaElement
+from accel.planning.handle import FileHandle
+from accel.planning.query import FileQuery
+from accel.planning.task import ScanTask
+from accel.planning.witness import Statement, Witnesses
+from accel.predicate.atoms import Against, Among, Bound, BoundColumn, Matches, Node, column_atoms
+from accel.predicate.evaluate import outcome
+from accel.predicate.evidence import Evidence
+from accel.ranges import ByteRange, Kind, ReadKey, Stash, Want
+
+__all__ = ["Dictionaries", "ReadDictionary"]
+
+# A dictionary is fetched for pruning only when the pages that it may save are so many times its size.
+_WORTH = 4
+
+ReadDictionary: TypeAlias = Callable[[memoryview, int, SchemaElement, pa.DataType], pa.Array]
+"""Decodes a dictionary page (its bytes, codec, leaf, and the column's type); it lives in a room below."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Column:
+    leaf: int
+    column: BoundColumn
+    nodes: tuple[Node, ...]
+
+
+@dataclass(slots=True)
+class Dictionaries:
+    """The dictionaries that a predicate can ask, over the row groups of one file."""
+
+    handle: FileHandle
+    columns: list[_Column]
+    read: ReadDictionary
+
+    @classmethod
+    def of(cls, handle: FileHandle, query: FileQuery, read: ReadDictionary) -> Dictionaries | None:
+        """None where no column of the predicate is dictionary-encoded throughout any row group."""
+        chunks = handle.metadata.chunks
+        if query.bound is None or handle.distrusted:
+            return None
+        nodes: dict[int, list[Node]] = {}
+        for node in column_atoms(query.bound.root):
+            if isinstance(node, Against | Among | Matches):
+                nodes.setdefault(node.column, []).append(node)
+        columns = []
+        for ordinal, asked in nodes.items():
+            column = query.bound.columns[ordinal]
+            leaves = query.filter_paths.get(column.path, ())
+            if len(leaves) != 1:
+                continue
+            leaf = leaves[0]
+            throughout = (chunks.plain_pages[:, leaf] == 0) & (chunks.dictionary_pages[:, leaf] > 0)
+            if handle.metadata.schema.leaves[leaf].max_repetition == 0 and bool(throughout.any()):
+                columns.append(_Column(leaf, column, tuple(asked)))
+        return cls(handle, columns, read) if columns else None
+
+    def wants(self, drafts: Mapping[int, ScanTask]) -> list[Want]:
+        """The dictionaries that cost less than they may save."""
+        wants = []
+        for group, column, place in self._places(drafts):
+            if place.length * _WORTH <= drafts[group].nbytes:
+                wants.append(Want(ReadKey(Kind.DICTIONARY, group, column.leaf), place))
+        return wants
+
+    def testify(self, drafts: Mapping[int, ScanTask], stash: Stash, witnesses: Witnesses) -> None:
+        """State for every atom what the dictionaries prove of its row group."""
+        metadata = self.handle.metadata
+        for group, column, _ in self._places(drafts):
+            page = stash.get(ReadKey(Kind.DICTIONARY, group, column.leaf))
+            if page is None:
+                continue
+            element = metadata.schema.elements[metadata.schema.leaves[column.leaf].element]
+            try:
+                codec = int(metadata.chunks.codec[group, column.leaf])
+                values = self.read(page, codec, element, column.column.type)
+            except AccelError:
+                continue  # reading the pages will say what is wrong
+            for node in column.nodes:
+                witnesses.add(node, group, self._statement(column, node, values, group))
+
+    def _statement(self, column: _Column, node: Node, values: pa.Array, group: int) -> Statement:
+        alone = Bound((BoundColumn(column.column.path, values.type),), _moved(node))
+        result = outcome(alone, {column.column.path: values}, len(values))
+        true = bool(mask(result).any())
+        nulls = result.null_count
+        false = nulls + int(mask(result).sum()) < len(values)
+        no_nulls = int(self.handle.metadata.chunks.null_count[group, column.leaf]) == 0
+        evidence = Evidence(np.array([true]), np.array([false]), np.array([nulls > 0 or not no_nulls]))
+        return Statement(np.zeros(1, np.int64), evidence)
+
+    def _places(self, drafts: Mapping[int, ScanTask]) -> Iterator[tuple[int, _Column, ByteRange]]:
+        chunks = self.handle.metadata.chunks
+        for group in drafts:
+            for column in self.columns:
+                at = (group, column.leaf)
+                if chunks.plain_pages[at] != 0 or chunks.dictionary_pages[at] <= 0:
+                    continue
+                start, data = int(chunks.start[at]), int(chunks.data_page_offset[at])
+                if 4 <= start < data <= int(chunks.end[at]):
+                    yield group, column, ByteRange(start, data)
+
+
+def _moved(node: Node) -> Node:
+    """The atom, over the first column of a tree of its own."""
+    if not isinstance(node, Against | Among | Matches):
+        raise TypeError(f"{type(node).__name__} is not asked of dictionaries")
+    return replace(node, column=0)
