@@ -28,6 +28,8 @@ __all__ = ["FooterTail", "parse_footer", "parse_tail"]
 
 _MAGIC = b"PAR1"
 _ENCRYPTED_MAGIC = b"PARE"
+_REQUIRED = {2: LIST, 3: I64, 4: LIST}
+"""The types of FileMetaData's required fields, `version` aside."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +133,10 @@ def parse_footer(data: Buffer, *, file_size: int, footer_start: int) -> FileMeta
 
 def _read_file_metadata(reader: Reader) -> _Raw:
     raw = _Raw()
+    required = {2: "schema", 3: "num_rows", 4: "row_groups"}
     for number, ctype in reader.fields():
+        if ctype == _REQUIRED.get(number):
+            required.pop(number, None)
         if number == 1 and I16 <= ctype <= I64:
             raw.version = reader.i32()
         elif number == 2 and ctype == LIST:
@@ -148,6 +153,9 @@ def _read_file_metadata(reader: Reader) -> _Raw:
             raw.orders = [_read_order(reader) for _ in range(reader.list_of(STRUCT))]
         else:
             reader.skip(ctype)
+    if required:
+        # Without its row groups a file would read as one without rows.
+        reader.fail(f"the footer has no {' and no '.join(required.values())}")
     return raw
 
 

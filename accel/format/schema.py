@@ -32,6 +32,16 @@ def read_elements(reader: Reader) -> list[SchemaElement]:
     return [_read_element(reader, index) for index in range(size)]
 
 
+def _read_name(reader: Reader, index: int) -> str:
+    try:
+        return reader.binary().decode()
+    except UnicodeDecodeError:
+        # pyarrow would keep it, and fail wherever the name is looked at.
+        raise ParquetFormatError(
+            "a column name that is not UTF-8", place=f"footer, schema element {index}"
+        ) from None
+
+
 def _read_element(reader: Reader, index: int) -> SchemaElement:
     start = reader.pos
     ints: dict[str, int] = {}
@@ -42,7 +52,7 @@ def _read_element(reader: Reader, index: int) -> SchemaElement:
         if field in _INTS and I16 <= ctype <= I64:
             ints[_INTS[field]] = reader.i32()
         elif field == 4 and ctype == BINARY:
-            name = reader.text()
+            name = _read_name(reader, index)
         elif field == 10 and ctype == STRUCT:
             logical, params = _read_logical(reader)
         else:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from accel.errors import ColumnNotFoundError
+from accel.errors import ColumnNotFoundError, SchemaMismatchError
 from accel.format.model import ParquetSchema
 
 __all__ = ["field_leaves", "path_leaves", "project_schema", "split_name"]
@@ -86,8 +86,8 @@ def project_schema(schema: pa.Schema, columns: Sequence[str] | None) -> pa.Schem
 def _refuse_duplicates(names: Sequence[str]) -> None:
     twice = {n for n in names if names.count(n) > 1} if len(set(names)) != len(names) else None
     if twice:
-        raise ValueError(
-            f"the file has several columns named {_some(sorted(twice))}: name others in columns="
+        raise SchemaMismatchError(
+            f"the file has several columns named {_some(sorted(twice))}", hint="name others in columns="
         )
 
 
