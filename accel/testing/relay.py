@@ -5,15 +5,16 @@ from __future__ import annotations
 import asyncio
 import re
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TypeAlias
 
-from aiohttp import ClientError, ClientSession, ClientTimeout, TCPConnector, web
+from aiohttp import ClientError, ClientResponse, ClientSession, ClientTimeout, TCPConnector, web
 from multidict import CIMultiDict
 from yarl import URL
 
+from accel.ranges import Buffer
 from accel.testing.faults import CutBody, ShortBody, Stall, Status, WrongRange
 
 __all__ = ["Etags", "Passage", "Relay", "RelayFault", "RelayScript", "Substitute"]
@@ -79,7 +80,13 @@ RelayScript: TypeAlias = "Sequence[RelayFault | None] | Callable[[Passage], Rela
 class _Answer:
     status: int
     headers: CIMultiDict[str]
-    body: AsyncIterator[bytes]
+    body: AsyncIterator[Buffer]
+    source: ClientResponse | None = None
+
+    def close(self) -> None:
+        """Let go of the origin: its connection is kept when the body was read to its end, else dropped."""
+        if self.source is not None:
+            self.source.close()
 
 
 @dataclass(slots=True)
@@ -146,7 +153,10 @@ class Relay:
                 answer = _substitute_answer(request, fault)
             else:
                 answer = await self._ask(request)
-            return await self._reply(request, answer, fault, passage)
+            try:
+                return await self._reply(request, answer, fault, passage)
+            finally:
+                answer.close()
         finally:
             passage.end = time.monotonic()
 
@@ -172,13 +182,8 @@ class Relay:
             )
         except ClientError as error:
             return _plain_answer(502, f"the origin did not answer: {error}".encode())
-
-        async def stream() -> AsyncIterator[bytes]:
-            async with response:
-                async for chunk in response.content.iter_any():
-                    yield chunk
-
-        return _Answer(response.status, _end_to_end(response.headers.items()), stream())
+        headers = _end_to_end(response.headers.items())
+        return _Answer(response.status, headers, response.content.iter_any(), response)
 
     async def _reply(
         self, request: web.Request, answer: _Answer, fault: RelayFault | None, passage: Passage
@@ -197,8 +202,6 @@ class Relay:
         except (ClientError, ConnectionError):
             # Either side has gone: there is nobody to tell but the other one.
             _abort(request)
-        finally:
-            await answer.body.aclose()  # type: ignore[attr-defined]
         return response
 
     def _spoil_headers(self, answer: _Answer, fault: RelayFault | None) -> None:
@@ -221,7 +224,7 @@ class Relay:
         self,
         request: web.Request,
         response: web.StreamResponse,
-        body: AsyncIterator[bytes],
+        body: AsyncIterator[Buffer],
         fault: RelayFault | None,
         passage: Passage,
     ) -> None:
@@ -247,7 +250,7 @@ class Relay:
 
 
 async def _pieces(
-    body: AsyncIterator[bytes], bandwidth: float | None, stop_at: int | None
+    body: AsyncIterator[Buffer], bandwidth: float | None, stop_at: int | None
 ) -> AsyncIterator[memoryview]:
     """The body in pieces small enough to pace, with an edge exactly at `stop_at`."""
     done = 0
@@ -273,15 +276,15 @@ def _abort(request: web.Request) -> None:
         request.transport.abort()
 
 
-def _end_to_end(items: object) -> CIMultiDict[str]:
-    headers: CIMultiDict[str] = CIMultiDict(items)  # type: ignore[arg-type]
+def _end_to_end(items: Iterable[tuple[str, str]]) -> CIMultiDict[str]:
+    headers = CIMultiDict(items)
     for name in _HOP_BY_HOP & {name.lower() for name in headers}:
         del headers[name]
     return headers
 
 
-async def _once(data: bytes | memoryview) -> AsyncIterator[bytes]:
-    yield data  # type: ignore[misc]
+async def _once(data: Buffer) -> AsyncIterator[Buffer]:
+    yield data
 
 
 def _plain_answer(status: int, body: bytes, **headers: str) -> _Answer:
