@@ -20,7 +20,7 @@ from accel.planning.plan import Plan
 from accel.planning.query import Question, compile_query
 from accel.planning.task import ScanTask
 from accel.planning.wire import decode_tasks
-from accel.reader import Reader
+from accel.reader import Reader, Tails
 from accel.run import FileWork, Run, single_error
 from accel.session import ScanSpec, Session
 
@@ -167,12 +167,12 @@ class Engine:
 
     # -- running ---------------------------------------------------------------------------------
 
-    def _reader(self, metrics: Metrics) -> Reader:
+    def _reader(self, metrics: Metrics, tails: Tails) -> Reader:
         cache = self._cache if self._cache is not None else Cache()
-        return Reader(self._client_for, cache=cache, options=self.spec.options, metrics=metrics)
+        return Reader(self._client_for, cache=cache, options=self.spec.options, metrics=metrics, tails=tails)
 
-    def _session(self, metrics: Metrics, spec: ScanSpec | None = None) -> Session:
-        session = Session(spec or self.spec, self._reader(metrics), in_store=self._in_store)
+    def _session(self, metrics: Metrics, tails: Tails = Tails.DROP) -> Session:
+        session = Session(self.spec, self._reader(metrics, tails), in_store=self._in_store)
         if self._names is not None:
             session.first_names = self._names
         return session
@@ -186,9 +186,11 @@ class Engine:
             limit = min(limit, spec.limit)
         if is_planned(spec.source):
             tasks = _tasks_of(spec.source)
-            run = Run(self._reader(metrics), _planned_work(tasks), limit=limit, ordered=spec.order)
+            run = Run(
+                self._reader(metrics, Tails.SERVE), _planned_work(tasks), limit=limit, ordered=spec.order
+            )
             return Running(run, None, _schema_of(spec.source), self._convert)
-        session = self._session(metrics)
+        session = self._session(metrics, Tails.SERVE)
         run = Run(session.reader, self._watched(session), limit=limit, ordered=spec.order)
         return Running(run, session, None, self._convert)
 

@@ -5,9 +5,10 @@ Everything here runs on the private I/O loop (`io.runtime`).
 
 from __future__ import annotations
 
+import enum
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 import pyarrow as pa
@@ -34,10 +35,19 @@ from accel.planning.task import ScanTask, TaskFile
 from accel.ranges import Stash
 from accel.task_reads import PieceRead, TaskReads
 
-__all__ = ["Reader"]
+__all__ = ["Reader", "Tails"]
 
 T = TypeVar("T")
 _ARROW_SCHEMA = "ARROW:schema"
+
+
+class Tails(enum.Enum):
+    """What becomes of the data at the end of files that the first read brings along with their footers."""
+
+    DROP = "drop"
+    """Tasks go elsewhere, or stay: a plan of many files would hold many tails."""
+    SERVE = "serve"
+    """The tasks of the same run read from it."""
 
 
 class Reader:
@@ -50,11 +60,15 @@ class Reader:
         cache: Cache,
         options: Options,
         metrics: Metrics,
+        tails: Tails = Tails.DROP,
     ) -> None:
         self._client_for = client_for
         self._cache = cache
         self.options = options
         self.metrics = metrics
+        self._tails: dict[tuple[str, str], tuple[int, memoryview]] | None = (
+            {} if tails is Tails.SERVE else None
+        )
         self._pool = DecodePool.shared(options.decode_threads)
 
     def client(self, root: str) -> Client:
@@ -127,6 +141,8 @@ class Reader:
                     data = memoryview(payload.data)
                     size = payload.size if payload.size is not None else payload.range.end
                     answer = Tail(data, payload.range.start, size, payload.etag)
+                    if self._tails is not None:
+                        self._tails[client.token, path] = (payload.range.start, data)
                     pin = ObjectId(path, size, payload.etag)
                 else:
                     answer = await client.read(path, need.wants, pin=pin, metrics=self.metrics)
@@ -147,7 +163,11 @@ class Reader:
         selection: Mapping[int, RowSelection] | None = None,
     ) -> tuple[FilePlan, int]:
         """The tasks of one opened file, and the round trips that its page indexes took."""
+        client = self._client_for(file.root)
         task_file = describe_file(file, handle, question, partition=partition)
+        tail = self._tails.pop((client.token, file.path), None) if self._tails is not None else None
+        if tail is not None and not task_file.at_hand:
+            task_file = replace(task_file, at_hand=(tail,))
         steps = plan_file(
             handle,
             task_file,
@@ -157,7 +177,6 @@ class Reader:
             read_dictionary=_read_dictionary,
             on_bad_index=self._on_bad_index,
         )
-        client = self._client_for(file.root)
         before = len(handle.offset_indexes) + len(handle.column_indexes)
         try:
             plan, trips = await self._drive(steps, client, file.path, handle.id)

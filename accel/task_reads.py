@@ -166,16 +166,17 @@ class TaskReads:
     async def _read(self, wants: list[Want]) -> tuple[Stash, int]:
         """The wanted bytes, from what is at hand or in one round trip; and how many that were."""
         file = self.task.file
-        held = {want.key: file.held(want.range) for want in wants}
-        stash = {key: data for key, data in held.items() if data is not None}
-        remote = [want for want in wants if held[want.key] is None]
-        if not remote:
-            return stash, 0
-        try:
-            fetched = await self.client.read(file.id.path, remote, pin=file.id, metrics=self.metrics)
-        except AccelError as error:
-            raise error.of(file.url) from error.__cause__
-        return {**stash, **fetched}, 1
+        remote = [
+            Want(want.key, missing) for want in wants if (missing := file.missing(want.range)) is not None
+        ]
+        fetched: Stash = {}
+        if remote:
+            try:
+                fetched = await self.client.read(file.id.path, remote, pin=file.id, metrics=self.metrics)
+            except AccelError as error:
+                raise error.of(file.url) from error.__cause__
+        stash = {want.key: file.complete(want.range, fetched.get(want.key)) for want in wants}
+        return stash, 1 if remote else 0
 
     async def _late(self, wants: list[Want]) -> tuple[dict[ReadKey, memoryview], int]:
         found: dict[ReadKey, memoryview] = {}

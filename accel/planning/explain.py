@@ -60,7 +60,11 @@ def predict_task(
     pieces = cut_pieces(task.reads, task.rows, task.sure, num_rows=task.num_rows, piece_bytes=piece_bytes)
     for piece in pieces:
         pages, dictionaries = piece_wants(piece, task.row_group, cached.__contains__)
-        remote = [want for want in (*pages, *dictionaries) if task.file.held(want.range) is None]
+        remote = [
+            Want(want.key, missing)
+            for want in (*pages, *dictionaries)
+            if (missing := task.file.missing(want.range)) is not None
+        ]
         fetches = coalesce(remote, max_gap_bytes=max_gap_bytes, max_coalesced_bytes=max_coalesced_bytes)
         requests += len(fetches)
         sent += sum(fetch.range.length for fetch in fetches)
@@ -68,7 +72,7 @@ def predict_task(
         cached |= {want.key for want in dictionaries}
         for part in piece.leaves:
             want: Want | None = None if part.reads.whole else part.dictionary_want(task.row_group)
-            if want is None or task.file.held(want.range) is not None:
+            if want is None or task.file.missing(want.range) is None:
                 continue
             if part.lo < part.hi and not part.needs_dictionary:
                 late[want.key] = want.range.length

@@ -40,12 +40,25 @@ class TaskFile:
     """Bytes of the file that need not be asked for, by where they start: of a small file all of them, as
     the first read brought them; of chunks that were read whole to be cut, those."""
 
-    def held(self, wanted: ByteRange) -> memoryview | None:
-        """The bytes of a range that are at hand, else None."""
-        for start, data in self.at_hand:
-            if start <= wanted.start and wanted.end <= start + len(data):
-                return data[wanted.start - start : wanted.end - start]
-        return None
+    def missing(self, wanted: ByteRange) -> ByteRange | None:
+        """What of a range has to be asked for: all, none, or what comes before bytes that are at hand."""
+        first = min((start for start, data in self._over(wanted.end)), default=wanted.end)
+        return ByteRange(wanted.start, first) if wanted.start < first else None
+
+    def complete(self, wanted: ByteRange, asked: memoryview | None) -> memoryview:
+        """The bytes of a range, from what `missing` said and what is at hand."""
+        if asked is not None and len(asked) == wanted.length:
+            return asked
+        held = min(self._over(wanted.end), key=lambda piece: piece[0], default=None)
+        if held is None or max(held[0], wanted.start) != wanted.start + len(asked or b""):
+            raise ValueError(f"{wanted} is neither at hand nor was it asked for")
+        start, data = held
+        rest = data[max(wanted.start, start) - start : wanted.end - start]
+        return rest if asked is None else memoryview(b"".join((asked, rest)))
+
+    def _over(self, end: int) -> list[tuple[int, memoryview]]:
+        """The bytes at hand that the last byte before `end` is among."""
+        return [(start, data) for start, data in self.at_hand if start < end <= start + len(data)]
 
     def __repr__(self) -> str:
         return f"TaskFile({self.id.path.partition('?')[0]!r}, {self.id.size} bytes)"

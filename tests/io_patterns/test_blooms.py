@@ -22,7 +22,7 @@ from accel.testing import DictStore, Layout, RecordingStore, table, write_file
 
 ROWS, GROUP = 40_000, 10_000
 HINT = 10 * 1024
-OPTIONS = accel.Options(tail_hint=HINT, max_gap_bytes=0, bloom_min_bytes=0)
+OPTIONS = accel.Options(tail_hint=HINT, max_gap_bytes=0, probe_min_bytes=0)
 NDV = {"ndv": GROUP, "fpp": 0.001}
 
 
@@ -120,7 +120,7 @@ def test_what_bounds_decide_asks_no_filter(store: RecordingStore) -> None:
 
 
 def test_little_in_doubt_is_read_rather_than_asked_for(store: RecordingStore) -> None:
-    options = accel.Options(tail_hint=HINT, max_gap_bytes=0, bloom_min_bytes=1 << 30)
+    options = accel.Options(tail_hint=HINT, max_gap_bytes=0, probe_min_bytes=1 << 30)
     scan = ask(store, "id = 40001", accel.Cache(), options)
     assert scan.to_table().num_rows == 0
     assert Kind.BLOOM not in scan.metrics.requests_by_kind

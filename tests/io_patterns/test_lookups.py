@@ -211,8 +211,11 @@ def test_full_scan_reads_every_chunk_once(store: RecordingStore, data: bytes, la
     scan = accel.scan(PATH, store=store, cache=accel.Cache(), options=accel.Options(tail_hint=HINT))
     assert scan.to_table().equals(pq.read_table(io.BytesIO(data)).replace_schema_metadata(None))
     fetched = store.fetched(PATH)[:-1]
-    # All columns of a row group lie side by side: one request each, and nothing between them.
+    # All columns of a row group lie side by side: one request each, and nothing between them. What of the
+    # last one came along with the footer is not asked for again.
     starts, ends = layout.chunks.start.min(axis=1), layout.chunks.end.max(axis=1)
+    assert ends[3] > len(data) - HINT
+    ends[3] = len(data) - HINT
     assert fetched == [ByteRange(int(a), int(b)) for a, b in zip(starts, ends, strict=True)]
     assert store.depth == 2
 
