@@ -70,20 +70,28 @@ class Scan:
         return running
 
     async def __aiter__(self) -> AsyncIterator[pa.RecordBatch]:
+        left = self._limit()
         for part in self._engine.parts():
-            running = self._run(part)
+            if left == 0:
+                break
+            running = self._run(part, limit=left)
             try:
                 while (batch := await runtime.bridge(running.take())) is not None:
+                    left = None if left is None else left - batch.num_rows
                     yield batch
             finally:
                 await self._end_async(running)
 
     def to_batches(self) -> Iterator[pa.RecordBatch]:
         """The record batches, one by one; close the iterator to stop early."""
+        left = self._limit()
         for part in self._engine.parts():
-            running = self._run(part)
+            if left == 0:
+                break
+            running = self._run(part, limit=left)
             try:
                 while (batch := runtime.run(running.take())) is not None:
+                    left = None if left is None else left - batch.num_rows
                     yield batch
             finally:
                 self._end(running)
@@ -100,51 +108,70 @@ class Scan:
         if not running.ended:
             await runtime.bridge(running.close())
 
-    async def _collect(self, limit: int | None) -> pa.Table:
+    async def _collect(self, part: Engine, limit: int | None) -> pa.Table:
+        running = self._run(part, limit=limit)
         batches: list[pa.RecordBatch] = []
-        schema = None
+        try:
+            while (batch := await running.take()) is not None:
+                batches.append(batch)
+            schema = batches[0].schema if batches else await running.schema()
+        finally:
+            self._running.discard(running)
+            await running.close()
+        return pa.Table.from_batches(batches, schema)
+
+    def _table(self, limit: int | None) -> pa.Table:
+        # The caller's own iterator is pulled on the caller's thread, never on the I/O loop.
+        tables: list[pa.Table] = []
         for part in self._engine.parts():
-            running = self._run(part, limit=limit)
-            try:
-                while (batch := await running.take()) is not None:
-                    batches.append(batch)
-                if schema is None:
-                    schema = batches[0].schema if batches else await running.schema()
-            finally:
-                self._running.discard(running)
-                await running.close()
-        return pa.Table.from_batches(batches, schema if schema is not None else pa.schema([]))
+            tables.append(runtime.run(self._collect(part, _left(limit, tables))))
+            if _left(limit, tables) == 0:
+                break
+        return _one_table(tables)
+
+    async def _table_async(self, limit: int | None) -> pa.Table:
+        tables: list[pa.Table] = []
+        for part in self._engine.parts():
+            tables.append(await runtime.bridge(self._collect(part, _left(limit, tables))))
+            if _left(limit, tables) == 0:
+                break
+        return _one_table(tables)
 
     def to_table(self) -> pa.Table:
         """The whole result. Works inside a running event loop too, which it blocks meanwhile."""
-        return runtime.run(self._collect(None))
+        return self._table(self._limit())
 
     async def to_table_async(self) -> pa.Table:
         """`to_table`, awaited."""
-        return await runtime.bridge(self._collect(None))
+        return await self._table_async(self._limit())
 
     def head(self, num_rows: int = 10) -> pa.Table:
         """The first rows; reading stops when they are there."""
-        return runtime.run(self._collect(check_count(num_rows)))
+        return self._table(self._limit(check_count(num_rows)))
 
     async def head_async(self, num_rows: int = 10) -> pa.Table:
         """`head`, awaited."""
-        return await runtime.bridge(self._collect(check_count(num_rows)))
+        return await self._table_async(self._limit(check_count(num_rows)))
 
     def count_rows(self) -> int:
         """How many rows match; from metadata alone where the metadata proves it."""
-        return runtime.run(self._count())
-
-    async def count_rows_async(self) -> int:
-        """`count_rows`, awaited."""
-        return await runtime.bridge(self._count())
-
-    async def _count(self) -> int:
         total = 0
         for part in self._engine.parts():
             self._metrics = Metrics()
-            total += await part.count(self._metrics)
-        return total
+            total += runtime.run(part.count(self._metrics))
+        return _capped(total, self._limit())
+
+    async def count_rows_async(self) -> int:
+        """`count_rows`, awaited."""
+        total = 0
+        for part in self._engine.parts():
+            self._metrics = Metrics()
+            total += await runtime.bridge(part.count(self._metrics))
+        return _capped(total, self._limit())
+
+    def _limit(self, limit: int | None = None) -> int | None:
+        given = self._engine.spec.limit
+        return limit if given is None else given if limit is None else min(limit, given)
 
     def explain(self, *, analyze: bool = False) -> Explain:
         """Plan the scan (reading metadata, no data) and tell what pruning did and what will be asked for.
@@ -214,6 +241,20 @@ class Scan:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.aclose()
+
+
+def _left(limit: int | None, tables: Sequence[pa.Table]) -> int | None:
+    return None if limit is None else limit - sum(table.num_rows for table in tables)
+
+
+def _capped(total: int, limit: int | None) -> int:
+    return total if limit is None else min(total, limit)
+
+
+def _one_table(tables: Sequence[pa.Table]) -> pa.Table:
+    if not tables:
+        return pa.schema([]).empty_table()
+    return tables[0] if len(tables) == 1 else pa.concat_tables(tables)
 
 
 def check_count(num_rows: int) -> int:
@@ -319,17 +360,25 @@ def plan(source: Any, where: Any = None, **keywords: Any) -> Plan:
     -------
     Plan
     """
-    return runtime.run(_plan(source, where, keywords))
+    asked = _asked(source, where, keywords)
+    return _one_plan([runtime.run(part.plan(Metrics())) for part in asked.parts()])
 
 
 async def plan_async(source: Any, where: Any = None, **keywords: Any) -> Plan:
     """`plan`, awaited."""
-    return await runtime.bridge(_plan(source, where, keywords))
+    asked = _asked(source, where, keywords)
+    return _one_plan([await runtime.bridge(part.plan(Metrics())) for part in asked.parts()])
 
 
-async def _plan(source: Any, where: Any, keywords: Mapping[str, Any]) -> Plan:
+def _asked(source: Any, where: Any, keywords: Mapping[str, Any]) -> Engine:
     refused = {"limit", "order"} & set(keywords)
     if refused:
         raise TypeError(f"plan() takes no {', '.join(sorted(refused))}")
-    asked = scan(source, where, **keywords)
-    return await asked._engine.plan(Metrics())
+    return scan(source, where, **keywords)._engine
+
+
+def _one_plan(plans: Sequence[Plan]) -> Plan:
+    if len(plans) == 1:
+        return plans[0]
+    tasks = [task for plan in plans for task in plan.tasks]
+    return Plan(tasks, schema=plans[0].schema if plans else pa.schema([]))

@@ -58,6 +58,9 @@ class Plan:
         return pa.Table.from_batches([b.replace_schema_metadata(schema.metadata) for b in self], schema)
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
+        if not self.tasks:
+            # Consumers take the columns from the first batch.
+            yield _no_tasks()
         for at in range(0, len(self.tasks), _TASKS_PER_BATCH):
             yield encode_tasks(self.tasks[at : at + _TASKS_PER_BATCH])
 
@@ -90,3 +93,8 @@ class Plan:
     def question(self) -> Question | None:
         """What all of its tasks ask; None for a plan without tasks."""
         return self.tasks[0].file.question if self.tasks else None
+
+
+def _no_tasks() -> pa.RecordBatch:
+    columns = [pa.nulls(0, field.type) for field in TASK_ARROW_SCHEMA]
+    return pa.RecordBatch.from_arrays(columns, schema=TASK_ARROW_SCHEMA)
