@@ -34,6 +34,14 @@ def loaded_by(code: str, *arguments: str) -> set[str]:
     return set(json.loads(done.stdout.splitlines()[-1]))
 
 
+def code_lines(node: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    """A function's length without its docstring, which is a contract and as long as it has to be."""
+    first = node.body[0]
+    documented = ast.get_docstring(node) is not None
+    docstring = (first.end_lineno or 0) - first.lineno + 1 if documented else 0
+    return (node.end_lineno or 0) - node.lineno + 1 - docstring
+
+
 SCANS = {
     "import": "import accel; accel.scan, accel.col, accel.Options",
     "blocking": (
@@ -92,16 +100,21 @@ def test_a_module_is_small_named_and_explained(path: Path) -> None:
     assert path.stem not in {"utils", "util", "helpers", "common", "misc", "manager"}
     tree = ast.parse(text)
     assert ast.get_docstring(tree), "a module says in a sentence what it holds"
+    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
     long = {
-        f"{node.name}: {node.end_lineno - node.lineno} lines"
-        for node in ast.walk(tree)
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-        and node.end_lineno is not None
-        and node.end_lineno - node.lineno > MAX_FUNCTION_LINES
+        f"{node.name}: {lines} lines"
+        for node in functions
+        if (lines := code_lines(node)) > MAX_FUNCTION_LINES
     }
     assert long == set()
     unfinished = [line for line in text.splitlines() if "TODO" in line or "FIXME" in line]
     assert unfinished == []
+
+
+def test_lines_are_counted_without_the_docstring() -> None:
+    [node] = ast.parse('def f(x):\n    """One.\n\n    Two.\n    """\n    return x\n').body
+    assert isinstance(node, ast.FunctionDef)
+    assert code_lines(node) == 2
 
 
 def test_no_module_bears_the_name_of_a_public_function() -> None:
