@@ -84,7 +84,12 @@ class S3Admin:
             "x-amz-content-sha256": payload,
             "x-amz-date": now,
         }
-        headers = {**signed, "authorization": self._authorization(method, path, query, signed)}
+        headers = {
+            **signed,
+            "authorization": self._authorization(method, path, query, signed),
+            # urllib would say that the body is a form, and some servers then read it as one.
+            "content-type": "application/octet-stream",
+        }
         url = f"{self.url}{path}" + (f"?{query}" if query else "")
         request = urllib.request.Request(url, data=body or None, headers=headers, method=method)
         with urllib.request.urlopen(request, timeout=60) as answer:
