@@ -13,9 +13,9 @@ from typing import Final, TypeAlias
 import numpy as np
 
 from accel.format.model import Int64s
-from accel.format.thrift import BINARY, FALSE, I32, LIST, STRUCT, TRUE, Reader
+from accel.format.thrift import BINARY, FALSE, I32, I64, LIST, STRUCT, TRUE, Reader
 
-__all__ = ["PHYSICAL", "WIDTH", "chunk_arrays", "read_chunks", "read_ints"]
+__all__ = ["WIDTH", "chunk_arrays", "read_chunks", "read_ints"]
 
 # The slots of a chunk's row, in the order of ChunkTable's fields as far as these are read as they stand.
 _NAMES = (
@@ -51,9 +51,11 @@ _NAMES = (
     "encrypted",
 )
 _SLOT: Final = {name: slot for slot, name in enumerate(_NAMES)}
-PHYSICAL: Final = len(_NAMES)
-"""The slot of the physical type, which is checked against the schema and not kept."""
-WIDTH: Final = PHYSICAL + 1
+PHYSICAL, REPETITIONS, DEFINITIONS = range(len(_NAMES), len(_NAMES) + 3)
+"""The slots of what is checked against the schema and not kept: the physical type, and the lengths of
+the two level histograms."""
+_CHECKED: Final = (("physical", PHYSICAL), ("repetitions", REPETITIONS), ("definitions", DEFINITIONS))
+WIDTH: Final = DEFINITIONS + 1
 _LEAST_BYTES = 16
 """No real chunk has fewer; keeps what a hostile footer can make us allocate near its own size."""
 
@@ -139,10 +141,11 @@ def read_chunks(reader: Reader, table: array[int]) -> int:
 
 
 def chunk_arrays(table: array[int], num_groups: int, num_leaves: int) -> dict[str, Int64s]:
-    """The rows as int64 arrays of shape (row groups, leaves), by ChunkTable's names, and `physical`."""
+    """The rows as int64 arrays of shape (row groups, leaves), by ChunkTable's names, and what is only checked:
+    `physical`, and `repetitions` and `definitions`, the lengths of the level histograms (-1: none)."""
     rows = np.frombuffer(table, np.int64) if table else np.zeros(0, np.int64)
     columns = np.ascontiguousarray(rows.reshape(num_groups, num_leaves, WIDTH).transpose(2, 0, 1))
-    return {name: columns[slot] for name, slot in [*_SLOT.items(), ("physical", PHYSICAL)]}
+    return {name: columns[slot] for name, slot in [*_SLOT.items(), *_CHECKED]}
 
 
 def _read_metadata(reader: Reader, row: list[int]) -> None:
@@ -186,7 +189,16 @@ def _pass_path(reader: Reader, row: list[int]) -> None:
 
 
 def _pass_sizes(reader: Reader, row: list[int]) -> None:
-    read_ints(reader, row, _NO_INTS, _NO_OTHERS)
+    read_ints(reader, row, _NO_INTS, _SIZES_OTHERS)
+
+
+def _length_into(slot: int) -> Handler:
+    def read(reader: Reader, row: list[int]) -> None:
+        row[slot] = reader.list_of(I64)
+        for _ in range(row[slot]):
+            reader.varint()
+
+    return read
 
 
 def _span_into(start: str) -> Handler:
@@ -235,6 +247,10 @@ _CHUNK_OTHERS: dict[int, Handler] = {
 }
 _NO_INTS: dict[int, int] = {}
 _NO_OTHERS: dict[int, Handler] = {}
+_SIZES_OTHERS: dict[int, Handler] = {
+    2 << 4 | LIST: _length_into(REPETITIONS),
+    3 << 4 | LIST: _length_into(DEFINITIONS),
+}
 _ENCODING_STATS_INTS = {1: 0, 2: 1, 3: 2}
 _METADATA_INTS = {
     1: PHYSICAL,

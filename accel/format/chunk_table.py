@@ -38,6 +38,17 @@ def build_chunks(
     checks = _Checks(schema)
     wanted = np.array([schema.elements[leaf.element].physical for leaf in schema.leaves], np.int64)
     checks.refuse(present & (physical != wanted), "a physical type that is not the schema's", physical)
+    # pyarrow refuses these too: levels that the schema does not have would be read as values.
+    for name, most in (
+        ("repetitions", [leaf.max_repetition for leaf in schema.leaves]),
+        ("definitions", [leaf.max_definition for leaf in schema.leaves]),
+    ):
+        length = found.pop(name)
+        checks.refuse(
+            (length > 0) & (length != np.array(most, np.int64) + 1),
+            f"a histogram of {name} that does not fit the schema, of length",
+            length,
+        )
     # A chunk in another file, or whose metadata is encrypted, has no place in this one.
     local = present & ~external
     for name in ("codec", "num_values", "compressed", "uncompressed", "data_page_offset"):
