@@ -49,9 +49,7 @@ async def lookup(url: str, key: int, options: dict[str, str], cache: accel.Cache
     scan = accel.scan(url, where=f"key = {key}", columns=COLUMNS, storage_options=options, cache=cache)
     rows = sum([batch.num_rows async for batch in scan])
     metrics = scan.metrics
-    return Sample(
-        time.perf_counter() - started, metrics.requests, metrics.round_trips, metrics.bytes, rows
-    )
+    return Sample(time.perf_counter() - started, metrics.requests, metrics.round_trips, metrics.bytes, rows)
 
 
 def describe(name: str, samples: Sequence[Sample]) -> dict[str, object]:
@@ -119,6 +117,11 @@ def main() -> None:
     if arguments.json:
         print(json.dumps(rows, indent=1))
         return
+    print_rows(rows)
+
+
+def print_rows(rows: Sequence[dict[str, object]]) -> None:
+    """Print rows of the same names as a table."""
     names = list(rows[0])
     widths = [max(len(str(name)), *(len(str(row[name])) for row in rows)) for name in names]
     for cells in (names, *([str(row[name]) for name in names] for row in rows)):
