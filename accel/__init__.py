@@ -9,6 +9,9 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from accel import spark as spark
+    from accel.asking import plan as plan
+    from accel.asking import plan_async as plan_async
+    from accel.asking import scan as scan
     from accel.errors import AccelError as AccelError
     from accel.errors import ColumnNotFoundError as ColumnNotFoundError
     from accel.errors import EncryptedFileError as EncryptedFileError
@@ -28,9 +31,6 @@ if TYPE_CHECKING:
     from accel.planning.task import ScanTask as ScanTask
     from accel.predicate.column import col as col
     from accel.scanner import Scan as Scan
-    from accel.scanner import plan as plan
-    from accel.scanner import plan_async as plan_async
-    from accel.scanner import scan as scan
 
 __version__ = "0.1.0"
 
@@ -43,9 +43,9 @@ _HOMES = {
     "Scan": "accel.scanner",
     "ScanTask": "accel.planning.task",
     "col": "accel.predicate.column",
-    "plan": "accel.scanner",
-    "plan_async": "accel.scanner",
-    "scan": "accel.scanner",
+    "plan": "accel.asking",
+    "plan_async": "accel.asking",
+    "scan": "accel.asking",
     **dict.fromkeys(
         (
             "AccelError",

@@ -10,9 +10,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from accel.asking import plan, scan
 from accel.options import MIB
 from accel.planning.wire import TASK_ARROW_SCHEMA
-from accel.scanner import plan, scan
 from accel.spark.schema import spark_ddl, spark_schema
 
 if TYPE_CHECKING:

@@ -1,0 +1,141 @@
+"""The verbs: what a caller asks a scan or a plan with."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from accel.arguments import check_arguments
+from accel.engine import Engine
+from accel.io import runtime
+from accel.io.cache import Cache
+from accel.io.clients import client_for
+from accel.metrics import Metrics
+from accel.options import Options
+from accel.planning.plan import Plan
+from accel.scanner import Scan
+from accel.session import ScanSpec
+
+__all__ = ["plan", "plan_async", "scan"]
+
+_DEFAULT = Cache()
+
+
+def scan(
+    source: Any,
+    where: Any = None,
+    *,
+    columns: Sequence[str] | None = None,
+    limit: int | None = None,
+    selection: Mapping[str, Any] | None = None,
+    schema: pa.Schema | None = None,
+    partitioning: Any = "hive",
+    glob: bool = True,
+    order: bool = True,
+    store: Any = None,
+    storage_options: Mapping[str, Any] | None = None,
+    cache: Cache | None = _DEFAULT,
+    options: Options | None = None,
+) -> Scan:
+    """Ask a question of Parquet files. No I/O happens before the result is used.
+
+    Parameters
+    ----------
+    source : str, path, list, Plan, or iterator of record batches
+        A URL or path, a list of them, a glob, a directory (hive partitions are recognised), a `Plan`; or what
+        `mapInArrow` passes: record batches with a `path` column, or with the tasks of a plan.
+    where : str, list, or expression, optional
+        A SQL boolean expression (docs/predicates.md), pyarrow's filter lists, or `accel.col("a") > 1`.
+    columns : sequence of str, optional
+        Names, or dotted paths into structs, in the order wanted; None for all, [] for row counts only.
+    limit : int, optional
+        Stop after so many rows.
+    selection : mapping, optional
+        The caller's own access plan, `{path: {row group: [(start, stop), ...]}}`: half-open rows within each
+        row group. Files and row groups not named are not read. It is intersected with what pruning finds.
+    schema : pyarrow.Schema, optional
+        Of the data set. By default the first file's, with the partition columns appended.
+    partitioning : {"hive", None} or pyarrow.Schema
+        How directory names are read; a schema gives the types of hive keys.
+    glob : bool
+        Whether `*`, `?` and `[` in a path form a pattern.
+    order : bool
+        Rows come in file order; False may interleave files.
+    store : obstore store or RangeStore, optional
+        Takes the place of the store that URLs name; paths then are relative to it.
+    storage_options : mapping, optional
+        obstore's keys (`endpoint`, `access_key_id`, `region`, ...); else the usual environment variables.
+    cache : Cache or None
+        By default one for the process; None for no caching beyond this scan.
+    options : Options, optional
+        Every tunable.
+
+    Returns
+    -------
+    Scan
+
+    Raises
+    ------
+    PredicateError
+        `where` does not parse.
+    ValueError
+        Arguments that do not go together.
+    """
+    spec = check_arguments(
+        source,
+        where,
+        columns=columns,
+        limit=limit,
+        selection=selection,
+        schema=schema,
+        partitioning=partitioning,
+        glob=glob,
+        order=order,
+        options=options or Options(),
+    )
+    return Scan(_engine(spec, store=store, storage_options=storage_options, cache=cache))
+
+
+def _engine(
+    spec: ScanSpec, *, store: Any, storage_options: Mapping[str, Any] | None, cache: Cache | None
+) -> Engine:
+    def client(where: Any) -> Any:
+        return client_for(where, storage_options=storage_options, store=store, options=spec.options)
+
+    return Engine(spec, client, cache=cache, in_store=store is not None)
+
+
+def plan(source: Any, where: Any = None, **keywords: Any) -> Plan:
+    """Plan a scan: read its metadata and find the pages to read, but read no data.
+
+    The arguments are those of `scan`, but for `limit` and `order`. Over an iterator of record batches with a
+    `path` column (`mapInArrow`) it plans those files.
+
+    Returns
+    -------
+    Plan
+    """
+    asked = _asked(source, where, keywords)
+    return _one_plan([runtime.run(part.plan(Metrics())) for part in asked.parts()])
+
+
+async def plan_async(source: Any, where: Any = None, **keywords: Any) -> Plan:
+    """`plan`, awaited."""
+    asked = _asked(source, where, keywords)
+    return _one_plan([await runtime.bridge(part.plan(Metrics())) for part in asked.parts()])
+
+
+def _asked(source: Any, where: Any, keywords: Mapping[str, Any]) -> Engine:
+    refused = {"limit", "order"} & set(keywords)
+    if refused:
+        raise TypeError(f"plan() takes no {', '.join(sorted(refused))}")
+    return scan(source, where, **keywords)._engine
+
+
+def _one_plan(plans: Sequence[Plan]) -> Plan:
+    if len(plans) == 1:
+        return plans[0]
+    tasks = [task for plan in plans for task in plan.tasks]
+    return Plan(tasks, schema=plans[0].schema if plans else pa.schema([]))
