@@ -59,6 +59,8 @@ class Options:
     """No wait before a retry is longer, whatever the server asks for."""
     max_unranged_bytes: int = 64 * MIB
     """An HTTP server that answers a range with the whole object is read up to this, else refused."""
+    max_conditional_put_bytes: int = 256 * MIB
+    """An object up to this size can be given indexes in place: in one request, from memory."""
     allow_unpinned: bool = False
     """Read objects of stores that give no etag over several requests (no protection from mixing)."""
     strict: bool = False

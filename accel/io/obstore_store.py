@@ -135,6 +135,18 @@ class ObstoreStore:
         for entry in entries:
             yield entry
 
+    async def write(
+        self, path: str, parts: AsyncIterator[bytes], *, size: int, if_match: str | None = None
+    ) -> None:
+        """See `Writer.write`."""
+        from accel.io.obstore_upload import replace_object, upload
+
+        runtime.check_fork()
+        if if_match is None:
+            await upload(self._store, path, parts, size=size)
+        else:
+            await replace_object(self._store, path, parts, size=size, if_match=if_match)
+
 
 def _without_retries(store: Any) -> Any:
     """The same store, retrying nothing itself, unless its maker has said how it should.

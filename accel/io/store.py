@@ -8,7 +8,7 @@ from typing import Protocol, runtime_checkable
 
 from accel.ranges import Buffer, ByteRange, Suffix
 
-__all__ = ["Header", "Lister", "ObjectEntry", "Payload", "RangeStore", "is_weak"]
+__all__ = ["Header", "Lister", "ObjectEntry", "Payload", "RangeStore", "Writer", "is_weak"]
 
 
 def is_weak(etag: str) -> bool:
@@ -66,4 +66,21 @@ class Header(Protocol):
 
     async def head(self, path: str) -> ObjectEntry:
         """One request; raises as `RangeStore.read` does."""
+        ...
+
+
+@runtime_checkable
+class Writer(Protocol):
+    """A store that takes objects."""
+
+    async def write(
+        self, path: str, parts: AsyncIterator[bytes], *, size: int, if_match: str | None = None
+    ) -> None:
+        """Put one object of `size` bytes, which is seen when it is whole or not at all.
+
+        With `if_match` it takes the place of that version only, in one request, and
+        ObjectChangedError is raised where there is another; the parts are then held in memory.
+        Without, whatever has the name is replaced, and memory stays bounded. What `parts` raises is
+        raised again, and nothing is written.
+        """
         ...

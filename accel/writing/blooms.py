@@ -1,0 +1,53 @@
+"""Parquet's own bloom filters, sized by the data: what pyarrow is told about them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+__all__ = ["BloomColumns", "bloom_options"]
+
+BloomColumns = Sequence[str] | Mapping[str, float]
+"""Names of columns, or names and the chance of a false positive of each."""
+
+_CHANCE = 0.01
+
+
+def bloom_options(table: pa.Table, blooms: BloomColumns, *, row_group_size: int) -> dict[str, dict[str, Any]]:
+    """`bloom_filter_options` of pyarrow's writer.
+
+    A filter is of one row group, so the number of distinct values is that of the row group that has most.
+    Left to itself pyarrow assumes a million, which costs megabytes a column.
+
+    Raises
+    ------
+    ValueError
+        A column is not there, is boolean or nested, or a chance is not between 0 and 1.
+    """
+    names = [blooms] if isinstance(blooms, str) else list(blooms)
+    found: dict[str, dict[str, Any]] = {}
+    for name in names:
+        at = table.schema.get_field_index(name)
+        if at < 0:
+            raise ValueError(f"blooms: no column {name!r}, or more than one")
+        kind = table.schema.field(at).type
+        if pa.types.is_boolean(kind) or pa.types.is_nested(kind) or pa.types.is_null(kind):
+            raise ValueError(f"blooms: column {name!r} is of type {kind}, which can have no bloom filter")
+        chance = blooms[name] if isinstance(blooms, Mapping) else _CHANCE
+        if not 0 < chance < 1:
+            raise ValueError(f"blooms: {chance} is not a chance between 0 and 1")
+        found[name] = {"ndv": _most_distinct(table.column(at), row_group_size), "fpp": float(chance)}
+    return found
+
+
+def _most_distinct(column: pa.ChunkedArray, row_group_size: int) -> int:
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    most = 1
+    for start in range(0, len(column), row_group_size):
+        part = column.slice(start, row_group_size)
+        most = max(most, int(pc.count_distinct(part, mode="only_valid").as_py()))
+    return most

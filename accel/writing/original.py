@@ -1,0 +1,146 @@
+"""A Parquet file as embedding finds it: its footer, its page indexes, and where its tail may be cut."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from accel.errors import AccelError, EncryptedFileError, IndexFormatError, ParquetFormatError
+from accel.format.footer import parse_footer, parse_tail
+from accel.format.model import FileMetadata, OffsetIndex
+from accel.format.page_index import parse_column_index, parse_offset_index
+from accel.format.thrift import Reader
+from accel.options import Options
+from accel.writing.source import Source
+
+__all__ = ["At", "Original", "cut_at", "open_original", "read_metadata"]
+
+At = tuple[int, int]
+"""Row group and leaf."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Original:
+    """What is known of a file before anything is made for it."""
+
+    source: Source
+    metadata: FileMetadata
+    offset_indexes: dict[At, OffsetIndex]
+    """Of the chunks that have a valid one."""
+    offset_bytes: dict[At, bytes]
+    """The same as they stand in the file."""
+    column_bytes: dict[At, bytes]
+    """The column indexes that are valid, likewise."""
+
+
+def open_original(source: Source, *, options: Options) -> Original:
+    """Read a file's footer and page indexes.
+
+    Raises
+    ------
+    EncryptedFileError
+        The footer, or any column, is encrypted, or the footer is signed.
+    ParquetFormatError
+        The file is no Parquet, or has columns in other files.
+    """
+    try:
+        metadata = read_metadata(source, max_footer_bytes=options.max_footer_bytes)
+        _refuse(metadata)
+        return _read_page_indexes(source, metadata)
+    except AccelError as error:
+        raise error.at(path=source.name)
+
+
+def read_metadata(source: Source, *, max_footer_bytes: int) -> FileMetadata:
+    """Read and parse the footer."""
+    size = source.size
+    if size < 12:
+        raise ParquetFormatError(f"a Parquet file has at least 12 bytes, this has {size}")
+    start = max(0, size - source.window)
+    [tail] = source.read([(start, size)])
+    length = parse_tail(tail[-8:]).length
+    if length > max_footer_bytes or length > size - 12:
+        raise ParquetFormatError(f"a footer of {length} bytes in a file of {size}", place="footer")
+    begin = size - 8 - length
+    if begin >= start:
+        footer = tail[begin - start : -8]
+    else:
+        [footer] = source.read([(begin, size - 8)])
+    return parse_footer(footer, file_size=size, footer_start=begin)
+
+
+def _refuse(metadata: FileMetadata) -> None:
+    if bool(metadata.chunks.encrypted.any()):
+        raise EncryptedFileError(
+            "the file has encrypted columns", hint="indexes would tell what is in them in clear"
+        )
+    # encryption_algorithm: the footer is signed, and a changed one would not verify.
+    if any(number == 8 for number in _numbers(metadata.footer)):
+        raise EncryptedFileError("the footer is signed", hint="accel cannot sign what it changes")
+    if bool(metadata.chunks.external.any()):
+        raise ParquetFormatError("columns of this file lie in other files")
+
+
+def _numbers(footer: bytes) -> list[int]:
+    reader = Reader(footer)
+    found = []
+    for number, ctype in reader.fields():
+        found.append(number)
+        reader.skip(ctype)
+    return found
+
+
+def _read_page_indexes(source: Source, metadata: FileMetadata) -> Original:
+    chunks = metadata.chunks
+    offset_indexes: dict[At, OffsetIndex] = {}
+    offset_bytes: dict[At, bytes] = {}
+    column_bytes: dict[At, bytes] = {}
+    for group in range(metadata.num_row_groups):
+        wanted: list[tuple[str, int, int, int]] = []
+        for name in ("offset_index", "column_index"):
+            offsets = getattr(chunks, f"{name}_offset")[group].tolist()
+            lengths = getattr(chunks, f"{name}_length")[group].tolist()
+            for leaf, (offset, length) in enumerate(zip(offsets, lengths, strict=True)):
+                if offset > 0:
+                    wanted.append((name, leaf, offset, offset + length))
+        found = source.read([(start, end) for _, _, start, end in wanted])
+        # Offset indexes come first: they say how many pages a column index is of.
+        for (name, leaf, _, _), data in zip(wanted, found, strict=True):
+            at = (group, leaf)
+            try:
+                if name == "offset_index":
+                    offset_indexes[at] = parse_offset_index(
+                        data,
+                        num_rows=int(metadata.group_rows[group]),
+                        lower=int(chunks.start[at]),
+                        upper=int(chunks.end[at]),
+                    )
+                    offset_bytes[at] = bytes(data)
+                elif at in offset_indexes:
+                    parse_column_index(data, num_pages=offset_indexes[at].num_pages)
+                    column_bytes[at] = bytes(data)
+            except IndexFormatError:
+                continue  # what does not verify is made anew
+    return Original(source, metadata, offset_indexes, offset_bytes, column_bytes)
+
+
+def cut_at(metadata: FileMetadata, own: list[tuple[int, int]]) -> int:
+    """Where the file's tail may be cut: everything before it is kept where it is.
+
+    Of the bytes before the footer, the page indexes and our own earlier indexes (`own`, half-open ranges)
+    may go as far as nothing else lies behind them. Data, bloom filters, and what others have put into the
+    file stay.
+    """
+    chunks = metadata.chunks
+    ranges = list(own)
+    for name in ("offset_index", "column_index"):
+        offsets, lengths = getattr(chunks, f"{name}_offset"), getattr(chunks, f"{name}_length")
+        have = offsets > 0
+        ranges += zip(offsets[have].tolist(), (offsets[have] + lengths[have]).tolist(), strict=True)
+    cut = metadata.footer_start
+    for start, end in sorted(ranges, key=lambda r: (r[1], r[0]), reverse=True):
+        if end < cut:
+            break
+        cut = min(cut, start)
+    return max(cut, 4, int(np.max(chunks.end, initial=0)))

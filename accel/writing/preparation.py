@@ -1,0 +1,95 @@
+"""All that is to be new in a file, made before any of it is written."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from accel.options import Options
+from accel.writing.building import BuiltIndex, build_indexes
+from accel.writing.container import earlier_ranges
+from accel.writing.original import Original, open_original
+from accel.writing.page_indexes import PageIndexes, complete_page_indexes
+from accel.writing.report import EmbeddedIndex, EmbedReport
+from accel.writing.source import Source
+from accel.writing.tail import Tail, make_tail, verify_tail
+from accel.writing.wanted import IDX1, Indexes, read_wanted
+
+__all__ = ["Made", "prepare", "report_on"]
+
+Counter = Callable[[str, int], Callable[[int], None]]
+"""Given the name of a stage and its bytes, what is to be told of each part of them."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Made:
+    """The new end of a file, verified, and what it is made of."""
+
+    original: Original
+    built: list[BuiltIndex]
+    pages: PageIndexes
+    tail: Tail
+    begun: float
+
+
+def prepare(source: Source, indexes: Indexes, *, options: Options, counter: Counter | None = None) -> Made:
+    """Read a file, build its indexes and its missing page indexes, and lay out its new end.
+
+    Raises as `embed` does.
+    """
+    begun = time.perf_counter()
+    original = open_original(source, options=options)
+    metadata = original.metadata
+    wanted = read_wanted(indexes, metadata)
+    leaves = {index.leaf.ordinal for index in wanted}
+    total = int(sum(metadata.chunks.compressed[:, leaf].sum() for leaf in leaves))
+    note = _ignore if counter is None else counter("index", total)
+    pages = complete_page_indexes(original, options=options, note=note)
+    built = build_indexes(source, metadata, pages.offset_indexes, wanted, options=options, note=note)
+    earlier = earlier_ranges(metadata, source, idx1=any(w.kind_name == IDX1 for w in wanted))
+    tail = make_tail(metadata, built, pages, earlier=earlier)
+    verify_tail(tail, metadata, built)
+    return Made(original, built, pages, tail, begun)
+
+
+def _ignore(count: int) -> None:
+    """Nobody wants to know."""
+
+
+def report_on(made: Made, *, path: str, written: bool) -> EmbedReport:
+    """What was made, in numbers."""
+    tail, metadata = made.tail, made.original.metadata
+    return EmbedReport(
+        path=path,
+        written=written,
+        rows=metadata.num_rows,
+        size_before=metadata.file_size,
+        size_after=tail.file_size,
+        indexes=_summaries(made.built),
+        page_indexes_added=made.pages.added,
+        column_indexes_added=made.pages.added_bounds,
+        pages_unknown=tuple(made.pages.unknown),
+        index_bytes=tail.index_bytes,
+        page_index_bytes=tail.page_index_bytes,
+        seconds=time.perf_counter() - made.begun,
+    )
+
+
+def _summaries(built: list[BuiltIndex]) -> tuple[EmbeddedIndex, ...]:
+    found: dict[tuple[str, str, str], list[BuiltIndex]] = {}
+    for index in built:
+        key = (index.wanted.column, index.wanted.kind_name, str(index.wanted.level))
+        found.setdefault(key, []).append(index)
+    return tuple(
+        EmbeddedIndex(
+            column=column,
+            kind=kind,
+            level=level,
+            count=len(parts),
+            units=sum(part.units for part in parts),
+            nbytes=sum(len(part.data) for part in parts),
+            seconds=sum(part.seconds for part in parts),
+        )
+        for (column, kind, level), parts in found.items()
+    )

@@ -1,0 +1,192 @@
+"""The file that indexes go into, as it is read: one version of it, by blocking reads of ranges."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from accel.errors import ObjectChangedError, ObjectNotFoundError, ParquetFormatError, StoreError
+from accel.io import runtime
+from accel.io.client import Client
+from accel.io.location import Location
+from accel.metrics import Metrics
+from accel.planning.file import ObjectId
+from accel.ranges import ByteRange, Kind, ReadKey, Want
+
+__all__ = ["Identity", "LocalSource", "RemoteSource", "Source", "open_local", "open_remote"]
+
+
+class Source(Protocol):
+    """One version of one file. `read` may be called from any thread but the I/O loop's."""
+
+    @property
+    def name(self) -> str:
+        """What errors call it."""
+        ...
+
+    @property
+    def size(self) -> int: ...
+
+    @property
+    def window(self) -> int:
+        """Bytes worth reading at once where little of them may be wanted."""
+        ...
+
+    def read(self, ranges: Sequence[tuple[int, int]]) -> list[memoryview]:
+        """Exactly the bytes of each half-open range.
+
+        Raises
+        ------
+        ObjectChangedError
+            The file is no longer the version that was opened.
+        """
+        ...
+
+    def close(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """What tells two versions of a local file apart."""
+
+    device: int
+    inode: int
+    size: int
+    mtime_ns: int
+
+    @classmethod
+    def of(cls, found: os.stat_result) -> Identity:
+        return cls(found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
+
+
+class LocalSource:
+    """An open local file: it stays the same file whatever its name comes to mean."""
+
+    window = 16 * 1024
+
+    def __init__(self, path: str, handle: int, found: os.stat_result) -> None:
+        self.path = path
+        self.handle = handle
+        self.found = found
+        self.identity = Identity.of(found)
+
+    @property
+    def name(self) -> str:
+        return self.path
+
+    @property
+    def size(self) -> int:
+        return self.identity.size
+
+    def read(self, ranges: Sequence[tuple[int, int]]) -> list[memoryview]:
+        return [memoryview(self._pread(start, end)) for start, end in ranges]
+
+    def check_unchanged(self) -> None:
+        """Raise ObjectChangedError where the name, or the file itself, is not what was opened."""
+        try:
+            same = Identity.of(os.stat(self.path)) == self.identity == Identity.of(os.fstat(self.handle))
+        except FileNotFoundError:
+            same = False
+        if not same:
+            raise ObjectChangedError(
+                "the file was changed meanwhile, and is left as it is", path=self.path, hint="start again"
+            )
+
+    def close(self) -> None:
+        os.close(self.handle)
+
+    def _pread(self, start: int, end: int) -> bytes:
+        try:
+            data = os.pread(self.handle, end - start, start)
+            while len(data) < end - start:  # Linux returns at most 2 GiB at a time
+                more = os.pread(self.handle, end - start - len(data), start + len(data))
+                if not more:
+                    break
+                data += more
+        except OSError as error:
+            raise StoreError(error.strerror or str(error), path=self.path) from error
+        if len(data) != end - start:
+            raise ObjectChangedError("the file has become shorter", path=self.path)
+        return data
+
+
+class RemoteSource:
+    """An object of a store, every read of it pinned to one version."""
+
+    window = 4 * 1024 * 1024
+
+    def __init__(self, client: Client, location: Location, pin: ObjectId) -> None:
+        self.client = client
+        self.location = location
+        self.pin = pin
+        self.metrics = Metrics()
+
+    @property
+    def name(self) -> str:
+        return str(self.location)
+
+    @property
+    def size(self) -> int:
+        return self.pin.size
+
+    def read(self, ranges: Sequence[tuple[int, int]]) -> list[memoryview]:
+        return runtime.run(self.fetch(ranges)) if ranges else []
+
+    async def fetch(self, ranges: Sequence[tuple[int, int]]) -> list[memoryview]:
+        """`read`, on the I/O loop."""
+        keys = [ReadKey(Kind.CHUNK, ordinal=i) for i in range(len(ranges))]
+        wants = [
+            Want(key, ByteRange(start, end))
+            for key, (start, end) in zip(keys, ranges, strict=True)
+            if start < end
+        ]
+        stash = await self.client.read(self.pin.path, wants, pin=self.pin, metrics=self.metrics)
+        return [stash.get(key, memoryview(b"")) for key in keys]
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+def open_local(path: str) -> LocalSource:
+    """Open a local file by its real path.
+
+    Raises ObjectNotFoundError where there is no regular file of that name, ParquetFormatError for an
+    empty one.
+    """
+    path = os.path.realpath(path)
+    try:
+        # O_NONBLOCK: opening a FIFO must not wait for its writer.
+        handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except FileNotFoundError as error:
+        raise ObjectNotFoundError("there is no such file", path=path) from error
+    except OSError as error:
+        raise StoreError(error.strerror or str(error), path=path) from error
+    try:
+        found = os.fstat(handle)
+        if not stat.S_ISREG(found.st_mode):
+            raise ObjectNotFoundError("this is not a regular file", path=path)
+        if found.st_size == 0:
+            raise ParquetFormatError("the file is empty", path=path)
+    except BaseException:
+        os.close(handle)
+        raise
+    return LocalSource(path, handle, found)
+
+
+def open_remote(client: Client, location: Location) -> RemoteSource:
+    """Find an object's version and size.
+
+    Raises
+    ------
+    StoreError
+        It cannot be read, or the store gives no etag to pin it by.
+    """
+    tail = runtime.run(client.read_tail(location.path, 8, metrics=Metrics()))
+    if tail.size is None or tail.etag is None:
+        raise StoreError(
+            "the store gives no etag, so a copy of this object may mix two versions of it", path=str(location)
+        )
+    return RemoteSource(client, location, ObjectId(location.path, tail.size, tail.etag))

@@ -1,0 +1,191 @@
+"""`write_table`: a table as a Parquet file that is laid out for selective reading, indexes included."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from typing import Any, BinaryIO
+
+import pyarrow as pa
+
+from accel.decode.arrow import translate_errors
+from accel.errors import AccelError, StoreError
+from accel.io import runtime
+from accel.io.clients import client_for
+from accel.io.location import Location, parse_url
+from accel.io.store import Writer
+from accel.options import KIB, MIB, Options
+from accel.writing.blooms import BloomColumns, bloom_options
+from accel.writing.local_target import write_beside
+from accel.writing.preparation import prepare, report_on
+from accel.writing.report import EmbedReport
+from accel.writing.source import LocalSource
+from accel.writing.wanted import Indexes
+
+__all__ = ["write_table"]
+
+_PAGE_ROWS = 10_000
+_PAGE_BYTES = 256 * KIB
+_GROUP_ROWS = 1_048_576
+_PART_BYTES = 8 * MIB
+
+SortBy = str | Sequence[str | tuple[str, str]]
+
+
+def write_table(
+    table: pa.Table,
+    path: str | os.PathLike[str],
+    *,
+    indexes: Indexes | None = None,
+    sort_by: SortBy | None = None,
+    blooms: BloomColumns | None = None,
+    page_rows: int = _PAGE_ROWS,
+    row_group_size: int = _GROUP_ROWS,
+    storage_options: Mapping[str, Any] | None = None,
+    store: object | None = None,
+    options: Options | None = None,
+    **pyarrow_options: Any,
+) -> EmbedReport:
+    """Write a table as one Parquet file.
+
+    By default it has what a selective reader needs: statistics, a page index, and pages small enough that
+    one row costs little: at most 10,000 rows and about 256 KiB (before compression) each.
+
+    Parameters
+    ----------
+    table : pyarrow.Table
+        What is written.
+    path : str or PathLike
+        A local path, or a URL of a store that can be written to. What has the name is replaced once
+        all is written; a reader sees the old file or the new one.
+    indexes : mapping, optional
+        As of `accel.embed`.
+    sort_by : str or sequence, optional
+        A column, or columns and (column, "ascending" | "descending") pairs, to sort the table by before it
+        is written; the file says that it is sorted. Nulls come last.
+    blooms : sequence of str or mapping, optional
+        Columns that get Parquet's own bloom filters, sized by the number of distinct values that the
+        data has; a mapping gives each its false positive chance, e.g. {"user": 0.01}.
+    page_rows : int
+        Rows of a data page at most.
+    row_group_size : int
+        Rows of a row group at most.
+    storage_options, store, options
+        As of `accel.scan`.
+    **pyarrow_options
+        Of `pyarrow.parquet.ParquetWriter`; they win over the defaults here.
+
+    Returns
+    -------
+    EmbedReport
+
+    Raises
+    ------
+    ValueError
+        A column to sort by or to filter by is not there, or cannot have a bloom filter; an index cannot be had.
+    StoreError
+        The store cannot be written to.
+    """
+    location = parse_url(path, in_store=store is not None)
+    if location.path.endswith("/") or not location.path:
+        raise StoreError("the target is a directory", path=str(location), hint="name a file")
+    options = Options() if options is None else options
+    settings = _settings(table, sort_by, blooms, page_rows, row_group_size, pyarrow_options)
+    if sort_by is not None:
+        table = _sort(table, sort_by)
+    with _target(location, storage_options, store, options) as file:
+        _write(table, file, settings, row_group_size)
+        # Through a handle of its own: reading and writing then have a position each.
+        source = LocalSource(str(location), os.dup(file.fileno()), os.fstat(file.fileno()))
+        try:
+            made = prepare(source, {} if indexes is None else indexes, options=options)
+        finally:
+            source.close()
+        file.truncate(made.tail.start)
+        file.seek(made.tail.start)
+        for part in made.tail.parts:
+            file.write(part)
+    return report_on(made, path=str(location), written=True)
+
+
+def _settings(
+    table: pa.Table,
+    sort_by: SortBy | None,
+    blooms: BloomColumns | None,
+    page_rows: int,
+    row_group_size: int,
+    given: Mapping[str, Any],
+) -> dict[str, Any]:
+    import pyarrow.parquet as pq
+
+    if page_rows < 1 or row_group_size < 1:
+        raise ValueError("page_rows and row_group_size are numbers of rows above 0")
+    settings: dict[str, Any] = {
+        "compression": "zstd",
+        "write_page_index": True,
+        "write_statistics": True,
+        "max_rows_per_page": page_rows,
+        "data_page_size": _PAGE_BYTES,
+    }
+    if sort_by is not None:
+        settings["sorting_columns"] = pq.SortingColumn.from_ordering(table.schema, _ordering(table, sort_by))
+    if blooms is not None:
+        settings["bloom_filter_options"] = bloom_options(table, blooms, row_group_size=row_group_size)
+    return {**settings, **given}
+
+
+def _ordering(table: pa.Table, sort_by: SortBy) -> list[tuple[str, str]]:
+    keys = [sort_by] if isinstance(sort_by, str) else list(sort_by)
+    ordering = [(key, "ascending") if isinstance(key, str) else (key[0], key[1]) for key in keys]
+    for name, direction in ordering:
+        if table.schema.get_field_index(name) < 0:
+            raise ValueError(f"sort_by: no column {name!r}, or more than one")
+        if direction not in ("ascending", "descending"):
+            raise ValueError(f"sort_by: {direction!r} is neither ascending nor descending")
+    return ordering
+
+
+def _sort(table: pa.Table, sort_by: SortBy) -> pa.Table:
+    import pyarrow.compute as pc
+
+    # pyarrow puts nulls last.
+    order = pc.sort_indices(table, sort_keys=_ordering(table, sort_by))
+    return table.take(order)
+
+
+def _write(table: pa.Table, file: BinaryIO, settings: Mapping[str, Any], row_group_size: int) -> None:
+    import pyarrow.parquet as pq
+
+    with translate_errors():
+        sink = pa.PythonFile(file, mode="w")
+        with pq.ParquetWriter(sink, table.schema, **settings) as writer:
+            writer.write_table(table, row_group_size=row_group_size)
+        sink.flush()
+
+
+@contextlib.contextmanager
+def _target(
+    location: Location, storage_options: Mapping[str, Any] | None, store: object | None, options: Options
+) -> Iterator[BinaryIO]:
+    """A local file to write: the one beside the target, or one that is uploaded in the end."""
+    if location.scheme == "file":
+        with write_beside(os.path.realpath("/" + location.path)) as file:
+            yield file
+        return
+    writer = client_for(location, storage_options=storage_options, store=store, options=options).store
+    if not isinstance(writer, Writer):
+        raise StoreError("this store cannot be written to", path=str(location))
+    with tempfile.TemporaryFile(buffering=0) as scratch:
+        yield scratch
+        size = scratch.seek(0, os.SEEK_END)
+        try:
+            runtime.run(writer.write(location.path, _blocks(scratch.fileno(), size), size=size))
+        except AccelError as error:
+            raise error.at(path=str(location))
+
+
+async def _blocks(handle: int, size: int) -> AsyncIterator[bytes]:
+    for start in range(0, size, _PART_BYTES):
+        yield os.pread(handle, min(_PART_BYTES, size - start), start)

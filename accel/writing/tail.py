@@ -1,0 +1,180 @@
+"""The new end of a file: indexes, page indexes and the footer that finds them.
+
+```
+ [ kept as it was ... ] [ IDX1 ] [ indexes ] [ column indexes ] [ offset indexes ] [ footer ] [ length, PAR1 ]
+                        ^ cut
+```
+Nothing before the cut moves, so no offset of data, dictionary or bloom filter changes. One suffix read brings
+everything behind it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from accel.errors import AccelError, IndexFormatError
+from accel.format.footer import parse_footer
+from accel.format.model import FileMetadata
+from accel.format.page_index import parse_column_index, parse_offset_index
+from accel.writing.building import BuiltIndex
+from accel.writing.container import (
+    IDX1_KEY,
+    TOC_KEY,
+    PlacedIndex,
+    encode_container,
+    read_container,
+)
+from accel.writing.footer_edit import PageIndexPlaces, edit_footer
+from accel.writing.original import At, cut_at
+from accel.writing.page_indexes import PageIndexes
+
+__all__ = ["Tail", "make_tail", "verify_tail"]
+
+_MAGIC = b"PAR1"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Tail:
+    """What stands in the new file from `start` on."""
+
+    start: int
+    """The cut: the bytes before it are those of the original."""
+    parts: tuple[bytes, ...]
+    index_bytes: int
+    page_index_bytes: int
+    footer_bytes: int
+
+    @property
+    def length(self) -> int:
+        return sum(map(len, self.parts))
+
+    @property
+    def file_size(self) -> int:
+        return self.start + self.length
+
+
+def make_tail(
+    metadata: FileMetadata,
+    built: Sequence[BuiltIndex],
+    found: PageIndexes,
+    *,
+    earlier: Sequence[tuple[int, int]],
+) -> Tail:
+    """Lay everything out behind the cut.
+
+    Parameters
+    ----------
+    metadata : FileMetadata
+        Of the original.
+    built : sequence of BuiltIndex
+        The indexes, of which at most one is IDX1.
+    found : PageIndexes
+        All page indexes that the file is to have.
+    earlier : sequence of (int, int)
+        Byte ranges of the original's indexes that these take the place of.
+    """
+    start = cut_at(metadata, list(earlier))
+    parts: list[bytes] = []
+    at = start
+    placed: list[PlacedIndex] = []
+    # IDX1 first: what comes after it may be replaced by a later run without moving it.
+    for index in sorted(built, key=lambda index: index.wanted.kind is not None):
+        placed.append(PlacedIndex(index, at))
+        parts.append(index.data)
+        at += len(index.data)
+    index_bytes = at - start
+    shape = metadata.chunks.start.shape
+    arrays = [np.full(shape, -1, np.int64) for _ in range(4)]
+    for halves, offsets, lengths in (
+        (found.column_bytes, arrays[2], arrays[3]),
+        (found.offset_bytes, arrays[0], arrays[1]),
+    ):
+        for chunk in sorted(halves):
+            data = halves[chunk]
+            offsets[chunk], lengths[chunk] = at, len(data)
+            parts.append(data)
+            at += len(data)
+    page_index_bytes = at - start - index_bytes
+    footer = edit_footer(
+        metadata.footer,
+        places=PageIndexPlaces(*arrays),
+        key_value=encode_container(metadata, placed),
+        type_orders=len(metadata.schema.leaves) if found.type_orders else 0,
+    )
+    parts += [footer, len(footer).to_bytes(4, "little"), _MAGIC]
+    return Tail(start, tuple(parts), index_bytes, page_index_bytes, len(footer))
+
+
+def verify_tail(tail: Tail, original: FileMetadata, built: Sequence[BuiltIndex]) -> FileMetadata:
+    """Read the new file's end back as a reader would, and hold it against the original.
+
+    Returns
+    -------
+    FileMetadata
+        Of the new file.
+
+    Raises
+    ------
+    AccelError
+        Anything differs that should not: this is a fault of accel's, and nothing is to be written.
+    """
+    data = b"".join(tail.parts)
+    begin = tail.file_size - 8 - tail.footer_bytes
+    metadata = parse_footer(data[begin - tail.start : -8], file_size=tail.file_size, footer_start=begin)
+    _same(metadata, original)
+    chunks = metadata.chunks
+    bloom_ends = chunks.bloom_offset + np.maximum(chunks.bloom_length, 0)
+    if int(np.max(bloom_ends, initial=0)) > tail.start:
+        raise AccelError("a bloom filter lies among the page indexes: the file's footer contradicts itself")
+    for chunk in np.argwhere(chunks.offset_index_offset > 0).tolist():
+        _check_page_index(metadata, data, tail.start, (chunk[0], chunk[1]))
+    found = read_container(metadata, lambda start, end: data[start - tail.start : end - tail.start])
+    if found != [index.data for index in sorted(built, key=lambda index: index.wanted.kind is not None)]:
+        raise IndexFormatError("the embedded indexes do not read back")
+    return metadata
+
+
+def _same(new: FileMetadata, old: FileMetadata) -> None:
+    chunks, before = new.chunks, old.chunks
+    names = (
+        "start",
+        "end",
+        "codec",
+        "num_values",
+        "compressed",
+        "uncompressed",
+        "bloom_offset",
+        "bloom_length",
+    )
+    same = (
+        new.schema == old.schema
+        and new.group_rows.tolist() == old.group_rows.tolist()
+        and all(np.array_equal(getattr(chunks, name), getattr(before, name)) for name in names)
+        and _others(new) == _others(old)
+    )
+    if not same:
+        raise AccelError("the new footer does not say what the old one did")
+
+
+def _others(metadata: FileMetadata) -> dict[str, bytes]:
+    return {key: value for key, value in metadata.key_value.items() if key not in (TOC_KEY, IDX1_KEY)}
+
+
+def _check_page_index(metadata: FileMetadata, data: bytes, start: int, at: At) -> None:
+    chunks = metadata.chunks
+
+    def part(name: str) -> bytes:
+        offset = int(getattr(chunks, f"{name}_offset")[at]) - start
+        return data[offset : offset + int(getattr(chunks, f"{name}_length")[at])]
+
+    index = parse_offset_index(
+        part("offset_index"),
+        num_rows=int(metadata.group_rows[at[0]]),
+        lower=int(chunks.start[at]),
+        upper=int(chunks.end[at]),
+    )
+    if int(chunks.column_index_offset[at]) > 0:
+        parse_column_index(part("column_index"), num_pages=index.num_pages)

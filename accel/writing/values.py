@@ -1,0 +1,189 @@
+"""The values of one column, a row group at a time, decoded from the file that they stand in."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from accel.decode.arrow import projected_schema
+from accel.decode.chunks import ChunkPages
+from accel.decode.columns import decode_columns
+from accel.errors import ColumnNotFoundError, MemoryLimitError, SchemaMismatchError
+from accel.format.model import FileMetadata, Leaf, OffsetIndex
+from accel.options import MIB, Options
+from accel.planning.selection import RowSelection
+from accel.writing.original import At
+from accel.writing.source import Source
+
+__all__ = ["ColumnValues", "find_leaf", "flat_leaf"]
+
+_PIECE_BYTES = 8 * MIB
+"""Stored bytes that are read and decoded at once."""
+
+
+def find_leaf(metadata: FileMetadata, column: str) -> Leaf:
+    """The leaf that a name or dotted path means; an exact top-level name wins over a path.
+
+    Raises
+    ------
+    ColumnNotFoundError
+        There is none.
+    SchemaMismatchError
+        It is not one value a row: a struct as a whole, or something inside a list.
+    """
+    schema = metadata.schema
+    names = [(column,), tuple(column.split("."))]
+    for path in names:
+        for leaf in schema.leaves:
+            if leaf.path == path:
+                if not flat_leaf(leaf):
+                    raise SchemaMismatchError(f"column {column} is inside a list", hint="index a flat column")
+                return leaf
+    for path in names:
+        if any(leaf.path[: len(path)] == path for leaf in schema.leaves):
+            raise SchemaMismatchError(
+                f"column {column} is nested", hint="name one of its fields, if a struct"
+            )
+    raise ColumnNotFoundError(f"no column {column}", hint=f"there are {', '.join(schema.names[:20])}")
+
+
+def flat_leaf(leaf: Leaf) -> bool:
+    """Whether the column has one value a row."""
+    return leaf.max_repetition == 0
+
+
+class ColumnValues:
+    """Decodes one column of one file, in pieces of bounded size."""
+
+    def __init__(self, source: Source, metadata: FileMetadata, leaf: Leaf, options: Options) -> None:
+        self.source = source
+        self.metadata = metadata
+        self.leaf = leaf
+        self.options = options
+        self.arrow_schema = projected_schema(metadata.schema, metadata.key_value, [leaf.ordinal])
+
+    @property
+    def type(self) -> pa.DataType:
+        """Of the arrays."""
+        found = self.arrow_schema.field(0).type
+        for name in self.leaf.path[1:]:
+            found = found.field(name).type
+        return found
+
+    def read_group(self, group: int, index: OffsetIndex | None) -> pa.Array:
+        """All values of one row group.
+
+        Raises
+        ------
+        MemoryLimitError
+            They are more than `options.memory_limit`.
+        """
+        parts: list[pa.Array] = []
+        held = 0
+        for part in self.read_pieces(group, index):
+            held += part.nbytes
+            if held > self.options.memory_limit:
+                raise MemoryLimitError(
+                    f"the column's values come to more than {self.options.memory_limit} bytes",
+                    path=self.source.name,
+                    place=f"row group {group}, column {'.'.join(self.leaf.path)}",
+                    hint="raise options.memory_limit, or write smaller row groups",
+                )
+            parts.append(part)
+        if not parts:
+            return pa.nulls(0, self.type)
+        return parts[0] if len(parts) == 1 else _concat(parts)
+
+    def read_pieces(self, group: int, index: OffsetIndex | None) -> Iterator[pa.Array]:
+        """The same in pieces of whole pages, in order."""
+        num_rows = int(self.metadata.group_rows[group])
+        if not num_rows:
+            return
+        if index is None:
+            yield from self._decode(group, self._whole(group, num_rows), 0, num_rows)
+            return
+        at = (group, self.leaf.ordinal)
+        start = int(self.metadata.chunks.start[at])
+        dictionary = None
+        if start < int(index.offset[0]):
+            [dictionary] = self.source.read([(start, int(index.offset[0]))])
+        for lo, hi in itertools.pairwise(self._cuts(index, at)):
+            pages = self._pages(index, lo, hi, dictionary, at, num_rows)
+            yield from self._decode(group, pages, int(pages.first_rows[0]), int(pages.stop_rows[-1]))
+
+    def _cuts(self, index: OffsetIndex, at: At) -> list[int]:
+        """Pages to cut at, by stored bytes or by what they are expected to decode to."""
+        chunks = self.metadata.chunks
+        expansion = max(1.0, int(chunks.uncompressed[at]) / max(1, int(chunks.compressed[at])) / 4)
+        turns = (np.cumsum(index.size) * expansion // _PIECE_BYTES).astype(np.int64)
+        return [0, *(np.flatnonzero(np.diff(turns)) + 1).tolist(), index.num_pages]
+
+    def _whole(self, group: int, num_rows: int) -> ChunkPages:
+        chunks, at = self.metadata.chunks, (group, self.leaf.ordinal)
+        [data] = self.source.read([(int(chunks.start[at]), int(chunks.end[at]))])
+        return ChunkPages(
+            leaf=self.leaf.ordinal,
+            codec=int(chunks.codec[at]),
+            dictionary=None,
+            buffers=(data,),
+            first_rows=np.zeros(1, np.int64),
+            stop_rows=np.full(1, num_rows, np.int64),
+            num_values=int(chunks.num_values[at]),
+        )
+
+    def _pages(
+        self, index: OffsetIndex, lo: int, hi: int, dictionary: memoryview | None, at: At, num_rows: int
+    ) -> ChunkPages:
+        begin, end = int(index.offset[lo]), int(index.offset[hi - 1] + index.size[hi - 1])
+        [data] = self.source.read([(begin, end)])
+        spans = zip((index.offset[lo:hi] - begin).tolist(), index.size[lo:hi].tolist(), strict=True)
+        return ChunkPages(
+            leaf=self.leaf.ordinal,
+            codec=int(self.metadata.chunks.codec[at]),
+            dictionary=dictionary,
+            buffers=tuple(data[start : start + size] for start, size in spans),
+            first_rows=index.first_row[lo:hi],
+            stop_rows=np.append(index.first_row[1:], num_rows)[lo:hi],
+            num_values=int(self.metadata.chunks.num_values[at]),
+        )
+
+    def _decode(self, group: int, pages: ChunkPages, start: int, stop: int) -> Iterator[pa.Array]:
+        [array] = decode_columns(
+            self.metadata.schema,
+            self.metadata.key_value,
+            {self.leaf.ordinal: pages},
+            RowSelection(np.array([start], np.int64), np.array([stop], np.int64)),
+            arrow_schema=self.arrow_schema,
+            leaves=[self.leaf.ordinal],
+            path=self.source.name,
+            row_group=group,
+            memory_limit=self.options.memory_limit,
+            created_by=self.metadata.created_by,
+        )
+        for part in array.chunks if isinstance(array, pa.ChunkedArray) else [array]:
+            yield _dig(part, self.leaf.path[1:])
+
+
+def _dig(array: pa.Array, path: tuple[str, ...]) -> pa.Array:
+    """A field of structs, null where any of them is."""
+    if isinstance(array.type, pa.BaseExtensionType):
+        array = array.storage if path else array
+    for name in path:
+        array = pc.struct_field(array, indices=[array.type.get_field_index(name)])
+    return array
+
+
+def _concat(parts: list[pa.Array]) -> pa.Array:
+    """One array; where 32-bit offsets cannot hold it, of the large type."""
+    kind = parts[0].type
+    if sum(part.nbytes for part in parts) > 1 << 30:
+        wide = {pa.string(): pa.large_string(), pa.binary(): pa.large_binary()}
+        if kind in wide:
+            return pa.concat_arrays([part.cast(wide[kind]) for part in parts])
+    if pa.types.is_dictionary(kind):
+        return pa.chunked_array(parts).unify_dictionaries().combine_chunks()
+    return pa.concat_arrays(parts)
