@@ -7,7 +7,15 @@ import csv
 from collections.abc import Sequence
 from typing import Any
 
-__all__ = ["UsageError", "build_parser", "column_list", "scan_keywords", "storage_options"]
+__all__ = [
+    "UsageError",
+    "add_message_options",
+    "add_store_options",
+    "build_parser",
+    "column_list",
+    "scan_keywords",
+    "storage_options",
+]
 
 FORMATS = ("table", "csv", "json", "arrow", "parquet")
 
@@ -17,6 +25,7 @@ examples:
   accel scan 'data/year=2013/*.parquet' --limit 1000 --format parquet -o sample.parquet
   accel explain s3://bucket/flights/ --where "flight = 1545" --analyze
   accel inspect https://host/flights.parquet
+  accel embed flights.parquet --index carrier=distinct --index flight=bitmap
 
 exit status: 0 done, 1 it failed, 2 the command line or the predicate is wrong, 130 interrupted,
 141 the reader of the output went away.
@@ -29,6 +38,7 @@ class UsageError(Exception):
 
 def build_parser() -> argparse.ArgumentParser:
     from accel import __version__
+    from accel.cli.embed import add_embed
 
     parser = argparse.ArgumentParser(
         prog="accel",
@@ -42,6 +52,7 @@ def build_parser() -> argparse.ArgumentParser:
     _add_scan(commands, shared)
     _add_explain(commands, shared)
     _add_inspect(commands, shared)
+    add_embed(commands)
     return parser
 
 
@@ -50,7 +61,22 @@ def _shared() -> argparse.ArgumentParser:
     shared.add_argument(
         "source", nargs="+", metavar="URL", help="file, directory or glob: s3:, gs:, az:, http:, path"
     )
-    store = shared.add_argument_group("store")
+    add_store_options(shared)
+    source = shared.add_argument_group("source")
+    source.add_argument(
+        "--partitioning",
+        choices=("hive", "none"),
+        default="hive",
+        help="whether key=value directories are columns",
+    )
+    source.add_argument("--no-glob", action="store_true", help="*, ? and [ are part of a name")
+    add_message_options(shared)
+    return shared
+
+
+def add_store_options(parser: argparse.ArgumentParser) -> None:
+    """What says how to reach a store."""
+    store = parser.add_argument_group("store")
     store.add_argument(
         "--storage-option",
         action="append",
@@ -71,18 +97,13 @@ def _shared() -> argparse.ArgumentParser:
         metavar="'NAME: VALUE'",
         help="sent with every request; may be repeated",
     )
-    source = shared.add_argument_group("source")
-    source.add_argument(
-        "--partitioning",
-        choices=("hive", "none"),
-        default="hive",
-        help="whether key=value directories are columns",
-    )
-    source.add_argument("--no-glob", action="store_true", help="*, ? and [ are part of a name")
-    talk = shared.add_argument_group("messages")
+
+
+def add_message_options(parser: argparse.ArgumentParser) -> None:
+    """What says how much to say."""
+    talk = parser.add_argument_group("messages")
     talk.add_argument("--verbose", "-v", action="store_true", help="say what it cost, on standard error")
     talk.add_argument("--debug", action="store_true", help="show the traceback of an error")
-    return shared
 
 
 def _add_question(parser: argparse.ArgumentParser) -> None:

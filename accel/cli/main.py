@@ -52,6 +52,11 @@ def _dispatch(given: argparse.Namespace) -> None:
 
         run_inspect(given)
         return
+    if given.command == "embed":
+        from accel.cli.embed import run_embed
+
+        run_embed(given)
+        return
     from accel.cli.scan import run_explain, run_scan
 
     (run_scan if given.command == "scan" else run_explain)(given)

@@ -9,6 +9,7 @@ from typing import Any
 from accel.errors import AccelError
 from accel.format.model import FileMetadata, Leaf
 from accel.indexes.kind import IndexKind, Level
+from accel.indexes.registry import make_kind
 from accel.writing.values import find_leaf
 
 __all__ = ["IDX1", "Indexes", "WantedIndex", "read_wanted"]
@@ -94,13 +95,6 @@ def _one(column: str, leaf: Leaf, asked: Any, level: str | None) -> WantedIndex:
 
 
 def _kind(asked: Any) -> IndexKind:
-    if not isinstance(asked, str):
-        if isinstance(asked, IndexKind) and not isinstance(asked, type):
-            return asked
-        raise ValueError(f"{asked!r} is no index kind: give its name, or an object of its class")
-    from accel.indexes.registry import kinds
-
-    known: Mapping[str, IndexKind] = kinds()
-    if asked not in known:
-        raise ValueError(f"no index kind is called {asked!r}; there are {', '.join(sorted([*known, IDX1]))}")
-    return known[asked]
+    if not isinstance(asked, str) and (isinstance(asked, type) or not isinstance(asked, IndexKind)):
+        raise TypeError(f"{asked!r} is no index kind: give its name, or an object of its class")
+    return make_kind(asked)
