@@ -17,7 +17,7 @@ from accel.decode.arrow import file_schema
 from accel.decode.dictionary import dictionary_values
 from accel.decode.piece import LeafBytes, decode_piece
 from accel.decode.pool import DecodePool
-from accel.errors import AccelError, IndexFormatError
+from accel.errors import AccelError, IndexFormatError, ObjectChangedError
 from accel.format.model import SchemaElement
 from accel.io.cache import Cache
 from accel.io.client import Client
@@ -39,6 +39,7 @@ __all__ = ["Reader", "Tails"]
 
 T = TypeVar("T")
 _ARROW_SCHEMA = "ARROW:schema"
+_NO_SUFFIX = ("az:", "abfss:")
 
 
 class Tails(enum.Enum):
@@ -115,14 +116,21 @@ class Reader:
     async def _load(self, client: Client, file: DataFile) -> tuple[FileHandle, int]:
         prefix = ("hint", client.token, file.path.partition("?")[0].rpartition("/")[0])
         hint = self._cache.get(prefix)
-        steps = open_file(
-            file.path,
-            hint if isinstance(hint, int) else self.options.tail_hint,
-            max_footer_bytes=self.options.max_footer_bytes,
-            arrow_schema=file_schema,
-        )
+
+        def steps() -> Steps[FileHandle]:
+            return open_file(
+                file.path,
+                hint if isinstance(hint, int) else self.options.tail_hint,
+                max_footer_bytes=self.options.max_footer_bytes,
+                arrow_schema=file_schema,
+            )
+
         started = time.monotonic()
-        handle, trips = await self._drive(steps, client, file.path, None)
+        try:
+            handle, trips = await self._drive(steps(), client, file.path, _listed(file))
+        except ObjectChangedError:
+            # Not the version that was listed any more: the current one will do as well.
+            handle, trips = await self._drive(steps(), client, file.path, None)
         handle.checked_at = started
         learned = min(handle.suggested_tail_bytes() * 5 // 4, self.options.max_tail_hint)
         if not isinstance(hint, int) or learned > hint:
@@ -137,7 +145,7 @@ class Reader:
             while True:
                 answer: Stash | Tail
                 if isinstance(need, NeedTail):
-                    payload = await client.read_tail(path, need.length, metrics=self.metrics)
+                    payload = await client.read_tail(path, need.length, metrics=self.metrics, pin=pin)
                     data = memoryview(payload.data)
                     size = payload.size if payload.size is not None else payload.range.end
                     answer = Tail(data, payload.range.start, size, payload.etag)
@@ -255,6 +263,13 @@ class _Decode:
             )
         except AccelError as error:
             raise error.of(self.task.file.url) from error.__cause__
+
+
+def _listed(file: DataFile) -> ObjectId | None:
+    """Azure has no suffix ranges: there the listing's size saves a request. Elsewhere the file is found as it is."""
+    if file.size is None or file.etag is None or not file.root.startswith(_NO_SUFFIX):
+        return None
+    return ObjectId(file.path, file.size, file.etag)
 
 
 def _read_dictionary(
