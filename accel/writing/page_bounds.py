@@ -60,6 +60,8 @@ class BoundsBuilder:
         """Take the values of the next page."""
         if self.void:
             return
+        if pa.types.is_dictionary(page.type):
+            page = page.dictionary_decode()
         self.null_counts.append(page.null_count)
         if page.null_count == len(page):
             self.null_pages.append(True)
@@ -107,6 +109,8 @@ def bounds_builder(element: SchemaElement, arrow_type: pa.DataType) -> BoundsBui
 
     `arrow_type` is that of the decoded values.
     """
+    if pa.types.is_dictionary(arrow_type):
+        arrow_type = arrow_type.value_type
     coding = _coding(element, arrow_type)
     return None if coding is None else BoundsBuilder(coding)
 

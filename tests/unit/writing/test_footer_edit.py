@@ -62,7 +62,9 @@ def test_keys_are_added_replaced_and_removed_in_place(metadata: FileMetadata) ->
     assert dict(parsed(footer, metadata).key_value) == {**before, "ours": b"\xff\x00one", "theirs": b"two"}
     again = edit(footer, ours=b"three")
     assert list(parsed(again, metadata).key_value.items()) == [
-        *before.items(), ("theirs", b"two"), ("ours", b"three")
+        *before.items(),
+        ("theirs", b"two"),
+        ("ours", b"three"),
     ]
     assert edit(again, ours=None, theirs=None) == metadata.footer
 
@@ -94,9 +96,7 @@ def test_type_orders_take_the_place_of_none(metadata: FileMetadata) -> None:
     fields, _ = read_struct(metadata.footer)
     leaves = len(metadata.schema.leaves)
     orders = fields.pop(7)
-    footer = edit_footer(
-        write_struct(fields), places=places_of(metadata), key_value={}, type_orders=leaves
-    )
+    footer = edit_footer(write_struct(fields), places=places_of(metadata), key_value={}, type_orders=leaves)
     assert read_struct(footer)[0][7] == orders
     assert footer == metadata.footer
 

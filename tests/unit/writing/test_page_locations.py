@@ -78,6 +78,8 @@ def pages_of(*values: int) -> ChunkPageList:
         pytest.param((1, 1, 3), [1, 1, 3], [0, 1, 2], id="a page a row"),
     ],
 )
-def test_rows_counted_by_levels(values: tuple[int, ...], levels: list[int], first_rows: list[int] | None) -> None:
+def test_rows_counted_by_levels(
+    values: tuple[int, ...], levels: list[int], first_rows: list[int] | None
+) -> None:
     found = pages_of(*values).locate_counted(np.array(levels))
     assert (None if found is None else found.first_row.tolist()) == first_rows
