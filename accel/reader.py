@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import enum
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
@@ -17,28 +17,31 @@ from accel.decode.arrow import file_schema
 from accel.decode.dictionary import dictionary_values
 from accel.decode.piece import LeafBytes, decode_piece
 from accel.decode.pool import DecodePool
-from accel.errors import AccelError, IndexFormatError, ObjectChangedError
+from accel.errors import AccelError, IndexFormatError, ObjectChangedError, redact
 from accel.format.model import SchemaElement
 from accel.io.cache import Cache
 from accel.io.client import Client
+from accel.io.fetch import same_etag
 from accel.metrics import Metrics
 from accel.options import Options
 from accel.planning.file import DataFile, ObjectId
 from accel.planning.filing import FilePlan, plan_file
 from accel.planning.handle import FileHandle
-from accel.planning.need import NeedTail, Steps, Tail
+from accel.planning.need import Need, NeedTail, Steps, Tail
 from accel.planning.opening import open_file
 from accel.planning.pages import Piece
 from accel.planning.query import Question, compile_query
 from accel.planning.selection import RowSelection
 from accel.planning.task import ScanTask, TaskFile
-from accel.ranges import Stash
-from accel.task_reads import PieceRead, TaskReads
+from accel.ranges import Kind, ReadKey, Stash
+from accel.task_reads import PieceRead, TaskReads, dictionary_key
 
 __all__ = ["Reader", "Tails"]
 
 T = TypeVar("T")
 _ARROW_SCHEMA = "ARROW:schema"
+# What decodes to more than so many times `inline_decode_bytes` would hold up the I/O loop.
+_INLINE_EXPANSION = 16
 _NO_SUFFIX = ("az:", "abfss:")
 
 
@@ -67,7 +70,7 @@ class Reader:
         self._cache = cache
         self.options = options
         self.metrics = metrics
-        self._tails: dict[tuple[str, str], tuple[int, memoryview]] | None = (
+        self._tails: dict[tuple[str, str], tuple[ObjectId, int, memoryview]] | None = (
             {} if tails is Tails.SERVE else None
         )
         self._pool = DecodePool.shared(options.decode_threads)
@@ -86,32 +89,48 @@ class Reader:
         client = self._client_for(file.root)
         key = ("file", client.token, file.path)
         now = time.monotonic()
-        handle = self._cache.get(key)
-        if isinstance(handle, FileHandle):
-            if file.etag is not None and (file.etag, file.size) == (handle.id.etag, handle.id.size):
-                handle.checked_at = now
-            if handle.id.etag is not None and now - handle.checked_at < self._cache.max_age:
-                self.metrics.add("metadata_hits")
-                return handle, 0
-            if handle.id.etag is not None and await client.revalidate(handle.id, metrics=self.metrics):
-                handle.checked_at = now
-                self.metrics.add("metadata_hits")
-                return handle, 1
-            self._cache.drop(key)
-        self.metrics.add("metadata_misses")
-        trips = 0
+        while True:
+            handle = self._cache.get(key)
+            if isinstance(handle, FileHandle):
+                confirmed = await self._confirm(client, handle, file, now)
+                if confirmed is not None:
+                    self.metrics.add("metadata_hits")
+                    return handle, confirmed
+                self._cache.drop(key)
+            trips = 0
 
-        async def load() -> tuple[FileHandle, int]:
-            nonlocal trips
-            loaded, trips = await self._load(client, file)
-            return loaded, loaded.nbytes
+            async def load() -> tuple[FileHandle, int]:
+                nonlocal trips
+                loaded, trips = await self._load(client, file)
+                return loaded, loaded.nbytes
 
-        try:
-            handle = await self._cache.get_or_load(key, load)
-        except AccelError as error:
-            raise error.of(file.url) from error.__cause__
-        # One who waited for another's load waited as long as that took.
-        return handle, trips or 1
+            try:
+                handle = await self._cache.get_or_load(key, load)
+            except AccelError as error:
+                raise error.of(file.url) from error.__cause__
+            # One who waited for another's load, begun before, may have to ask whether it still holds.
+            if trips or self._fresh(handle, now):
+                self.metrics.add("metadata_misses")
+                return handle, trips or 1
+
+    def _fresh(self, handle: FileHandle, now: float) -> bool:
+        return handle.checked_at >= now or now - handle.checked_at < self._cache.max_age
+
+    async def _confirm(self, client: Client, handle: FileHandle, file: DataFile, now: float) -> int | None:
+        """The round trips it took to know that a cached handle may be used; None where it may not."""
+        known = handle.id
+        if known.etag is None or (file.size is not None and file.size != known.size):
+            return None
+        same = file.etag is not None and same_etag(file.etag, known.etag)
+        if same:
+            handle.checked_at = max(handle.checked_at, now)
+        # A listing that has just shown another etag leaves it in doubt, however young it is.
+        if same or (file.etag is None and self._fresh(handle, now)):
+            return 0
+        if await client.revalidate(known, metrics=self.metrics):
+            handle.checked_at = max(handle.checked_at, now)
+            return 1
+        return None
 
     async def _load(self, client: Client, file: DataFile) -> tuple[FileHandle, int]:
         prefix = ("hint", client.token, file.path.partition("?")[0].rpartition("/")[0])
@@ -149,15 +168,36 @@ class Reader:
                     data = memoryview(payload.data)
                     size = payload.size if payload.size is not None else payload.range.end
                     answer = Tail(data, payload.range.start, size, payload.etag)
-                    if self._tails is not None:
-                        self._tails[client.token, path] = (payload.range.start, data)
                     pin = ObjectId(path, size, payload.etag)
+                    if self._tails is not None and payload.etag is not None:
+                        self._tails[client.token, path] = (pin, payload.range.start, data)
                 else:
-                    answer = await client.read(path, need.wants, pin=pin, metrics=self.metrics)
+                    answer, sent = await self._answer(client, path, need, pin)
+                    trips += sent - 1
                 trips += 1
                 need = steps.send(answer)
         except StopIteration as done:
             return done.value, trips
+
+    async def _answer(self, client: Client, path: str, need: Need, pin: ObjectId | None) -> tuple[Stash, int]:
+        """The wanted bytes, dictionary pages from the cache where they were met before; and round trips."""
+        cached: dict[ReadKey, memoryview] = {}
+        keys: dict[ReadKey, tuple[object, ...]] = {}
+        for want in need.wants:
+            if want.key.kind is Kind.DICTIONARY and pin is not None and pin.etag is not None:
+                keys[want.key] = dictionary_key(client, pin, want.key)
+                found = self._cache.get(keys[want.key])
+                if isinstance(found, bytes):
+                    cached[want.key] = memoryview(found)
+        missing = [want for want in need.wants if want.key not in cached]
+        if not missing:
+            return cached, 0
+        stash = await client.read(path, missing, pin=pin, metrics=self.metrics)
+        for want in missing:
+            if want.key in keys:
+                data = bytes(stash[want.key])
+                self._cache.put(keys[want.key], data, len(data) + 256)
+        return {**stash, **cached}, 1
 
     # -- planning --------------------------------------------------------------------------------
 
@@ -174,16 +214,17 @@ class Reader:
         client = self._client_for(file.root)
         task_file = describe_file(file, handle, question, partition=partition)
         tail = self._tails.pop((client.token, file.path), None) if self._tails is not None else None
-        if tail is not None and not task_file.at_hand:
-            task_file = replace(task_file, at_hand=(tail,))
+        # Another scan may have loaded the handle, of another version than this one read the tail of.
+        if tail is not None and tail[0] == handle.id and not task_file.at_hand:
+            task_file = replace(task_file, at_hand=(tail[1:],))
         steps = plan_file(
             handle,
             task_file,
             selection=selection,
-            piece_bytes=self.options.piece_bytes,
+            piece_bytes=self.options.cut_bytes,
             probe_min_bytes=self.options.probe_min_bytes,
             read_dictionary=_read_dictionary,
-            on_bad_index=self._on_bad_index,
+            on_bad_index=lambda error: self._on_bad_index(error, file.url),
         )
         before = len(handle.offset_indexes) + len(handle.column_indexes)
         try:
@@ -201,28 +242,29 @@ class Reader:
             metrics.add("fallbacks", plan.chunks_whole)
         return plan, trips
 
-    def _on_bad_index(self, error: IndexFormatError) -> None:
+    def _on_bad_index(self, error: IndexFormatError, url: str) -> None:
+        error.of(url)
         if self.options.strict:
             raise error
         self.metrics.add("indexes_ignored")
         self.metrics.warn(str(error))
 
-    def forget(self, file: DataFile) -> bool:
+    def forget(self, root: str, path: str) -> None:
         """Drop what is cached of a file that turned out to have changed."""
-        self._cache.drop(("file", self._client_for(file.root).token, file.path))
-        self.metrics.add("replans")
-        return True
+        self._cache.drop(("file", self._client_for(root).token, path))
 
-    def distrust(self, file: DataFile, handle: FileHandle) -> bool:
-        """Give up the page index of a file whose pages contradict it; False where it was not used."""
-        if self.options.strict or handle.distrusted or not any(handle.offset_indexes.values()):
+    def distrust(self, file: DataFile, handle: FileHandle, tasks: Sequence[ScanTask]) -> bool:
+        """Give up the page index of a file whose pages contradict it; False where `tasks` did without it."""
+        if self.options.strict or all(read.whole for task in tasks for read in task.reads):
             return False
-        handle.distrusted = True
-        handle.offset_indexes.clear()
-        handle.column_indexes.clear()
-        handle.page_bounds.clear()
+        # Another scan may have found out meanwhile.
+        if not handle.distrusted:
+            handle.distrusted = True
+            handle.offset_indexes.clear()
+            handle.column_indexes.clear()
+            handle.page_bounds.clear()
+            self.metrics.warn(f"{redact(file.url)}: the page index contradicts the pages, and is not used")
         self.metrics.add("indexes_ignored")
-        self.metrics.warn(f"{file.url}: the page index contradicts the pages, and is not used")
         return True
 
     # -- reading ---------------------------------------------------------------------------------
@@ -238,7 +280,8 @@ class Reader:
         piece = read.piece
         batch_rows, limit = self.options.batch_rows, self.options.memory_limit
         call = _Decode(task, piece, read.leaves, batch_rows, limit)
-        if piece.fetched_bytes <= self.options.inline_decode_bytes:
+        little = self.options.inline_decode_bytes
+        if piece.fetched_bytes <= little and piece.held_bytes <= _INLINE_EXPANSION * little:
             return call()
         batches: list[pa.RecordBatch] = await self._pool.run(call)
         return batches

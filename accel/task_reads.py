@@ -13,13 +13,19 @@ from accel.format.model import OffsetIndex
 from accel.io.cache import Cache
 from accel.io.client import Client
 from accel.metrics import Metrics
+from accel.planning.file import ObjectId
 from accel.planning.handle import FileHandle
 from accel.planning.pages import LeafReads, Piece, PieceLeaf, piece_wants
 from accel.planning.synthesis import locate_pages, page_reads
 from accel.planning.task import ScanTask
 from accel.ranges import Kind, ReadKey, Stash, Want
 
-__all__ = ["PieceRead", "TaskReads"]
+__all__ = ["PieceRead", "TaskReads", "dictionary_key"]
+
+
+def dictionary_key(client: Client, file: ObjectId, key: ReadKey) -> tuple[object, ...]:
+    """Of a dictionary page in the cache."""
+    return ("dict", client.token, file.path, file.etag, file.size, key.row_group, key.column)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +51,7 @@ class TaskReads:
     _pending: dict[ReadKey, asyncio.Future[bytes]] = field(default_factory=dict)
 
     def _dictionary_key(self, key: ReadKey) -> tuple[object, ...]:
-        file = self.task.file.id
-        return ("dict", self.client.token, file.path, file.etag, file.size, key.row_group, key.column)
+        return dictionary_key(self.client, self.task.file.id, key)
 
     def has_dictionary(self, key: ReadKey) -> bool:
         """Whether a dictionary page is cached."""

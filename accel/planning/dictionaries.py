@@ -4,7 +4,7 @@ every value that the chunk holds."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
@@ -17,7 +17,7 @@ from accel.planning.handle import FileHandle
 from accel.planning.query import FileQuery
 from accel.planning.task import ScanTask
 from accel.planning.witness import Statement, Witnesses
-from accel.predicate.atoms import Against, Among, Bound, BoundColumn, Matches, Node, column_atoms
+from accel.predicate.atoms import Bound, BoundColumn, Node, over_first_column, single_column_parts
 from accel.predicate.evaluate import outcome
 from accel.predicate.evidence import Evidence
 from accel.ranges import ByteRange, Kind, ReadKey, Stash, Want
@@ -53,9 +53,8 @@ class Dictionaries:
         if query.bound is None or handle.distrusted:
             return None
         nodes: dict[int, list[Node]] = {}
-        for node in column_atoms(query.bound.root):
-            if isinstance(node, Against | Among | Matches):
-                nodes.setdefault(node.column, []).append(node)
+        for ordinal, node in single_column_parts(query.bound.root):
+            nodes.setdefault(ordinal, []).append(node)
         columns = []
         for ordinal, asked in nodes.items():
             column = query.bound.columns[ordinal]
@@ -93,14 +92,13 @@ class Dictionaries:
                 witnesses.add(node, group, self._statement(column, node, values, group))
 
     def _statement(self, column: _Column, node: Node, values: pa.Array, group: int) -> Statement:
-        alone = Bound((BoundColumn(column.column.path, values.type),), _moved(node))
+        if int(self.handle.metadata.chunks.null_count[group, column.leaf]) != 0:
+            values = pa.concat_arrays([values, pa.nulls(1, values.type)])
+        alone = Bound((BoundColumn(column.column.path, values.type),), over_first_column(node))
         result = outcome(alone, {column.column.path: values}, len(values))
-        true = bool(mask(result).any())
-        nulls = result.null_count
-        false = nulls + int(mask(result).sum()) < len(values)
-        no_nulls = int(self.handle.metadata.chunks.null_count[group, column.leaf]) == 0
-        evidence = Evidence(np.array([true]), np.array([false]), np.array([nulls > 0 or not no_nulls]))
-        return Statement(np.zeros(1, np.int64), evidence)
+        true, nulls = int(mask(result).sum()), result.null_count
+        found = (true > 0, true + nulls < len(values), nulls > 0)
+        return Statement(np.zeros(1, np.int64), Evidence(*(np.array([flag]) for flag in found)))
 
     def _places(self, drafts: Mapping[int, ScanTask]) -> Iterator[tuple[int, _Column, ByteRange]]:
         chunks = self.handle.metadata.chunks
@@ -112,10 +110,3 @@ class Dictionaries:
                 start, data = int(chunks.start[at]), int(chunks.data_page_offset[at])
                 if 4 <= start < data <= int(chunks.end[at]):
                     yield group, column, ByteRange(start, data)
-
-
-def _moved(node: Node) -> Node:
-    """The atom, over the first column of a tree of its own."""
-    if not isinstance(node, Against | Among | Matches):
-        raise TypeError(f"{type(node).__name__} is not asked of dictionaries")
-    return replace(node, column=0)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import numpy.typing as npt
@@ -37,6 +37,8 @@ __all__ = [
     "Pattern",
     "Truth",
     "column_atoms",
+    "over_first_column",
+    "single_column_parts",
 ]
 
 
@@ -134,6 +136,8 @@ class Pattern:
     open_end: bool
     lower: bytes
     upper: bytes | None
+    runs: tuple[str, ...] = ()
+    """The literal runs in order: what matches has each (by its other cases, where case is ignored)."""
 
     @property
     def prefix(self) -> bytes | None:
@@ -201,3 +205,44 @@ def column_atoms(node: Node) -> Iterator[Node]:
             yield node
         case _:
             pass
+
+
+def single_column_parts(node: Node) -> Iterator[tuple[int, Node]]:
+    """The largest parts of a tree that are over one column each, with that column, in order."""
+    columns = _columns_in(node)
+    if len(columns) == 1:
+        yield next(iter(columns)), node
+    elif isinstance(node, AllOf | AnyOf):
+        for operand in node.operands:
+            yield from single_column_parts(operand)
+    elif isinstance(node, Negation | IsTrue):
+        yield from single_column_parts(node.operand)
+
+
+def _columns_in(node: Node) -> frozenset[int]:
+    match node:
+        case AllOf() | AnyOf():
+            return frozenset().union(*(_columns_in(operand) for operand in node.operands))
+        case Negation() | IsTrue():
+            return _columns_in(node.operand)
+        case Pair():
+            return frozenset((node.left, node.right))
+        case Truth():
+            return frozenset()
+        case _:
+            return frozenset((node.column,))
+
+
+def over_first_column(node: Node) -> Node:
+    """A tree over one column, as if that column were the only one."""
+    match node:
+        case AllOf() | AnyOf():
+            return replace(node, operands=tuple(over_first_column(operand) for operand in node.operands))
+        case Negation() | IsTrue():
+            return replace(node, operand=over_first_column(node.operand))
+        case Pair():
+            return replace(node, left=0, right=0)
+        case Truth():
+            return node
+        case _:
+            return replace(node, column=0)

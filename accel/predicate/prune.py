@@ -42,7 +42,7 @@ Values: TypeAlias = npt.NDArray[Any]
 
 
 Witness: TypeAlias = Callable[[Node], Evidence | None]
-"""What an index knows of one atom, by unit; None where it cannot say."""
+"""What indexes know of a part of the tree, by unit; None where they cannot say."""
 
 
 def prune(
@@ -64,8 +64,8 @@ def prune(
     n : int
         Units.
     witness : callable, optional
-        Asked for every atom over one column; what it rules out is ruled out besides what bounds do. Where
-        the two leave no outcome at all, one of them is wrong, and the bounds alone are believed.
+        Asked for every part of the tree; what it rules out is ruled out besides what bounds do. Where the
+        two leave no outcome at all, one of them is wrong, and the bounds alone are believed.
 
     Raises
     ------
@@ -151,6 +151,20 @@ class _Units:
         return found
 
     def node(self, node: Node) -> Evidence:
+        claimed = self.combined(node)
+        known = None if self.witness is None else self.witness(node)
+        if known is None:
+            return claimed
+        parts = [
+            claimed.may_true & known.may_true,
+            claimed.may_false & known.may_false,
+            claimed.may_null & known.may_null,
+        ]
+        nothing = ~(parts[0] | parts[1] | parts[2])
+        whole = (claimed.may_true, claimed.may_false, claimed.may_null)
+        return Evidence(*(np.where(nothing, all_, part) for all_, part in zip(whole, parts, strict=True)))
+
+    def combined(self, node: Node) -> Evidence:
         match node:
             case AllOf():
                 return self.fold(node.operands, lambda a, b: a & b)
@@ -167,21 +181,7 @@ class _Units:
             case Pair():
                 return self.pair(node)
             case _:
-                return self.atom(node)
-
-    def atom(self, node: Node) -> Evidence:
-        claimed = self.claimed(node)
-        known = None if self.witness is None else self.witness(node)
-        if known is None:
-            return claimed
-        parts = [
-            claimed.may_true & known.may_true,
-            claimed.may_false & known.may_false,
-            claimed.may_null & known.may_null,
-        ]
-        nothing = ~(parts[0] | parts[1] | parts[2])
-        whole = (claimed.may_true, claimed.may_false, claimed.may_null)
-        return Evidence(*(np.where(nothing, all_, part) for all_, part in zip(whole, parts, strict=True)))
+                return self.claimed(node)
 
     def claimed(self, node: Node) -> Evidence:
         match node:
