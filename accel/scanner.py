@@ -10,6 +10,7 @@ from typing import Self
 import pyarrow as pa
 
 from accel.engine import Engine, Running
+from accel.errors import AccelError
 from accel.io import runtime
 from accel.metrics import Metrics
 from accel.planning.explain import Explain
@@ -36,15 +37,20 @@ class Scan:
 
     @property
     def schema(self) -> pa.Schema:
-        """The schema of what comes out. The first access reads one footer, if `schema=` was not given."""
+        """The schema of what comes out. The first access reads one footer, if `schema=` was not given.
+
+        Of an iterator the first record batch is pulled for it; one without any has no columns.
+        """
         if self._schema is None:
-            self._schema = runtime.run(self._engine.schema(Metrics()))
+            sample = self._engine.sample()
+            self._schema = _NO_COLUMNS if sample is None else runtime.run(sample.schema(Metrics()))
         return self._schema
 
     async def schema_async(self) -> pa.Schema:
         """`schema`, awaited."""
         if self._schema is None:
-            self._schema = await runtime.bridge(self._engine.schema(Metrics()))
+            sample = self._engine.sample()
+            self._schema = _NO_COLUMNS if sample is None else await runtime.bridge(sample.schema(Metrics()))
         return self._schema
 
     @property
@@ -95,7 +101,7 @@ class Scan:
     def _end(self, running: Running) -> None:
         self._running.discard(running)
         if not running.ended:
-            runtime.run(running.close())
+            runtime.run_to_end(running.close)
 
     async def _end_async(self, running: Running) -> None:
         self._running.discard(running)
@@ -182,6 +188,10 @@ class Scan:
         return await runtime.bridge(self._explain(analyze))
 
     async def _explain(self, analyze: bool) -> Explain:
+        if self._engine.stream:
+            raise AccelError(
+                "a scan over an iterator cannot be explained", hint="explain a scan of the paths as a list"
+            )
         planned = await self._engine.plan(Metrics())
         explained = planned.explain()
         if analyze:
@@ -237,6 +247,9 @@ class Scan:
         await self.aclose()
 
 
+_NO_COLUMNS = pa.schema([])
+
+
 def _left(limit: int | None, tables: Sequence[pa.Table]) -> int | None:
     return None if limit is None else limit - sum(table.num_rows for table in tables)
 
@@ -247,7 +260,7 @@ def _capped(total: int, limit: int | None) -> int:
 
 def _one_table(tables: Sequence[pa.Table]) -> pa.Table:
     if not tables:
-        return pa.schema([]).empty_table()
+        return _NO_COLUMNS.empty_table()
     return tables[0] if len(tables) == 1 else pa.concat_tables(tables)
 
 

@@ -20,7 +20,7 @@ from typing import Any, Generic, TypeVar
 
 from accel.errors import AccelError
 
-__all__ = ["at_shutdown", "bridge", "check_fork", "io_loop", "refuse_fork", "run"]
+__all__ = ["at_shutdown", "bridge", "check_fork", "io_loop", "refuse_fork", "run", "run_to_end"]
 
 T = TypeVar("T")
 
@@ -41,6 +41,7 @@ class _State:
         self.used = False
         self.forked_after_use = False
         self.closing = False
+        self.cleanups: set[asyncio.Task[None]] = set()
         self.closers: list[weakref.WeakMethod[Callable[[], Awaitable[None]]]] = []
 
 
@@ -156,6 +157,22 @@ def run(coroutine: Coroutine[Any, Any, T]) -> T:
         done.wait(_CANCEL_SECONDS)
         raise
     return call.result()
+
+
+def run_to_end(make: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    """`run`, for what cleans up and may itself be run by the garbage collector, on any thread at any time.
+
+    On the I/O loop, which cannot wait for itself, the coroutine is only started; at exit and in a fork, when
+    that loop is gone and all of its tasks with it, there is nothing left to do.
+    """
+    if _state.closing or _state.forked_after_use:
+        return
+    if _state.loop is not None and _state.loop is _running_loop():
+        task = _state.loop.create_task(make())
+        _state.cleanups.add(task)
+        task.add_done_callback(_state.cleanups.discard)
+        return
+    run(make())
 
 
 async def bridge(coroutine: Coroutine[Any, Any, T]) -> T:
