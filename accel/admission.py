@@ -18,7 +18,7 @@ Order: TypeAlias = tuple[int, int]
 
 @dataclass(slots=True)
 class Admission:
-    """Bounds what is held at once, in bytes and in pieces; the lowest order waiting always gets in."""
+    """Bounds what is held at once, in bytes and in pieces. What is needed next always gets in."""
 
     limit_bytes: int
     limit_pieces: int
@@ -41,8 +41,8 @@ class Admission:
         try:
             await ready
         except asyncio.CancelledError:
-            if ready.done() and not ready.cancelled():
-                self.leave(order)
+            # Admitted meanwhile or not: it may have stood in the way of others.
+            self.leave(order)
             raise
 
     def leave(self, order: Order) -> None:
@@ -61,11 +61,16 @@ class Admission:
         self._admit()
 
     def _fits(self, order: Order, nbytes: int) -> bool:
-        if not self.held or order < min(self.held):
+        if self._is_next(order):
             return True
         if len(self.held) >= self.limit_pieces:
             return False
         return sum(self.held.values()) + sum(self.pinned.values()) + nbytes <= self.limit_bytes
+
+    def _is_next(self, order: Order) -> bool:
+        """Whether nothing before it is under way but what it is a part of."""
+        whole = all(order < other or order[0] == other[0] for other in self.pinned)
+        return whole and all(order < other for other in self.held)
 
     def _admit(self) -> None:
         while self._waiting:
@@ -80,21 +85,20 @@ class Admission:
 
 @dataclass(slots=True)
 class Budget:
-    """Rows still wanted by `limit`; tasks without a filter spend theirs before they are read."""
+    """Rows that one file may still be asked for by `limit`; None for no limit.
+
+    A task without a filter spends its rows before they are read.
+    """
 
     left: int | None
 
     def cut(self, task: ScanTask) -> ScanTask:
+        """The task, for no more rows than are left."""
         if self.left is None or task.needs_filter:
             return task
         task = truncate_task(task, self.left)
         self.left -= task.rows.count
         return task
-
-    def refund(self, rows: int) -> None:
-        """Rows that were counted as read, and were not."""
-        if self.left is not None:
-            self.left += rows
 
     @property
     def spent(self) -> bool:

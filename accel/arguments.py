@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from numbers import Integral
 from typing import Any
 
 import pyarrow as pa
 
+from accel.errors import redact
 from accel.options import Options
 from accel.planning.plan import Plan
+from accel.planning.selection import RowSelection
 from accel.planning.task import ScanTask
 from accel.predicate.where import to_expr
 from accel.session import ScanSpec
@@ -62,14 +65,11 @@ def check_arguments(
     if partitioning not in ("hive", None) and not isinstance(partitioning, pa.Schema):
         raise ValueError(f"partitioning is 'hive', None, or a pyarrow.Schema, not {partitioning!r}")
     if selection is not None:
-        for name, groups in selection.items():
-            if not isinstance(groups, Mapping):
-                raise TypeError(
-                    f"selection[{name!r}] is a mapping of row groups to row ranges, not {groups!r}"
-                )
+        _check_selection(selection)
     return ScanSpec(
         source=source,
         where=to_expr(where),
+        where_text=where if isinstance(where, str) else None,
         columns=None if columns is None else tuple(columns),
         limit=limit,
         selection=selection,
@@ -80,3 +80,23 @@ def check_arguments(
         by_position=stream,
         options=options,
     )
+
+
+def _check_selection(selection: Any) -> None:
+    if not isinstance(selection, Mapping):
+        raise TypeError(
+            f"selection is a mapping of files to row groups to row ranges, not a {type(selection).__name__}"
+        )
+    for given, groups in selection.items():
+        name = redact(str(given))
+        if not isinstance(groups, Mapping):
+            raise TypeError(f"selection[{name!r}] is a mapping of row groups to row ranges, not {groups!r}")
+        for group, ranges in groups.items():
+            if isinstance(group, bool) or not isinstance(group, Integral):
+                raise TypeError(f"selection[{name!r}] has a row group {group!r}, which is not an int")
+            try:
+                RowSelection.of(ranges)
+            except (TypeError, ValueError) as error:
+                raise ValueError(
+                    f"selection[{name!r}][{group}] is a list of (start, stop) with 0 <= start <= stop: {error}"
+                ) from None

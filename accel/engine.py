@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+import itertools
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -44,12 +46,11 @@ class Running:
         """The schema of the batches."""
         if self._schema is None and self._session is not None:
             self._schema = (await self._session.question()).output
-        return self._schema if self._schema is not None else pa.schema([])
+        schema = self._schema if self._schema is not None else pa.schema([])
+        return _converted_schema(schema) if self._convert else schema
 
     async def take(self) -> pa.RecordBatch | None:
         """The next batch, or None; whatever is raised, the run has ended then."""
-        if self.ended:
-            return None
         try:
             batch = await self._run.take()
         except BaseException:
@@ -64,9 +65,7 @@ class Running:
 
     def _converted(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         if self._converter is None:
-            from accel.spark.types import spark_conversion
-
-            self._converter = spark_conversion(batch.schema) or (lambda same: same)
+            self._converter = _conversion(batch.schema)
         return self._converter(batch)
 
     async def close(self) -> None:
@@ -96,6 +95,8 @@ class Engine:
         self._convert = convert
         self._names: list[str] | None = None
         self._consumed = False
+        self._sample: pa.RecordBatch | None = None
+        self._last: Session | None = None
 
     @property
     def stream(self) -> bool:
@@ -126,18 +127,40 @@ class Engine:
             raise AccelError("a scan over an iterator runs once", hint="make the scan anew")
         self._consumed = True
         pinned: ScanSpec = self.spec
-        for batch in self.spec.source:
+        self._peek()
+        for batch in itertools.chain(() if self._sample is None else (self._sample,), self.spec.source):
             part = self._part(batch, pinned)
             if part is None:
                 continue
-            part._names = self._names
             yield part
-            self._names = part._names
+            self._names = part.first_names
             if part.settled is not None and self.spec.schema is None:
                 pinned = replace(pinned, schema=part.settled.schema)
 
-    settled: Question | None = None
-    """The question of the last run, once it was settled."""
+    def sample(self) -> Engine | None:
+        """What tells the schema: itself, or the first part of a stream; None for one without parts.
+
+        A stream's first batch is pulled for it, here and now, and kept for the run.
+        """
+        if not self.stream:
+            return self
+        self._peek()
+        return None if self._sample is None else self._part(self._sample, self.spec)
+
+    def _peek(self) -> None:
+        if self._sample is None:
+            source = self.spec.source
+            self._sample = next((b for b in source if self._part(b, self.spec) is not None), None)
+
+    @property
+    def settled(self) -> Question | None:
+        """The question of the last run, if it was settled."""
+        return None if self._last is None else self._last.settled
+
+    @property
+    def first_names(self) -> list[str] | None:
+        """The columns that all files must have, in order, where they are matched by position."""
+        return self._names if self._last is None else self._last.first_names
 
     def _part(self, batch: pa.RecordBatch, spec: ScanSpec) -> Engine | None:
         if not isinstance(batch, pa.RecordBatch):
@@ -153,17 +176,21 @@ class Engine:
                 raise ValueError("where, columns, selection: tasks have their own; plan again with them")
         elif "path" in names:
             source = batch.column(batch.schema.get_field_index("path")).to_pylist()
+            if not all(isinstance(path, str) for path in source):
+                raise ValueError("the `path` column of the record batches to scan holds other than text")
         else:
             raise ValueError(
                 f"record batches to scan have a `path` column, or are tasks of a plan; these have {sorted(names)}"
             )
-        return Engine(
+        part = Engine(
             replace(spec, source=source),
             self._client_for,
             cache=self._cache,
             in_store=self._in_store,
             convert=True,
         )
+        part._names = self._names
+        return part
 
     # -- running ---------------------------------------------------------------------------------
 
@@ -175,6 +202,7 @@ class Engine:
         session = Session(self.spec, self._reader(metrics, tails), in_store=self._in_store)
         if self._names is not None:
             session.first_names = self._names
+        self._last = session
         return session
 
     def start(self, metrics: Metrics, *, limit: int | None = None) -> Running:
@@ -186,29 +214,24 @@ class Engine:
             limit = min(limit, spec.limit)
         if is_planned(spec.source):
             tasks = _tasks_of(spec.source)
-            run = Run(
-                self._reader(metrics, Tails.SERVE), _planned_work(tasks), limit=limit, ordered=spec.order
-            )
+            reader = self._reader(metrics, Tails.SERVE)
+            run = Run(reader, partial(_planned_work, reader, tasks), limit=limit, ordered=spec.order)
             return Running(run, None, _schema_of(spec.source), self._convert)
         session = self._session(metrics, Tails.SERVE)
-        run = Run(session.reader, self._watched(session), limit=limit, ordered=spec.order)
+        run = Run(session.reader, session.work, limit=limit, ordered=spec.order)
         return Running(run, session, None, self._convert)
-
-    async def _watched(self, session: Session) -> AsyncIterator[FileWork]:
-        async for work in session.work():
-            yield work
-        self.settled = await session.question()
-        self._names = session.first_names
 
     async def schema(self, metrics: Metrics) -> pa.Schema:
         """The schema of the result."""
         if is_planned(self.spec.source):
-            return _schema_of(self.spec.source)
-        session = self._session(metrics)
-        try:
-            return (await session.question()).output
-        finally:
-            await session.close()
+            schema = _schema_of(self.spec.source)
+        else:
+            session = self._session(metrics)
+            try:
+                schema = (await session.question()).output
+            finally:
+                await session.close()
+        return _converted_schema(schema) if self._convert else schema
 
     async def count(self, metrics: Metrics) -> int:
         """How many rows come out."""
@@ -233,6 +256,7 @@ class Engine:
                 total += batch.num_rows
         finally:
             await running.close()
+            self._last = counting._last
         return total
 
     # -- planning --------------------------------------------------------------------------------
@@ -250,7 +274,6 @@ class Engine:
             raise single_error(group) from group
         finally:
             await session.close()
-        self.settled, self._names = question, session.first_names
         tasks = [task for plan in plans for task in plan.tasks]
         explained = explain_plans(
             session, plans, question, source=self.describe(), listing=await session.listing()
@@ -260,13 +283,12 @@ class Engine:
     async def _plan_files(self, session: Session) -> list[FilePlan]:
         slots = asyncio.Semaphore(self.spec.options.max_files_in_flight)
 
-        async def one(make: Callable[[], Any]) -> FilePlan:
+        async def one(make: Callable[[], Awaitable[FilePlan]]) -> FilePlan:
             async with slots:
-                plan, _ = await make()
-                return plan  # type: ignore[no-any-return]
+                return await make()
 
         async with asyncio.TaskGroup() as group:
-            started = [group.create_task(one(make)) async for make in session.file_plans()]
+            started = [group.create_task(one(make)) for make in await session.file_plans()]
         return [task.result() for task in started]
 
 
@@ -282,22 +304,33 @@ def _schema_of(source: Any) -> pa.Schema:
     return _tasks_of(source)[0].file.question.output
 
 
-async def _planned_work(tasks: Sequence[ScanTask]) -> AsyncIterator[FileWork]:
+async def _planned_work(reader: Reader, tasks: Sequence[ScanTask]) -> Iterator[FileWork]:
     """Tasks of one file that follow each other are one piece of work."""
-    at = 0
-    while at < len(tasks):
-        end = at + 1
-        while end < len(tasks) and tasks[end].file is tasks[at].file:
-            end += 1
-        yield FileWork(_fixed(tasks[at:end]), None)
-        at = end
+    return (_fixed(reader, tuple(run)) for _, run in itertools.groupby(tasks, lambda task: id(task.file)))
 
 
-def _fixed(tasks: Sequence[ScanTask]) -> Callable[[], Any]:
+def _fixed(reader: Reader, tasks: Sequence[ScanTask]) -> FileWork:
     async def give() -> tuple[Sequence[ScanTask], int]:
         return tasks, 0
 
-    return give
+    def forget() -> bool:
+        # Final for this plan; whoever plans anew shall not find the old version in the cache.
+        reader.forget(tasks[0].file.root, tasks[0].path)
+        return False
+
+    return FileWork(give, forget)
+
+
+def _conversion(schema: pa.Schema) -> Convert:
+    """To what mapInArrow takes."""
+    from accel.spark.types import spark_conversion
+
+    return spark_conversion(schema) or (lambda same: same)
+
+
+def _converted_schema(schema: pa.Schema) -> pa.Schema:
+    empty = pa.RecordBatch.from_arrays([pa.nulls(0, field.type) for field in schema], schema=schema)
+    return _conversion(schema)(empty).schema
 
 
 def _without_output(task: ScanTask) -> ScanTask:

@@ -75,7 +75,7 @@ def _predict(reader: Reader, task: ScanTask) -> TaskIO:
     return predict_task(
         task,
         have_dictionary=cached,
-        piece_bytes=options.piece_bytes,
+        piece_bytes=options.cut_bytes,
         max_gap_bytes=options.max_gap_bytes,
         max_coalesced_bytes=options.max_coalesced_bytes,
     )

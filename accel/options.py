@@ -66,6 +66,11 @@ class Options:
     strict: bool = False
     """Refuse a file whose index or metadata had to be passed over, instead of warning."""
 
+    @property
+    def cut_bytes(self) -> int:
+        """`piece_bytes`, or less where `memory_limit` asks for it: decoded, a piece is several times as large."""
+        return max(1, min(self.piece_bytes, self.memory_limit // 8))
+
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)

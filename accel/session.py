@@ -7,7 +7,8 @@ a directory costs one listing, one wave of footers and one of data.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+import difflib
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -15,7 +16,15 @@ from typing import Any
 import pyarrow as pa
 
 from accel.arrays import make_scalar
-from accel.errors import AccelError, ObjectNotFoundError, SchemaMismatchError
+from accel.errors import (
+    AccelError,
+    ObjectChangedError,
+    ObjectNotFoundError,
+    PredicateError,
+    SchemaMismatchError,
+    redact,
+)
+from accel.file_run import FileWork
 from accel.options import Options
 from accel.planning.file import DataFile, Listing
 from accel.planning.filing import FilePlan
@@ -27,7 +36,6 @@ from accel.planning.selection import RowSelection
 from accel.planning.task import ScanTask
 from accel.predicate.expr import Expr
 from accel.reader import Reader
-from accel.run import FileWork
 
 __all__ = ["ScanSpec", "Session"]
 
@@ -43,6 +51,8 @@ class ScanSpec:
 
     source: Any
     where: Expr | None = None
+    where_text: str | None = None
+    """What `where` was parsed from, for the messages of errors."""
     columns: tuple[str, ...] | None = None
     limit: int | None = None
     selection: Mapping[str, RowRanges] | None = None
@@ -95,7 +105,7 @@ class Session:
     async def _find(self) -> Listing:
         listing = await self._discover(self.spec.source)
         if not listing.files:
-            raise ObjectNotFoundError("there are no Parquet files", path=str(self.spec.source))
+            raise ObjectNotFoundError("the source names no files")
         only = listing.files[0]
         if len(listing.files) == 1 and only.size is None and not only.root.startswith(_NO_DIRECTORIES):
             # An object's name and a directory's look alike (Spark writes directories called x.parquet): the
@@ -131,33 +141,38 @@ class Session:
 
     async def close(self) -> None:
         """End what the session still has under way."""
-        if self._question is not None and not self._question.done():
+        if self._question is not None:
             self._question.cancel()
             await asyncio.wait([self._question])
+
+    @property
+    def settled(self) -> Question | None:
+        """The question, if it was settled."""
+        task = self._question
+        if task is None or not task.done() or task.cancelled() or task.exception() is not None:
+            return None
+        return task.result()
 
     async def _settle(self) -> Question:
         spec = self.spec
         listing = await self.listing()
         schema = spec.schema
-        if schema is None:
+        own: Sequence[str] = ()
+        if schema is None or len(listing.partition_schema):
+            # A column of the file wins over one of its path: only the file tells whether it has it.
             if self._first is None:
                 self._first = await self.reader.open(listing.files[0])
             handle, trips = self._first
             self.counts.opening_trips = max(self.counts.opening_trips, trips)
-            schema = handle.arrow_schema
-            if spec.by_position and spec.columns is None:
-                self.first_names = list(schema.names)
-        partitions = [f for f in listing.partition_schema if schema.get_field_index(f.name) < 0]
-        if spec.schema is not None:
-            # A schema given by the caller may name partition columns, and then types them.
-            partitions += [
-                schema.field(f.name) for f in listing.partition_schema if schema.get_field_index(f.name) >= 0
-            ]
-        names = {f.name for f in partitions}
-        data_set = pa.schema(
-            [f for f in schema if f.name not in names or spec.schema is not None]
-            + [f for f in partitions if schema.get_field_index(f.name) < 0]
-        )
+            own = handle.arrow_schema.names
+            if schema is None:
+                schema = handle.arrow_schema
+                if spec.by_position and spec.columns is None:
+                    self.first_names = list(own)
+        # A schema given by the caller may name partition columns, and then types and places them.
+        partitions = tuple(name for name in listing.partition_schema.names if name not in own)
+        last = [f for f in listing.partition_schema if f.name in partitions and f.name not in schema.names]
+        data_set = pa.schema([*schema, *last])
         try:
             if spec.where is not None:
                 from accel.predicate.bind import bind
@@ -166,52 +181,70 @@ class Session:
                 bind(spec.where, data_set)
             output = project_schema(data_set, spec.columns)
         except AccelError as error:
+            if isinstance(error, PredicateError):
+                error.text = error.text or spec.where_text
             raise error if spec.schema is not None else error.at(path=listing.files[0].url) from None
         return Question(
             where=spec.where,
             schema=data_set,
             output=output,
-            partition_names=tuple(f.name for f in partitions),
+            partition_names=partitions,
         )
 
     # -- files -----------------------------------------------------------------------------------
 
-    async def _files(self) -> AsyncIterator[DataFile]:
-        for file in (await self.listing()).files:
-            if self._selection is None or file.url in self._selection:
-                yield file
+    async def _files(self) -> tuple[list[DataFile], Listing]:
+        listing = await self.listing()
+        chosen = self._selection
+        return [f for f in listing.files if chosen is None or f.url in chosen], listing
 
-    async def work(self) -> AsyncIterator[FileWork]:
+    async def work(self) -> Iterator[FileWork]:
         """The files to read, in order, each with the way to plan it."""
-        listing = await self.listing()
-        async for file in self._files():
-            yield self._file_work(file, listing)
+        files, listing = await self._files()
+        return (self._file_work(file, listing) for file in files)
 
-    async def file_plans(self) -> AsyncIterator[Callable[[], Awaitable[tuple[FilePlan, int]]]]:
+    async def file_plans(self) -> Iterator[Callable[[], Awaitable[FilePlan]]]:
         """The files to read, in order, each as what plans it."""
-        listing = await self.listing()
-        async for file in self._files():
-            yield partial(self.plan_file, file, listing)
+        files, listing = await self._files()
+        return (partial(self._plan_current, file, listing) for file in files)
+
+    async def _plan_current(self, file: DataFile, listing: Listing) -> FilePlan:
+        """Plan a file, once more where it turns out to have changed since its metadata was cached."""
+        try:
+            return (await self.plan_file(file, listing))[0]
+        except ObjectChangedError:
+            self._forget(file)
+            return (await self.plan_file(file, listing))[0]
+
+    def _forget(self, file: DataFile) -> bool:
+        self.reader.forget(file.root, file.path)
+        self.reader.metrics.add("replans")
+        return True
 
     def _file_work(self, file: DataFile, listing: Listing) -> FileWork:
+        planned: Sequence[ScanTask] = ()
+
         async def tasks() -> tuple[Sequence[ScanTask], int]:
+            nonlocal planned
             plan, trips = await self.plan_file(file, listing)
-            return plan.tasks, trips
+            planned = plan.tasks
+            return planned, trips
 
         def distrust() -> bool:
             handle = self._handles.get(file.url)
-            return handle is not None and self.reader.distrust(file, handle)
+            return handle is not None and self.reader.distrust(file, handle, planned)
 
-        return FileWork(tasks, lambda: self.reader.forget(file), distrust)
+        return FileWork(tasks, lambda: self._forget(file), distrust)
 
     async def plan_file(self, file: DataFile, listing: Listing) -> tuple[FilePlan, int]:
         """Plan one file: the plan, and the round trips up to its data (the listing's included)."""
         names = listing.partition_schema.names
         self.counts.files += 1
         metrics = self.reader.metrics
-        if self._excluded(file, listing):
+        if self._seems_excluded(file, listing):
             question = await self.question()
-            if all(name in question.partition_names for name in names):
+            whole = all(name in question.partition_names for name in names)
+            if whole and _excludes(self.spec.where, self._partition(question, file, listing)):
                 metrics.files.add(total=1, kept=0)
                 return FilePlan(), listing.round_trips
         if file is listing.files[0]:
@@ -232,7 +265,7 @@ class Session:
             file,
             handle,
             question,
-            partition=constant_fields(question, names, file.partition),
+            partition=self._partition(question, file, listing),
             selection=None if self._selection is None else self._selection[file.url],
         )
         metrics.files.add(total=1, kept=1 if plan.tasks else 0)
@@ -242,26 +275,48 @@ class Session:
         counts.index_trips = max(counts.index_trips, indexing)
         return plan, listing.round_trips + opening + indexing
 
-    def _excluded(self, file: DataFile, listing: Listing) -> bool:
-        """Whether the partition values alone exclude a file."""
+    def _partition(self, question: Question, file: DataFile, listing: Listing) -> dict[str, pa.Scalar]:
+        """The values that a file's path spells, in the data set's types."""
+        try:
+            return constant_fields(question, listing.partition_schema.names, file.partition)
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+            raise SchemaMismatchError(
+                f"a partition value of its path does not fit the scan's schema: {error}",
+                path=file.url,
+                hint="partitioning=None leaves the paths alone",
+            ) from error
+
+    def _seems_excluded(self, file: DataFile, listing: Listing) -> bool:
+        """Whether the partition values alone exclude a file, if its path's columns are meant as listed."""
         if self.spec.where is None or not file.partition:
             return False
         schema = listing.partition_schema
         values = {f.name: make_scalar(v, f.type) for f, v in zip(schema, file.partition, strict=True)}
-        try:
-            return not bool(partition_evidence(self.spec.where, values).may_true[0])
-        except AccelError:
-            # Not comparable with the partition's type: the full binding says so, or a column of the file is meant.
-            return False
+        return _excludes(self.spec.where, values)
 
     def _match_selection(self, files: Sequence[DataFile]) -> dict[str, dict[int, RowSelection]] | None:
         if self.spec.selection is None:
             return None
         known = {name: file.url for file in files for name in (file.path, file.url)}
         out: dict[str, dict[int, RowSelection]] = {}
-        for name, groups in self.spec.selection.items():
-            url = known.get(str(name)) or known.get(str(name).removeprefix("file://"))
+        for given, groups in self.spec.selection.items():
+            name = str(given)
+            url = known.get(name) or known.get(name.removeprefix("file://"))
             if url is None:
-                raise ValueError(f"selection names {name!r}, which is not among the files of the scan")
-            out[url] = {int(group): RowSelection.of(ranges) for group, ranges in groups.items()}
+                close = difflib.get_close_matches(name, known, n=1)
+                hint = f"; did you mean {redact(close[0])!r}?" if close else ""
+                raise ValueError(
+                    f"selection names {redact(name)!r}, which is not among the files of the scan{hint}"
+                )
+            out[url] = {group: RowSelection.of(ranges) for group, ranges in groups.items()}
         return out
+
+
+def _excludes(where: Expr | None, values: Mapping[str, pa.Scalar]) -> bool:
+    if where is None:
+        return False
+    try:
+        return not bool(partition_evidence(where, values).may_true[0])
+    except AccelError:
+        # Not comparable with the partition's type: the full binding says so, or a column of the file is meant.
+        return False

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from accel.errors import redact
+
 __all__ = ["DataFile", "Listing", "ObjectId"]
 
 
@@ -19,6 +21,10 @@ class ObjectId:
     path: str
     size: int
     etag: str | None
+
+    def __repr__(self) -> str:
+        # Over HTTP the path holds the query string, which may be a signature.
+        return f"ObjectId({redact(self.path)!r}, {self.size} bytes, etag={self.etag!r})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +43,9 @@ class DataFile:
     """Known from a listing, else None."""
     partition: tuple[object, ...] = ()
     """Values of the partition columns (Python values, None for null), in the listing's schema order."""
+
+    def __repr__(self) -> str:
+        return f"DataFile({redact(self.url)!r}, partition={self.partition!r})"
 
 
 @dataclass(frozen=True, slots=True)

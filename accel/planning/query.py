@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from accel.arrays import make_scalar
-from accel.errors import AccelError
+from accel.errors import AccelError, SchemaMismatchError
 from accel.format.model import ParquetSchema
 from accel.planning.conform import check_schema
 from accel.planning.projection import field_leaves, path_leaves
@@ -82,6 +83,7 @@ def compile_query(
     """
     named = [f for f in arrow_schema if f.name not in question.partition_names]
     check_schema(pa.schema(named), question.output, url=url)
+    _refuse_ambiguous(named, question.output.names, url=url)
     in_file = {field.name for field in named}
     output_leaves: set[int] = set()
     output_constants: dict[str, pa.Scalar] = {}
@@ -101,6 +103,7 @@ def compile_query(
             bound = bind(question.where, _overlay(question.schema, pa.schema(named)))
         except AccelError as error:
             raise error.at(path=url) from None
+        _refuse_ambiguous(named, [column.path[0] for column in bound.columns], url=url)
         for column in bound.columns:
             leaves = path_leaves(file_schema, arrow_schema, column.path)
             if leaves is not None and column.path[0] in in_file:
@@ -117,6 +120,18 @@ def compile_query(
         filter_leaves=tuple(sorted({x for leaves in filter_paths.values() for x in leaves})),
         output_constants=output_constants,
     )
+
+
+def _refuse_ambiguous(named: Sequence[pa.Field], used: Sequence[str], *, url: str) -> None:
+    """A later file may hold twice what the first one, which settled the question, holds once."""
+    counts = Counter(field.name for field in named)
+    for name in used:
+        if counts[name] > 1:
+            raise SchemaMismatchError(
+                f"the file has {counts[name]} columns named {name!r}",
+                path=url,
+                hint="name others in columns= and where=",
+            )
 
 
 def _overlay(schema: pa.Schema, file: pa.Schema) -> pa.Schema:

@@ -1,0 +1,202 @@
+"""One file of a run: planned, its pieces read ahead, and once over again where it changed meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+
+import pyarrow as pa
+
+from accel.admission import Budget, Order
+from accel.errors import AccelError, MemoryLimitError, ObjectChangedError, ParquetFormatError
+from accel.options import MIB
+from accel.planning.pages import cut_pieces
+from accel.planning.task import ScanTask
+from accel.task_reads import TaskReads
+
+if TYPE_CHECKING:
+    from accel.run import Run
+
+__all__ = ["FileRun", "FileWork", "Item", "single_error"]
+
+# Chunks without an offset index that would decode to more are cut after they were fetched.
+_DECODE_AT_ONCE = 64 * MIB
+
+_Started: TypeAlias = "asyncio.Queue[tuple[Order, asyncio.Task[list[pa.RecordBatch]]] | None]"
+"""The pieces under way, in order; None after the last."""
+
+
+def single_error(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    """The error to show for a group: another version of the file, else accel's own first, else the first."""
+    flat: list[BaseException] = []
+    stack: list[BaseException] = [group]
+    while stack:
+        error = stack.pop()
+        if isinstance(error, BaseExceptionGroup):
+            stack += reversed(error.exceptions)
+        else:
+            flat.append(error)
+    for kind in (ObjectChangedError, AccelError):
+        for error in flat:
+            if isinstance(error, kind):
+                return error
+    return flat[0]
+
+
+@dataclass(slots=True)
+class FileWork:
+    """One file of a run: how its tasks come about, and how to start over when it changed."""
+
+    tasks: Callable[[], Awaitable[tuple[Sequence[ScanTask], int]]]
+    """Opens and plans: the tasks, and the round trips that lie before their data."""
+    forget: Callable[[], bool]
+    """Drops the file's cached metadata; False where the tasks are fixed, and a change is final."""
+    distrust: Callable[[], bool] | None = None
+    """Gives up the file's page index; False where it had none that was used."""
+
+
+@dataclass(slots=True)
+class Item:
+    batch: pa.RecordBatch
+    order: Order
+    last: bool
+    """The last batch of its piece: taking it ends what the piece holds."""
+
+
+class FileRun:
+    """Reads one file: its pieces overlap, its batches come out in order, then None or what ended it."""
+
+    def __init__(self, run: Run, index: int, work: FileWork) -> None:
+        self._run = run
+        self._index = index
+        self._work = work
+        self._sequence = 0
+        self._depth = 0
+        self._delivered: set[Order] = set()
+        self._budget = Budget(None)
+        self.promised = 0
+        """Rows that are sure to come out of it."""
+        self.outbox: asyncio.Queue[Item | Exception | None] = asyncio.Queue()
+        self.handed_out = False
+
+    async def execute(self) -> None:
+        try:
+            await self._read()
+        except Exception as error:  # noqa: BLE001 - raised when its turn comes
+            self._run.failing = True
+            self._release()
+            self.outbox.put_nowait(error)
+        else:
+            self.outbox.put_nowait(None)
+
+    async def _read(self) -> None:
+        try:
+            await self._attempt()
+        except (ObjectChangedError, ParquetFormatError) as error:
+            # Only as long as no row of it was handed out: plan it again, once, as the version that is there
+            # now, or without the page index that the pages contradict.
+            if not self._may_repeat(error):
+                raise
+            while not self.outbox.empty():
+                self.outbox.get_nowait()
+            self._delivered.clear()
+            self._release()
+            await self._attempt()
+
+    def _may_repeat(self, error: AccelError) -> bool:
+        if isinstance(error, ObjectChangedError):
+            return self._work.forget() and not self.handed_out
+        return not self.handed_out and self._work.distrust is not None and self._work.distrust()
+
+    def _release(self) -> None:
+        """Let go of what a failed attempt holds and did not deliver."""
+        admission = self._run.admission
+        for order in (*admission.held, *admission.pinned):
+            if order[0] == self._index and order not in self._delivered:
+                admission.leave(order)
+
+    async def _attempt(self) -> None:
+        self.promised = 0
+        tasks, self._depth = await self._work.tasks()
+        self._run.reader.metrics.deepest(self._depth)
+        self._budget = Budget(self._run.rows_wanted())
+        queue: _Started = asyncio.Queue()
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._start(group, tasks, queue))
+                while (started := await queue.get()) is not None:
+                    order, piece = started
+                    batches = await piece
+                    self._delivered.add(order)
+                    for at, batch in enumerate(batches):
+                        self.outbox.put_nowait(Item(batch, order, at == len(batches) - 1))
+                    if not batches:
+                        self._run.admission.leave(order)
+        except BaseExceptionGroup as errors:
+            raise single_error(errors) from errors
+
+    async def _start(
+        self,
+        group: asyncio.TaskGroup,
+        tasks: Sequence[ScanTask],
+        queue: _Started,
+    ) -> None:
+        run = self._run
+        for planned in tasks:
+            if self._budget.spent:
+                break
+            task = self._budget.cut(planned)
+            self.promised += task.sure.count
+            if task.reads_whole_chunks and self._decoded_bytes(task) > _DECODE_AT_ONCE:
+                await self._start_whole(group, task, queue)
+            else:
+                await self._start_pieces(group, task, run.reader.reads(task), queue, depth=self._depth)
+        queue.put_nowait(None)
+
+    async def _start_pieces(
+        self, group: asyncio.TaskGroup, task: ScanTask, reads: TaskReads, queue: _Started, *, depth: int
+    ) -> list[asyncio.Task[list[pa.RecordBatch]]]:
+        run = self._run
+        pieces = cut_pieces(
+            task.reads,
+            task.rows,
+            task.sure,
+            num_rows=task.num_rows,
+            piece_bytes=run.reader.options.cut_bytes,
+        )
+        reads.expect(pieces)
+        started = []
+        for piece in pieces:
+            order = await self._enter(task, piece.held_bytes)
+            reading = group.create_task(run.read_piece(task, reads, piece, depth=depth))
+            queue.put_nowait((order, reading))
+            started.append(reading)
+        return started
+
+    async def _start_whole(self, group: asyncio.TaskGroup, task: ScanTask, queue: _Started) -> None:
+        """Chunks without an offset index, too large to decode at once: fetch them, then cut what came."""
+        admission = self._run.admission
+        order = await self._enter(task, task.nbytes)
+        admission.pin(order)
+        reads = self._run.reader.reads(task)
+        task = await reads.fetch_chunks()
+        depth = self._depth + 1
+        self._run.reader.metrics.deepest(depth)
+        for reading in await self._start_pieces(group, task, reads.over(task), queue, depth=depth):
+            await asyncio.wait([reading])
+        admission.leave(order)
+
+    async def _enter(self, task: ScanTask, nbytes: int) -> Order:
+        order = (self._index, self._sequence)
+        self._sequence += 1
+        try:
+            await self._run.admission.enter(order, nbytes)
+        except MemoryLimitError as error:
+            raise error.at(path=task.file.url, place=f"row group {task.row_group}") from None
+        return order
+
+    @staticmethod
+    def _decoded_bytes(task: ScanTask) -> float:
+        return sum(r.nbytes * r.expansion for r in task.reads)
