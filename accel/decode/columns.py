@@ -268,7 +268,8 @@ class _Job:
         """The selected rows of a decoded unit, once it is sure that it has the rows promised."""
         if len(array) != unit.num_rows:
             raise ParquetFormatError(
-                f"{len(array)} rows were decoded, promised are {unit.num_rows}", place=self._place(unit.leaves)
+                f"{len(array)} rows were decoded, promised are {unit.num_rows}",
+                place=self._place(unit.leaves),
             )
         chunk = self._chunks[unit.leaves[0]]
         if not chunk.whole and self._plan.schema.leaves[chunk.leaf].max_repetition > 0:

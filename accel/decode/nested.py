@@ -167,7 +167,9 @@ def _validity(array: pa.Array) -> npt.NDArray[np.bool_] | None:
     if array.null_count == 0:
         return None
     bits = np.frombuffer(array.buffers()[0], np.uint8)
-    return np.unpackbits(bits, bitorder="little", count=array.offset + len(array))[array.offset :].astype(bool)
+    return np.unpackbits(bits, bitorder="little", count=array.offset + len(array))[array.offset :].astype(
+        bool
+    )
 
 
 def _validity_buffer(array: pa.Array) -> pa.Buffer | None:

@@ -128,7 +128,9 @@ def _build_plan(
             )
         physical = schema.elements[leaf.element].physical
         if physical is None:
-            raise ParquetFormatError("a column without a physical type", place=f"column {'.'.join(leaf.path)}")
+            raise ParquetFormatError(
+                "a column without a physical type", place=f"column {'.'.join(leaf.path)}"
+            )
         # file_offset 0; meta_data: type, no encodings, no path: pyarrow takes both from elsewhere.
         columns.append(b"\x26\x00\x1c\x15" + _signed(physical) + b"\x19\x05\x19\x08\x15")
     root: Struct = {4: (BINARY, b"schema"), 5: (I32, len(fields))}
@@ -136,8 +138,13 @@ def _build_plan(
     pairs = _pairs(key_value, fields, len(schema.fields), carry_metadata)
     tail = b""
     if pairs:
-        tail = b"\x19" + _list_head(len(pairs)) + b"".join(
-            write_struct({1: (BINARY, k.encode("utf-8", "surrogateescape")), 2: (BINARY, v)}) for k, v in pairs
+        tail = (
+            b"\x19"
+            + _list_head(len(pairs))
+            + b"".join(
+                write_struct({1: (BINARY, k.encode("utf-8", "surrogateescape")), 2: (BINARY, v)})
+                for k, v in pairs
+            )
         )
     if created_by:
         text = created_by.encode("utf-8", "surrogateescape")
@@ -158,7 +165,9 @@ def _pairs(
         message = base64.b64decode(encoded, validate=True)
         stored = pa.ipc.read_schema(pa.py_buffer(message))
     except (ValueError, OSError, pa.ArrowException) as error:
-        raise ParquetFormatError(f"the stored Arrow schema cannot be read: {error}", place="footer") from error
+        raise ParquetFormatError(
+            f"the stored Arrow schema cannot be read: {error}", place="footer"
+        ) from error
     if len(stored) != num_fields:
         return pairs
     cut = pa.schema([stored.field(i) for i in fields], metadata=stored.metadata)
@@ -182,10 +191,20 @@ def splice(plan: SplicePlan, chunks: Mapping[int, SplicedChunk], *, num_rows: in
         # codec, num_values, sizes; then the offset of the first page, dictionary or data.
         metas.append(
             start
-            + b"".join((
-                _signed(chunk.codec), b"\x16", _signed(chunk.num_values), b"\x16", _signed(chunk.uncompressed),
-                b"\x16", _signed(size), b"\x26", _signed(position), b"\x00\x00",
-            ))
+            + b"".join(
+                (
+                    _signed(chunk.codec),
+                    b"\x16",
+                    _signed(chunk.num_values),
+                    b"\x16",
+                    _signed(chunk.uncompressed),
+                    b"\x16",
+                    _signed(size),
+                    b"\x26",
+                    _signed(position),
+                    b"\x00\x00",
+                )
+            )
         )
         parts.extend(chunk.parts)
         position += size

@@ -51,6 +51,7 @@ def compile_pattern(text: str, *, ignore_case: bool, position: int) -> Pattern:
         open_end=open_end,
         lower=lower,
         upper=upper,
+        runs=tuple(part for part in parts if isinstance(part, str)),
     )
 
 
