@@ -16,7 +16,7 @@ from accel.indexes.kind import ChunkValues, Level
 from accel.options import MIB, Options
 from accel.writing.original import At
 from accel.writing.source import Source
-from accel.writing.values import ColumnValues
+from accel.writing.values import ColumnValues, Texts
 from accel.writing.wanted import WantedIndex
 
 __all__ = ["BuiltIndex", "build_indexes"]
@@ -66,7 +66,7 @@ def build_indexes(
         by_leaf.setdefault(index.leaf.ordinal, []).append(index)
     built: list[BuiltIndex] = []
     for indexes in by_leaf.values():
-        values = ColumnValues(source, metadata, indexes[0].leaf, options)
+        values = ColumnValues(source, metadata, indexes[0].leaf, options, texts=Texts.CODED)
         built += _Column(values, offset_indexes, note).build(indexes)
     return built
 
@@ -90,7 +90,7 @@ class _Column:
     def build(self, indexes: Sequence[WantedIndex]) -> list[BuiltIndex]:
         grouped = [index for index in indexes if index.level is not Level.FILE]
         whole = [index for index in indexes if index.level is Level.FILE and index.kind is not None]
-        texts = [_Texts(index, self) for index in indexes if index.kind is None]
+        texts = [_TextList(index, self) for index in indexes if index.kind is None]
         built: list[BuiltIndex] = []
 
         def chunks(*, first: bool) -> Iterator[ChunkValues]:
@@ -150,7 +150,7 @@ class _Column:
         return BuiltIndex(index, group, units, data, seconds)
 
 
-class _Texts:
+class _TextList:
     """The distinct texts of a column, for IDX1."""
 
     def __init__(self, index: WantedIndex, column: _Column) -> None:
@@ -167,7 +167,8 @@ class _Texts:
     def add(self, array: pa.Array) -> None:
         begun = time.perf_counter()
         if pa.types.is_dictionary(array.type):
-            array = array.dictionary_decode()
+            # A dictionary may hold what no row has.
+            array = array.dictionary.take(pc.unique(array.indices).drop_null())
         if array.type != pa.large_string():
             array = array.cast(pa.large_string())
         here = pc.unique(array).drop_null()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import enum
 import itertools
 from collections.abc import Iterator
 
@@ -9,18 +11,22 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from accel.decode.arrow import projected_schema
+from accel.arrays import whole
+from accel.decode.arrow import file_schema, projected_schema
 from accel.decode.chunks import ChunkPages
 from accel.decode.columns import decode_columns
+from accel.decode.splice import ARROW_SCHEMA
 from accel.errors import ColumnNotFoundError, MemoryLimitError, SchemaMismatchError
-from accel.format.model import FileMetadata, Leaf, OffsetIndex
+from accel.format.model import Encoding, FileMetadata, Leaf, OffsetIndex
 from accel.options import MIB, Options
 from accel.planning.selection import RowSelection
 from accel.writing.original import At
 from accel.writing.source import Source
 
-__all__ = ["ColumnValues", "find_leaf", "flat_leaf"]
+__all__ = ["ColumnValues", "Texts", "find_leaf", "flat_leaf"]
 
+_TEXTS = (pa.string(), pa.large_string(), pa.binary(), pa.large_binary())
+_DICTIONARY_ENCODINGS = (1 << Encoding.PLAIN_DICTIONARY) | (1 << Encoding.RLE_DICTIONARY)
 _PIECE_BYTES = 8 * MIB
 """Stored bytes that are read and decoded at once."""
 
@@ -56,15 +62,41 @@ def flat_leaf(leaf: Leaf) -> bool:
     return leaf.max_repetition == 0
 
 
+class Texts(enum.Enum):
+    """How text and binary columns come out."""
+
+    PLAIN = "plain"
+    """As a scan has them."""
+    CODED = "coded"
+    """As dictionary arrays where the file has them so, which spares making and comparing every value."""
+
+
 class ColumnValues:
     """Decodes one column of one file, in pieces of bounded size."""
 
-    def __init__(self, source: Source, metadata: FileMetadata, leaf: Leaf, options: Options) -> None:
+    def __init__(
+        self,
+        source: Source,
+        metadata: FileMetadata,
+        leaf: Leaf,
+        options: Options,
+        *,
+        texts: Texts = Texts.PLAIN,
+    ) -> None:
         self.source = source
         self.metadata = metadata
         self.leaf = leaf
         self.options = options
-        self.arrow_schema = projected_schema(metadata.schema, metadata.key_value, [leaf.ordinal])
+        self.key_value = metadata.key_value
+        self.arrow_schema = projected_schema(metadata.schema, self.key_value, [leaf.ordinal])
+        kind = self.arrow_schema.field(0).type
+        if texts is Texts.CODED and len(leaf.path) == 1 and kind in _TEXTS and self._has_dictionaries():
+            self.key_value = {ARROW_SCHEMA: _coded_schema(metadata, leaf, kind)}
+            self.arrow_schema = projected_schema(metadata.schema, self.key_value, [leaf.ordinal])
+
+    def _has_dictionaries(self) -> bool:
+        encodings = self.metadata.chunks.encodings[:, self.leaf.ordinal]
+        return bool((encodings & _DICTIONARY_ENCODINGS).any())
 
     @property
     def type(self) -> pa.DataType:
@@ -154,7 +186,7 @@ class ColumnValues:
     def _decode(self, group: int, pages: ChunkPages, start: int, stop: int) -> Iterator[pa.Array]:
         [array] = decode_columns(
             self.metadata.schema,
-            self.metadata.key_value,
+            self.key_value,
             {self.leaf.ordinal: pages},
             RowSelection(np.array([start], np.int64), np.array([stop], np.int64)),
             arrow_schema=self.arrow_schema,
@@ -166,6 +198,15 @@ class ColumnValues:
         )
         for part in array.chunks if isinstance(array, pa.ChunkedArray) else [array]:
             yield _dig(part, self.leaf.path[1:])
+
+
+def _coded_schema(metadata: FileMetadata, leaf: Leaf, kind: pa.DataType) -> bytes:
+    """An Arrow schema, as writers store it, by which pyarrow decodes this column to dictionary arrays."""
+    schema = file_schema(metadata.schema, metadata.key_value)
+    at = next(i for i, (lo, hi) in enumerate(metadata.schema.field_leaves) if lo <= leaf.ordinal < hi)
+    coded = schema.field(at).with_type(pa.dictionary(pa.int32(), kind))
+    plain = schema.set(at, coded).remove_metadata()
+    return base64.b64encode(plain.serialize().to_pybytes())
 
 
 def _dig(array: pa.Array, path: tuple[str, ...]) -> pa.Array:
@@ -185,5 +226,5 @@ def _concat(parts: list[pa.Array]) -> pa.Array:
         if kind in wide:
             return pa.concat_arrays([part.cast(wide[kind]) for part in parts])
     if pa.types.is_dictionary(kind):
-        return pa.chunked_array(parts).unify_dictionaries().combine_chunks()
+        return whole(pa.chunked_array(parts).unify_dictionaries())
     return pa.concat_arrays(parts)

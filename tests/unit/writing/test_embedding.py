@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import obstore
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from obstore.store import LocalStore, MemoryStore
 
-import obstore
 from accel.errors import (
     AccelError,
     ColumnNotFoundError,
