@@ -43,12 +43,19 @@ def check_arguments(
     partitioning: Any,
     glob: bool,
     order: bool,
+    embedded: Mapping[str, str] | None,
     options: Options,
 ) -> ScanSpec:
     """Make a `ScanSpec`, or raise what is wrong with the arguments."""
     stream = is_stream(source)
     if is_planned(source):
-        given = {"where": where, "columns": columns, "selection": selection, "schema": schema}
+        given = {
+            "where": where,
+            "columns": columns,
+            "selection": selection,
+            "schema": schema,
+            "embedded": embedded,
+        }
         named = [name for name, value in given.items() if value is not None]
         if named:
             raise ValueError(f"{', '.join(named)}: a plan has its own; plan again with them")
@@ -66,6 +73,8 @@ def check_arguments(
         raise ValueError(f"partitioning is 'hive', None, or a pyarrow.Schema, not {partitioning!r}")
     if selection is not None:
         _check_selection(selection)
+    if embedded is not None:
+        _check_embedded(embedded)
     return ScanSpec(
         source=source,
         where=to_expr(where),
@@ -78,8 +87,17 @@ def check_arguments(
         glob=glob,
         order=order,
         by_position=stream,
+        embedded=dict(embedded or {}),
         options=options,
     )
+
+
+def _check_embedded(embedded: Any) -> None:
+    if not isinstance(embedded, Mapping) or len(embedded) > 1 or any(v != "idx1" for v in embedded.values()):
+        raise ValueError(
+            f"embedded names the one column that the files' IDX1 index covers, as in {{'category': 'idx1'}}, "
+            f"not {embedded!r}"
+        )
 
 
 def _check_selection(selection: Any) -> None:

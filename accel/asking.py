@@ -34,6 +34,7 @@ def scan(
     partitioning: Any = "hive",
     glob: bool = True,
     order: bool = True,
+    embedded: Mapping[str, str] | None = None,
     store: Any = None,
     storage_options: Mapping[str, Any] | None = None,
     cache: Cache | None = _DEFAULT,
@@ -63,6 +64,10 @@ def scan(
         Whether `*`, `?` and `[` in a path form a pattern.
     order : bool
         Rows come in file order; False may interleave files.
+    embedded : mapping, optional
+        `{column: "idx1"}`: the files hold the seeds' distinct-value index, and it covers this column. The
+        index names no column and has no checksum: whoever says this vouches for it. Labelled indexes
+        (docs/indexes.md) are found without being named.
     store : obstore store or RangeStore, optional
         Takes the place of the store that URLs name; paths then are relative to it.
     storage_options : mapping, optional
@@ -93,6 +98,7 @@ def scan(
         partitioning=partitioning,
         glob=glob,
         order=order,
+        embedded=embedded,
         options=options or Options(),
     )
     return Scan(_engine(spec, store=store, storage_options=storage_options, cache=cache))

@@ -63,6 +63,7 @@ class ScanSpec:
     by_position: bool = False
     """The consumer matches columns by position (mapInArrow): every file must have the first one's
     names in its order, unless `columns` or `schema` say what comes out."""
+    embedded: Mapping[str, str] = field(default_factory=dict)
     options: Options = field(default_factory=Options)
 
 
@@ -189,6 +190,7 @@ class Session:
             schema=data_set,
             output=output,
             partition_names=partitions,
+            embedded=spec.embedded,
         )
 
     # -- files -----------------------------------------------------------------------------------

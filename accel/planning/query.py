@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -34,6 +34,8 @@ class Question:
     partition_names: tuple[str, ...]
     """Columns whose values come from the paths. Where the scan's first file has a column of that name the
     files' columns are meant, and it is not listed here."""
+    embedded: Mapping[str, str] = field(default_factory=dict)
+    """Columns that an unlabelled index in the files is said to cover: "idx1" for the seeds'."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
