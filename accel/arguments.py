@@ -43,7 +43,7 @@ def check_arguments(
     partitioning: Any,
     glob: bool,
     order: bool,
-    embedded: Mapping[str, str] | None,
+    embedded: Mapping[str, str] | None = None,
     options: Options,
 ) -> ScanSpec:
     """Make a `ScanSpec`, or raise what is wrong with the arguments."""
