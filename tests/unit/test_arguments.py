@@ -1,0 +1,348 @@
+"""What users get wrong, and what they are told: the class, the file, the place, the hint."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import accel
+from accel.arguments import check_arguments, is_planned, is_stream
+from accel.testing import DictStore, table, write_file
+
+GOOD = write_file(table(id=[1, 2, 3], name=["a", "b", "c"], price=[1.5, 2.5, None]))
+SECRET = "https://host/data/f.parquet?X-Amz-Signature=SECRET"
+
+
+@pytest.fixture(scope="module")
+def store() -> DictStore:
+    return DictStore(
+        {
+            "good.parquet": GOOD,
+            "text.parquet": b"id,name\n1,a\n2,b\n3,c\n",
+            "cut.parquet": GOOD[:-20],
+            "empty.parquet": b"",
+            "dir/_SUCCESS": b"",
+            "sub/a.parquet": GOOD,
+        }
+    )
+
+
+def batches(*names: str) -> Iterator[pa.RecordBatch]:
+    return iter([pa.RecordBatch.from_arrays([pa.array(["good.parquet"])] * len(names), names=list(names))])
+
+
+Ask = Callable[[DictStore], object]
+
+
+def scan(*args: Any, **keywords: Any) -> Ask:
+    return lambda store: accel.scan(*args, store=store, cache=None, **keywords).to_table()
+
+
+MISTAKES = {
+    "typo in columns": (
+        scan("good.parquet", columns=["id", "nmae"]),
+        accel.ColumnNotFoundError,
+        "good.parquet: there is no column 'nmae' (did you mean 'name'?)",
+    ),
+    "another case in columns": (
+        scan("good.parquet", columns=["ID"]),
+        accel.ColumnNotFoundError,
+        "good.parquet: there is no column 'ID' (there are 'id', 'name', 'price')",
+    ),
+    "a path into what is no struct": (
+        scan("good.parquet", columns=["name.first"]),
+        accel.ColumnNotFoundError,
+        "good.parquet: there is no column 'name.first' (there are 'id', 'name', 'price')",
+    ),
+    "a column twice": (
+        scan("good.parquet", columns=["id", "id"]),
+        ValueError,
+        "column 'id' is asked for twice",
+    ),
+    "columns as text": (
+        scan("good.parquet", columns="id"),
+        TypeError,
+        "columns is a list of names, not the string 'id'",
+    ),
+    "a column by number": (
+        scan("good.parquet", columns=[1]),
+        TypeError,
+        "a column is named by a string, not 1",
+    ),
+    "typo in where": (
+        scan("good.parquet", "id > 1 AND nmae = 'a'"),
+        accel.ColumnNotFoundError,
+        "good.parquet: no column 'nmae' (did you mean 'name'?)",
+    ),
+    "a literal of the wrong type": (
+        scan("good.parquet", "name = 'a' AND id = 'x'"),
+        accel.PredicateError,
+        "good.parquet: column 'id' (int64) cannot be compared with 'x'\n"
+        "  name = 'a' AND id = 'x'\n"
+        "                      ^",
+    ),
+    "a column that is no condition": (
+        scan("good.parquet", "id > 1 OR name"),
+        accel.PredicateError,
+        "good.parquet: column 'name' (string) is not boolean and is no predicate alone "
+        "(compare it with something)\n"
+        "  id > 1 OR name\n"
+        "            ^",
+    ),
+    "the same without text": (
+        scan("good.parquet", [("id", "=", "x")]),
+        accel.PredicateError,
+        "good.parquet: column 'id' (int64) cannot be compared with 'x'",
+    ),
+    "a missing file": (
+        scan("nope.parquet"),
+        accel.ObjectNotFoundError,
+        "nope.parquet: no such object",
+    ),
+    "a missing file among others": (
+        scan(["good.parquet", "nope.parquet"]),
+        accel.ObjectNotFoundError,
+        "nope.parquet: no such object",
+    ),
+    "a missing directory": (
+        scan("nope/"),
+        accel.ObjectNotFoundError,
+        "nope/: the directory holds no data file (names that begin with _ or . and empty markers do not count)",
+    ),
+    "a directory without data": (
+        scan("dir/"),
+        accel.ObjectNotFoundError,
+        "dir/: the directory holds no data file (names that begin with _ or . and empty markers do not count)",
+    ),
+    "a pattern that matches nothing": (
+        scan("sub/*.csv"),
+        accel.ObjectNotFoundError,
+        "sub/*.csv: nothing matches the pattern (an object whose name holds *, ? or [ is named with glob=False)",
+    ),
+    "no files at all": (
+        scan([]),
+        accel.ObjectNotFoundError,
+        "the source names no files",
+    ),
+    "an empty file": (
+        scan("empty.parquet"),
+        accel.ParquetFormatError,
+        "empty.parquet: the file is empty",
+    ),
+    "what is no source": (
+        scan(42),
+        TypeError,
+        "a int is no source: give a path or URL, a list of them, or a Plan",
+    ),
+    "a source that is None in a list": (
+        scan(["good.parquet", None]),
+        TypeError,
+        "a source is a path, a URL, or a list of these, not a NoneType",
+    ),
+    "a limit below zero": (
+        scan("good.parquet", limit=-1),
+        ValueError,
+        "limit is a non-negative int, not -1",
+    ),
+    "a limit that is a flag": (
+        scan("good.parquet", limit=True),
+        ValueError,
+        "limit is a non-negative int, not True",
+    ),
+    "a schema that is none": (
+        scan("good.parquet", schema={"id": "int64"}),
+        TypeError,
+        "schema is a pyarrow.Schema, not a dict",
+    ),
+    "an unknown partitioning": (
+        scan("good.parquet", partitioning="directory"),
+        ValueError,
+        "partitioning is 'hive', None, or a pyarrow.Schema, not 'directory'",
+    ),
+    "a selection of an unknown file": (
+        scan("good.parquet", selection={"god.parquet": {0: [(0, 1)]}}),
+        ValueError,
+        "selection names 'god.parquet', which is not among the files of the scan; did you mean 'good.parquet'?",
+    ),
+    "a selection by a presigned URL": (
+        scan("good.parquet", selection={SECRET: {0: [(0, 1)]}}),
+        ValueError,
+        "selection names 'https://host/data/f.parquet?X-Amz-Signature=***', "
+        "which is not among the files of the scan",
+    ),
+    "a selection that is a list": (
+        scan("good.parquet", selection=["good.parquet"]),
+        TypeError,
+        "selection is a mapping of files to row groups to row ranges, not a list",
+    ),
+    "a selection without row groups": (
+        scan("good.parquet", selection={"good.parquet": [(0, 1)]}),
+        TypeError,
+        "selection['good.parquet'] is a mapping of row groups to row ranges, not [(0, 1)]",
+    ),
+    "a selection of a named row group": (
+        scan("good.parquet", selection={"good.parquet": {"0": [(0, 1)]}}),
+        TypeError,
+        "selection['good.parquet'] has a row group '0', which is not an int",
+    ),
+    "a selection of numbers": (
+        scan("good.parquet", selection={"good.parquet": {0: [1, 2]}}),
+        ValueError,
+        "selection['good.parquet'][0] is a list of (start, stop) with 0 <= start <= stop: "
+        "cannot unpack non-iterable int object",
+    ),
+    "a selection backwards": (
+        scan("good.parquet", selection={"good.parquet": {0: [(2, 1)]}}),
+        ValueError,
+        "selection['good.parquet'][0] is a list of (start, stop) with 0 <= start <= stop: "
+        "a row range is negative or ends before it starts",
+    ),
+    "where that is no predicate": (
+        scan("good.parquet", 42),
+        accel.PredicateError,
+        "a int is no predicate (give text, a list of (name, op, value), or accel.col(name) compared with something)",
+    ),
+    "where beside a plan": (
+        lambda store: accel.scan(accel.plan("good.parquet", store=store), "id = 1", store=store),
+        ValueError,
+        "where: a plan has its own; plan again with them",
+    ),
+    "columns and selection beside tasks": (
+        lambda store: accel.scan(
+            list(accel.plan("good.parquet", store=store).tasks), columns=["id"], selection={}, store=store
+        ),
+        ValueError,
+        "columns, selection: a plan has its own; plan again with them",
+    ),
+    "batches without a path": (
+        scan(batches("file", "size")),
+        ValueError,
+        "record batches to scan have a `path` column, or are tasks of a plan; these have ['file', 'size']",
+    ),
+    "batches with paths that are missing": (
+        scan(iter([pa.RecordBatch.from_arrays([pa.array([None, "x"])], names=["path"])])),
+        ValueError,
+        "the `path` column of the record batches to scan holds other than text",
+    ),
+    "an iterator of names": (
+        scan(iter(["good.parquet"])),
+        TypeError,
+        "the iterator gives a str, not record batches",
+    ),
+    "a limit to plan": (
+        lambda store: accel.plan("good.parquet", store=store, limit=3),
+        TypeError,
+        "plan() takes no limit",
+    ),
+    "head of less than nothing": (
+        lambda store: accel.scan("good.parquet", store=store).head(-1),
+        ValueError,
+        "a number of rows is a non-negative int, not -1",
+    ),
+    "explain of an iterator": (
+        lambda store: accel.scan(batches("path"), store=store).explain(),
+        accel.AccelError,
+        "a scan over an iterator cannot be explained (explain a scan of the paths as a list)",
+    ),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_mistake_is_told_in_full(store: DictStore, mistake: str) -> None:
+    ask, kind, text = MISTAKES[mistake]
+    with pytest.raises(kind) as caught:
+        ask(store)
+    assert type(caught.value) is kind
+    assert str(caught.value) == text
+
+
+@pytest.mark.parametrize("name", ["text.parquet", "cut.parquet"])
+def test_what_is_no_parquet_file_is_named(store: DictStore, name: str) -> None:
+    with pytest.raises(accel.ParquetFormatError) as caught:
+        accel.scan(name, store=store, cache=None).to_table()
+    assert caught.value.path == name
+    assert "magic" in str(caught.value) or "not a Parquet file" in str(caught.value)
+
+
+def test_local_files_are_named_by_their_path(tmp_path: Path) -> None:
+    missing = tmp_path / "nope.parquet"
+    with pytest.raises(accel.ObjectNotFoundError) as caught:
+        accel.scan(missing).to_table()
+    assert caught.value.path == str(missing)
+    assert isinstance(caught.value, FileNotFoundError)
+
+
+@pytest.mark.parametrize(
+    ("url", "text"),
+    [
+        ("s4://bucket/x.parquet", "no store is known for s4://"),
+        ("s3:///x.parquet", "the URL names no bucket or host"),
+        ("s3://key:secret@bucket/x.parquet", "credentials in a URL are not taken"),
+        ("memory://x.parquet", "a memory:// URL names no store by itself"),
+    ],
+)
+def test_urls_that_name_nothing(url: str, text: str) -> None:
+    with pytest.raises(accel.StoreError) as caught:
+        accel.scan(url).to_table()
+    assert caught.value.message == text
+    assert "secret" not in str(caught.value)
+
+
+def test_the_text_of_where_is_kept_and_shown_on_its_line() -> None:
+    where = "id > 0\n  AND name = 'a'\n  AND id = 'x'"
+    with pytest.raises(accel.PredicateError) as caught:
+        accel.scan("good.parquet", where, store=DictStore({"good.parquet": GOOD})).to_table()
+    assert caught.value.text == where
+    assert str(caught.value).splitlines()[1:] == ["    AND id = 'x'", "             ^"]
+
+
+def test_credentials_are_in_no_repr() -> None:
+    asked = accel.scan(SECRET, storage_options={"headers": {"Authorization": "SECRET"}})
+    assert repr(asked) == "Scan(https://host/data/f.parquet?X-Amz-Signature=***)"
+
+
+def check(source: object, **keywords: Any) -> Any:
+    given: dict[str, Any] = {
+        "columns": None,
+        "limit": None,
+        "selection": None,
+        "schema": None,
+        "partitioning": "hive",
+        "glob": True,
+        "order": True,
+        "options": accel.Options(),
+    }
+    return check_arguments(source, **(given | keywords))
+
+
+def test_the_spec_of_good_arguments() -> None:
+    options = accel.Options(batch_rows=5)
+    schema = pa.schema([("id", pa.int64())])
+    spec = check("f", where="id = 1", columns=["id"], limit=3, schema=schema, order=False, options=options)
+    assert (spec.source, spec.where_text, spec.columns, spec.limit) == ("f", "id = 1", ("id",), 3)
+    assert (spec.schema, spec.order, spec.options, spec.by_position) == (schema, False, options, False)
+    assert spec.where is not None
+    assert (spec.partitioning, spec.glob, spec.selection) == ("hive", True, None)
+
+
+def test_an_iterator_is_matched_by_position_and_its_paths_are_left_alone() -> None:
+    spec = check(batches("path"))
+    assert (spec.by_position, spec.partitioning) == (True, None)
+
+
+@pytest.mark.parametrize(
+    ("source", "stream", "planned"),
+    [
+        pytest.param("x", False, False, id="text"),
+        pytest.param(["x"], False, False, id="list"),
+        pytest.param([], False, False, id="nothing"),
+        pytest.param(iter([]), True, False, id="iterator"),
+        pytest.param(accel.Plan([], schema=pa.schema([])), False, True, id="plan"),
+    ],
+)
+def test_kinds_of_source(source: object, stream: bool, planned: bool) -> None:
+    assert (is_stream(source), is_planned(source)) == (stream, planned)
