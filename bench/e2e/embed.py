@@ -52,7 +52,9 @@ def measure(path: Path, indexes: dict[str, str], how: str) -> tuple[float, float
     """Wall seconds, processor seconds, peak bytes, bytes before it began, bytes of indexes."""
     target = path.with_suffix(".out")
     arguments = [str(path), "" if how == "in place" else str(target), json.dumps(indexes), how]
-    done = subprocess.run([sys.executable, "-c", _WORKER, *arguments], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", _WORKER, *arguments], capture_output=True, text=True, check=True
+    )
     target.unlink(missing_ok=True)
     wall, cpu, peak, base, size = json.loads(done.stdout)
     return wall, cpu, peak, base, size
@@ -72,7 +74,9 @@ def main() -> None:
         size = path.stat().st_size / 1e6
         path.read_bytes()[:0]
         print(f"file {size:.0f} MB, {os.cpu_count()} cores, median of {given.runs} runs\n")
-        print(f"{'case':24} {'wall s':>8} {'MB/s':>8} {'cpu s':>8} {'MB/s/core':>10} {'peak MB':>8} {'own MB':>7} {'index kB':>9}")
+        print(
+            f"{'case':24} {'wall s':>8} {'MB/s':>8} {'cpu s':>8} {'MB/s/core':>10} {'peak MB':>8} {'own MB':>7} {'index kB':>9}"
+        )
         for name, (indexes, how) in CASES.items():
             runs = [measure(path, indexes, how) for _ in range(given.runs)]
             wall, cpu, peak, base, index = (statistics.median(column) for column in zip(*runs, strict=True))
