@@ -81,17 +81,21 @@ MISTAKES = {
     "a literal of the wrong type": (
         scan("good.parquet", "name = 'a' AND id = 'x'"),
         accel.PredicateError,
-        "good.parquet: column 'id' (int64) cannot be compared with 'x'\n"
-        "  name = 'a' AND id = 'x'\n"
-        "                      ^",
+        (
+            "good.parquet: column 'id' (int64) cannot be compared with 'x'\n"
+            "  name = 'a' AND id = 'x'\n"
+            "                      ^"
+        ),
     ),
     "a column that is no condition": (
         scan("good.parquet", "id > 1 OR name"),
         accel.PredicateError,
-        "good.parquet: column 'name' (string) is not boolean and is no predicate alone "
-        "(compare it with something)\n"
-        "  id > 1 OR name\n"
-        "            ^",
+        (
+            "good.parquet: column 'name' (string) is not boolean and is no predicate alone "
+            "(compare it with something)\n"
+            "  id > 1 OR name\n"
+            "            ^"
+        ),
     ),
     "the same without text": (
         scan("good.parquet", [("id", "=", "x")]),
@@ -171,8 +175,10 @@ MISTAKES = {
     "a selection by a presigned URL": (
         scan("good.parquet", selection={SECRET: {0: [(0, 1)]}}),
         ValueError,
-        "selection names 'https://host/data/f.parquet?X-Amz-Signature=***', "
-        "which is not among the files of the scan",
+        (
+            "selection names 'https://host/data/f.parquet?X-Amz-Signature=***', "
+            "which is not among the files of the scan"
+        ),
     ),
     "a selection that is a list": (
         scan("good.parquet", selection=["good.parquet"]),
@@ -192,14 +198,18 @@ MISTAKES = {
     "a selection of numbers": (
         scan("good.parquet", selection={"good.parquet": {0: [1, 2]}}),
         ValueError,
-        "selection['good.parquet'][0] is a list of (start, stop) with 0 <= start <= stop: "
-        "cannot unpack non-iterable int object",
+        (
+            "selection['good.parquet'][0] is a list of (start, stop) with 0 <= start <= stop: "
+            "cannot unpack non-iterable int object"
+        ),
     ),
     "a selection backwards": (
         scan("good.parquet", selection={"good.parquet": {0: [(2, 1)]}}),
         ValueError,
-        "selection['good.parquet'][0] is a list of (start, stop) with 0 <= start <= stop: "
-        "a row range is negative or ends before it starts",
+        (
+            "selection['good.parquet'][0] is a list of (start, stop) with 0 <= start <= stop: "
+            "a row range is negative or ends before it starts"
+        ),
     ),
     "where that is no predicate": (
         scan("good.parquet", 42),
