@@ -27,17 +27,19 @@ async def upload(store: Any, path: str, parts: AsyncIterator[bytes], *, size: in
     A part that fails is sent again. Where `parts` or a request fails for good, the upload is given up.
     """
     failure: BaseException
+    raised: list[BaseException] = []
     try:
         await obstore.put_async(
             _with_retries(store),
             path,
-            _counted(parts, path, size),
+            _counted(parts, path, size, raised),
             use_multipart=size > _PART_BYTES,
             chunk_size=max(_PART_BYTES, -(-size // _MOST_PARTS)),
             max_concurrency=_PARTS_IN_FLIGHT,
         )
     except BaseException as error:  # noqa: BLE001 (a Rust panic is no Exception)
-        failure = translate(error, path)
+        # What `parts` raised comes back as it was, not as a failure of the store.
+        failure = raised[0] if raised else translate(error, path)
     else:
         return
     raise failure from None
@@ -62,7 +64,7 @@ async def replace_object(
             hint="write to another name, or give a local file by its path",
         )
     body = bytearray()
-    async for part in _counted(parts, path, size):
+    async for part in _counted(parts, path, size, []):
         body += part
     failure: BaseException
     try:
@@ -81,13 +83,19 @@ async def replace_object(
     raise failure from None
 
 
-async def _counted(parts: AsyncIterator[bytes], path: str, size: int) -> AsyncIterator[bytes]:
+async def _counted(
+    parts: AsyncIterator[bytes], path: str, size: int, raised: list[BaseException]
+) -> AsyncIterator[bytes]:
     done = 0
-    async for part in parts:
-        done += len(part)
-        yield part
-    if done != size:
-        raise AccelError(f"{done} bytes were made for an object of {size}", path=path)
+    try:
+        async for part in parts:
+            done += len(part)
+            yield part
+        if done != size:
+            raise AccelError(f"{done} bytes were made for an object of {size}", path=path)
+    except Exception as error:
+        raised.append(error)
+        raise
 
 
 def _conditional(error: BaseException, path: str) -> BaseException:
