@@ -114,7 +114,7 @@ class Reader:
                 return handle, trips or 1
 
     def _fresh(self, handle: FileHandle, now: float) -> bool:
-        return handle.checked_at >= now or now - handle.checked_at < self._cache.max_age
+        return handle.checked_at > now or now - handle.checked_at < self._cache.max_age
 
     async def _confirm(self, client: Client, handle: FileHandle, file: DataFile, now: float) -> int | None:
         """The round trips it took to know that a cached handle may be used; None where it may not."""
