@@ -157,7 +157,8 @@ class FileRun:
 
     async def _start_pieces(
         self, group: asyncio.TaskGroup, task: ScanTask, reads: TaskReads, queue: _Started, *, depth: int
-    ) -> list[asyncio.Task[list[pa.RecordBatch]]]:
+    ) -> set[asyncio.Task[list[pa.RecordBatch]]]:
+        """Start the pieces of a task as they are admitted; what is returned empties as they end."""
         run = self._run
         pieces = cut_pieces(
             task.reads,
@@ -167,13 +168,15 @@ class FileRun:
             piece_bytes=run.reader.options.cut_bytes,
         )
         reads.expect(pieces)
-        started = []
+        # A task that has ended holds the batches that it read: none may be kept here.
+        reading_on: set[asyncio.Task[list[pa.RecordBatch]]] = set()
         for piece in pieces:
             order = await self._enter(task, piece.held_bytes)
             reading = group.create_task(run.read_piece(task, reads, piece, depth=depth))
             queue.put_nowait((order, reading))
-            started.append(reading)
-        return started
+            reading_on.add(reading)
+            reading.add_done_callback(reading_on.discard)
+        return reading_on
 
     async def _start_whole(self, group: asyncio.TaskGroup, task: ScanTask, queue: _Started) -> None:
         """Chunks without an offset index, too large to decode at once: fetch them, then cut what came."""
@@ -184,8 +187,9 @@ class FileRun:
         task = await reads.fetch_chunks()
         depth = self._depth + 1
         self._run.reader.metrics.deepest(depth)
-        for reading in await self._start_pieces(group, task, reads.over(task), queue, depth=depth):
-            await asyncio.wait([reading])
+        reading_on = await self._start_pieces(group, task, reads.over(task), queue, depth=depth)
+        while reading_on:
+            await asyncio.wait([next(iter(reading_on))])
         admission.leave(order)
 
     async def _enter(self, task: ScanTask, nbytes: int) -> Order:
