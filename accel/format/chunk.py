@@ -28,6 +28,7 @@ _NAMES = (
     "encodings",
     "dictionary_pages",
     "plain_pages",
+    "unencoded",
     "column_index_offset",
     "column_index_length",
     "offset_index_offset",
@@ -189,7 +190,7 @@ def _pass_path(reader: Reader, row: list[int]) -> None:
 
 
 def _pass_sizes(reader: Reader, row: list[int]) -> None:
-    read_ints(reader, row, _NO_INTS, _SIZES_OTHERS)
+    read_ints(reader, row, _SIZES_INTS, _SIZES_OTHERS)
 
 
 def _length_into(slot: int) -> Handler:
@@ -247,6 +248,7 @@ _CHUNK_OTHERS: dict[int, Handler] = {
 }
 _NO_INTS: dict[int, int] = {}
 _NO_OTHERS: dict[int, Handler] = {}
+_SIZES_INTS = {1: _SLOT["unencoded"]}
 _SIZES_OTHERS: dict[int, Handler] = {
     2 << 4 | LIST: _length_into(REPETITIONS),
     3 << 4 | LIST: _length_into(DEFINITIONS),

@@ -69,7 +69,7 @@ def build_chunks(
         end = _pad(start, end, local & (compressed > 0), footer_start)
     for name in ("column_index", "offset_index", "bloom"):
         _check_location(found, name, external, footer_start, checks)
-    for name in ("null_count", "distinct_count", "nan_count"):
+    for name in ("null_count", "distinct_count", "nan_count", "unencoded"):
         np.maximum(found[name], -1, out=found[name])
     for name in ("min_exact", "max_exact"):
         found[name] = found[name].astype(np.int8)

@@ -188,6 +188,8 @@ class ChunkTable:
     bloom_length: Int64s
     null_count: Int64s
     distinct_count: Int64s
+    unencoded: Int64s
+    """Bytes of the texts themselves, each as often as it occurs (SizeStatistics); a hint, never checked."""
     nan_count: Int64s
     min_start: Int64s
     """`min_value` (field 6); -1 where absent."""

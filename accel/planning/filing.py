@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from accel.errors import AccelError, EncryptedFileError, IndexFormatError, ParquetFormatError
 from accel.format.model import Codec
 from accel.planning.blooms import Blooms
+from accel.planning.decoded_size import decoded_bytes
 from accel.planning.dictionaries import Dictionaries, ReadDictionary
 from accel.planning.handle import FileHandle
 from accel.planning.need import Steps
@@ -215,6 +216,7 @@ def _draft(
                 leaf=leaf,
                 for_filter=leaf in filters,
                 for_output=leaf in outputs,
+                decoded_bytes=decoded_bytes(handle.metadata, group, leaf),
             )
         )
     return ScanTask(task_file, group, num_rows, rows, sure, tuple(reads))

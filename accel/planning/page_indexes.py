@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from accel.errors import IndexFormatError
 from accel.format.page_index import parse_column_index, parse_offset_index
+from accel.planning.decoded_size import DECODED_SHARE, decoded_bytes
 from accel.planning.handle import FileHandle
 from accel.planning.need import Need, Steps, Tail
 from accel.planning.pruning import prunable_leaves
@@ -35,7 +36,7 @@ def page_index_wants(
         prune = bool(bounded) and not certain
         leaves = query.output_leaves if certain else every
         partial = selection is not None and selection[group].count < handle.metadata.group_rows[group]
-        large = sum(int(chunks.compressed[group, leaf]) for leaf in leaves) > piece_bytes
+        large = sum(_weight(handle, group, leaf) for leaf in leaves) > piece_bytes
         if prune:
             for leaf in bounded:
                 if (group, leaf) not in handle.column_indexes:
@@ -45,6 +46,11 @@ def page_index_wants(
                 if (group, leaf) not in handle.offset_indexes:
                     wants += _index_want(handle, Kind.OFFSET_INDEX, group, leaf)
     return wants
+
+
+def _weight(handle: FileHandle, group: int, leaf: int) -> int:
+    compressed = int(handle.metadata.chunks.compressed[group, leaf])
+    return max(compressed, decoded_bytes(handle.metadata, group, leaf) // DECODED_SHARE)
 
 
 def _index_want(handle: FileHandle, kind: Kind, group: int, leaf: int) -> list[Want]:

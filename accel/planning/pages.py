@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from accel.format.model import ChunkTable, Encoding, OffsetIndex
+from accel.planning.decoded_size import DECODED_SHARE
 from accel.planning.selection import RowSelection
 from accel.ranges import ByteRange, Kind, ReadKey, Want
 
@@ -18,8 +19,6 @@ __all__ = ["LeafReads", "Piece", "PieceLeaf", "cut_pieces", "leaf_reads", "piece
 Int64s = npt.NDArray[np.int64]
 
 _DICTIONARY_ENCODINGS = (1 << Encoding.PLAIN_DICTIONARY) | (1 << Encoding.RLE_DICTIONARY)
-# A piece is weighed by its compressed bytes, or by this share of its decoded ones where that is more.
-_DECODED_SHARE = 4
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -145,11 +144,11 @@ def leaf_reads(
     leaf: int,
     for_filter: bool,
     for_output: bool,
+    decoded_bytes: int,
 ) -> LeafReads:
-    """What one chunk must be asked for so that `rows` can be decoded."""
+    """What one chunk, of so many bytes once decoded, must be asked for so that `rows` can be decoded."""
     at = (row_group, column)
     start, end = int(chunks.start[at]), int(chunks.end[at])
-    compressed, uncompressed = int(chunks.compressed[at]), int(chunks.uncompressed[at])
     dictionary, dictionary_pages = None, 0
     if index is None:
         empty = np.empty(0, np.int64)
@@ -172,7 +171,7 @@ def leaf_reads(
         dictionary=dictionary,
         dictionary_pages=dictionary_pages,
         num_values=int(chunks.num_values[at]),
-        expansion=max(1.0, uncompressed / max(1, compressed)),
+        expansion=max(1.0, decoded_bytes / max(1, int(chunks.compressed[at]))),
         for_filter=for_filter,
         for_output=for_output,
         ordinal=ordinal,
@@ -230,7 +229,7 @@ def _cut_rows(reads: Sequence[LeafReads], piece_bytes: int) -> list[int]:
     """Rows to cut at: page starts of the heaviest leaf, wherever enough has come together."""
     if not reads or any(r.whole for r in reads):
         return []
-    weights = [r.size * max(1.0, r.expansion / _DECODED_SHARE) for r in reads]
+    weights = [r.size * max(1.0, r.expansion / DECODED_SHARE) for r in reads]
     total = float(sum(w.sum() for w in weights))
     if total <= piece_bytes:
         return []
