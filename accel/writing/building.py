@@ -95,6 +95,8 @@ class _Column:
 
         def chunks(*, first: bool) -> Iterator[ChunkValues]:
             """The row groups; on the first way through they also feed what is built group by group."""
+            if not self.values.metadata.num_row_groups:
+                yield ChunkValues(pa.nulls(0, self.values.type), _NO_PAGES, 0)
             for group in range(self.values.metadata.num_row_groups):
                 chunk = self._decode(group)
                 begun = time.perf_counter()

@@ -10,7 +10,6 @@ from typing import Any, BinaryIO
 
 import pyarrow as pa
 
-from accel.decode.arrow import translate_errors
 from accel.errors import AccelError, StoreError
 from accel.io import runtime
 from accel.io.clients import client_for
@@ -28,6 +27,8 @@ __all__ = ["write_table"]
 
 _PAGE_ROWS = 10_000
 _PAGE_BYTES = 256 * KIB
+_BATCH_ROWS = 256
+"""pyarrow looks at a page's size once a batch: its own 1024 would let pages of wide texts grow far beyond."""
 _GROUP_ROWS = 1_048_576
 _PART_BYTES = 8 * MIB
 
@@ -84,7 +85,8 @@ def write_table(
     Raises
     ------
     ValueError
-        A column to sort by or to filter by is not there, or cannot have a bloom filter; an index cannot be had.
+        A column to sort by or to filter by is not there, or cannot have a bloom filter; an index cannot be had;
+        pyarrow cannot write a type.
     StoreError
         The store cannot be written to.
     """
@@ -128,6 +130,7 @@ def _settings(
         "write_statistics": True,
         "max_rows_per_page": page_rows,
         "data_page_size": _PAGE_BYTES,
+        "write_batch_size": _BATCH_ROWS,
     }
     if sort_by is not None:
         settings["sorting_columns"] = pq.SortingColumn.from_ordering(table.schema, _ordering(table, sort_by))
@@ -158,11 +161,10 @@ def _sort(table: pa.Table, sort_by: SortBy) -> pa.Table:
 def _write(table: pa.Table, file: BinaryIO, settings: Mapping[str, Any], row_group_size: int) -> None:
     import pyarrow.parquet as pq
 
-    with translate_errors():
-        sink = pa.PythonFile(file, mode="w")
-        with pq.ParquetWriter(sink, table.schema, **settings) as writer:
-            writer.write_table(table, row_group_size=row_group_size)
-        sink.flush()
+    sink = pa.PythonFile(file, mode="w")
+    with pq.ParquetWriter(sink, table.schema, **settings) as writer:
+        writer.write_table(table, row_group_size=row_group_size)
+    sink.flush()
 
 
 @contextlib.contextmanager

@@ -22,7 +22,10 @@ VALUES: dict[str, tuple[pa.DataType, st.SearchStrategy[Any]]] = {
     "int": (pa.int32(), st.integers(-5, 5) | st.integers(-(2**31), 2**31 - 1)),
     "unsigned": (pa.uint64(), st.integers(0, 3) | st.integers(0, 2**64 - 1)),
     "double": (pa.float64(), st.sampled_from([0.0, -0.0, float("nan"), float("inf"), 1.5, -2.5])),
-    "text": (pa.string(), st.sampled_from(["", "a", "b", "é", "a" * 70, "\U0010ffff" * 30]) | st.text(max_size=5)),
+    "text": (
+        pa.string(),
+        st.sampled_from(["", "a", "b", "é", "a" * 70, "\U0010ffff" * 30]) | st.text(max_size=5),
+    ),
     "bytes": (pa.binary(), st.binary(max_size=4) | st.just(b"\xff" * 80)),
     "bool": (pa.bool_(), st.booleans()),
     "list": (pa.list_(pa.int16()), st.lists(st.none() | st.integers(0, 9), max_size=4)),

@@ -39,9 +39,7 @@ def large() -> pa.Table:
     return pa.table({"id": pa.array(range(1_500_000)), "x": pa.array(rng.random(1_500_000))})
 
 
-def test_a_large_object_is_streamed_in_parts(
-    bucket: str, store: S3Store, s3_options: dict[str, str]
-) -> None:
+def test_a_large_object_is_streamed_in_parts(bucket: str, store: S3Store, s3_options: dict[str, str]) -> None:
     sink = io.BytesIO()
     pq.write_table(large(), sink, use_dictionary=False, compression="none")
     obstore.put(store, "a.parquet", sink.getvalue())

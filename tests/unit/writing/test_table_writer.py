@@ -1,0 +1,126 @@
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import Any
+
+import obstore
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from obstore.store import MemoryStore
+
+from accel.errors import StoreError
+from accel.testing import DictStore
+from accel.writing import write_table
+from tests.unit.writing.files import ROWS, metadata_of, read_all, sample
+from tests.unit.writing.test_embedding import page_indexes
+
+
+def test_the_defaults(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    table = pa.table({"a": pa.array(range(25_000)), "s": ["x" * 100] * 25_000})
+    report = write_table(table, path)
+    assert read_all(path).equals(table)
+    assert list(tmp_path.iterdir()) == [path]
+    assert (report.rows, report.written, report.size_after) == (25_000, True, path.stat().st_size)
+    assert (report.path, report.indexes, report.page_indexes_added) == (str(path), (), 0)
+    found = page_indexes(path)
+    assert found[0, 0][2] == [0, 10_000, 20_000]
+    assert all(len(bounds) == 4 for *_, bounds in found.values())
+    assert pq.read_metadata(path).row_group(0).column(0).compression == "ZSTD"
+
+
+def test_pages_are_bounded_by_rows_and_by_bytes(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    table = pa.table({"a": pa.array(range(5000)), "s": [f"{i:0400d}" for i in range(5000)]})
+    write_table(table, path, page_rows=500, row_group_size=2000, use_dictionary=False)
+    found = page_indexes(path)
+    assert {at[0] for at in found} == {0, 1, 2}
+    assert found[0, 0][2] == [0, 500, 1000, 1500]
+    wide = tmp_path / "b.parquet"
+    write_table(table, wide, use_dictionary=False)
+    firsts = page_indexes(wide)[0, 1][2]
+    assert len(firsts) >= 5000 * 400 // (300 * 1024)
+
+
+def test_sorted(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    table = pa.table({"a": [3, None, 1, 2, 1], "b": ["p", "q", "r", "s", "t"]})
+    write_table(table, path, sort_by=["a", ("b", "descending")])
+    assert read_all(path).to_pydict() == {"a": [1, 1, 2, 3, None], "b": ["t", "r", "s", "p", "q"]}
+    keys = pq.read_metadata(path).row_group(0).sorting_columns
+    assert [(k.column_index, k.descending, k.nulls_first) for k in keys] == [
+        (0, False, False),
+        (1, True, False),
+    ]
+
+
+def test_blooms_are_sized_by_the_data(tmp_path: Path) -> None:
+    table = pa.table({"few": [f"v{i % 10}" for i in range(20_000)], "many": pa.array(range(20_000))})
+    path = tmp_path / "a.parquet"
+    write_table(table, path, blooms=["few", "many"], row_group_size=10_000)
+    lengths = metadata_of(path).chunks.bloom_length
+    assert (lengths[:, 0] < 200).all()
+    assert ((lengths[:, 1] > 10_000) & (lengths[:, 1] < 40_000)).all()
+    write_table(table, path, blooms={"many": 0.2}, row_group_size=10_000)
+    fewer = metadata_of(path).chunks.bloom_length
+    assert (fewer[:, 1] < lengths[:, 1]).all()
+    assert (metadata_of(path).chunks.bloom_offset[:, 0] == -1).all()
+
+
+@pytest.mark.parametrize(
+    ("keywords", "message"),
+    [
+        pytest.param({"blooms": ["flag"]}, "'flag' is of type bool", id="bloom of a boolean"),
+        pytest.param({"blooms": ["tags"]}, "which can have no bloom filter", id="bloom of a list"),
+        pytest.param({"blooms": ["nope"]}, "blooms: no column 'nope'", id="bloom of nothing"),
+        pytest.param({"blooms": {"id": 1.0}}, "not a chance", id="bloom chance"),
+        pytest.param({"sort_by": "nope"}, "sort_by: no column 'nope'", id="sort by nothing"),
+        pytest.param({"sort_by": [("id", "up")]}, "neither ascending nor descending", id="sort direction"),
+        pytest.param({"page_rows": 0}, "page_rows", id="no rows a page"),
+        pytest.param({"indexes": {"id": "nope"}}, "no index kind 'nope'", id="index kind"),
+    ],
+)
+def test_mistakes_leave_what_was_there(tmp_path: Path, keywords: dict[str, Any], message: str) -> None:
+    path = tmp_path / "a.parquet"
+    path.write_bytes(b"old")
+    with pytest.raises(ValueError, match=message):
+        write_table(sample(), path, **keywords)
+    assert path.read_bytes() == b"old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_pyarrows_own_keywords_win(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    write_table(sample(), path, compression="snappy", data_page_version="2.0", write_statistics=["id"])
+    column = pq.read_metadata(path).row_group(0).column(0)
+    assert column.compression == "SNAPPY"
+    with pytest.raises(TypeError):
+        write_table(sample(), path, no_such_keyword=1)
+    assert read_all(path).equals(sample())
+
+
+def test_into_a_store() -> None:
+    store = MemoryStore()
+    report = write_table(sample(), "x/a.parquet", store=store)
+    data = bytes(obstore.get(store, "x/a.parquet").bytes())
+    assert (len(data), report.rows) == (report.size_after, ROWS)
+    assert pq.read_table(io.BytesIO(data)).equals(sample())
+
+
+def test_where_nothing_can_be_written(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="cannot be written to"):
+        write_table(sample(), "a.parquet", store=DictStore({}))
+    with pytest.raises(StoreError, match="directory"):
+        write_table(sample(), str(tmp_path) + "/")
+    with pytest.raises(StoreError, match="cannot be written to"):
+        write_table(sample(), "http://127.0.0.1:9/a.parquet")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_empty_table(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    table = sample(3).slice(0, 0)
+    write_table(table, path, sort_by="id", blooms=["id"])
+    assert read_all(path).equals(table)
