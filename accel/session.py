@@ -131,6 +131,8 @@ class Session:
             partitioning=self.spec.partitioning,
             glob=self.spec.glob,
             in_store=self._in_store,
+            # Else `code=007` would be a number first, and "7" where the schema calls it text.
+            as_text={f.name for f in self.spec.schema or () if _is_text(f.type)},
             metrics=self.reader.metrics,
         )
 
@@ -312,6 +314,12 @@ class Session:
                 )
             out[url] = {group: RowSelection.of(ranges) for group, ranges in groups.items()}
         return out
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
 
 
 def _excludes(where: Expr | None, values: Mapping[str, pa.Scalar]) -> bool:

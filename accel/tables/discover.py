@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import os
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from typing import Protocol
 
 import pyarrow as pa
@@ -35,6 +35,7 @@ async def discover(
     partitioning: str | pa.Schema | None = "hive",
     glob: bool = True,
     in_store: bool = False,
+    as_text: Collection[str] = (),
     metrics: Metrics,
 ) -> Listing:
     """Find the files that a source names.
@@ -54,6 +55,8 @@ async def discover(
         Whether `*`, `?`, `[...]` and `**` make a pattern. An object of exactly that name goes first.
     in_store : bool
         The caller gave a store: bare paths are relative to its root.
+    as_text : collection of str
+        Partition columns that are strings, whatever their values look like.
     metrics : Metrics
         Counts the listing requests.
 
@@ -90,7 +93,7 @@ async def discover(
         for file in part
     ]
     types = partitioning if isinstance(partitioning, pa.Schema) else None
-    schema, values = settle(spellings, types, strict=whole)
+    schema, values = settle(spellings, types, strict=whole, as_text=as_text)
     if len(schema):
         files = [dataclasses.replace(f, partition=v) for f, v in zip(files, values, strict=True)]
     return Listing(tuple(files), schema, waves)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import datetime
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote
@@ -63,6 +63,7 @@ def settle(
     types: pa.Schema | None = None,
     *,
     strict: bool,
+    as_text: Collection[str] = (),
 ) -> tuple[pa.Schema, list[tuple[object, ...]]]:
     """Settle names and types of the partition columns over all files at once.
 
@@ -77,6 +78,8 @@ def settle(
     strict : bool
         True for one directory: every file must spell the same keys in the same order. False for files
         that were named one by one: the keys that all of them spell are taken.
+    as_text : collection of str
+        Keys whose values are strings, whatever they look like.
 
     Returns
     -------
@@ -106,7 +109,7 @@ def settle(
         texts = [s.values[s.keys.index(key)] for s in spellings]
         distinct = list(dict.fromkeys(text for text in texts if text is not None))
         if types is None:
-            kind, values = _infer(distinct)
+            kind, values = (pa.string(), list(distinct)) if key in as_text else _infer(distinct)
             field = pa.field(key, kind)
         else:
             field = types.field(key)
