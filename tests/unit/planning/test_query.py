@@ -1,0 +1,143 @@
+"""A scan's question put to files of several schemas."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from accel.decode.arrow import file_schema
+from accel.errors import PredicateError, SchemaMismatchError
+from accel.planning.projection import project_schema
+from accel.planning.query import FileQuery, Question, compile_query, constant_fields
+from accel.predicate.where import to_expr
+from accel.testing import write_file
+from tests.unit.planning.files import Bytes
+
+STRUCT = pa.struct([("x", pa.int64()), ("y", pa.string())])
+SCHEMA = pa.schema([("a", pa.int64()), ("s", STRUCT), ("l", pa.list_(pa.int64())), ("z", pa.string())])
+"""Leaves: a 0, s.x 1, s.y 2, l 3, z 4."""
+
+
+def ask(
+    where: Any = None,
+    columns: list[str] | None = None,
+    *,
+    schema: pa.Schema = SCHEMA,
+    file: pa.Schema = SCHEMA,
+    partition: dict[str, pa.Scalar] | None = None,
+) -> FileQuery:
+    partition = partition or {}
+    data_set = pa.schema([*schema, *(pa.field(n, v.type) for n, v in partition.items())])
+    handle = Bytes(write_file(file.empty_table())).open()
+    question = Question(to_expr(where), data_set, project_schema(data_set, columns), tuple(partition))
+    return compile_query(
+        question,
+        file_schema=handle.metadata.schema,
+        arrow_schema=file_schema(handle.metadata.schema, handle.metadata.key_value),
+        partition=partition,
+        url="u",
+    )
+
+
+@pytest.mark.parametrize(
+    ("columns", "leaves"),
+    [
+        (None, (0, 1, 2, 3, 4)),
+        ([], ()),
+        (["z", "a"], (0, 4)),
+        (["s"], (1, 2)),
+        (["s.y"], (2,)),
+        (["s.y", "s.x"], (1, 2)),
+        (["l"], (3,)),
+    ],
+)
+def test_leaves_that_come_out(columns: list[str] | None, leaves: tuple[int, ...]) -> None:
+    query = ask(columns=columns)
+    assert (query.output_leaves, query.filter_leaves, query.bound) == (leaves, (), None)
+    assert query.output == project_schema(SCHEMA, columns)
+
+
+@pytest.mark.parametrize(
+    ("where", "paths"),
+    [
+        ("a = 1", {("a",): (0,)}),
+        ("a = 1 OR z = 'x' AND a < 5", {("a",): (0,), ("z",): (4,)}),
+        ("s.x = 1", {("s", "x"): (1,)}),
+        ("s IS NULL", {("s",): (1, 2)}),
+        ("l IS NULL", {("l",): (3,)}),
+    ],
+)
+def test_leaves_that_filter(where: str, paths: dict[tuple[str, ...], tuple[int, ...]]) -> None:
+    query = ask(where, ["z"])
+    assert dict(query.filter_paths) == paths
+    assert query.filter_leaves == tuple(sorted({x for leaves in paths.values() for x in leaves}))
+    assert (query.output_leaves, dict(query.constants)) == ((4,), {})
+
+
+def test_what_the_file_lacks_is_null() -> None:
+    query = ask("z = 'x' AND s.y IS NULL", ["z", "a"], file=pa.schema([("a", pa.int64())]))
+    assert dict(query.filter_paths) == {}
+    assert {path: (v.is_valid, v.type) for path, v in query.constants.items()} == {
+        ("z",): (False, pa.string()),
+        ("s", "y"): (False, pa.string()),
+    }
+    assert {n: (v.is_valid, v.type) for n, v in query.output_constants.items()} == {"z": (False, pa.string())}
+    assert query.output_leaves == (0,)
+
+
+def test_a_struct_that_lacks_what_is_wanted_gives_its_own_nulls() -> None:
+    file = pa.schema([("s", pa.struct([("x", pa.int64())]))])
+    assert ask(columns=["s.y"], file=file).output_leaves == (0,)
+    assert dict(ask("s.y = 'a'", ["s"], file=file).constants).keys() == {("s", "y")}
+
+
+def test_partition_columns_are_constants() -> None:
+    partition = {"p": pa.scalar(7, pa.int64())}
+    query = ask("p = 7 AND a = 1", ["p", "a"], partition=partition)
+    assert dict(query.constants) == {("p",): pa.scalar(7, pa.int64())}
+    assert dict(query.output_constants) == {"p": pa.scalar(7, pa.int64())}
+    assert (query.filter_leaves, query.output_leaves) == ((0,), (0,))
+
+
+def test_a_partition_column_hides_the_files_own() -> None:
+    """Where the first file had no such column."""
+    partition = {"p": pa.scalar(7, pa.int64())}
+    file = pa.schema([("a", pa.int64()), ("p", pa.string())])
+    query = ask("p = 7", ["p"], schema=pa.schema([("a", pa.int64())]), file=file, partition=partition)
+    assert (query.output_leaves, query.filter_leaves) == ((), ())
+    assert query.output_constants["p"].as_py() == 7
+
+
+def test_the_predicate_is_bound_to_the_files_own_types() -> None:
+    query = ask("a = 1", [], file=pa.schema([("a", pa.int8())]))
+    assert query.bound is not None
+    assert [column.type for column in query.bound.columns] == [pa.int8()]
+
+
+def test_types_that_do_not_fit_name_the_file() -> None:
+    with pytest.raises(SchemaMismatchError) as caught:
+        ask(columns=["a"], file=pa.schema([("a", pa.string())]))
+    assert caught.value.path == "u"
+    with pytest.raises(PredicateError) as refused:
+        ask("a = 1", [], file=pa.schema([("a", pa.string())]))
+    assert refused.value.path == "u"
+    # Of no concern where the column is neither asked for nor compared.
+    assert ask(columns=["z"], file=pa.schema([("a", pa.string())])).output_leaves == ()
+
+
+@pytest.mark.parametrize(("where", "columns"), [(None, ["a"]), ("a = 1", [])])
+def test_names_that_stand_for_two_columns_of_a_later_file(where: str | None, columns: list[str]) -> None:
+    file = pa.schema([("a", pa.int64()), ("a", pa.int64()), ("z", pa.string())])
+    with pytest.raises(SchemaMismatchError) as caught:
+        ask(where, columns, file=file)
+    assert str(caught.value) == ("u: the file has 2 columns named 'a' (name others in columns= and where=)")
+    assert ask("z = 'x'", ["z"], file=file).output_leaves == (2,)
+
+
+def test_partition_values_in_the_data_sets_types() -> None:
+    schema = pa.schema([("a", pa.int64()), ("p", pa.int16()), ("q", pa.string())])
+    question = Question(None, schema, schema, ("p",))
+    assert constant_fields(question, ["p", "q"], [5, "x"]) == {"p": pa.scalar(5, pa.int16())}
+    assert not constant_fields(question, ["p", "q"], [None, "x"])["p"].is_valid
