@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from accel.errors import AccelError, MemoryLimitError, SchemaMismatchError
 from accel.format.model import FileMetadata, OffsetIndex
 from accel.indexes.kind import ChunkValues, Level
+from accel.indexes.native import signature_of
 from accel.options import MIB, Options
 from accel.writing.original import At
 from accel.writing.source import Source
@@ -33,6 +34,8 @@ class BuiltIndex:
     row_group: int
     """-1 for one of the whole file."""
     units: int
+    signature: str
+    """What values of the column are stored as, for whom a type of the same name is not enough."""
     data: bytes
     seconds: float
     """What building it took, decoding not counted."""
@@ -68,7 +71,9 @@ def build_indexes(
     for indexes in by_leaf.values():
         values = ColumnValues(source, metadata, indexes[0].leaf, options, texts=Texts.CODED)
         built += _Column(values, offset_indexes, note).build(indexes)
-    return built
+    # By identity: a kind of the caller's need not be hashable.
+    order = {id(index): turn for turn, index in enumerate(wanted)}
+    return sorted(built, key=lambda index: (order[id(index.wanted)], index.row_group))
 
 
 class _Column:
@@ -84,6 +89,7 @@ class _Column:
         self.offset_indexes = offset_indexes
         self.note = note
         self.name = ".".join(values.leaf.path)
+        self.signature = signature_of(values.type)
         self.elsewhere = 0.0
         """Seconds that went by within a build and are not its own."""
 
@@ -149,7 +155,7 @@ class _Column:
                 f"index kind {index.kind_name} built a {type(data).__name__}, not bytes", place=place
             )
         seconds = time.perf_counter() - begun - (self.elsewhere - before)
-        return BuiltIndex(index, group, units, data, seconds)
+        return BuiltIndex(index, group, units, self.signature, data, seconds)
 
 
 class _TextList:
@@ -183,7 +189,8 @@ class _TextList:
         self.seconds += time.perf_counter() - begun
 
     def finish(self) -> BuiltIndex:
-        from accel.format.embedded import encode_idx1
+        from accel.writing.container import encode_idx1
 
         texts = [] if self.found is None else sorted(self.found.to_pylist())
-        return BuiltIndex(self.index, -1, 1, encode_idx1(texts), self.seconds)
+        signature = self.column.signature
+        return BuiltIndex(self.index, -1, 1, signature, encode_idx1(texts), self.seconds)

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import hashlib
+import json
+import zlib
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+from accel.errors import IndexFormatError, SchemaMismatchError
 from accel.format.model import FileMetadata
 from accel.writing.building import BuiltIndex
 from accel.writing.source import Source
@@ -23,15 +27,36 @@ class PlacedIndex:
 
 def encode_container(metadata: FileMetadata, placed: Sequence[PlacedIndex]) -> dict[str, bytes | None]:
     pairs: dict[str, bytes | None] = {TOC_KEY: None}
+    entries = []
     for p in placed:
-        if p.index.wanted.kind is None:
+        w = p.index.wanted
+        if w.kind is None:
             pairs[IDX1_KEY] = str(p.offset).encode()
+        entries.append({"kind": w.kind_name, "column": list(w.leaf.path), "level": str(w.level), "row_group": p.index.row_group,
+            "offset": p.offset, "length": len(p.index.data), "crc": zlib.crc32(p.index.data), "units": p.index.units,
+            "signature": p.index.signature})
+    if entries:
+        pairs[TOC_KEY] = json.dumps({"version": 1, "indexes": entries}).encode()
     return pairs
 
 
 def read_container(metadata: FileMetadata, read: Callable[[int, int], bytes]) -> list[bytes]:
-    return []
+    if TOC_KEY not in metadata.key_value:
+        return []
+    toc = json.loads(metadata.key_value[TOC_KEY])
+    return [read(e["offset"], e["offset"] + e["length"]) for e in toc["indexes"]]
 
 
 def earlier_ranges(metadata: FileMetadata, source: Source, *, idx1: bool) -> list[tuple[int, int]]:
-    return []
+    if TOC_KEY not in metadata.key_value:
+        return []
+    toc = json.loads(metadata.key_value[TOC_KEY])
+    return [(e["offset"], e["offset"] + e["length"]) for e in toc["indexes"] if idx1 or e["kind"] != "idx1"]
+
+
+def encode_idx1(texts: Iterable[str]) -> bytes:
+    texts = list(texts)
+    if any("\n" in t for t in texts):
+        raise SchemaMismatchError("idx1 cannot hold a value with a line end")
+    body = "\n".join(texts).encode()
+    return b"IDX1" + len(body).to_bytes(8, "little") + body
