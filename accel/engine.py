@@ -218,6 +218,7 @@ class Engine:
             run = Run(reader, partial(_planned_work, reader, tasks), limit=limit, ordered=spec.order)
             return Running(run, None, _schema_of(spec.source), self._convert)
         session = self._session(metrics, Tails.SERVE)
+        session.limit = limit
         run = Run(session.reader, session.work, limit=limit, ordered=spec.order)
         return Running(run, session, None, self._convert)
 

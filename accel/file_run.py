@@ -165,7 +165,7 @@ class FileRun:
             task.rows,
             task.sure,
             num_rows=task.num_rows,
-            piece_bytes=run.reader.options.cut_bytes,
+            piece_bytes=run.piece_bytes,
         )
         reads.expect(pieces)
         # A task that has ended holds the batches that it read: none may be kept here.

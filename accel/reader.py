@@ -209,6 +209,7 @@ class Reader:
         *,
         partition: Mapping[str, pa.Scalar],
         selection: Mapping[int, RowSelection] | None = None,
+        limit: int | None = None,
     ) -> tuple[FilePlan, int]:
         """The tasks of one opened file, and the round trips that its page indexes took."""
         client = self._client_for(file.root)
@@ -221,6 +222,7 @@ class Reader:
             handle,
             task_file,
             selection=selection,
+            limit=limit,
             piece_bytes=self.options.cut_bytes,
             probe_min_bytes=self.options.probe_min_bytes,
             read_dictionary=_read_dictionary,

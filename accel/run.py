@@ -18,7 +18,7 @@ import pyarrow as pa
 from accel.admission import Admission
 from accel.errors import AccelError
 from accel.file_run import FileRun, FileWork, Item, single_error
-from accel.options import Options
+from accel.options import MIB, Options
 from accel.planning.pages import Piece
 from accel.planning.task import ScanTask
 from accel.reader import Reader
@@ -28,6 +28,9 @@ __all__ = ["FileWork", "Run", "single_error"]
 
 # Ready batches that wait for the consumer beyond the piece they belong to.
 _READY_BATCHES = 4
+
+
+_LIMITED_PIECE = MIB
 
 
 class Run:
@@ -59,6 +62,8 @@ class Run:
         self._ordered = ordered
         self._files = 1 if limit is not None else options.max_files_in_flight
         pieces = 1 if limit is not None else options.max_tasks_in_flight
+        # With a limit the first piece may be enough: small ones waste less of it.
+        self.piece_bytes = options.cut_bytes if limit is None else min(options.cut_bytes, _LIMITED_PIECE)
         self.admission = Admission(options.memory_limit, pieces)
         self._ready: asyncio.Queue[Item | None] = asyncio.Queue(_READY_BATCHES)
         self._main: asyncio.Task[None] | None = None

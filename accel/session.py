@@ -87,6 +87,8 @@ class Session:
         self._in_store = in_store
         self.first_names: list[str] | None = None
         """With `by_position`: the columns of the first file, in order, that every file must have."""
+        self.limit = spec.limit
+        """Rows that will be taken at most; None for all."""
         self.counts = _Counts()
         self._listing: Listing | None = None
         self._question: asyncio.Task[Question] | None = None
@@ -271,6 +273,7 @@ class Session:
             question,
             partition=self._partition(question, file, listing),
             selection=None if self._selection is None else self._selection[file.url],
+            limit=self.limit,
         )
         metrics.files.add(total=1, kept=1 if plan.tasks else 0)
         counts = self.counts

@@ -66,6 +66,7 @@ def plan_file(
     task_file: TaskFile,
     *,
     selection: Mapping[int, RowSelection] | None,
+    limit: int | None = None,
     piece_bytes: int,
     probe_min_bytes: int,
     read_dictionary: ReadDictionary,
@@ -77,6 +78,8 @@ def plan_file(
     ----------
     selection : mapping, optional
         The caller's own access plan: rows by row group; row groups not named are not read.
+    limit : int, optional
+        No more rows than this will be taken.
     piece_bytes : int
         Row groups above this get their offset index read even if all rows are wanted, to be cut.
     probe_min_bytes : int
@@ -96,7 +99,7 @@ def plan_file(
         for group in range(plan.row_groups)
         if verdicts[group] != Verdict.NONE and (selection is None or selection.get(group))
     ]
-    wants = page_index_wants(handle, query, kept, selection, piece_bytes)
+    wants = page_index_wants(handle, query, kept, selection, piece_bytes, limit=limit)
     if wants:
         stash, plan.index_round_trips = yield from fetch_or_recall(handle, wants)
         take_page_indexes(handle, wants, stash, on_bad_index)

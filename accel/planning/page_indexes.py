@@ -23,15 +23,24 @@ def page_index_wants(
     kept: Sequence[tuple[int, bool]],
     selection: Mapping[int, RowSelection] | None,
     piece_bytes: int,
+    *,
+    limit: int | None,
 ) -> list[Want]:
-    """The page indexes that planning takes and the handle does not hold yet."""
+    """The page indexes that planning takes and the handle does not hold yet.
+
+    Offset indexes are wanted where rows are left out, where a row group is to be cut, and where `limit`
+    (rows, or None) may end the scan inside it.
+    """
     if handle.distrusted:
         return []
     chunks = handle.metadata.chunks
     prunable = sorted(set(prunable_leaves(handle, query).values()))
     every = sorted({*query.output_leaves, *query.filter_leaves})
     wants: list[Want] = []
+    promised = 0
     for group, certain in kept:
+        early = limit is not None and promised < limit
+        promised += int(handle.metadata.group_rows[group]) if certain else 0
         bounded = [leaf for leaf in prunable if chunks.column_index_offset[group, leaf] > 0]
         prune = bool(bounded) and not certain
         leaves = query.output_leaves if certain else every
@@ -41,7 +50,7 @@ def page_index_wants(
             for leaf in bounded:
                 if (group, leaf) not in handle.column_indexes:
                     wants += _index_want(handle, Kind.COLUMN_INDEX, group, leaf)
-        if prune or partial or large:
+        if prune or partial or large or early:
             for leaf in leaves:
                 if (group, leaf) not in handle.offset_indexes:
                     wants += _index_want(handle, Kind.OFFSET_INDEX, group, leaf)

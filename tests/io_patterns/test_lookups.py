@@ -220,6 +220,20 @@ def test_full_scan_reads_every_chunk_once(store: RecordingStore, data: bytes, la
     assert store.depth == 2
 
 
+def test_head_reads_the_first_pages_only(store: RecordingStore, data: bytes, layout: FileMetadata) -> None:
+    scan = accel.scan(PATH, columns=["key", "category"], store=store, cache=accel.Cache(), options=OPTIONS)
+    assert scan.head(7).column("key").to_pylist() == [0, 3, 6, 9, 12, 15, 18]
+    assert store.fetched(PATH)[:-1] == [
+        page_range(data, layout, 0, "key", 0),
+        # The dictionary and the first page lie side by side.
+        ByteRange(
+            dictionary_range(data, layout, 0, "category").start,
+            page_range(data, layout, 0, "category", 0).end,
+        ),
+    ]
+    assert store.depth == 2
+
+
 def test_tail_hint_boundaries(data: bytes, layout: FileMetadata) -> None:
     indexes = min(int(layout.chunks.column_index_offset.min()), int(layout.chunks.offset_index_offset.min()))
     footer = len(data) - layout.footer_start
