@@ -26,6 +26,11 @@ __all__ = ["TASK_ARROW_SCHEMA", "decode_tasks", "encode_tasks"]
 
 _VERSION = 1
 _LONGS = pa.list_(pa.int64())
+# Rows that agree on these are of one file and one question.
+_OF_FILE = (
+    *("root", "path", "url", "etag", "size", "footer", "arrow_schema"),
+    *("where", "data_schema", "output_schema", "partition"),
+)
 _PAGES = ("ordinal", "offset", "size", "first_row", "stop_row")
 
 _LEAF = pa.struct(
@@ -177,7 +182,7 @@ def decode_tasks(batch: pa.RecordBatch) -> Iterator[ScanTask]:
                 f"not a scan task of version {_VERSION}", hint="plan with the same version of accel as scans"
             )
         try:
-            key = tuple(row[k] for k in ("root", "path", "etag", "size", "footer", "where", "output_schema"))
+            key = tuple(row[name] for name in _OF_FILE)
             if last is None or last[0] != key:
                 last = (key, _decode_file(row))
             task = _decode_task(row, last[1])
