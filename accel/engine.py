@@ -324,7 +324,7 @@ def _fixed(reader: Reader, tasks: Sequence[ScanTask]) -> FileWork:
 
 def _conversion(schema: pa.Schema) -> Convert:
     """To what mapInArrow takes."""
-    from accel.spark.types import spark_conversion
+    from accel.decode.spark_types import spark_conversion
 
     return spark_conversion(schema) or (lambda same: same)
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -34,7 +35,7 @@ class Question:
     partition_names: tuple[str, ...]
     """Columns whose values come from the paths. Where the scan's first file has a column of that name the
     files' columns are meant, and it is not listed here."""
-    embedded: Mapping[str, str] = field(default_factory=dict)
+    embedded: Mapping[str, str] = dataclasses.field(default_factory=dict)
     """Columns that an unlabelled index in the files is said to cover: "idx1" for the seeds'."""
 
 

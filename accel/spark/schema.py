@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from accel.decode.spark_types import spark_arrow_schema
 from accel.errors import SchemaMismatchError
-from accel.spark.types import spark_arrow_schema
 
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructType

@@ -30,6 +30,8 @@ WITH_CODE = [name for name, fences in FENCES.items() if any(fence.runs for fence
 def folder(tmp_path: Path) -> Path:
     """A directory to run in, with the data set that the examples read."""
     write_flights(tmp_path / "flights")
+    # Where `make demo` writes: the README's first scan reads it.
+    write_flights(tmp_path / "demo-data" / "flights")
     return tmp_path
 
 

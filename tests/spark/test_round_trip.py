@@ -10,8 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import accel
+from accel.decode.spark_types import spark_conversion
 from accel.spark import spark_ddl, spark_schema
-from accel.spark.types import spark_conversion
 from tests.spark.cases import CONVERTED, PARIS, TAKEN, UTC, TypeCase
 
 if TYPE_CHECKING:

@@ -8,9 +8,9 @@ import sys
 import pyarrow as pa
 import pytest
 
+from accel.decode.spark_types import spark_arrow_schema, spark_conversion, to_spark_batch
 from accel.errors import SchemaMismatchError
 from accel.spark.schema import spark_ddl
-from accel.spark.types import spark_arrow_schema, spark_conversion, to_spark_batch
 from tests.spark.cases import CONVERTED, PARIS, REFUSED, TAKEN, UTC, TypeCase
 
 ALL = [*TAKEN, *CONVERTED, UTC, PARIS]
@@ -107,7 +107,7 @@ def test_conversion_loads_no_heavy_module() -> None:
 import sys
 import numpy as np
 import pyarrow as pa
-from accel.spark.types import spark_conversion
+from accel.decode.spark_types import spark_conversion
 
 def column(kind, numbers):
     return pa.Array.from_buffers(kind, len(numbers), [None, pa.py_buffer(np.array(numbers, dtype=np.int64))])

@@ -15,8 +15,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from accel.decode.uuid_text import uuid_text
 from accel.errors import SchemaMismatchError
-from accel.spark.text import uuid_text
 
 __all__ = ["spark_arrow_schema", "spark_conversion", "to_spark_batch"]
 
