@@ -1,0 +1,52 @@
+"""Plans: what they are made of, how they travel, what they say."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import accel
+from accel.planning.wire import TASK_ARROW_SCHEMA
+from accel.testing import DictStore, Layout, table, write_file
+
+STORE = DictStore({"f": write_file(table(x=pa.array(np.arange(600))), Layout(group_rows=2, page_rows=2))})
+
+
+def test_a_plan_of_many_tasks() -> None:
+    plan = accel.plan("f", store=STORE)
+    assert (len(plan), len(plan.tasks), repr(plan)) == (300, 300, "Plan(300 tasks, 600 rows)")
+    assert [batch.num_rows for batch in plan] == [256, 44]
+    sent = plan.to_arrow()
+    assert (sent.num_rows, sent.schema.remove_metadata()) == (300, TASK_ARROW_SCHEMA)
+    for back in (accel.Plan.from_arrow(sent), pickle.loads(pickle.dumps(plan))):
+        assert [t.row_group for t in back.tasks] == list(range(300))
+        assert back.schema == plan.schema
+
+
+def test_a_plan_without_tasks_keeps_its_schema() -> None:
+    plan = accel.plan("f", "x = -1", store=STORE)
+    assert (len(plan), plan.question) == (0, None)
+    want = pa.schema([("x", pa.int64())])
+    for back in (plan, accel.Plan.from_arrow(plan.to_arrow()), pickle.loads(pickle.dumps(plan))):
+        assert (back.schema, len(back)) == (want, 0)
+        found = accel.scan(back, store=STORE)
+        assert found.to_table() == want.empty_table()
+        assert found.count_rows() == 0
+        assert found.schema == want
+
+
+def test_explained_where_it_was_planned() -> None:
+    plan = accel.plan("f", "x < 4", store=STORE)
+    assert plan.explain().rows == (4, 600)
+    assert pickle.loads(pickle.dumps(plan)).explain() == plan.explain()
+    with pytest.raises(accel.AccelError, match="does not know how it came about"):
+        accel.Plan.from_arrow(plan.to_arrow()).explain()
+
+
+def test_tables_that_are_no_plans() -> None:
+    for data in (table(x=[1]), table(version=[2])):
+        with pytest.raises(accel.AccelError, match="not a scan task of version"):
+            accel.Plan.from_arrow(data)
