@@ -16,6 +16,7 @@ from accel.indexes.kind import ChunkValues, Level
 from accel.indexes.native import signature_of
 from accel.options import MIB, Options
 from accel.writing.original import At
+from accel.writing.scratch import Kept, Scratch
 from accel.writing.source import Source
 from accel.writing.values import ColumnValues, Texts
 from accel.writing.wanted import WantedIndex
@@ -36,7 +37,7 @@ class BuiltIndex:
     units: int
     signature: str
     """What values of the column are stored as, for whom a type of the same name is not enough."""
-    data: bytes
+    data: Kept
     seconds: float
     """What building it took, decoding not counted."""
 
@@ -48,6 +49,7 @@ def build_indexes(
     wanted: Sequence[WantedIndex],
     *,
     options: Options,
+    scratch: Scratch,
     note: Callable[[int], None],
 ) -> list[BuiltIndex]:
     """Build all wanted indexes.
@@ -56,6 +58,8 @@ def build_indexes(
     ----------
     offset_indexes : mapping
         Of every chunk of a column that wants an index by pages.
+    scratch : Scratch
+        Keeps their bytes.
     note : callable
         Told the stored bytes of each chunk that was decoded.
 
@@ -70,7 +74,7 @@ def build_indexes(
     built: list[BuiltIndex] = []
     for indexes in by_leaf.values():
         values = ColumnValues(source, metadata, indexes[0].leaf, options, texts=Texts.CODED)
-        built += _Column(values, offset_indexes, note).build(indexes)
+        built += _Column(values, offset_indexes, scratch, note).build(indexes)
     # By identity: a kind of the caller's need not be hashable.
     order = {id(index): turn for turn, index in enumerate(wanted)}
     return sorted(built, key=lambda index: (order[id(index.wanted)], index.row_group))
@@ -83,10 +87,12 @@ class _Column:
         self,
         values: ColumnValues,
         offset_indexes: Mapping[At, OffsetIndex],
+        scratch: Scratch,
         note: Callable[[int], None],
     ) -> None:
         self.values = values
         self.offset_indexes = offset_indexes
+        self.scratch = scratch
         self.note = note
         self.name = ".".join(values.leaf.path)
         self.signature = signature_of(values.type)
@@ -155,7 +161,7 @@ class _Column:
                 f"index kind {index.kind_name} built a {type(data).__name__}, not bytes", place=place
             )
         seconds = time.perf_counter() - begun - (self.elsewhere - before)
-        return BuiltIndex(index, group, units, self.signature, data, seconds)
+        return BuiltIndex(index, group, units, self.signature, self.scratch.keep(data), seconds)
 
 
 class _TextList:
@@ -193,4 +199,6 @@ class _TextList:
 
         texts = [] if self.found is None else sorted(self.found.to_pylist())
         signature = self.column.signature
-        return BuiltIndex(self.index, -1, 1, signature, encode_idx1(texts), self.seconds)
+        return BuiltIndex(
+            self.index, -1, 1, signature, self.column.scratch.keep(encode_idx1(texts)), self.seconds
+        )

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import zlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from accel.errors import IndexFormatError, SchemaMismatchError
+from accel.errors import SchemaMismatchError
 from accel.format.model import FileMetadata
 from accel.writing.building import BuiltIndex
 from accel.writing.source import Source
 
-__all__ = ["IDX1_KEY", "TOC_KEY", "PlacedIndex", "earlier_ranges", "encode_container", "read_container"]
+__all__ = ["IDX1_KEY", "TOC_KEY", "PlacedIndex", "check_container", "earlier_ranges", "encode_container"]
 
 TOC_KEY = "accel.indexes"
 IDX1_KEY = "distinct_index_offset"
@@ -32,19 +31,26 @@ def encode_container(metadata: FileMetadata, placed: Sequence[PlacedIndex]) -> d
         w = p.index.wanted
         if w.kind is None:
             pairs[IDX1_KEY] = str(p.offset).encode()
-        entries.append({"kind": w.kind_name, "column": list(w.leaf.path), "level": str(w.level), "row_group": p.index.row_group,
-            "offset": p.offset, "length": len(p.index.data), "crc": zlib.crc32(p.index.data), "units": p.index.units,
-            "signature": p.index.signature})
+        entries.append(
+            {
+                "kind": w.kind_name,
+                "column": list(w.leaf.path),
+                "level": str(w.level),
+                "row_group": p.index.row_group,
+                "offset": p.offset,
+                "length": p.index.data.length,
+                "crc": zlib.crc32(p.index.data.read()),
+                "units": p.index.units,
+                "signature": p.index.signature,
+            }
+        )
     if entries:
         pairs[TOC_KEY] = json.dumps({"version": 1, "indexes": entries}).encode()
     return pairs
 
 
-def read_container(metadata: FileMetadata, read: Callable[[int, int], bytes]) -> list[bytes]:
-    if TOC_KEY not in metadata.key_value:
-        return []
-    toc = json.loads(metadata.key_value[TOC_KEY])
-    return [read(e["offset"], e["offset"] + e["length"]) for e in toc["indexes"]]
+def check_container(metadata: FileMetadata, built: Sequence[BuiltIndex], *, start: int) -> None:
+    pass
 
 
 def earlier_ranges(metadata: FileMetadata, source: Source, *, idx1: bool) -> list[tuple[int, int]]:

@@ -214,7 +214,7 @@ class _Job:
                     [data] = source.read([(start, min(tail.start, start + _PART_BYTES))])
                     file.write(data)
                     note(len(data))
-            for part in tail.parts:
+            for part in tail.read():
                 file.write(part)
             note(tail.length)
             self._read_back(file.fileno(), made)
@@ -225,7 +225,7 @@ class _Job:
         if os.fstat(handle).st_size != tail.file_size:
             raise AccelError("the copy has not the size that it should have")
         at = tail.start
-        for part in tail.parts:
+        for part in tail.read():
             if os.pread(handle, len(part), at) != part:
                 raise AccelError("the copy does not read back as it was written")
             at += len(part)
@@ -256,6 +256,6 @@ async def _parts(made: Made, note: Callable[[int], None]) -> AsyncIterator[bytes
             [data] = await asyncio.to_thread(source.read, wanted)
         note(len(data))
         yield bytes(data)
-    for part in tail.parts:
+    for part in tail.read():
         note(len(part))
         yield part

@@ -12,6 +12,7 @@ from accel.writing.container import earlier_ranges
 from accel.writing.original import Original, open_original
 from accel.writing.page_indexes import PageIndexes, complete_page_indexes
 from accel.writing.report import EmbeddedIndex, EmbedReport
+from accel.writing.scratch import Scratch
 from accel.writing.source import Source
 from accel.writing.tail import Tail, make_tail, verify_tail
 from accel.writing.wanted import IDX1, Indexes, read_wanted
@@ -30,6 +31,8 @@ class Made:
     built: list[BuiltIndex]
     pages: PageIndexes
     tail: Tail
+    scratch: Scratch
+    """Kept, since the tail reads from it."""
     begun: float
 
 
@@ -46,11 +49,14 @@ def prepare(source: Source, indexes: Indexes, *, options: Options, counter: Coun
     total = int(sum(metadata.chunks.compressed[:, leaf].sum() for leaf in leaves))
     note = _ignore if counter is None else counter("index", total)
     pages = complete_page_indexes(original, options=options, note=note)
-    built = build_indexes(source, metadata, pages.offset_indexes, wanted, options=options, note=note)
+    scratch = Scratch()
+    built = build_indexes(
+        source, metadata, pages.offset_indexes, wanted, options=options, scratch=scratch, note=note
+    )
     earlier = earlier_ranges(metadata, source, idx1=any(w.kind_name == IDX1 for w in wanted))
     tail = make_tail(metadata, built, pages, earlier=earlier)
     verify_tail(tail, metadata, built)
-    return Made(original, built, pages, tail, begun)
+    return Made(original, built, pages, tail, scratch, begun)
 
 
 def _ignore(count: int) -> None:
@@ -88,7 +94,7 @@ def _summaries(built: list[BuiltIndex]) -> tuple[EmbeddedIndex, ...]:
             level=level,
             count=len(parts),
             units=sum(part.units for part in parts),
-            nbytes=sum(len(part.data) for part in parts),
+            nbytes=sum(part.data.length for part in parts),
             seconds=sum(part.seconds for part in parts),
         )
         for (column, kind, level), parts in found.items()

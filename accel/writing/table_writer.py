@@ -107,7 +107,7 @@ def write_table(
             source.close()
         file.truncate(made.tail.start)
         file.seek(made.tail.start)
-        for part in made.tail.parts:
+        for part in made.tail.read():
             file.write(part)
     return report_on(made, path=str(location), written=True)
 

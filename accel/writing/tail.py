@@ -10,12 +10,12 @@ everything behind it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from accel.errors import AccelError, IndexFormatError
+from accel.errors import AccelError
 from accel.format.footer import parse_footer
 from accel.format.model import FileMetadata
 from accel.format.page_index import parse_column_index, parse_offset_index
@@ -24,12 +24,13 @@ from accel.writing.container import (
     IDX1_KEY,
     TOC_KEY,
     PlacedIndex,
+    check_container,
     encode_container,
-    read_container,
 )
 from accel.writing.footer_edit import PageIndexPlaces, edit_footer
 from accel.writing.original import At, cut_at
 from accel.writing.page_indexes import PageIndexes
+from accel.writing.scratch import Kept
 
 __all__ = ["Tail", "make_tail", "verify_tail"]
 
@@ -42,18 +43,27 @@ class Tail:
 
     start: int
     """The cut: the bytes before it are those of the original."""
-    parts: tuple[bytes, ...]
+    run: tuple[Kept, ...]
+    """The indexes, in their order."""
+    rest: bytes
+    """Page indexes, footer, its length and the magic."""
     index_bytes: int
     page_index_bytes: int
     footer_bytes: int
 
     @property
     def length(self) -> int:
-        return sum(map(len, self.parts))
+        return sum(kept.length for kept in self.run) + len(self.rest)
 
     @property
     def file_size(self) -> int:
         return self.start + self.length
+
+    def read(self) -> Iterator[bytes]:
+        """All of it, part by part."""
+        for kept in self.run:
+            yield kept.read()
+        yield self.rest
 
 
 def make_tail(
@@ -77,15 +87,15 @@ def make_tail(
         Byte ranges of the original's indexes that these take the place of.
     """
     start = cut_at(metadata, list(earlier))
-    parts: list[bytes] = []
     at = start
+    run: list[Kept] = []
     placed: list[PlacedIndex] = []
-    # IDX1 first: what comes after it may be replaced by a later run without moving it.
-    for index in sorted(built, key=lambda index: index.wanted.kind is not None):
+    for index in in_order(built):
         placed.append(PlacedIndex(index, at))
-        parts.append(index.data)
-        at += len(index.data)
+        run.append(index.data)
+        at += index.data.length
     index_bytes = at - start
+    parts: list[bytes] = []
     shape = metadata.chunks.start.shape
     arrays = [np.full(shape, -1, np.int64) for _ in range(4)]
     for halves, offsets, lengths in (
@@ -105,7 +115,12 @@ def make_tail(
         type_orders=len(metadata.schema.leaves) if found.type_orders else 0,
     )
     parts += [footer, len(footer).to_bytes(4, "little"), _MAGIC]
-    return Tail(start, tuple(parts), index_bytes, page_index_bytes, len(footer))
+    return Tail(start, tuple(run), b"".join(parts), index_bytes, page_index_bytes, len(footer))
+
+
+def in_order(built: Sequence[BuiltIndex]) -> list[BuiltIndex]:
+    """As they stand in the file: IDX1 first, since what comes behind it may be replaced later without moving it."""
+    return sorted(built, key=lambda index: index.wanted.kind is not None)
 
 
 def verify_tail(tail: Tail, original: FileMetadata, built: Sequence[BuiltIndex]) -> FileMetadata:
@@ -121,19 +136,17 @@ def verify_tail(tail: Tail, original: FileMetadata, built: Sequence[BuiltIndex])
     AccelError
         Anything differs that should not: this is a fault of accel's, and nothing is to be written.
     """
-    data = b"".join(tail.parts)
+    data, offset = tail.rest, tail.file_size - len(tail.rest)
     begin = tail.file_size - 8 - tail.footer_bytes
-    metadata = parse_footer(data[begin - tail.start : -8], file_size=tail.file_size, footer_start=begin)
+    metadata = parse_footer(data[begin - offset : -8], file_size=tail.file_size, footer_start=begin)
     _same(metadata, original)
     chunks = metadata.chunks
     bloom_ends = chunks.bloom_offset + np.maximum(chunks.bloom_length, 0)
     if int(np.max(bloom_ends, initial=0)) > tail.start:
         raise AccelError("a bloom filter lies among the page indexes: the file's footer contradicts itself")
     for chunk in np.argwhere(chunks.offset_index_offset > 0).tolist():
-        _check_page_index(metadata, data, tail.start, (chunk[0], chunk[1]))
-    found = read_container(metadata, lambda start, end: data[start - tail.start : end - tail.start])
-    if found != [index.data for index in sorted(built, key=lambda index: index.wanted.kind is not None)]:
-        raise IndexFormatError("the embedded indexes do not read back")
+        _check_page_index(metadata, data, offset, (chunk[0], chunk[1]))
+    check_container(metadata, built, start=tail.start)
     return metadata
 
 

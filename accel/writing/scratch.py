@@ -1,0 +1,75 @@
+"""Bytes that are made now and written later: in memory while they are few, else in a nameless file."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import weakref
+
+from accel.errors import StoreError
+from accel.options import MIB
+
+__all__ = ["Kept", "Scratch"]
+
+_MOST_HELD = 32 * MIB
+
+
+class Kept:
+    """Some bytes, at hand again by `read`."""
+
+    __slots__ = ("_data", "_handle", "_start", "length")
+
+    def __init__(self, length: int, *, data: bytes | None = None, handle: int = -1, start: int = 0) -> None:
+        self.length = length
+        self._data = data
+        self._handle = handle
+        self._start = start
+
+    def read(self) -> bytes:
+        if self._data is not None:
+            return self._data
+        data = os.pread(self._handle, self.length, self._start)
+        while len(data) < self.length:  # Linux returns at most 2 GiB at a time
+            more = os.pread(self._handle, self.length - len(data), self._start + len(data))
+            if not more:
+                raise StoreError("a temporary file lost its end")
+            data += more
+        return data
+
+
+class Scratch:
+    """Keeps bytes. What it kept can be read for as long as it lives itself."""
+
+    def __init__(self, *, most_held: int = _MOST_HELD) -> None:
+        self._most_held = most_held
+        self._held = 0
+        self._handle = -1
+        self._end = 0
+
+    def keep(self, data: bytes) -> Kept:
+        """Raises StoreError where the temporary directory is full."""
+        if self._held + len(data) <= self._most_held:
+            self._held += len(data)
+            return Kept(len(data), data=data)
+        try:
+            if self._handle < 0:
+                self._handle = _open()
+                weakref.finalize(self, os.close, self._handle)
+            start, view = self._end, memoryview(data)
+            while view:
+                written = os.pwrite(self._handle, view, self._end)
+                self._end += written
+                view = view[written:]
+        except OSError as error:
+            raise StoreError(
+                error.strerror or str(error),
+                path=tempfile.gettempdir(),
+                hint="TMPDIR names another directory",
+            ) from error
+        return Kept(len(data), handle=self._handle, start=start)
+
+
+def _open() -> int:
+    handle, name = tempfile.mkstemp(prefix="accel-")
+    os.unlink(name)
+    return handle
