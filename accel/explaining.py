@@ -38,6 +38,11 @@ def explain_plans(
     whole = sum(plan.chunks_whole for plan in plans)
     if whole:
         notes.append(f"{whole} column chunks are read whole: the file has no usable offset index for them")
+    limit = session.spec.limit
+    if limit is not None:
+        notes.append(
+            f"limit {limit}: reading stops when that many rows have come; the data level is the most it asks for"
+        )
     levels = (
         _level("listing", metrics, _LISTING, listing.round_trips),
         _level("metadata", metrics, _METADATA, counts.opening_trips),

@@ -1,0 +1,120 @@
+"""What explain predicts is what a run then asks for, and how it is told."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import accel
+from accel.planning.explain import Explain, Level
+from accel.testing import DictStore, Layout, RecordingStore, bench_table, write_file
+
+ROWS = 20_000
+TABLE = bench_table(ROWS)
+LAYOUTS = {
+    "pages": Layout(group_rows=5_000, page_rows=500, dictionary=["category"]),
+    "no page index": Layout(group_rows=5_000, page_rows=500, page_index=False),
+    "plain": Layout(group_rows=10_000, page_rows=500, dictionary=False, codec="none"),
+}
+QUESTIONS: dict[str, dict[str, Any]] = {
+    "lookup": {"where": "key = 30000", "columns": ["key", "value"]},
+    "range": {"where": "key BETWEEN 14000 AND 16000"},
+    "miss": {"where": "key = 7"},
+    "nothing to prune by": {"where": "value > 0.5", "columns": ["name"]},
+    "all": {},
+    "count": {"columns": []},
+    "dictionary": {"where": "category IS NOT NULL AND key < 300", "columns": ["category"]},
+}
+OPTIONS = {
+    "wide": accel.Options(tail_hint=30_000),
+    "gaps": accel.Options(tail_hint=8, max_gap_bytes=0, max_coalesced_bytes=20_000),
+    "pieces": accel.Options(tail_hint=8, piece_bytes=10_000),
+}
+
+
+@pytest.mark.parametrize("options", OPTIONS)
+@pytest.mark.parametrize("question", QUESTIONS)
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_the_prediction_is_the_fact(layout: str, question: str, options: str) -> None:
+    store = RecordingStore(DictStore({"f.parquet": write_file(TABLE, LAYOUTS[layout])}))
+    keywords = {"store": store, "cache": accel.Cache(), "options": OPTIONS[options]} | QUESTIONS[question]
+    scan = accel.scan("f.parquet", **keywords)
+    explained = scan.explain()
+    asked = sum(explained.requests[name] for name in ("listing", "metadata", "indexes"))
+    assert store.requests == asked
+    store.clear()
+    scan.to_table()
+    bound = sum(note.startswith("up to") for note in explained.notes)
+    if not bound:
+        assert store.requests == explained.requests["data"]
+        assert store.bytes == explained.bytes["data"]
+        assert scan.metrics.round_trips == explained.round_trips["data"]
+    assert explained.rows == (scan.metrics.rows.kept, ROWS)
+    assert explained.pages == (scan.metrics.pages.kept, scan.metrics.pages.total)
+    assert explained.row_groups == (scan.metrics.row_groups.kept, scan.metrics.row_groups.total)
+
+
+def test_the_levels_of_several_files() -> None:
+    store = RecordingStore(DictStore({f"d/p={i}/f": write_file(TABLE, LAYOUTS["plain"]) for i in range(3)}))
+    explained = accel.scan("d/", "p = 1 AND key < 300", columns=["key"], store=store, cache=None).explain()
+    assert explained.files == (1, 3)
+    assert explained.requests["listing"] == explained.round_trips["listing"] == 1
+    assert explained.requests["metadata"] == 2
+    assert [level.measured for level in explained.levels] == [True, True, True, False]
+    assert explained.columns == ("key",)
+
+
+def test_analyzed() -> None:
+    store = DictStore({"f.parquet": write_file(TABLE, LAYOUTS["plain"])})
+    explained = accel.scan("f.parquet", "key < 300", store=store, cache=None).explain(analyze=True)
+    assert explained.analyzed is not None
+    assert explained.analyzed["rows_out"] == 100
+    assert "rows_out" in str(explained)
+
+
+def test_a_limit_is_told() -> None:
+    store = DictStore({"f.parquet": write_file(TABLE, LAYOUTS["plain"])})
+    notes = accel.scan("f.parquet", limit=5, store=store, cache=None).explain().notes
+    assert (
+        "limit 5: reading stops when that many rows have come; the data level is the most it asks for"
+        in notes
+    )
+
+
+def test_as_text() -> None:
+    levels = tuple(
+        Level(name=name, requests=i, round_trips=1, bytes=1000 * i, measured=name != "data")
+        for i, name in enumerate(("listing", "metadata", "indexes", "data"))
+    )
+    explained = Explain(
+        source="s3://b/t/",
+        where="a = 1",
+        columns=("a", "b"),
+        files=(1, 2),
+        row_groups=(3, 4),
+        pages=(5, 6),
+        rows=(7000, 80000),
+        rows_sure=12,
+        levels=levels,
+        notes=("take note",),
+    )
+    assert str(explained) == (
+        "scan s3://b/t/\n"
+        "  columns  a, b\n"
+        "  where    a = 1\n"
+        "pruning    kept of total\n"
+        "  files                   1 of 2\n"
+        "  row groups              3 of 4\n"
+        "  pages                   5 of 6\n"
+        "  rows                7,000 of 80,000\n"
+        "                         12 rows proved to match without being read\n"
+        "requests     count  trips          bytes\n"
+        "  listing        0      1              0\n"
+        "  metadata       1      1          1,000\n"
+        "  indexes        2      1          2,000\n"
+        "  data           3      1          3,000  (predicted)\n"
+        "  note: take note"
+    )
+    assert repr(explained) == str(explained)
+    assert explained.bytes == {"listing": 0, "metadata": 1000, "indexes": 2000, "data": 3000}
