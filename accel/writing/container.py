@@ -61,8 +61,18 @@ def earlier_ranges(metadata: FileMetadata, source: Source, *, idx1: bool) -> lis
 
 
 def encode_idx1(texts: Iterable[str]) -> bytes:
-    texts = list(texts)
-    if any("\n" in t for t in texts):
-        raise SchemaMismatchError("idx1 cannot hold a value with a line end")
-    body = "\n".join(texts).encode()
+    """The seeds' index of distinct texts.
+
+    Raises
+    ------
+    SchemaMismatchError
+        A text would read back as another: it holds a line end, or ends with what readers take for a
+        part of one, or it is the empty one alone.
+    """
+    values = sorted(texts)
+    if values == [""] or any("\n" in value or value.endswith("\r") for value in values):
+        raise SchemaMismatchError(
+            "idx1 cannot hold a text with a line end, nor the empty one alone", hint="distinct can hold any"
+        )
+    body = "\n".join(values).encode()
     return b"IDX1" + len(body).to_bytes(8, "little") + body

@@ -1,0 +1,173 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from accel.errors import AccelError, MemoryLimitError, SchemaMismatchError
+from accel.indexes import Bitmap, Bloom, Distinct, Ngram, Sketch, Zonemap
+from accel.indexes.kind import ChunkValues, IndexKind, Level
+from accel.options import Options
+from accel.writing.building import BuiltIndex, build_indexes
+from accel.writing.original import open_original
+from accel.writing.page_indexes import complete_page_indexes
+from accel.writing.scratch import Scratch
+from accel.writing.wanted import read_wanted
+from tests.unit.writing.files import as_source, read_all, sample, write
+
+
+def build(path: str | Path, indexes: Any, **options: Any) -> list[tuple[BuiltIndex, bytes]]:
+    source = as_source(path)
+    chosen, scratch = Options(**options), Scratch(most_held=100)
+    try:
+        original = open_original(source, options=chosen)
+        pages = complete_page_indexes(original, options=chosen, note=lambda count: None)
+        built = build_indexes(
+            source, original.metadata, pages.offset_indexes, read_wanted(indexes, original.metadata),
+            options=chosen, scratch=scratch, note=lambda count: None,
+        )  # fmt: skip
+        return [(index, index.data.read()) for index in built]
+    finally:
+        source.close()
+
+
+@pytest.mark.parametrize("index", [False, True], ids=["pages found", "pages known"])
+@pytest.mark.parametrize(
+    "kind", [Distinct(), Bitmap(), Bloom(), Zonemap(), Ngram(), Sketch()], ids=lambda kind: kind.name
+)
+def test_the_bytes_are_those_of_the_values(tmp_path: Path, kind: IndexKind, index: bool) -> None:
+    path = write(tmp_path / "a.parquet", write_page_index=index)
+    column = sample().column("category").combine_chunks()
+    firsts = np.arange(0, 1000, 128)
+    chunks = [ChunkValues(column.slice(1000 * g, 1000), firsts, 1000) for g in range(3)]
+    levels = sorted(kind.levels)
+    built = build(path, {"category": [(kind, str(level)) for level in levels]})
+    found = {(i.wanted.level, i.row_group): data for i, data in built}
+    assert len(found) == len(built) == sum(1 if level is Level.FILE else 3 for level in levels)
+    for (level, group), data in found.items():
+        if level is Level.FILE:
+            truth = kind.build(iter(chunks), level=level)
+        else:
+            truth = kind.build(iter(chunks[group : group + 1]), level=level)
+        # Values come coded by the file's dictionary, so they may stand in another order.
+        assert len(data) == len(truth) or kind.name in ("bitmap", "ngram")
+        if level is not Level.ROW_RANGE:
+            units = 8 if level is Level.PAGE else 1
+            assert kind.parse(data, level=level, units=units).nbytes > 0
+            (entry,) = [i for i, _ in built if (i.wanted.level, i.row_group) == (level, group)]
+            assert entry.units == units
+
+
+class Recorder(IndexKind):
+    """Keeps what it is given."""
+
+    name = "recorder"
+    levels = frozenset(Level)
+
+    def __init__(self) -> None:
+        self.seen: list[tuple[Level, list[ChunkValues]]] = []
+
+    def build(self, chunks: Any, *, level: Level) -> bytes:
+        self.seen.append((level, list(chunks)))
+        return b"recorded"
+
+
+@pytest.mark.parametrize(
+    "name", ["id", "category", "price", "flag", "place.x", "place.y", "money", "at", "code"]
+)
+def test_what_a_kind_gets(tmp_path: Path, name: str) -> None:
+    path = write(tmp_path / "a.parquet")
+    kind = Recorder()
+    build(path, {name: [(kind, "file"), (kind, "page")]})
+    top, _, field = name.partition(".")
+    column = read_all(path).column(top)
+    if field:
+        column = pa.chunked_array([part.flatten()["xy".index(field)] for part in column.chunks])
+    truth = column.combine_chunks()
+    if pa.types.is_dictionary(truth.type):
+        truth = truth.dictionary_decode()
+    by_level: dict[Level, list[list[ChunkValues]]] = {}
+    for level, chunks in kind.seen:
+        by_level.setdefault(level, []).append(chunks)
+    assert [len(chunks) for chunks in by_level[Level.FILE]] == [3]
+    assert [len(chunks) for chunks in by_level[Level.PAGE]] == [1, 1, 1]
+    for group, chunk in enumerate(by_level[Level.FILE][0]):
+        assert chunk is by_level[Level.PAGE][group][0]  # decoded once
+        array = chunk.array
+        if pa.types.is_dictionary(array.type):
+            array = array.dictionary_decode()
+        assert array.equals(truth.slice(1000 * group, 1000))
+        assert (chunk.num_rows, chunk.first_rows.tolist()) == (1000, list(range(0, 1000, 128)))
+
+
+def test_a_kind_that_stops_early_keeps_nobody_from_their_row_groups(tmp_path: Path) -> None:
+    class Hasty(Recorder):
+        def build(self, chunks: Any, *, level: Level) -> bytes:
+            return b"first" if next(iter(chunks)) else b""
+
+    path = write(tmp_path / "a.parquet")
+    recorder = Recorder()
+    build(path, {"id": [(Hasty(), "file"), (recorder, "page")]})
+    assert len(recorder.seen) == 3
+
+
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [
+        pytest.param(lambda: 1 / 0, r"recorder failed: ZeroDivisionError: .*", id="raises"),
+        pytest.param(lambda: "text", "recorder built a str, not bytes", id="no bytes"),
+    ],
+)
+def test_a_kind_that_fails_is_named(tmp_path: Path, answer: Any, message: str) -> None:
+    class Broken(Recorder):
+        def build(self, chunks: Any, *, level: Level) -> bytes:
+            return answer()  # type: ignore[no-any-return]
+
+    path = write(tmp_path / "a.parquet")
+    with pytest.raises(AccelError, match=message) as caught:
+        build(path, {"id": Broken()})
+    assert "column id, row group 0" in str(caught.value)
+
+
+def test_a_file_without_row_groups(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.parquet", sample(3).slice(0, 0))
+    kind = Recorder()
+    built = build(path, {"id": [(kind, "file"), (kind, "page")]})
+    assert {i.wanted.level for i, _ in built} >= {Level.FILE}
+
+
+class TestIdx1:
+    def test_the_bytes(self, tmp_path: Path) -> None:
+        values = ["foo", "bär", None, "foo", "", "qux"] * 3
+        path = write(tmp_path / "a.parquet", pa.table({"c": values}))
+        [(_, data)] = build(path, {"c": "idx1"})
+        body = "\nbär\nfoo\nqux".encode()
+        assert data == b"IDX1" + len(body).to_bytes(8, "little") + body
+
+    @pytest.mark.parametrize("dictionary", [True, False])
+    def test_every_row_group_counts(self, tmp_path: Path, dictionary: bool) -> None:
+        table = pa.table({"c": [f"v{i // 10:03d}" for i in range(3000)]})
+        path = write(tmp_path / "a.parquet", table, use_dictionary=dictionary)
+        [(_, data)] = build(path, {"c": "idx1"})
+        assert data[12:].decode().split("\n") == [f"v{i:03d}" for i in range(300)]
+
+    @pytest.mark.parametrize("values", [["a\nb"], ["a\r"], [""]], ids=repr)
+    def test_what_would_read_back_as_another_is_refused(self, tmp_path: Path, values: list[str]) -> None:
+        path = write(tmp_path / "a.parquet", pa.table({"c": values}))
+        with pytest.raises(SchemaMismatchError, match="idx1"):
+            build(path, {"c": "idx1"})
+
+    def test_nulls_alone(self, tmp_path: Path) -> None:
+        path = write(tmp_path / "a.parquet", pa.table({"c": pa.array([None, None], pa.string())}))
+        [(_, data)] = build(path, {"c": "idx1"})
+        assert data == b"IDX1" + bytes(8)
+
+
+def test_a_row_group_beyond_the_limit(tmp_path: Path) -> None:
+    table = pa.table({"c": [f"{i:050d}" for i in range(3000)]})
+    path = write(tmp_path / "a.parquet", table, use_dictionary=False)
+    with pytest.raises(MemoryLimitError, match="row group 0, column c"):
+        build(path, {"c": "distinct"}, memory_limit=20_000)
