@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
+from collections import deque
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
@@ -24,6 +25,8 @@ from accel.writing.wanted import Indexes
 __all__ = ["embed", "embed_async"]
 
 _PART_BYTES = 8 * MIB
+_AHEAD = 2
+"""Parts that are read while another is uploaded."""
 
 Path = str | os.PathLike[str]
 
@@ -246,16 +249,26 @@ class _Job:
 
 
 async def _parts(made: Made, note: Callable[[int], None]) -> AsyncIterator[bytes]:
-    """The new file from front to end."""
+    """The new file from front to end; some of it is read ahead while the last part is on its way."""
     source, tail = made.original.source, made.tail
-    for start in range(0, tail.start, _PART_BYTES):
-        wanted = [(start, min(tail.start, start + _PART_BYTES))]
-        if isinstance(source, RemoteSource):
-            [data] = await source.fetch(wanted)
-        else:
-            [data] = await asyncio.to_thread(source.read, wanted)
-        note(len(data))
-        yield bytes(data)
-    for part in tail.read():
-        note(len(part))
-        yield part
+    ahead: deque[asyncio.Task[list[memoryview]]] = deque()
+    try:
+        for start in range(0, tail.start + _AHEAD * _PART_BYTES, _PART_BYTES):
+            if start < tail.start:
+                wanted = [(start, min(tail.start, start + _PART_BYTES))]
+                if isinstance(source, RemoteSource):
+                    read = source.fetch(wanted)
+                else:
+                    read = asyncio.to_thread(source.read, wanted)
+                ahead.append(asyncio.create_task(read))
+            if ahead and start >= _AHEAD * _PART_BYTES:
+                [data] = await ahead.popleft()
+                note(len(data))
+                yield bytes(data)
+        for part in tail.read():
+            note(len(part))
+            yield part
+    finally:
+        for task in ahead:
+            task.cancel()
+        await asyncio.gather(*ahead, return_exceptions=True)

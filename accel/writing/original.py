@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,7 +13,7 @@ from accel.format.footer import parse_footer, parse_tail
 from accel.format.model import FileMetadata, OffsetIndex
 from accel.format.page_index import parse_column_index, parse_offset_index
 from accel.format.thrift import Reader
-from accel.options import Options
+from accel.options import MIB, Options
 from accel.writing.source import Source
 
 __all__ = ["At", "Original", "cut_at", "open_original", "read_metadata"]
@@ -91,38 +93,57 @@ def _numbers(footer: bytes) -> list[int]:
     return found
 
 
+_READ_AT_ONCE = 16 * MIB
+
+Wanted = tuple[str, At, int, int]
+"""Which half, of which chunk, and the bytes that hold it."""
+
+
 def _read_page_indexes(source: Source, metadata: FileMetadata) -> Original:
+    original = Original(source, metadata, {}, {}, {})
+    for wanted in _batches(metadata):
+        found = source.read([(start, end) for _, _, start, end in wanted])
+        for (name, at, _, _), data in zip(wanted, found, strict=True):
+            # What does not verify is left out, and made anew.
+            with contextlib.suppress(IndexFormatError):
+                _take(original, name, at, data)
+    return original
+
+
+def _batches(metadata: FileMetadata) -> Iterator[list[Wanted]]:
+    """All page indexes, so many at a time that reading them is worth a request and bounded."""
     chunks = metadata.chunks
-    offset_indexes: dict[At, OffsetIndex] = {}
-    offset_bytes: dict[At, bytes] = {}
-    column_bytes: dict[At, bytes] = {}
+    batch: list[Wanted] = []
+    total = 0
     for group in range(metadata.num_row_groups):
-        wanted: list[tuple[str, int, int, int]] = []
+        # Offset indexes come first: they say how many pages a column index is of.
         for name in ("offset_index", "column_index"):
             offsets = getattr(chunks, f"{name}_offset")[group].tolist()
             lengths = getattr(chunks, f"{name}_length")[group].tolist()
             for leaf, (offset, length) in enumerate(zip(offsets, lengths, strict=True)):
                 if offset > 0:
-                    wanted.append((name, leaf, offset, offset + length))
-        found = source.read([(start, end) for _, _, start, end in wanted])
-        # Offset indexes come first: they say how many pages a column index is of.
-        for (name, leaf, _, _), data in zip(wanted, found, strict=True):
-            at = (group, leaf)
-            try:
-                if name == "offset_index":
-                    offset_indexes[at] = parse_offset_index(
-                        data,
-                        num_rows=int(metadata.group_rows[group]),
-                        lower=int(chunks.start[at]),
-                        upper=int(chunks.end[at]),
-                    )
-                    offset_bytes[at] = bytes(data)
-                elif at in offset_indexes:
-                    parse_column_index(data, num_pages=offset_indexes[at].num_pages)
-                    column_bytes[at] = bytes(data)
-            except IndexFormatError:
-                continue  # what does not verify is made anew
-    return Original(source, metadata, offset_indexes, offset_bytes, column_bytes)
+                    batch.append((name, (group, leaf), offset, offset + length))
+                    total += length
+        if total >= _READ_AT_ONCE:
+            yield batch
+            batch, total = [], 0
+    if batch:
+        yield batch
+
+
+def _take(original: Original, name: str, at: At, data: memoryview) -> None:
+    chunks = original.metadata.chunks
+    if name == "offset_index":
+        original.offset_indexes[at] = parse_offset_index(
+            data,
+            num_rows=int(original.metadata.group_rows[at[0]]),
+            lower=int(chunks.start[at]),
+            upper=int(chunks.end[at]),
+        )
+        original.offset_bytes[at] = bytes(data)
+    elif at in original.offset_indexes:
+        parse_column_index(data, num_pages=original.offset_indexes[at].num_pages)
+        original.column_bytes[at] = bytes(data)
 
 
 def cut_at(metadata: FileMetadata, own: list[tuple[int, int]]) -> int:
