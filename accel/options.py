@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
+from numbers import Integral
 
 __all__ = ["KIB", "MIB", "Options"]
 
@@ -74,8 +75,10 @@ class Options:
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
-            if isinstance(value, bool):
+            if isinstance(field.default, bool):
                 continue
+            if isinstance(field.default, int) and (isinstance(value, bool) or not isinstance(value, Integral)):
+                raise TypeError(f"option {field.name} is a whole number, not {value!r}")
             least = (
                 0
                 if field.name in ("decode_threads", "max_gap_bytes", "inline_decode_bytes", "probe_min_bytes")

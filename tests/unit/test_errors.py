@@ -1,0 +1,102 @@
+"""Errors name the file, the place and what to do; they travel, and hold no credentials."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import pickle
+
+import pytest
+
+import accel
+from accel import errors
+from accel.errors import AccelError, PredicateError, StoreError, redact
+
+KINDS = [kind for _, kind in inspect.getmembers(errors, inspect.isclass) if issubclass(kind, AccelError)]
+BUILTIN = {
+    "ParquetFormatError": ValueError,
+    "IndexFormatError": ValueError,
+    "EncryptedFileError": ValueError,
+    "StoreError": OSError,
+    "ObjectNotFoundError": FileNotFoundError,
+    "ObjectChangedError": OSError,
+    "PredicateError": ValueError,
+    "ColumnNotFoundError": KeyError,
+    "SchemaMismatchError": ValueError,
+    "MemoryLimitError": MemoryError,
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_each_is_public_and_of_the_builtin_kind_one_expects(kind: type[AccelError]) -> None:
+    assert getattr(accel, kind.__name__) is kind
+    if kind is not AccelError:
+        assert issubclass(kind, BUILTIN[kind.__name__])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_each_tells_itself_and_travels(kind: type[AccelError]) -> None:
+    error = kind("it broke", path="s3://b/f", place="footer", hint="mend it")
+    assert str(error) == "s3://b/f, footer: it broke (mend it)"
+    for other in (pickle.loads(pickle.dumps(error)), copy.copy(error)):
+        assert type(other) is kind
+        assert str(other) == str(error)
+        assert vars(other) == vars(error)
+
+
+@pytest.mark.parametrize(
+    ("parts", "text"),
+    [
+        ({}, "it broke"),
+        ({"path": "f"}, "f: it broke"),
+        ({"place": "footer"}, "footer: it broke"),
+        ({"hint": "mend it"}, "it broke (mend it)"),
+    ],
+)
+def test_what_is_not_known_is_left_out(parts: dict[str, str], text: str) -> None:
+    assert str(AccelError("it broke", **parts)) == text  # type: ignore[arg-type]
+
+
+def test_outer_layers_fill_in_what_inner_ones_do_not_know() -> None:
+    error = AccelError("it broke", place="page 3")
+    assert error.at(path="f", place="footer") is error
+    assert (error.path, error.place) == ("f", "page 3")
+    error.at(path="g")
+    assert error.path == "f"
+    assert error.of("https://u:p@h/f?sig=x").path == "https://***@h/f?sig=***"
+
+
+@pytest.mark.parametrize(
+    ("text", "hidden"),
+    [
+        ("s3://bucket/a=1/f.parquet", "s3://bucket/a=1/f.parquet"),
+        ("https://h/f?X-Amz-Signature=abc&X-Amz-Date=1", "https://h/f?X-Amz-Signature=***&X-Amz-Date=***"),
+        ("https://user:pass@h/f", "https://***@h/f"),
+        ("at https://h/f?sig=abc, twice", "at https://h/f?sig=***, twice"),
+        ("/local/path/a=b.parquet", "/local/path/a=b.parquet"),
+    ],
+)
+def test_redacted(text: str, hidden: str) -> None:
+    assert redact(text).rstrip(", twice") == hidden.rstrip(", twice")
+    assert "abc" not in redact(text)
+    assert "pass" not in redact(text)
+
+
+def test_store_errors_say_whether_to_try_again() -> None:
+    error = StoreError("busy", transient=True, status=503, retry_after=2.5)
+    other = pickle.loads(pickle.dumps(error))
+    assert (other.transient, other.status, other.retry_after) == (True, 503, 2.5)
+
+
+@pytest.mark.parametrize(
+    ("text", "position", "shown"),
+    [
+        ("a = x", 4, "  a = x\n      ^"),
+        ("a = 1\nAND b\nOR c", 10, "  AND b\n      ^"),
+        ("a", 1, "  a\n   ^"),
+        ("x" * 300 + "!" + "y" * 300, 300, "  " + "x" * 60 + "!" + "y" * 59 + "\n  " + " " * 60 + "^"),
+    ],
+)
+def test_a_predicate_shows_the_character(text: str, position: int, shown: str) -> None:
+    assert str(PredicateError("no", text=text, position=position)) == f"no\n{shown}"
+    assert str(PredicateError("no", text=text)) == str(PredicateError("no", position=position)) == "no"

@@ -1,0 +1,65 @@
+"""The counts of a run."""
+
+from __future__ import annotations
+
+import json
+from concurrent.futures import ThreadPoolExecutor
+
+from accel.metrics import Counter, Metrics
+from accel.ranges import Kind
+
+
+def test_requests_by_kind() -> None:
+    metrics = Metrics()
+    for kind, received in ((Kind.TAIL, 100), (Kind.PAGE, 10), (Kind.PAGE, 0)):
+        metrics.count_request(kind, received)
+    assert (metrics.requests, metrics.bytes) == (3, 110)
+    assert metrics.requests_by_kind == {Kind.TAIL: 1, Kind.PAGE: 2}
+    assert metrics.bytes_by_kind == {Kind.TAIL: 100, Kind.PAGE: 10}
+
+
+def test_counts_and_waves() -> None:
+    metrics = Metrics()
+    metrics.add("replans")
+    metrics.add("rows_out", 7)
+    for depth in (2, 5, 3):
+        metrics.deepest(depth)
+    metrics.pages.add(total=9, kept=4)
+    metrics.pages.add(total=1, kept=1)
+    assert (metrics.replans, metrics.rows_out, metrics.round_trips) == (1, 7, 5)
+    assert metrics.pages == Counter(total=10, kept=5)
+
+
+def test_warnings_are_bounded() -> None:
+    metrics = Metrics()
+    for i in range(250):
+        metrics.warn(str(i))
+    assert metrics.warnings == [str(i) for i in range(100)]
+
+
+def test_from_many_threads_nothing_is_lost() -> None:
+    metrics = Metrics()
+
+    def work(_: int) -> None:
+        for _ in range(500):
+            metrics.count_request(Kind.PAGE, 2)
+            metrics.add("rows_out")
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(work, range(8)))
+    assert (metrics.requests, metrics.bytes, metrics.rows_out) == (4000, 8000, 4000)
+
+
+def test_as_plain_values() -> None:
+    metrics = Metrics()
+    metrics.count_request(Kind.DICTIONARY, 5)
+    metrics.rows.add(total=3, kept=2)
+    metrics.warn("careful")
+    plain = metrics.as_dict()
+    assert json.loads(json.dumps(plain)) == plain
+    assert plain["requests_by_kind"] == {"dictionary page": 1}
+    assert plain["rows"] == {"total": 3, "kept": 2}
+    assert plain["warnings"] == ["careful"]
+    assert "_lock" not in plain
+    plain["warnings"].append("mine")  # type: ignore[attr-defined]
+    assert metrics.warnings == ["careful"]

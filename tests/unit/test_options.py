@@ -1,0 +1,59 @@
+"""Every tunable has a documented default, and takes no nonsense."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+
+import pytest
+
+import accel
+from accel.options import Options
+
+FIELDS = [field.name for field in dataclasses.fields(Options)]
+NUMBERS = [name for name in FIELDS if not isinstance(getattr(Options(), name), bool)]
+MAY_BE_ZERO = {"decode_threads", "max_gap_bytes", "inline_decode_bytes", "probe_min_bytes"}
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+def test_below_zero_and_nan_are_refused(name: str) -> None:
+    for value in (-1, float("nan")):
+        with pytest.raises((ValueError, TypeError), match=f"option {name}"):
+            Options(**{name: value})
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+def test_zero(name: str) -> None:
+    if name in MAY_BE_ZERO:
+        assert getattr(Options(**{name: 0}), name) == 0
+    else:
+        with pytest.raises(ValueError, match=f"option {name}: 0 is too small"):
+            Options(**{name: 0})
+
+
+@pytest.mark.parametrize("name", [n for n in NUMBERS if isinstance(getattr(Options(), n), int)])
+@pytest.mark.parametrize("value", [1.5, "8", None, True])
+def test_counts_and_sizes_are_whole_numbers(name: str, value: object) -> None:
+    with pytest.raises(TypeError, match=f"option {name} is a whole number, not {value!r}"):
+        Options(**{name: value})  # type: ignore[arg-type]
+
+
+def test_every_one_is_documented() -> None:
+    source = inspect.getsource(Options)
+    for before, after in zip(FIELDS, [*FIELDS[1:], "def "], strict=True):
+        text = source[source.index(f"    {before}: ") : source.index(f"    {after}")]
+        assert '"""' in text, before
+
+
+@pytest.mark.parametrize(
+    ("piece", "memory", "cut"),
+    [(100, 10_000, 100), (100, 800, 100), (100, 799, 99), (100, 80, 10), (100, 1, 1)],
+)
+def test_pieces_are_cut_to_what_memory_allows(piece: int, memory: int, cut: int) -> None:
+    assert Options(piece_bytes=piece, memory_limit=memory).cut_bytes == cut
+
+
+def test_they_are_immutable_and_equal_by_value() -> None:
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        accel.Options().batch_rows = 3  # type: ignore[misc]
+    assert accel.Options(batch_rows=3) == dataclasses.replace(accel.Options(), batch_rows=3)
