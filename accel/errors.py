@@ -81,7 +81,11 @@ class AccelError(Exception):
 
 
 def _rebuild(kind: type[AccelError], message: str, state: dict[str, object]) -> AccelError:
-    error = kind.__new__(kind)
+    try:
+        error = kind.__new__(kind)
+    except TypeError:
+        # Of a MemoryError too: Python makes such a class only as what its first base is.
+        error = Exception.__new__(kind)
     Exception.__init__(error, message)
     error.__dict__.update(state)
     return error

@@ -1,0 +1,126 @@
+"""Arrays by their buffers, against pyarrow's own ways."""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from accel import arrays
+
+FLAGS = st.lists(st.one_of(st.none(), st.booleans()), max_size=40)
+
+
+@given(FLAGS, st.integers(0, 10), st.integers(0, 40))
+def test_bits_of_slices(values: list[bool | None], start: int, length: int) -> None:
+    array = pa.array(values, pa.bool_()).slice(start, length)
+    shown = array.to_pylist()
+    assert arrays.mask(array).tolist() == [value is True for value in shown]
+    assert arrays.validity(array).tolist() == [value is not None for value in shown]
+
+
+@given(FLAGS)
+def test_booleans_there_and_back(values: list[bool | None]) -> None:
+    array = arrays.bools(
+        np.array([value is True for value in values], bool), np.array([v is not None for v in values], bool)
+    )
+    array.validate(full=True)
+    assert array.to_pylist() == values
+
+
+INTEGERS = {
+    "int8": (pa.int8(), [-128, 0, 127]),
+    "uint64": (pa.uint64(), [0, 2**64 - 1]),
+    "decimal128": (pa.decimal128(20, 3), [-(10**19), 0, 10**19]),
+    "decimal256": (pa.decimal256(60, 3), [-(10**50), 7]),
+    "float": (pa.float64(), [0.5, -1.25]),
+}
+
+
+@pytest.mark.parametrize("case", INTEGERS)
+def test_raw_integers_there_and_back(case: str) -> None:
+    kind, values = INTEGERS[case]
+    array = arrays.integers_array(values, kind)
+    array.validate(full=True)
+    assert (array.type, array.null_count) == (kind, 0)
+    assert list(arrays.integers(array)) == values
+    assert list(arrays.integers(array.slice(1))) == values[1:]
+    if case == "decimal128":
+        assert array.to_pylist() == [decimal.Decimal(v).scaleb(-3) for v in values]
+
+
+@pytest.mark.parametrize("kind", [pa.binary(), pa.large_binary(), pa.string(), pa.large_string()])
+@pytest.mark.parametrize("values", [[], [b""], [b"a", b"", b"bcd"]])
+def test_bytes(kind: pa.DataType, values: list[bytes]) -> None:
+    array = arrays.bytes_array(values, kind)
+    array.validate(full=True)
+    assert array.equals(pa.array([v if "binary" in str(kind) else v.decode() for v in values], kind))
+
+
+@pytest.mark.parametrize(
+    ("value", "kind", "want"),
+    [
+        (True, pa.bool_(), pa.scalar(True)),
+        (7, pa.int16(), pa.scalar(7, pa.int16())),
+        (1.5, pa.float32(), pa.scalar(1.5, pa.float32())),
+        (b"x", pa.string(), pa.scalar("x")),
+    ],
+)
+def test_one(value: Any, kind: pa.DataType, want: pa.Scalar) -> None:
+    assert arrays.one(value, kind).equals(want)
+
+
+@pytest.mark.parametrize(
+    ("value", "kind"),
+    [
+        (None, pa.int64()),
+        (5, pa.int16()),
+        (-2.5, pa.float64()),
+        (True, pa.bool_()),
+        ("x", pa.string()),
+        (b"\x00\xff", pa.binary()),
+        (datetime.date(2024, 2, 29), pa.date32()),
+        (datetime.datetime(2024, 2, 29, 12, 30, 1, 5), pa.timestamp("us")),
+        (decimal.Decimal("12.50"), pa.decimal128(9, 2)),
+    ],
+)
+def test_make_scalar_equals_pyarrows(value: Any, kind: pa.DataType) -> None:
+    assert arrays.make_scalar(value, kind).equals(pa.scalar(value, kind))
+
+
+@pytest.mark.parametrize(
+    ("value", "kind"), [("x", pa.int64()), (300, pa.int8()), ("2024-13-01", pa.date32())]
+)
+def test_what_is_none_of_a_type(value: Any, kind: pa.DataType) -> None:
+    with pytest.raises(pa.ArrowInvalid):
+        arrays.make_scalar(value, kind)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint32", "float64", "bool"])
+def test_from_numpy(dtype: str) -> None:
+    values = np.array([0, 1, 1, 0, 5], dtype)
+    assert arrays.from_numpy(values).equals(pa.array(values))
+    assert arrays.from_numpy(values[::2]).equals(pa.array(values[::2]))
+
+
+def test_relabelled_repeated_whole() -> None:
+    days = pa.array([1, None, 3], pa.int32())
+    assert arrays.relabel(days.slice(1), pa.date32()).equals(days.slice(1).cast(pa.date32()))
+    assert arrays.repeat_scalar(pa.scalar("x"), 3).to_pylist() == ["x"] * 3
+    assert arrays.repeat_scalar(pa.scalar(None, pa.int8()), 2).equals(pa.nulls(2, pa.int8()))
+    chunks = pa.chunked_array([[1], [2, 3]])
+    assert arrays.whole(chunks).equals(pa.array([1, 2, 3]))
+    assert arrays.whole(pa.chunked_array([[1]])).equals(pa.array([1]))
+    runs = pa.RunEndEncodedArray.from_arrays(pa.array([2, 3], pa.int32()), pa.array(["a", "b"]))
+    assert arrays.whole(runs).equals(pa.array(["a", "a", "b"]))
+
+
+def test_types_without_a_validity_bitmap() -> None:
+    assert arrays.validity(pa.nulls(3)).tolist() == [False] * 3
+    assert arrays.validity(pa.array([], pa.int8())).tolist() == []

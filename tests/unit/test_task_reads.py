@@ -1,0 +1,112 @@
+"""The pieces of one task: nothing is fetched twice, dictionaries are met once, failures strand nobody."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import accel
+from accel.errors import StoreError
+from accel.io import runtime
+from accel.io.clients import client_for
+from accel.metrics import Metrics
+from accel.planning.pages import Piece, cut_pieces
+from accel.planning.task import ScanTask
+from accel.ranges import ByteRange, Suffix
+from accel.task_reads import TaskReads
+from accel.testing import DictStore, FaultStore, Layout, RecordingStore, Status, table, write_file
+
+ROWS = 2000
+COLUMNS = table(
+    wide=pa.array([f"{i:040}" for i in range(ROWS)]), kind=pa.array([f"k{i % 9}" for i in range(ROWS)])
+)
+# Pages of the two columns do not align: a page of the narrow one straddles most cuts.
+DATA = write_file(COLUMNS, Layout(page_rows=70, dictionary=["kind"], codec="none"))
+OPTIONS = accel.Options(tail_hint=8, max_gap_bytes=0, max_attempts=1, piece_bytes=9_000)
+
+
+@pytest.fixture
+def store() -> RecordingStore:
+    return RecordingStore(DictStore({"f.parquet": DATA}))
+
+
+def prepare(
+    store: object, cache: accel.Cache, piece_bytes: int = 9_000
+) -> tuple[ScanTask, TaskReads, list[Piece]]:
+    (task,) = accel.plan("f.parquet", store=store, cache=None, options=OPTIONS).tasks
+    client = client_for("store:", store=store, options=OPTIONS)
+    reads = TaskReads(task, client, cache, Metrics(), None)
+    pieces = cut_pieces(task.reads, task.rows, task.sure, num_rows=task.num_rows, piece_bytes=piece_bytes)
+    assert len(pieces) > 3
+    return task, reads, pieces
+
+
+def fetch_all(reads: TaskReads, pieces: list[Piece]) -> list[Any]:
+    async def play() -> list[Any]:
+        reads.expect(pieces)
+        return await asyncio.gather(*(reads.fetch(piece) for piece in pieces), return_exceptions=True)
+
+    return runtime.run(play())
+
+
+@pytest.mark.parametrize("memory", [1 << 20, 0], ids=["a cache", "no cache"])
+def test_every_byte_once(store: RecordingStore, memory: int) -> None:
+    task, reads, pieces = prepare(store, accel.Cache(memory=memory))
+    store.clear()
+    found = fetch_all(reads, pieces)
+    assert [read.round_trips for read in found] == [1] * len(pieces)
+    asked = sorted(call.range for call in store.calls if call.range is not None)
+    for one, other in itertools.pairwise(asked):
+        assert one.end <= other.start
+    dictionary = task.reads[1].dictionary
+    assert dictionary is not None
+    assert sum(r.length for r in asked) == task.nbytes + dictionary.length
+    for read, piece in zip(found, pieces, strict=True):
+        for part in piece.leaves:
+            got = b"".join(bytes(page) for page in read.leaves[part.reads.leaf].pages)
+            at = slice(part.lo, part.hi)
+            want = [DATA[o : o + s] for o, s in zip(part.reads.offset[at], part.reads.size[at], strict=True)]
+            assert got == b"".join(want)
+
+
+def test_a_dictionary_is_kept_like_metadata(store: RecordingStore) -> None:
+    cache = accel.Cache()
+    _, reads, pieces = prepare(store, cache)
+    fetch_all(reads, pieces)
+    task, again, pieces = prepare(store, cache)
+    store.clear()
+    fetch_all(again, pieces)
+    assert again.metrics.dictionary_hits > 0
+    assert task.reads[1].dictionary not in [call.range for call in store.calls]
+    assert store.bytes == task.nbytes
+
+
+def test_a_failure_strands_nobody(store: RecordingStore) -> None:
+    """Whoever waits for the failed piece's dictionary or page is let go."""
+    inner = DictStore({"f.parquet": DATA})
+    _, _, pieces = prepare(inner, accel.Cache())
+    first = min(int(part.reads.offset[part.lo]) for part in pieces[0].leaves)
+
+    def script(attempt: Any) -> Status | None:
+        want: ByteRange | Suffix = attempt.want
+        if isinstance(want, ByteRange) and want.start <= first < want.end and attempt.number > 3:
+            return Status(403)
+        return None
+
+    faulty = FaultStore(inner, script)
+    _, reads, pieces = prepare(faulty, accel.Cache())
+    faulty.attempts.extend([None] * 4)  # type: ignore[list-item]
+
+    async def play() -> list[Any]:
+        reads.expect(pieces)
+        async with asyncio.timeout(20):
+            return await asyncio.gather(*(reads.fetch(p) for p in pieces), return_exceptions=True)
+
+    found = runtime.run(play())
+    assert isinstance(found[0], StoreError)
+    assert found[0].path == "f.parquet"
+    assert any(isinstance(outcome, asyncio.CancelledError) for outcome in found[1:])
