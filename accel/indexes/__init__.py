@@ -1,1 +1,57 @@
-"""Index kinds (reserved)."""
+"""Index kinds: build, parse, prune. Pure; each name is imported when it is first used."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from accel.indexes.bitmap import Bitmap as Bitmap
+    from accel.indexes.bloom import Bloom as Bloom
+    from accel.indexes.distinct import Distinct as Distinct
+    from accel.indexes.kind import ChunkValues as ChunkValues
+    from accel.indexes.kind import IndexKind as IndexKind
+    from accel.indexes.kind import Level as Level
+    from accel.indexes.kind import ParsedIndex as ParsedIndex
+    from accel.indexes.kind import Presence as Presence
+    from accel.indexes.native import native_values as native_values
+    from accel.indexes.ngram import Ngram as Ngram
+    from accel.indexes.question import LeafOp as LeafOp
+    from accel.indexes.question import LeafQuestion as LeafQuestion
+    from accel.indexes.registry import kinds as kinds
+    from accel.indexes.registry import register_index as register_index
+    from accel.indexes.sketch import Sketch as Sketch
+    from accel.indexes.zonemap import Zonemap as Zonemap
+    from accel.predicate.evidence import Evidence as Evidence
+
+_HOMES = {
+    "Bitmap": "accel.indexes.bitmap",
+    "Bloom": "accel.indexes.bloom",
+    "ChunkValues": "accel.indexes.kind",
+    "Distinct": "accel.indexes.distinct",
+    "Evidence": "accel.predicate.evidence",
+    "IndexKind": "accel.indexes.kind",
+    "LeafOp": "accel.indexes.question",
+    "LeafQuestion": "accel.indexes.question",
+    "Level": "accel.indexes.kind",
+    "Ngram": "accel.indexes.ngram",
+    "ParsedIndex": "accel.indexes.kind",
+    "Presence": "accel.indexes.kind",
+    "Sketch": "accel.indexes.sketch",
+    "Zonemap": "accel.indexes.zonemap",
+    "kinds": "accel.indexes.registry",
+    "native_values": "accel.indexes.native",
+    "register_index": "accel.indexes.registry",
+}
+
+__all__ = list(_HOMES)
+
+
+def __getattr__(name: str) -> object:
+    import importlib
+
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module 'accel.indexes' has no attribute {name!r}")
+    value = getattr(importlib.import_module(home), name)
+    globals()[name] = value
+    return value

@@ -1,0 +1,263 @@
+"""The bytes of a bitmap index: a head, which places each key in a part, and the parts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from accel.errors import IndexFormatError
+from accel.indexes.hashing import bits_of, hash_natives
+from accel.indexes.kind import Presence, RowRanges
+from accel.indexes.matrix import Matrix
+from accel.indexes.native import Tag, from_natives
+from accel.indexes.question import LeafOp, LeafQuestion
+from accel.indexes.wire import BlobReader, BlobWriter
+from accel.predicate.evidence import Evidence
+
+__all__ = ["BitmapHead", "ParsedBitmap", "Part", "encode_head", "read_head"]
+
+Bools = npt.NDArray[np.bool_]
+Int64s = npt.NDArray[np.int64]
+Uint64s = npt.NDArray[np.uint64]
+
+_MAGIC = b"AIBm"
+_MANY_KEYS = 1000
+"""An IN of more keys is not looked up: it is in every unit, more likely than not."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class BitmapHead:
+    """All but the parts."""
+
+    presence: Presence
+    range_rows: int
+    """Rows of a unit; 0 where the units are pages."""
+    rows: int
+    """Rows of the row group, where units are ranges of them."""
+    tag: Tag
+    exact: bool
+    """Keys are the values themselves, not hashes of them."""
+    counts: Int64s
+    """Distinct keys in each unit."""
+    first_keys: Uint64s
+    sizes: Int64s
+    """Keys of each part."""
+    ends: Int64s
+    """Where each part ends, counted from the end of the head."""
+    checksums: Uint64s
+    length: int
+
+    def spans(self) -> list[tuple[int, int]]:
+        """The parts as half-open ranges of the whole index's bytes."""
+        edges = np.concatenate(([0], self.ends)) + self.length
+        return list(zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True))
+
+    def part_of(self, keys: Uint64s) -> Int64s:
+        """The part that each key would stand in; -1 before the first."""
+        return np.searchsorted(self.first_keys, keys, "right") - 1
+
+
+def encode_head(
+    presence: Presence,
+    *,
+    range_rows: int,
+    tag: int,
+    exact: bool,
+    counts: Int64s,
+    first_keys: Uint64s,
+    sizes: Int64s,
+    parts: Sequence[bytes],
+) -> bytes:
+    """The head's bytes. Its own length stands second, XXH64 of all before it last."""
+    import xxhash
+
+    body = BlobWriter(b"")
+    body.u32(len(presence))
+    body.u32(range_rows)
+    body.presence(presence)
+    body.u32(tag)
+    body.u32(int(exact))
+    body.array(counts, "<u4")
+    body.u32(len(parts))
+    body.array(first_keys, "<u8")
+    body.array(sizes, "<u4")
+    body.array(np.cumsum([len(part) for part in parts], dtype=np.int64), "<u8")
+    body.array(np.array([xxhash.xxh64_intdigest(part) for part in parts], np.uint64), "<u8")
+    rest = body.bytes()
+    data = _MAGIC + (len(rest) + 16).to_bytes(4, "little") + rest
+    return data + xxhash.xxh64_intdigest(data).to_bytes(8, "little")
+
+
+def read_head(data: bytes, *, rows: int) -> BitmapHead:
+    """Read a head. `rows` is that of the row group where units are ranges of rows.
+
+    Raises
+    ------
+    IndexFormatError
+        It is none, or of another number of rows.
+    """
+    import xxhash
+
+    blob = BlobReader(data, _MAGIC)
+    if blob.u32() != len(data) or len(data) < 16:
+        raise IndexFormatError("the head of a bitmap index is not as long as it says")
+    if xxhash.xxh64_intdigest(data[:-8]) != int.from_bytes(data[-8:], "little"):
+        raise IndexFormatError("the head of a bitmap index has a wrong checksum")
+    units, range_rows = blob.u32(), blob.u32()
+    if (range_rows or rows) and (not range_rows or units != max(-(-rows // range_rows), 1 - bool(rows))):
+        raise IndexFormatError("a bitmap index is not of the row group's rows")
+    presence = blob.presence(units)
+    try:
+        tag = Tag(blob.u32())
+    except ValueError:
+        raise IndexFormatError("a bitmap index holds values of an unknown type") from None
+    exact = blob.u32()
+    counts = blob.array(units, "<u4").astype(np.int64)
+    parts = blob.u32()
+    first_keys = blob.array(parts, "<u8")
+    sizes = blob.array(parts, "<u4").astype(np.int64)
+    ends = blob.array(parts, "<u8").astype(np.int64)
+    checksums = blob.array(parts, "<u8")
+    blob.take(8)
+    blob.end()
+    wrong = exact > 1 or bool((first_keys[1:] <= first_keys[:-1]).any()) or bool((sizes < 1).any())
+    if wrong or bool((np.diff(ends, prepend=0) <= 0).any()):
+        raise IndexFormatError("the head of a bitmap index contradicts itself")
+    return BitmapHead(
+        presence=presence,
+        range_rows=range_rows,
+        rows=rows,
+        tag=tag,
+        exact=bool(exact),
+        counts=counts,
+        first_keys=first_keys,
+        sizes=sizes,
+        ends=ends,
+        checksums=checksums,
+        length=len(data),
+    )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Part:
+    """A run of keys, and where they stand."""
+
+    MAGIC: ClassVar[bytes] = b"AIBp"
+
+    keys: Uint64s
+    matrix: Matrix
+
+    @classmethod
+    def read(cls, data: memoryview, head: BitmapHead, number: int) -> Part:
+        """Raises IndexFormatError for what is not the part that the head tells of."""
+        import xxhash
+
+        if xxhash.xxh64_intdigest(data) != int(head.checksums[number]):
+            raise IndexFormatError("a part of a bitmap index has a wrong checksum")
+        blob = BlobReader(data, cls.MAGIC)
+        count = int(head.sizes[number])
+        keys = blob.array(count, "<u8")
+        matrix = Matrix.read(blob, keys=count, units=len(head.presence))
+        blob.end()
+        if keys[0] != head.first_keys[number] or bool((keys[1:] <= keys[:-1]).any()):
+            raise IndexFormatError("a part of a bitmap index has keys out of order")
+        return cls(keys, matrix)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ParsedBitmap:
+    """A bitmap index, or its head and some of its parts."""
+
+    head: BitmapHead
+    parts: Mapping[int, Part]
+
+    @property
+    def nbytes(self) -> int:
+        own = self.head.length + 16 * len(self.head.counts) + 512
+        return own + sum(part.matrix.nbytes + part.keys.nbytes for part in self.parts.values())
+
+    def wants(self, question: LeafQuestion) -> list[tuple[int, int]]:
+        """The parts that the question needs and that are not here, as ranges of the index's bytes."""
+        keys = self._keys(question)
+        if keys is None or question.op is LeafOp.IS_NULL:
+            return []
+        spans = self.head.spans()
+        numbers = np.unique(self.head.part_of(keys)).tolist()
+        return [spans[number] for number in numbers if number >= 0 and number not in self.parts]
+
+    def with_parts(self, found: Mapping[tuple[int, int], memoryview]) -> ParsedBitmap:
+        """The same index with more parts, each by the range that `wants` gave.
+
+        Raises
+        ------
+        IndexFormatError
+            A part does not verify.
+        """
+        numbers = {span: number for number, span in enumerate(self.head.spans())}
+        more = {numbers[span]: Part.read(data, self.head, numbers[span]) for span, data in found.items()}
+        return ParsedBitmap(self.head, {**self.parts, **more})
+
+    def prune(self, question: LeafQuestion) -> Evidence | None:
+        """One entry a page, or at the row-range level one a row."""
+        evidence = self._evidence(question)
+        if evidence is None or not self.head.range_rows:
+            return evidence
+        return Evidence(
+            *(self._spread(f) for f in (evidence.may_true, evidence.may_false, evidence.may_null))
+        )
+
+    def rows(self, question: LeafQuestion) -> RowRanges | None:
+        """The rows that may pass, at the row-range level; None where it cannot say."""
+        evidence = self._evidence(question)
+        if evidence is None or not self.head.range_rows:
+            return None
+        edges = np.diff(np.concatenate(([0], evidence.may_true.astype(np.int8), [0])))
+        starts = np.flatnonzero(edges == 1) * self.head.range_rows
+        stops = np.minimum(np.flatnonzero(edges == -1) * self.head.range_rows, self.head.rows)
+        return RowRanges(starts.astype(np.int64), stops.astype(np.int64))
+
+    def _spread(self, flags: Bools) -> Bools:
+        return np.repeat(flags, self.head.range_rows)[: self.head.rows]
+
+    def _keys(self, question: LeafQuestion) -> Uint64s | None:
+        if question.op not in (LeafOp.EQ, LeafOp.IN) or question.tag is not self.head.tag:
+            return None
+        if len(question.values) > _MANY_KEYS:
+            return None
+        if self.head.exact:
+            return bits_of(from_natives(list(question.values), self.head.tag))
+        return hash_natives(question.values, self.head.tag)
+
+    def _evidence(self, question: LeafQuestion) -> Evidence | None:
+        presence = self.head.presence
+        if question.op is LeafOp.IS_NULL:
+            return presence.nulls()
+        keys = self._keys(question)
+        if keys is None:
+            return None
+        hits = np.zeros(len(presence), np.int64)
+        for key, number in zip(keys, self.head.part_of(keys).tolist(), strict=True):
+            if number < 0:
+                continue
+            part = self.parts.get(number)
+            if part is None:
+                return None
+            at = int(np.searchsorted(part.keys, key))
+            if at < len(part.keys) and part.keys[at] == key:
+                hits[part.matrix.row(at)] += 1
+        # Only where keys are the values does a unit of hits alone prove that all its rows pass.
+        miss = self.head.counts > hits if self.head.exact else None
+        return presence.evidence(hits > 0, miss)
+
+    def describe(self) -> Mapping[str, Any]:
+        """What `accel inspect` shows."""
+        return {
+            "keys": int(self.head.sizes.sum()),
+            "parts": len(self.head.sizes),
+            "units": len(self.head.presence),
+            "exact": self.head.exact,
+        }

@@ -1,0 +1,170 @@
+"""What an index kind is: built from a column's values, parsed, asked. All of it pure."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol, runtime_checkable
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from accel.arrays import validity
+from accel.indexes.native import code_values
+from accel.indexes.question import LeafOp, LeafQuestion
+from accel.predicate.evidence import Evidence
+
+__all__ = ["ChunkValues", "IndexKind", "Level", "ParsedIndex", "Presence", "RowRanges"]
+
+Bools = npt.NDArray[np.bool_]
+Int64s = npt.NDArray[np.int64]
+
+
+class Level(enum.StrEnum):
+    """What the units of an index are; the text is what files hold."""
+
+    FILE = "file"
+    """One unit: the file."""
+    ROW_GROUP = "row group"
+    """One index a row group, of one unit."""
+    PAGE = "page"
+    """One index a row group; its units are the column's data pages."""
+    ROW_RANGE = "row range"
+    """One index a row group; its units are the rows."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ChunkValues:
+    """The values of one column in one row group."""
+
+    array: pa.Array
+    """Decoded, one value a row; the field of a struct arrives alone. It may be a dictionary array."""
+    first_rows: Int64s
+    """The row that each data page starts with; [0] where pages are not known."""
+    num_rows: int
+
+    def __post_init__(self) -> None:
+        first = self.first_rows
+        if len(self.array) != self.num_rows:
+            raise ValueError(f"{len(self.array)} values for {self.num_rows} rows")
+        good = len(first) and first[0] == 0 and bool((np.diff(first) > 0).all())
+        if self.num_rows and not (good and first[-1] < self.num_rows):
+            raise ValueError("pages start at row 0 and ascend, each with a row")
+
+    def starts(self, level: Level) -> Int64s:
+        """The first rows of the units; a row group without rows has none, but one as a row group."""
+        if level is Level.PAGE:
+            return self.first_rows if self.num_rows else self.first_rows[:0]
+        return np.zeros(1, np.int64)
+
+    def parts(self, level: Level) -> Iterator[pa.Array]:
+        """The values of each unit in order, as slices."""
+        starts = self.starts(level)
+        for start, stop in zip(starts, np.append(starts[1:], self.num_rows), strict=True):
+            yield self.array.slice(int(start), int(stop - start))
+
+    def units(self, level: Level) -> Int64s:
+        """The unit of every row."""
+        starts = self.starts(level)
+        return np.repeat(np.arange(len(starts)), np.diff(np.append(starts, self.num_rows)))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Presence:
+    """Whether units hold nulls, and whether they hold values."""
+
+    null: Bools
+    value: Bools
+
+    @classmethod
+    def of(cls, chunk: ChunkValues, level: Level) -> Presence:
+        starts = chunk.starts(level)
+        if not chunk.num_rows or not len(starts):
+            return cls(np.zeros(len(starts), bool), np.zeros(len(starts), bool))
+        valid = _valid(chunk.array)
+        return cls(np.logical_or.reduceat(~valid, starts), np.logical_or.reduceat(valid, starts))
+
+    def __len__(self) -> int:
+        return len(self.null)
+
+    def __or__(self, other: Presence) -> Presence:
+        return Presence(self.null | other.null, self.value | other.value)
+
+    def evidence(self, hit: Bools, miss: Bools | None = None) -> Evidence:
+        """Evidence of a test: `hit`, where a value may pass; `miss`, where one may fail (None: any may)."""
+        return Evidence(self.value & hit, self.value if miss is None else self.value & miss, self.null)
+
+    def nulls(self) -> Evidence:
+        """Evidence of IS NULL."""
+        return Evidence(self.null, self.value, np.zeros(len(self), bool))
+
+
+def _valid(array: pa.Array) -> Bools:
+    if not pa.types.is_dictionary(array.type):
+        return validity(array)
+    valid = validity(array.indices)
+    if array.dictionary.null_count:
+        valid = code_values(array).codes >= 0
+    return valid
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RowRanges:
+    """Rows `starts[i]` up to, not including, `stops[i]`: sorted, disjoint, not touching, none empty.
+
+    The fields are those of the planner's RowSelection.
+    """
+
+    starts: Int64s
+    stops: Int64s
+
+
+@runtime_checkable
+class ParsedIndex(Protocol):
+    """One index read back."""
+
+    @property
+    def nbytes(self) -> int:
+        """What holding it costs, for the cache's limit."""
+        ...
+
+    def prune(self, question: LeafQuestion) -> Evidence | None:
+        """Which outcomes each unit may have; None where the index cannot say.
+
+        An outcome that is not allowed is believed: rows are dropped by it.
+        """
+        ...
+
+
+@runtime_checkable
+class IndexKind(Protocol):
+    """One kind of index. Derive from it to inherit what is optional."""
+
+    name: ClassVar[str] = ""
+    """As in files and in `indexes={"column": "name"}`."""
+    version: ClassVar[int] = 1
+    """Of the bytes; an index of another version is passed over."""
+    levels: ClassVar[frozenset[Level]] = frozenset({Level.PAGE})
+    ops: ClassVar[frozenset[LeafOp]] = frozenset(LeafOp)
+    """What it may answer: for other questions the bytes are not even fetched."""
+
+    def build(self, chunks: Iterable[ChunkValues], *, level: Level) -> bytes:
+        """The index over a file (all row groups in order, none of them kept) or over one row group."""
+        ...
+
+    def parse(self, data: bytes, *, level: Level, units: int) -> ParsedIndex:
+        """Read back what `build` made.
+
+        Raises
+        ------
+        IndexFormatError
+            The bytes are not right, or not of that many units.
+        """
+        ...
+
+    @property
+    def params(self) -> Mapping[str, Any]:
+        """How it was made, as the file tells it; small, and plain enough for JSON."""
+        return {}

@@ -1,0 +1,101 @@
+"""Which of many keys stand in which of many units: a sparse matrix of bits.
+
+Cell (key, unit) is member `key * units + unit` of a roaring bitmap. Members have 32 bits, so a
+matrix is cut into blocks of whole keys.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from accel.errors import IndexFormatError
+from accel.indexes.roaring import decode_bitmap, encode_bitmap
+
+if TYPE_CHECKING:
+    from pyroaring import BitMap
+
+    from accel.indexes.wire import BlobReader, BlobWriter
+
+__all__ = ["Matrix", "keys_per_block", "write_matrix"]
+
+Bools = npt.NDArray[np.bool_]
+Int64s = npt.NDArray[np.int64]
+
+_MEMBERS = 1 << 32
+_FEW = 64
+"""Up to so many keys are looked up one by one; for more, all cells are read."""
+
+
+def keys_per_block(units: int) -> int:
+    """The keys of every block but the last."""
+    return _MEMBERS // max(units, 1)
+
+
+def write_matrix(out: BlobWriter, cells: Int64s, *, keys: int, units: int) -> None:
+    """Write the set cells, given ascending as `key * units + unit`: a block of bytes a bitmap."""
+    step = keys_per_block(units)
+    for first in range(0, keys, step):
+        low, high = np.searchsorted(cells, (first * units, min(first + step, keys) * units))
+        out.block(encode_bitmap((cells[low:high] - first * units).astype(np.uint32)))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Matrix:
+    """A matrix read back."""
+
+    keys: int
+    units: int
+    blocks: tuple[BitMap, ...]
+    nbytes: int
+
+    @classmethod
+    def read(cls, data: BlobReader, *, keys: int, units: int) -> Matrix:
+        """Raises IndexFormatError for cells that are not, and for what is no matrix."""
+        if units < 1 and keys:
+            raise IndexFormatError("an index has keys and no units")
+        step = keys_per_block(units)
+        before = data.left
+        blocks = tuple(
+            decode_bitmap(data.block(), limit=min(step, keys - first) * units)
+            for first in range(0, keys, step)
+        )
+        return cls(keys, units, blocks, before - data.left + 64)
+
+    def row(self, key: int) -> Int64s:
+        """The units of a key, ascending."""
+        from pyroaring import BitMap
+
+        step = keys_per_block(self.units)
+        low = key % step * self.units
+        found = self.blocks[key // step] & BitMap(range(low, low + self.units))
+        return np.frombuffer(found.to_array(), np.uint32).astype(np.int64) - low
+
+    def any(self, keys: Bools) -> Bools:
+        """Units that have one of the keys, given as flags of all keys."""
+        out = np.zeros(self.units, bool)
+        wanted = np.flatnonzero(keys)
+        if len(wanted) <= _FEW:
+            for key in wanted.tolist():
+                out[self.row(key)] = True
+            return out
+        step = keys_per_block(self.units)
+        for number, block in enumerate(self.blocks):
+            cells = np.frombuffer(block.to_array(), np.uint32).astype(np.int64)
+            out[(cells % self.units)[keys[number * step + cells // self.units]]] = True
+        return out
+
+    def all(self, keys: Iterable[int]) -> Bools:
+        """Units that have every one of the keys."""
+        out = np.ones(self.units, bool)
+        for key in keys:
+            here = np.zeros(self.units, bool)
+            here[self.row(key)] = True
+            out &= here
+            if not bool(out.any()):
+                break
+        return out

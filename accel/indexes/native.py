@@ -1,0 +1,207 @@
+"""Column values as indexes hold them: one form when they are built and when they are asked.
+
+Text and binary are bytes; integers, dates, times, timestamps (ticks) and decimals (unscaled) are integers;
+-0.0 is 0.0, and all NaN are one.
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from accel.arrays import bytes_array, integers, mask, validity, whole
+from accel.errors import SchemaMismatchError
+from accel.format.domain import Domain
+from accel.predicate.kinds import kind_of, native
+
+__all__ = ["Coded", "Tag", "code_values", "native_values", "signature_of", "tag_of", "uniform"]
+
+Int64s = npt.NDArray[np.int64]
+
+
+class Tag(enum.IntEnum):
+    """The stored form of a value; the numbers are part of the file format."""
+
+    INT64 = 1
+    UINT64 = 2
+    INT128 = 3
+    INT256 = 4
+    FLOAT64 = 5
+    BYTES = 6
+    BOOLEAN = 7
+
+    @property
+    def width(self) -> int:
+        """Bytes of one value; 0 for BYTES."""
+        return _WIDTHS[self]
+
+
+_WIDTHS = {
+    Tag.INT64: 8,
+    Tag.UINT64: 8,
+    Tag.INT128: 16,
+    Tag.INT256: 32,
+    Tag.FLOAT64: 8,
+    Tag.BYTES: 0,
+    Tag.BOOLEAN: 1,
+}
+
+
+def tag_of(kind: pa.DataType) -> Tag | None:
+    """How the values of an Arrow type are stored; None for types that have no order."""
+    found = kind_of(kind)
+    match found.domain:
+        case Domain.FLOAT:
+            return Tag.FLOAT64
+        case Domain.BYTES:
+            return Tag.BYTES
+        case Domain.BOOLEAN:
+            return Tag.BOOLEAN
+        case Domain.NONE:
+            return None
+    if pa.types.is_decimal(found.native):
+        return Tag.INT128 if found.native.bit_width == 128 else Tag.INT256
+    return Tag.UINT64 if found.native == pa.uint64() else Tag.INT64
+
+
+def signature_of(kind: pa.DataType) -> str:
+    """What two types share whose stored values mean the same, as an index's entry records it.
+
+    The stored form and, for integers, what one of them counts: `int64:1/100` is a decimal of scale 2,
+    `int64:1000/1` a time or timestamp in microseconds (numerators are nanoseconds there).
+    """
+    tag = tag_of(kind)
+    if tag is None:
+        return "opaque"
+    name = tag.name.lower()
+    if kind_of(kind).domain is not Domain.INTEGER:
+        return name
+    up, down = kind_of(kind).step
+    return f"{name}:{up}/{down}"
+
+
+def uniform(array: pa.Array | pa.ChunkedArray) -> pa.Array:
+    """The values in one of seven types: int64, uint64, decimal128(38, 0), decimal256(76, 0), double,
+    binary or large_binary, bool. Dictionaries are decoded.
+
+    Raises
+    ------
+    SchemaMismatchError
+        The type has no order: lists, structs, intervals, null.
+    """
+    array = whole(array)
+    tag = tag_of(array.type)
+    if tag is None:
+        raise SchemaMismatchError(
+            f"an index cannot hold values of type {array.type}",
+            hint="index a column of numbers, text, bytes, moments or truth values, or a field of the struct",
+        )
+    values = native(array)
+    if tag is Tag.INT64:
+        return values if values.type == pa.int64() else values.cast(pa.int64())
+    if tag is Tag.FLOAT64:
+        numbers = integers(values) + 0.0
+        numbers[np.isnan(numbers)] = math.nan
+        return _fixed(numbers, validity(values), pa.float64())
+    return values
+
+
+def _fixed(numbers: npt.NDArray[Any], valid: npt.NDArray[np.bool_], kind: pa.DataType) -> pa.Array:
+    bits = None if bool(valid.all()) else pa.py_buffer(np.packbits(valid, bitorder="little"))
+    return pa.Array.from_buffers(kind, len(numbers), [bits, pa.py_buffer(numbers)])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Coded:
+    """A column as its distinct values and where they stand."""
+
+    values: pa.Array
+    """Uniform (see `uniform`), each once, none null; in no order."""
+    codes: Int64s
+    """For every row the position in `values`, -1 for a null."""
+
+
+def code_values(array: pa.Array | pa.ChunkedArray) -> Coded:
+    """The distinct values of a column and, for every row, which of them it holds.
+
+    Raises SchemaMismatchError as `uniform` does.
+    """
+    array = whole(array)
+    if not pa.types.is_dictionary(array.type):
+        encoded = uniform(array).dictionary_encode()
+        return Coded(encoded.dictionary, _codes(encoded))
+    # A dictionary may repeat values, hold nulls, and hold what no row has.
+    entries = uniform(array.dictionary).dictionary_encode()
+    codes = _codes(array)
+    if not len(entries):
+        return Coded(entries.dictionary, np.full(len(codes), -1, np.int64))
+    codes = np.where(codes < 0, -1, _codes(entries)[codes])
+    used = np.zeros(len(entries.dictionary), bool)
+    used[codes[codes >= 0]] = True
+    if bool(used.all()):
+        return Coded(entries.dictionary, codes)
+    moved = np.cumsum(used) - 1
+    kept = np.flatnonzero(used)
+    values = entries.dictionary.take(_fixed(kept, np.ones(len(kept), bool), pa.int64()))
+    return Coded(values, np.where(codes < 0, -1, moved[codes]))
+
+
+def _codes(encoded: pa.DictionaryArray) -> Int64s:
+    codes = integers(encoded.indices).astype(np.int64)
+    if encoded.indices.null_count:
+        codes[~validity(encoded.indices)] = -1
+    return codes
+
+
+def native_values(array: pa.Array | pa.ChunkedArray) -> npt.NDArray[Any]:
+    """The values that are not null, as the literals of a `LeafQuestion` come, in row order.
+
+    int64, uint64, float64 or bool arrays; objects for bytes and for decimals beyond 64 bits.
+
+    Raises SchemaMismatchError as `uniform` does.
+    """
+    values = uniform(array)
+    present = values.drop_null() if values.null_count else values
+    tag = tag_of(values.type)
+    if tag is Tag.BOOLEAN:
+        return mask(present)
+    if tag is not Tag.BYTES:
+        return integers(present)
+    out = np.empty(len(present), object)
+    out[:] = present.to_pylist()
+    return out
+
+
+def from_natives(values: list[Any], tag: Tag) -> pa.Array:
+    """The inverse of `native_values`: a uniform array."""
+    if tag is Tag.BYTES:
+        return bytes_array(values, pa.large_binary())
+    if tag is Tag.BOOLEAN:
+        bits = np.packbits(np.array(values, bool), bitorder="little")
+        return pa.Array.from_buffers(pa.bool_(), len(values), [None, pa.py_buffer(bits)])
+    return pa.Array.from_buffers(ARROW[tag], len(values), [None, pa.py_buffer(pack(values, tag))])
+
+
+def pack(values: list[Any], tag: Tag) -> bytes:
+    """Fixed-width values, little endian; booleans a byte each."""
+    if tag in (Tag.INT128, Tag.INT256):
+        return b"".join(int(value).to_bytes(tag.width, "little", signed=True) for value in values)
+    return np.array(values, NUMPY[tag]).tobytes()
+
+
+ARROW = {
+    Tag.INT64: pa.int64(),
+    Tag.UINT64: pa.uint64(),
+    Tag.INT128: pa.decimal128(38, 0),
+    Tag.INT256: pa.decimal256(76, 0),
+    Tag.FLOAT64: pa.float64(),
+    Tag.BYTES: pa.large_binary(),
+    Tag.BOOLEAN: pa.bool_(),
+}
+NUMPY: dict[Tag, Any] = {Tag.INT64: "<i8", Tag.UINT64: "<u8", Tag.FLOAT64: "<f8", Tag.BOOLEAN: "u1"}

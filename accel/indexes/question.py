@@ -1,0 +1,125 @@
+"""One leaf of a predicate, as an index is asked."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from accel.arrays import mask
+from accel.indexes.native import Tag, tag_of
+from accel.predicate.atoms import (
+    Against,
+    Among,
+    Bound,
+    BoundColumn,
+    Matches,
+    Node,
+    Null,
+    Order,
+    Pattern,
+)
+from accel.predicate.evaluate import outcome
+
+__all__ = ["LeafOp", "LeafQuestion", "question_of"]
+
+Bools = npt.NDArray[np.bool_]
+
+
+class LeafOp(enum.StrEnum):
+    """The tests that an index is asked about; all others are made of them.
+
+    `!=` is NOT of EQ, `>` NOT of LE, `>=` NOT of LT; the engine negates. Integers (and so dates,
+    timestamps and decimals) know LE and no LT; booleans know EQ alone.
+    """
+
+    EQ = "="
+    LT = "<"
+    LE = "<="
+    IN = "in"
+    LIKE = "like"
+    IS_NULL = "is null"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LeafQuestion:
+    """`column op values`: NULL where the column is null, except IS_NULL, which never is."""
+
+    op: LeafOp
+    path: tuple[str, ...]
+    """The column: names from the top level down."""
+    arrow_type: pa.DataType
+    """Of the column, as the scan sees it."""
+    values: tuple[Any, ...]
+    """The literals in the column's native domain, as `native_values` has the column: int, float, bytes or
+    bool. One for EQ, LT and LE; for IN each once; none for LIKE and IS_NULL. NaN occurs with EQ and IN
+    only and equals itself; a zero is 0.0."""
+    pattern: Pattern | None
+    """Of LIKE and ILIKE (`pattern.ignore_case`); `pattern.runs` are its literal runs."""
+    with_null: bool
+    """IN whose list holds a NULL: what `values` do not answer is NULL. `ask` sees to it; a kind need not."""
+    atom: Node
+    """The same as the predicate room has it, over column 0."""
+
+    @property
+    def tag(self) -> Tag | None:
+        """How values of the column are stored."""
+        return tag_of(self.arrow_type)
+
+    @property
+    def value(self) -> Any:
+        """The literal of EQ, LT and LE."""
+        return self.values[0]
+
+    def test(self, values: pa.Array) -> Bools:
+        """Which of the values (as `uniform` gives them; none null) pass: the exact filter's own answer."""
+        bound = Bound((BoundColumn(("value",), values.type),), self.atom)
+        return mask(outcome(bound, {("value",): values}, len(values)))
+
+
+def question_of(node: Node, column: BoundColumn) -> LeafQuestion | None:
+    """An atom of a bound predicate as a question; None where it is none that an index could answer.
+
+    Parameters
+    ----------
+    node : Node
+        Any node. Comparisons of two columns and what holds for every value are no questions.
+    column : BoundColumn
+        The column that the atom names.
+    """
+    op: LeafOp
+    values: tuple[Any, ...] = ()
+    pattern, with_null = None, False
+    match node:
+        case Null():
+            op = LeafOp.IS_NULL
+        case Matches():
+            op, pattern = LeafOp.LIKE, node.pattern
+        case Against():
+            op, values = _OPS[node.order], (node.value,)
+        case Among():
+            op, with_null = LeafOp.IN, node.with_null
+            values = tuple(node.keys.sorted.tolist()) + ((math.nan,) if node.keys.nan else ())
+        case _:
+            return None
+    if op is not LeafOp.IS_NULL and tag_of(column.type) is None:
+        return None
+    changes: dict[str, Any] = {"with_null": False} if with_null else {}
+    return LeafQuestion(
+        op=op,
+        path=column.path,
+        arrow_type=column.type,
+        values=values,
+        pattern=pattern,
+        with_null=with_null,
+        atom=dataclasses.replace(node, column=0, **changes),
+    )
+
+
+_OPS = {Order.EQ: LeafOp.EQ, Order.LT: LeafOp.LT, Order.LE: LeafOp.LE}

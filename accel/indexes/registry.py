@@ -1,0 +1,108 @@
+"""The index kinds that this process knows: ours, those registered, those of installed packages."""
+
+from __future__ import annotations
+
+import importlib
+import re
+import warnings
+from collections.abc import Mapping
+
+from accel.indexes.kind import IndexKind
+
+__all__ = ["find_kind", "kinds", "make_kind", "register_index"]
+
+_OURS = {
+    "bitmap": ("accel.indexes.bitmap", "Bitmap"),
+    "bloom": ("accel.indexes.bloom", "Bloom"),
+    "distinct": ("accel.indexes.distinct", "Distinct"),
+    "ngram": ("accel.indexes.ngram", "Ngram"),
+    "sketch": ("accel.indexes.sketch", "Sketch"),
+    "zonemap": ("accel.indexes.zonemap", "Zonemap"),
+}
+_GROUP = "accel.indexes"
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,63}")
+_registered: dict[str, IndexKind] = {}
+_packages_seen = False
+
+
+def register_index(kind: IndexKind) -> IndexKind:
+    """Make a kind known by its name; registering another under that name replaces it.
+
+    Raises
+    ------
+    ValueError
+        The name is one of accel's own, or is none: letters, digits, `_`, `.` and `-`, 64 at most.
+    TypeError
+        It lacks what a kind has.
+    """
+    if isinstance(kind, type):
+        raise TypeError(f"register an instance: register_index({kind.__name__}())")
+    missing = [name for name in ("name", "version", "levels", "build", "parse") if not hasattr(kind, name)]
+    if missing:
+        raise TypeError(f"{type(kind).__name__} is no index kind: it lacks {', '.join(missing)}")
+    if not isinstance(kind.name, str) or not _NAME.fullmatch(kind.name):
+        raise ValueError(f"{kind.name!r} is no name for an index kind")
+    if kind.name in _OURS or kind.name == "idx1":
+        raise ValueError(f"{kind.name!r} is the name of accel's own index kind")
+    _registered[kind.name] = kind
+    return kind
+
+
+def find_kind(name: str, version: int | None = None) -> IndexKind | None:
+    """The kind of that name; None where it is not known, or is of another version."""
+    found = _own(name) or _registered.get(name)
+    if found is None:
+        _load_packages()
+        found = _registered.get(name)
+    return found if found is None or version in (None, found.version) else None
+
+
+def make_kind(spec: str | IndexKind) -> IndexKind:
+    """The kind that a caller means: a name, with that kind's defaults, or the kind itself.
+
+    Raises
+    ------
+    ValueError
+        There is no kind of that name.
+    """
+    if not isinstance(spec, str):
+        return spec
+    found = find_kind(spec)
+    if found is None:
+        raise ValueError(f"no index kind {spec!r}; there are {', '.join(sorted(kinds()))}")
+    return found
+
+
+def kinds() -> Mapping[str, IndexKind]:
+    """All kinds by name, those of installed packages among them."""
+    _load_packages()
+    ours = {name: kind for name in _OURS if (kind := _own(name)) is not None}
+    return {**_registered, **ours}
+
+
+def _own(name: str) -> IndexKind | None:
+    home = _OURS.get(name)
+    if home is None:
+        return None
+    kind: IndexKind = getattr(importlib.import_module(home[0]), home[1])()
+    return kind
+
+
+def _load_packages() -> None:
+    """Register the kinds that packages announce as entry points; a broken one is a warning."""
+    global _packages_seen
+    if _packages_seen:
+        return
+    _packages_seen = True
+    from importlib.metadata import entry_points
+
+    for point in entry_points(group=_GROUP):
+        try:
+            found = point.load()
+            kind = found() if isinstance(found, type) else found
+            if kind.name not in _registered:
+                register_index(kind)
+        except Exception as error:  # noqa: BLE001 - whatever a foreign package raises
+            warnings.warn(
+                f"the index kind {point.name!r} ({point.value}) is passed over: {error}", stacklevel=2
+            )

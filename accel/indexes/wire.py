@@ -1,0 +1,150 @@
+"""The pieces that the bytes of indexes are made of. Little endian throughout; see docs/formats.md."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from accel.arrays import integers, mask
+from accel.errors import IndexFormatError
+from accel.indexes.kind import Presence
+from accel.indexes.native import ARROW, NUMPY, Tag, tag_of
+
+__all__ = ["BlobReader", "BlobWriter"]
+
+Bools = npt.NDArray[np.bool_]
+
+
+class BlobWriter:
+    """Puts pieces one behind the other, after four bytes of magic."""
+
+    def __init__(self, magic: bytes) -> None:
+        self._parts = [magic]
+
+    def u32(self, value: int) -> None:
+        self._parts.append(value.to_bytes(4, "little"))
+
+    def u64(self, value: int) -> None:
+        self._parts.append(value.to_bytes(8, "little"))
+
+    def array(self, values: npt.NDArray[Any], dtype: str) -> None:
+        """Numbers; the reader must know how many."""
+        self._parts.append(np.ascontiguousarray(values, dtype).tobytes())
+
+    def flags(self, flags: Bools) -> None:
+        """One bit each, the lowest first, filled up with zeros."""
+        self._parts.append(np.packbits(flags, bitorder="little").tobytes())
+
+    def block(self, data: bytes) -> None:
+        """A u32 length and the bytes."""
+        self.u32(len(data))
+        self._parts.append(data)
+
+    def presence(self, presence: Presence) -> None:
+        self.flags(presence.null)
+        self.flags(presence.value)
+
+    def values(self, values: pa.Array) -> None:
+        """A uniform array without nulls: u32 tag, u32 count, then the values (BYTES: u32 ends, then all bytes)."""
+        tag = tag_of(values.type)
+        if tag is None:
+            raise TypeError(f"{values.type} is no stored type")
+        self.u32(tag)
+        self.u32(len(values))
+        if tag is Tag.BYTES:
+            each = values.to_pylist()
+            self.array(np.cumsum([len(value) for value in each], dtype=np.uint64), "<u4")
+            self._parts.append(b"".join(each))
+        elif tag is Tag.BOOLEAN:
+            self.array(mask(values), "u1")
+        elif tag in (Tag.INT128, Tag.INT256):
+            start = values.offset * tag.width
+            data = values.buffers()[1]
+            self._parts.append(data[start : start + len(values) * tag.width].to_pybytes() if data else b"")
+        else:
+            self.array(integers(values), NUMPY[tag])
+
+    def bytes(self) -> bytes:
+        return b"".join(self._parts)
+
+
+class BlobReader:
+    """Takes them off again. Whatever is not there, or not right, is an IndexFormatError."""
+
+    def __init__(self, data: bytes | memoryview, magic: bytes) -> None:
+        self._data = memoryview(data).cast("B") if len(data) else memoryview(b"")
+        self._at = 0
+        found = bytes(self.take(4))
+        if found != magic:
+            raise IndexFormatError(f"an index starts with {found!r}, not with {magic!r}")
+
+    @property
+    def left(self) -> int:
+        return len(self._data) - self._at
+
+    def take(self, length: int) -> memoryview:
+        if length > self.left:
+            raise IndexFormatError(f"an index ends early: {length} bytes wanted, {self.left} left")
+        self._at += length
+        return self._data[self._at - length : self._at]
+
+    def end(self) -> None:
+        if self.left:
+            raise IndexFormatError(f"an index has {self.left} bytes too many")
+
+    def u32(self) -> int:
+        return int.from_bytes(self.take(4), "little")
+
+    def u64(self) -> int:
+        return int.from_bytes(self.take(8), "little")
+
+    def units(self, expected: int) -> int:
+        """A u32 that must be the expected number."""
+        found = self.u32()
+        if found != expected:
+            raise IndexFormatError(f"an index is of {found} units where {expected} are")
+        return found
+
+    def array(self, count: int, dtype: str) -> npt.NDArray[Any]:
+        """A view of that many numbers."""
+        raw = self.take(count * np.dtype(dtype).itemsize)
+        return np.frombuffer(raw, dtype, count)
+
+    def flags(self, count: int) -> Bools:
+        raw = np.frombuffer(self.take((count + 7) // 8), np.uint8)
+        bits = np.unpackbits(raw, bitorder="little")
+        if bool(bits[count:].any()):
+            raise IndexFormatError("an index has flags of units that are not")
+        return bits[:count].astype(bool)
+
+    def block(self) -> memoryview:
+        return self.take(self.u32())
+
+    def presence(self, units: int) -> Presence:
+        return Presence(self.flags(units), self.flags(units))
+
+    def values(self) -> pa.Array:
+        try:
+            tag = Tag(self.u32())
+        except ValueError:
+            raise IndexFormatError("an index holds values of an unknown type") from None
+        count = self.u32()
+        if tag is Tag.BYTES:
+            ends = self.array(count, "<u4").astype(np.int64)
+            if bool((np.diff(ends, prepend=0) < 0).any()):
+                raise IndexFormatError("an index holds values that end before they start")
+            data = self.take(int(ends[-1]) if count else 0)
+            offsets = np.concatenate(([0], ends)).astype(np.int64)
+            buffers = [None, pa.py_buffer(offsets), pa.py_buffer(bytes(data))]
+            return pa.Array.from_buffers(ARROW[tag], count, buffers)
+        raw = self.take(count * tag.width)
+        if tag is Tag.BOOLEAN:
+            flags = np.frombuffer(raw, np.uint8)
+            if bool((flags > 1).any()):
+                raise IndexFormatError("an index holds a truth value that is neither")
+            packed = np.packbits(flags, bitorder="little")
+            return pa.Array.from_buffers(pa.bool_(), count, [None, pa.py_buffer(packed)])
+        return pa.Array.from_buffers(ARROW[tag], count, [None, pa.py_buffer(bytes(raw))])

@@ -1,0 +1,212 @@
+"""The figures of a zone map: bounds, counts and sums of units of rows."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from accel.arrays import validity
+from accel.format.domain import Bounds, Domain
+from accel.indexes.expressions import numbers_of
+from accel.indexes.native import NUMPY, Tag, code_values, tag_of
+from accel.predicate.like import successor
+
+__all__ = ["ZoneStats", "unit_stats"]
+
+Bools = npt.NDArray[np.bool_]
+Int64s = npt.NDArray[np.int64]
+
+_LONG = 64
+"""Bounds of more bytes are cut."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ZoneStats:
+    """Figures of n units, one entry each."""
+
+    tag: Tag
+    lower: tuple[Any, ...]
+    """Native values; None where there is no bound. NaN is never one."""
+    upper: tuple[Any, ...]
+    exact: Bools
+    """The bounds occur as values: they are the minimum and the maximum (of what is not NaN)."""
+    rows: Int64s
+    nulls: Int64s
+    nans: Int64s
+    sums: tuple[int | float, ...] | None
+    """Of the values that are not null, decimals unscaled; None for types that have no sum."""
+
+    @property
+    def counts(self) -> Int64s:
+        """Values that are not null."""
+        return self.rows - self.nulls
+
+    def bounds(self) -> Bounds:
+        """The same as the pruning of statistics takes it."""
+        has_lower = np.array([value is not None for value in self.lower], bool)
+        has_upper = np.array([value is not None for value in self.upper], bool)
+        return Bounds(
+            domain=_DOMAINS[self.tag],
+            lower=_column(self.lower, self.tag),
+            upper=_column(self.upper, self.tag),
+            has_lower=has_lower,
+            has_upper=has_upper,
+            num_values=self.rows,
+            null_count=self.nulls,
+            nan_count=self.nans,
+        )
+
+    @classmethod
+    def merged(cls, parts: Sequence[ZoneStats]) -> ZoneStats:
+        """One unit of many: `parts` are of one type, each of one unit."""
+        tag = parts[0].tag
+        full = [part for part in parts if int(part.counts[0] - part.nans[0])]
+        lows = [part.lower[0] for part in full]
+        highs = [part.upper[0] for part in full]
+        sums = [part.sums[0] for part in parts if part.sums is not None]
+        total: int | float = math.fsum(sums) if tag is Tag.FLOAT64 and _finite(sums) else sum(sums)
+        return cls(
+            tag=tag,
+            lower=(None if None in lows or not lows else min(lows),),
+            upper=(None if None in highs or not highs else max(highs),),
+            exact=np.array([all(bool(part.exact[0]) for part in full)]),
+            rows=_total(part.rows for part in parts),
+            nulls=_total(part.nulls for part in parts),
+            nans=_total(part.nans for part in parts),
+            sums=(total,) if len(sums) == len(parts) else None,
+        )
+
+
+_DOMAINS = {
+    Tag.INT64: Domain.INTEGER,
+    Tag.UINT64: Domain.INTEGER,
+    Tag.INT128: Domain.INTEGER,
+    Tag.INT256: Domain.INTEGER,
+    Tag.FLOAT64: Domain.FLOAT,
+    Tag.BYTES: Domain.BYTES,
+    Tag.BOOLEAN: Domain.BOOLEAN,
+}
+
+
+def _finite(values: Sequence[int | float]) -> bool:
+    return all(math.isfinite(value) for value in values)
+
+
+def _total(arrays: Any) -> Int64s:
+    total: Int64s = np.sum(np.stack(list(arrays)), axis=0, dtype=np.int64)
+    return total
+
+
+def _column(values: tuple[Any, ...], tag: Tag) -> npt.NDArray[Any]:
+    filled = [FILL[tag] if value is None else value for value in values]
+    if tag is Tag.BOOLEAN:
+        return np.array(filled, bool)
+    if tag in NUMPY:
+        return np.array(filled, NUMPY[tag]).astype(NUMPY[tag][1:])
+    out = np.empty(len(filled), object)
+    out[:] = filled
+    return out
+
+
+FILL: dict[Tag, Any] = {
+    Tag.INT64: 0,
+    Tag.UINT64: 0,
+    Tag.INT128: 0,
+    Tag.INT256: 0,
+    Tag.FLOAT64: 0.0,
+    Tag.BYTES: b"",
+    Tag.BOOLEAN: False,
+}
+"""What stands where there is no bound."""
+
+
+def unit_stats(values: pa.Array, starts: Int64s) -> ZoneStats:
+    """The figures of runs of rows of a uniform array; each run has a row, or there is one run and no row."""
+    tag = tag_of(values.type)
+    if tag is None:
+        raise TypeError(f"{values.type} is no stored type")
+    units = len(starts)
+    rows = np.diff(np.append(starts, len(values))).astype(np.int64)
+    if not len(values):
+        nothing = (None,) * units
+        zero = np.zeros(units, np.int64)
+        empty = None if tag in (Tag.BYTES, Tag.BOOLEAN) else (0,) * units
+        return ZoneStats(tag, nothing, nothing, np.ones(units, bool), rows, zero, zero, empty)
+    valid = validity(values)
+    nulls = rows - np.add.reduceat(valid.astype(np.int64), starts)
+    nans, plain = np.zeros(units, np.int64), valid
+    numbers = numbers_of(values)
+    if tag is Tag.FLOAT64 and numbers is not None:
+        nan = np.isnan(numbers) & valid
+        nans, plain = np.add.reduceat(nan.astype(np.int64), starts), valid & ~nan
+    some = np.logical_or.reduceat(plain, starts)
+    if numbers is None or numbers.dtype == object:
+        low, high = _ranked(values, starts)
+    else:
+        low, high = _extremes(numbers, plain, starts)
+    lower = tuple(value if has else None for value, has in zip(low, some.tolist(), strict=True))
+    upper = tuple(value if has else None for value, has in zip(high, some.tolist(), strict=True))
+    exact = np.ones(units, bool)
+    if tag is Tag.BYTES:
+        exact = np.array(
+            [max(len(a or b""), len(b or b"")) <= _LONG for a, b in zip(lower, upper, strict=True)]
+        )
+        lower = tuple(None if value is None else value[:_LONG] for value in lower)
+        upper = tuple(_cut_upper(value) for value in upper)
+    sums = None if numbers is None or tag is Tag.BOOLEAN else _sums(numbers, valid, starts)
+    return ZoneStats(tag, lower, upper, exact, rows, nulls, nans, sums)
+
+
+def _cut_upper(value: bytes | None) -> bytes | None:
+    return value if value is None or len(value) <= _LONG else successor(value[:_LONG])
+
+
+def _extremes(numbers: npt.NDArray[Any], plain: Bools, starts: Int64s) -> tuple[list[Any], list[Any]]:
+    least: float
+    most: float
+    if numbers.dtype == bool:
+        least, most = False, True
+    elif numbers.dtype.kind == "f":
+        least, most = -math.inf, math.inf
+    else:
+        least, most = np.iinfo(numbers.dtype).min, np.iinfo(numbers.dtype).max
+    low = np.minimum.reduceat(np.where(plain, numbers, numbers.dtype.type(most)), starts)
+    high = np.maximum.reduceat(np.where(plain, numbers, numbers.dtype.type(least)), starts)
+    return low.tolist(), high.tolist()
+
+
+def _ranked(values: pa.Array, starts: Int64s) -> tuple[list[Any], list[Any]]:
+    """The same for values that numpy does not order: by their ranks."""
+    coded = code_values(values)
+    numbers = numbers_of(coded.values)
+    natives = coded.values.to_pylist() if numbers is None else numbers.tolist()
+    order = sorted(range(len(natives)), key=natives.__getitem__)
+    rank = np.empty(len(order) + 1, np.int64)
+    rank[order] = np.arange(len(order))
+    valid = coded.codes >= 0
+    ranks = rank[coded.codes]
+    low = np.minimum.reduceat(np.where(valid, ranks, len(order)), starts)
+    high = np.maximum.reduceat(np.where(valid, ranks, -1), starts)
+    ordered = [natives[i] for i in order] + [None]
+    return [ordered[i] for i in low.tolist()], [ordered[i] for i in high.tolist()]
+
+
+def _sums(numbers: npt.NDArray[Any], valid: Bools, starts: Int64s) -> tuple[int | float, ...]:
+    if numbers.dtype.kind == "f":
+        with np.errstate(invalid="ignore", over="ignore"):
+            floats: list[float] = np.add.reduceat(np.where(valid, numbers, 0.0), starts).tolist()
+        return tuple(floats)
+    present = np.where(valid, numbers, 0)
+    if present.dtype == object:
+        return tuple(int(total) for total in np.add.reduceat(present, starts))
+    # In two halves, neither of which can overflow below 2**31 rows.
+    shift, low = present.dtype.type(32), present.dtype.type(0xFFFFFFFF)
+    high_sums = np.add.reduceat(present >> shift, starts).tolist()
+    low_sums = np.add.reduceat(present & low, starts).tolist()
+    return tuple((high << 32) + low for high, low in zip(high_sums, low_sums, strict=True))
