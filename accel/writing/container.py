@@ -1,4 +1,8 @@
-"""The footer keys that indexes are found by: accel's table of contents, and the seeds' offset of IDX1."""
+"""The footer keys that indexes are found by: accel's table of contents, and the seeds' offset of IDX1.
+
+The table of contents here is a stand-in: JSON, with neither a version policy nor the file's fingerprint. It gives
+way to `accel.format.embedded`, which this module is the only caller of, as soon as that is there.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +10,22 @@ import json
 import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from accel.errors import SchemaMismatchError
+from accel.errors import AccelError, SchemaMismatchError
 from accel.format.model import FileMetadata
 from accel.writing.building import BuiltIndex
 from accel.writing.source import Source
 
-__all__ = ["IDX1_KEY", "TOC_KEY", "PlacedIndex", "check_container", "earlier_ranges", "encode_container"]
+__all__ = [
+    "IDX1_KEY",
+    "TOC_KEY",
+    "PlacedIndex",
+    "check_container",
+    "earlier_ranges",
+    "encode_container",
+    "encode_idx1",
+]
 
 TOC_KEY = "accel.indexes"
 IDX1_KEY = "distinct_index_offset"
@@ -20,44 +33,79 @@ IDX1_KEY = "distinct_index_offset"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PlacedIndex:
+    """An index, and where in the file it is to stand."""
+
     index: BuiltIndex
     offset: int
 
 
 def encode_container(metadata: FileMetadata, placed: Sequence[PlacedIndex]) -> dict[str, bytes | None]:
+    """The footer keys to set; None for one to remove."""
     pairs: dict[str, bytes | None] = {TOC_KEY: None}
-    entries = []
-    for p in placed:
-        w = p.index.wanted
-        if w.kind is None:
-            pairs[IDX1_KEY] = str(p.offset).encode()
-        entries.append(
-            {
-                "kind": w.kind_name,
-                "column": list(w.leaf.path),
-                "level": str(w.level),
-                "row_group": p.index.row_group,
-                "offset": p.offset,
-                "length": p.index.data.length,
-                "crc": zlib.crc32(p.index.data.read()),
-                "units": p.index.units,
-                "signature": p.index.signature,
-            }
-        )
+    entries = [_entry(each) for each in placed]
+    for each in placed:
+        if each.index.wanted.kind is None:
+            pairs[IDX1_KEY] = str(each.offset).encode()
     if entries:
-        pairs[TOC_KEY] = json.dumps({"version": 1, "indexes": entries}).encode()
+        pairs[TOC_KEY] = json.dumps({"version": 1, "indexes": entries}, separators=(",", ":")).encode()
     return pairs
 
 
+def _entry(placed: PlacedIndex) -> dict[str, Any]:
+    index, wanted = placed.index, placed.index.wanted
+    return {
+        "kind": wanted.kind_name,
+        "kind_version": 1 if wanted.kind is None else wanted.kind.version,
+        "params": {} if wanted.kind is None else dict(wanted.kind.params),
+        "column": list(wanted.leaf.path),
+        "signature": index.signature,
+        "level": str(wanted.level),
+        "row_group": index.row_group,
+        "units": index.units,
+        "offset": placed.offset,
+        "length": index.data.length,
+        "crc32": zlib.crc32(index.data.read()),
+    }
+
+
 def check_container(metadata: FileMetadata, built: Sequence[BuiltIndex], *, start: int) -> None:
-    pass
+    """Read the keys of a new footer back, and hold them against the indexes that stand from `start` on.
+
+    Raises AccelError where they differ.
+    """
+    at = start
+    entries = _entries(metadata)
+    if len(entries) != len(built):
+        raise AccelError(f"{len(entries)} indexes read back where {len(built)} were built")
+    for entry, index in zip(entries, built, strict=True):
+        if entry != (at, at + index.data.length, index.wanted.kind_name):
+            raise AccelError(f"an index of column {index.wanted.column} does not read back")
+        if index.wanted.kind is None and metadata.key_value.get(IDX1_KEY) != str(at).encode():
+            raise AccelError(f"the key {IDX1_KEY} does not read back")
+        at += index.data.length
 
 
 def earlier_ranges(metadata: FileMetadata, source: Source, *, idx1: bool) -> list[tuple[int, int]]:
-    if TOC_KEY not in metadata.key_value:
+    """Where accel's own earlier indexes stand; IDX1 among them only where it is to be written anew.
+
+    A table of contents that makes no sense names nothing: what it meant stays in the file.
+    """
+    end = metadata.footer_start
+    return [
+        (lower, upper)
+        for lower, upper, kind in _entries(metadata)
+        if 4 <= lower < upper <= end and (idx1 or kind != "idx1")
+    ]
+
+
+def _entries(metadata: FileMetadata) -> list[tuple[int, int, str]]:
+    """Bytes and kind of each index that the table of contents names."""
+    try:
+        toc = json.loads(metadata.key_value.get(TOC_KEY, b"{}"))
+        found = [(e["offset"], e["offset"] + e["length"], e["kind"]) for e in toc.get("indexes", ())]
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return []
-    toc = json.loads(metadata.key_value[TOC_KEY])
-    return [(e["offset"], e["offset"] + e["length"]) for e in toc["indexes"] if idx1 or e["kind"] != "idx1"]
+    return found if all(type(n) is int for lower, upper, _ in found for n in (lower, upper)) else []
 
 
 def encode_idx1(texts: Iterable[str]) -> bytes:

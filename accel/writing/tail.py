@@ -146,7 +146,7 @@ def verify_tail(tail: Tail, original: FileMetadata, built: Sequence[BuiltIndex])
         raise AccelError("a bloom filter lies among the page indexes: the file's footer contradicts itself")
     for chunk in np.argwhere(chunks.offset_index_offset > 0).tolist():
         _check_page_index(metadata, data, offset, (chunk[0], chunk[1]))
-    check_container(metadata, built, start=tail.start)
+    check_container(metadata, in_order(built), start=tail.start)
     return metadata
 
 
