@@ -153,7 +153,7 @@ class Reader:
         handle.checked_at = started
         learned = min(handle.suggested_tail_bytes() * 5 // 4, self.options.max_tail_hint)
         if not isinstance(hint, int) or learned > hint:
-            self._cache.put(prefix, max(learned, 1024), 256)
+            self._cache.put(prefix, max(learned, self.options.tail_hint), 256)
         return handle, trips
 
     async def _drive(self, steps: Steps[T], client: Client, path: str, pin: ObjectId | None) -> tuple[T, int]:

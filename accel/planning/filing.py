@@ -5,7 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from accel.errors import AccelError, EncryptedFileError, IndexFormatError, ParquetFormatError
+from accel.errors import (
+    AccelError,
+    EncryptedFileError,
+    IndexFormatError,
+    ParquetFormatError,
+    redact,
+)
 from accel.format.model import Codec
 from accel.planning.blooms import Blooms
 from accel.planning.decoded_size import decoded_bytes
@@ -89,7 +95,7 @@ def plan_file(
     on_bad_index : callable
         Told of each index that does not verify; it may raise.
     """
-    _check_selection(handle, selection)
+    _check_selection(handle, task_file, selection)
     query = task_file.query
     verdicts = prune_row_groups(handle, query)
     group_rows = handle.metadata.group_rows
@@ -167,14 +173,17 @@ def _probe(
     return trips
 
 
-def _check_selection(handle: FileHandle, selection: Mapping[int, RowSelection] | None) -> None:
+def _check_selection(
+    handle: FileHandle, task_file: TaskFile, selection: Mapping[int, RowSelection] | None
+) -> None:
+    name = redact(task_file.url)
     for group, rows in (selection or {}).items():
         groups = handle.metadata.num_row_groups
         if not 0 <= group < groups:
-            raise ValueError(f"selection names row group {group}; {handle.id.path} has {groups}")
+            raise ValueError(f"selection names row group {group}; {name} has {groups}")
         if rows and int(rows.stops[-1]) > int(handle.metadata.group_rows[group]):
             raise ValueError(
-                f"selection goes to row {int(rows.stops[-1])} of row group {group} of {handle.id.path}, "
+                f"selection goes to row {int(rows.stops[-1])} of row group {group} of {name}, "
                 f"which has {int(handle.metadata.group_rows[group])} rows"
             )
 
