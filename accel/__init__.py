@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from accel import indexes as indexes
     from accel import spark as spark
     from accel.asking import plan as plan
     from accel.asking import plan_async as plan_async
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from accel.errors import PredicateError as PredicateError
     from accel.errors import SchemaMismatchError as SchemaMismatchError
     from accel.errors import StoreError as StoreError
+    from accel.indexes.registry import register_index as register_index
     from accel.io.cache import Cache as Cache
     from accel.metrics import Metrics as Metrics
     from accel.options import Options as Options
@@ -31,6 +33,9 @@ if TYPE_CHECKING:
     from accel.planning.task import ScanTask as ScanTask
     from accel.predicate.column import col as col
     from accel.scanner import Scan as Scan
+    from accel.writing import embed as embed
+    from accel.writing import embed_async as embed_async
+    from accel.writing import write_table as write_table
 
 __version__ = "0.1.0"
 
@@ -45,7 +50,11 @@ _HOMES = {
     "col": "accel.predicate.column",
     "plan": "accel.asking",
     "plan_async": "accel.asking",
+    "embed": "accel.writing",
+    "embed_async": "accel.writing",
+    "register_index": "accel.indexes.registry",
     "scan": "accel.asking",
+    "write_table": "accel.writing",
     **dict.fromkeys(
         (
             "AccelError",
@@ -65,14 +74,14 @@ _HOMES = {
 }
 
 __all__ = list(_HOMES)
-__all__ += ["spark"]
+__all__ += ["indexes", "spark"]
 
 
 def __getattr__(name: str) -> object:
     import importlib
 
-    if name == "spark":
-        return importlib.import_module("accel.spark")
+    if name in ("indexes", "spark"):
+        return importlib.import_module(f"accel.{name}")
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module 'accel' has no attribute {name!r}")

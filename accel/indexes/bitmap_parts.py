@@ -180,6 +180,12 @@ class ParsedBitmap:
         own = self.head.length + 16 * len(self.head.counts) + 512
         return own + sum(part.matrix.nbytes + part.keys.nbytes for part in self.parts.values())
 
+    @property
+    def first_rows(self) -> Int64s | None:
+        """Where the ranges of rows start; None where the units are pages."""
+        rows = self.head.range_rows
+        return np.arange(len(self.head.presence), dtype=np.int64) * rows if rows else None
+
     def wants(self, question: LeafQuestion) -> list[tuple[int, int]]:
         """The parts that the question needs and that are not here, as ranges of the index's bytes."""
         keys = self._keys(question)
@@ -202,13 +208,8 @@ class ParsedBitmap:
         return ParsedBitmap(self.head, {**self.parts, **more})
 
     def prune(self, question: LeafQuestion) -> Evidence | None:
-        """One entry a page, or at the row-range level one a row."""
-        evidence = self._evidence(question)
-        if evidence is None or not self.head.range_rows:
-            return evidence
-        return Evidence(
-            *(self._spread(f) for f in (evidence.may_true, evidence.may_false, evidence.may_null))
-        )
+        """One entry a page, or at the row-range level one a range."""
+        return self._evidence(question)
 
     def rows(self, question: LeafQuestion) -> RowRanges | None:
         """The rows that may pass, at the row-range level; None where it cannot say."""
@@ -219,9 +220,6 @@ class ParsedBitmap:
         starts = np.flatnonzero(edges == 1) * self.head.range_rows
         stops = np.minimum(np.flatnonzero(edges == -1) * self.head.range_rows, self.head.rows)
         return RowRanges(starts.astype(np.int64), stops.astype(np.int64))
-
-    def _spread(self, flags: Bools) -> Bools:
-        return np.repeat(flags, self.head.range_rows)[: self.head.rows]
 
     def _keys(self, question: LeafQuestion) -> Uint64s | None:
         if question.op not in (LeafOp.EQ, LeafOp.IN) or question.tag is not self.head.tag:

@@ -32,7 +32,7 @@ class Level(enum.StrEnum):
     PAGE = "page"
     """One index a row group; its units are the column's data pages."""
     ROW_RANGE = "row range"
-    """One index a row group; its units are the rows."""
+    """One index a row group; its units are the rows, answered for in ranges (`ParsedIndex.first_rows`)."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -57,6 +57,8 @@ class ChunkValues:
         """The first rows of the units; a row group without rows has none, but one as a row group."""
         if level is Level.PAGE:
             return self.first_rows if self.num_rows else self.first_rows[:0]
+        if level is Level.ROW_RANGE:
+            return np.arange(self.num_rows, dtype=np.int64)
         return np.zeros(1, np.int64)
 
     def parts(self, level: Level) -> Iterator[pa.Array]:
@@ -130,8 +132,13 @@ class ParsedIndex(Protocol):
         """What holding it costs, for the cache's limit."""
         ...
 
+    @property
+    def first_rows(self) -> Int64s | None:
+        """At the row-range level, the row that each range starts with, ascending from 0; else None."""
+        return None
+
     def prune(self, question: LeafQuestion) -> Evidence | None:
-        """Which outcomes each unit may have; None where the index cannot say.
+        """Which outcomes each unit (row range) may have; None where the index cannot say.
 
         An outcome that is not allowed is believed: rows are dropped by it.
         """

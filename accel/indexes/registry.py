@@ -15,6 +15,7 @@ _OURS = {
     "bitmap": ("accel.indexes.bitmap", "Bitmap"),
     "bloom": ("accel.indexes.bloom", "Bloom"),
     "distinct": ("accel.indexes.distinct", "Distinct"),
+    "idx1": ("accel.indexes.idx1", "Idx1"),
     "ngram": ("accel.indexes.ngram", "Ngram"),
     "sketch": ("accel.indexes.sketch", "Sketch"),
     "zonemap": ("accel.indexes.zonemap", "Zonemap"),
@@ -42,7 +43,7 @@ def register_index(kind: IndexKind) -> IndexKind:
         raise TypeError(f"{type(kind).__name__} is no index kind: it lacks {', '.join(missing)}")
     if not isinstance(kind.name, str) or not _NAME.fullmatch(kind.name):
         raise ValueError(f"{kind.name!r} is no name for an index kind")
-    if kind.name in _OURS or kind.name == "idx1":
+    if kind.name in _OURS:
         raise ValueError(f"{kind.name!r} is the name of accel's own index kind")
     _registered[kind.name] = kind
     return kind

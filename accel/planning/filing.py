@@ -16,6 +16,7 @@ from accel.format.model import Codec
 from accel.planning.blooms import Blooms
 from accel.planning.decoded_size import decoded_bytes
 from accel.planning.dictionaries import Dictionaries, ReadDictionary
+from accel.planning.embedded import Embedded
 from accel.planning.handle import FileHandle
 from accel.planning.need import Steps
 from accel.planning.page_indexes import fetch_or_recall, page_index_wants, take_page_indexes
@@ -33,8 +34,10 @@ __all__ = ["FilePlan", "plan_file"]
 _CODECS = frozenset(
     {Codec.UNCOMPRESSED, Codec.SNAPPY, Codec.GZIP, Codec.BROTLI, Codec.LZ4, Codec.ZSTD, Codec.LZ4_RAW}
 )
-# A filter whose header was not of the usual shape takes a second look.
-_BLOOM_ROUNDS = 2
+# An index that is read in parts, or a filter whose header was not of the usual shape, takes a second look.
+_PROBE_ROUNDS = 2
+# An embedded index is fetched when the pages in doubt are so many times its size.
+_WORTH = 2
 
 
 @dataclass(slots=True)
@@ -105,10 +108,21 @@ def plan_file(
         for group in range(plan.row_groups)
         if verdicts[group] != Verdict.NONE and (selection is None or selection.get(group))
     ]
-    wants = page_index_wants(handle, query, kept, selection, piece_bytes, limit=limit)
+    embedded = Embedded.of(handle, query, task_file.question.embedded, on_bad_index)
+    wants = page_index_wants(
+        handle,
+        query,
+        kept,
+        selection,
+        piece_bytes,
+        limit=limit,
+        pages_indexed=embedded is not None and embedded.by_page,
+    )
     if wants:
         stash, plan.index_round_trips = yield from fetch_or_recall(handle, wants)
         take_page_indexes(handle, wants, stash, on_bad_index)
+    if handle.bad_toc is not None and query.bound is not None:
+        on_bad_index(handle.bad_toc)
     witnesses = Witnesses()
     drafts = {
         group: draft
@@ -119,7 +133,7 @@ def plan_file(
     if doubtful:
         in_doubt = {group: drafts[group] for group in doubtful}
         trips = yield from _probe(
-            handle, query, in_doubt, witnesses, probe_min_bytes, read_dictionary, on_bad_index
+            handle, query, in_doubt, witnesses, embedded, probe_min_bytes, read_dictionary, on_bad_index
         )
         plan.index_round_trips += trips
         for group in doubtful:
@@ -142,30 +156,37 @@ def _probe(
     query: FileQuery,
     drafts: Mapping[int, ScanTask],
     witnesses: Witnesses,
+    embedded: Embedded | None,
     probe_min_bytes: int,
     read_dictionary: ReadDictionary,
     on_bad_index: Callable[[IndexFormatError], None],
 ) -> Steps[int]:
-    """Ask bloom filters and dictionaries about the row groups in doubt, where they may save more than they
-    cost; the round trips that it took."""
+    """Ask embedded indexes, bloom filters and dictionaries about the row groups in doubt, where they may save
+    more than they cost; the round trips that it took."""
     trips = 0
-    costly = sum(draft.nbytes for draft in drafts.values()) >= probe_min_bytes
+    in_doubt = sum(draft.nbytes for draft in drafts.values())
+    costly = in_doubt >= probe_min_bytes
     blooms = Blooms.of(handle, query)
     dictionaries = Dictionaries.of(handle, query, read_dictionary) if costly else None
     lists = dictionaries.wants(drafts) if dictionaries is not None else []
+    most_bytes = in_doubt // _WORTH if costly else 0
     found: dict[ReadKey, memoryview] = {}
-    for _ in range(_BLOOM_ROUNDS):
+    for _ in range(_PROBE_ROUNDS):
         wants = blooms.wants(drafts) if blooms is not None and costly else []
+        wants += embedded.wants(drafts, most_bytes=most_bytes) if embedded is not None else []
         wants += [want for want in lists if want.key not in found]
         if not wants:
             break
         stash, trip = yield from fetch_or_recall(handle, wants)
         trips += trip
         found |= stash
-        if blooms is not None:
-            for error in blooms.learn(stash):
-                error.at(path=handle.id.path, place="bloom filter")
-                on_bad_index(error)
+        for error in blooms.learn(stash) if blooms is not None else ():
+            error.at(path=handle.id.path, place="bloom filter")
+            on_bad_index(error)
+        if embedded is not None:
+            embedded.learn(stash, on_bad_index)
+    if embedded is not None:
+        embedded.testify(drafts, witnesses, on_bad_index)
     if blooms is not None:
         blooms.testify(drafts, witnesses)
     if dictionaries is not None:

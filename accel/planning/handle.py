@@ -6,9 +6,12 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
+from accel.errors import IndexFormatError
 from accel.format.bloom import BloomState
 from accel.format.domain import Bounds
+from accel.format.embedded import Toc
 from accel.format.model import ColumnIndex, FileMetadata, OffsetIndex
+from accel.indexes.kind import ParsedIndex
 from accel.planning.file import ObjectId
 from accel.ranges import ByteRange
 
@@ -38,6 +41,12 @@ class FileHandle:
     page_bounds: dict[tuple[int, int], Bounds] = field(default_factory=dict)
     blooms: dict[tuple[int, int], BloomState] = field(default_factory=dict)
     """By (row group, leaf): the blocks of bloom filters met so far."""
+    toc: Toc | None = None
+    """Of the indexes embedded in the file."""
+    bad_toc: IndexFormatError | None = None
+    """Why the table of embedded indexes is not used."""
+    indexes: dict[int, ParsedIndex | None] = field(default_factory=dict)
+    """Those met so far, by their place in the table; None where one did not verify."""
     checked_at: float = 0.0
     """When the store last said that this is the current version (monotonic clock)."""
     schema_nbytes: int = 0
@@ -60,6 +69,8 @@ class FileHandle:
             placed = offset[offset > 0]
             if placed.size:
                 first = min(first, int(placed.min()))
+        if self.toc is not None and self.toc.entries:
+            first = min(first, *(entry.offset for entry in self.toc.entries))
         return self.id.size - first
 
     @property
@@ -71,4 +82,7 @@ class FileHandle:
         for bounds in (*self.chunk_bounds.values(), *self.page_bounds.values()):
             total += 60 * len(bounds) + 128
         total += sum(state.nbytes for state in self.blooms.values())
+        for index in self.indexes.values():
+            if index is not None:
+                total += index.nbytes
         return total

@@ -9,7 +9,8 @@ from collections.abc import Callable, Mapping
 
 import pyarrow as pa
 
-from accel.errors import ParquetFormatError
+from accel.errors import IndexFormatError, ParquetFormatError
+from accel.format.embedded import parse_toc
 from accel.format.footer import parse_footer, parse_tail
 from accel.format.model import ParquetSchema
 from accel.planning.file import ObjectId
@@ -85,6 +86,10 @@ def open_file(
         tail_start=kept_start,
         schema_nbytes=200 * len(schema.names),
     )
+    try:
+        handle.toc = parse_toc(metadata)
+    except IndexFormatError as error:
+        handle.bad_toc = error
     if kept_start == 0:
         # The whole file came along: its data needs no request.
         handle.tail = memoryview(bytes(kept))

@@ -25,11 +25,13 @@ def page_index_wants(
     piece_bytes: int,
     *,
     limit: int | None,
+    pages_indexed: bool,
 ) -> list[Want]:
     """The page indexes that planning takes and the handle does not hold yet.
 
     Offset indexes are wanted where rows are left out, where a row group is to be cut, and where `limit`
-    (rows, or None) may end the scan inside it.
+    (rows, or None) may end the scan inside it; and where `pages_indexed` says that an index in the file
+    speaks of pages.
     """
     if handle.distrusted:
         return []
@@ -50,7 +52,7 @@ def page_index_wants(
             for leaf in bounded:
                 if (group, leaf) not in handle.column_indexes:
                     wants += _index_want(handle, Kind.COLUMN_INDEX, group, leaf)
-        if prune or partial or large or early:
+        if prune or partial or large or early or (pages_indexed and not certain):
             for leaf in leaves:
                 if (group, leaf) not in handle.offset_indexes:
                     wants += _index_want(handle, Kind.OFFSET_INDEX, group, leaf)

@@ -23,6 +23,7 @@ __all__ = [
     "AllOf",
     "Among",
     "AnyOf",
+    "Atom",
     "Bound",
     "BoundColumn",
     "Fixed",
@@ -185,6 +186,10 @@ class AnyOf:
 Node: TypeAlias = Truth | Fixed | Against | Pair | Among | Matches | Null | IsTrue | Negation | AllOf | AnyOf
 
 
+Atom: TypeAlias = Null | Fixed | Against | Among | Matches
+"""A node over one column."""
+
+
 @dataclass(frozen=True, slots=True)
 class Bound:
     """A predicate bound to a schema: its columns, each once, and the tree that names them by ordinal."""
@@ -193,7 +198,7 @@ class Bound:
     root: Node
 
 
-def column_atoms(node: Node) -> Iterator[Node]:
+def column_atoms(node: Node) -> Iterator[Atom]:
     """The atoms over one column in a bound tree, in order: what a witness is asked for."""
     match node:
         case AllOf() | AnyOf():

@@ -195,7 +195,7 @@ class _TextList:
         self.seconds += time.perf_counter() - begun
 
     def finish(self) -> BuiltIndex:
-        from accel.writing.container import encode_idx1
+        from accel.format.idx1 import encode_idx1
 
         texts = [] if self.found is None else sorted(self.found.to_pylist())
         signature = self.column.signature

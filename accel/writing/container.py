@@ -1,18 +1,12 @@
-"""The footer keys that indexes are found by: accel's table of contents, and the seeds' offset of IDX1.
-
-The table of contents here is a stand-in: JSON, with neither a version policy nor the file's fingerprint. It gives
-way to `accel.format.embedded`, which this module is the only caller of, as soon as that is there.
-"""
+"""The footer keys that indexes are found by: accel's table of contents, and the seeds' offset of IDX1."""
 
 from __future__ import annotations
 
-import json
-import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from accel.errors import AccelError, SchemaMismatchError
+from accel.errors import AccelError, IndexFormatError
+from accel.format.embedded import IDX1_KEY, TOC_KEY, Entry, checksum, encode_toc, parse_toc
 from accel.format.model import FileMetadata
 from accel.writing.building import BuiltIndex
 from accel.writing.source import Source
@@ -24,11 +18,7 @@ __all__ = [
     "check_container",
     "earlier_ranges",
     "encode_container",
-    "encode_idx1",
 ]
-
-TOC_KEY = "accel.indexes"
-IDX1_KEY = "distinct_index_offset"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -42,30 +32,32 @@ class PlacedIndex:
 def encode_container(metadata: FileMetadata, placed: Sequence[PlacedIndex]) -> dict[str, bytes | None]:
     """The footer keys to set; None for one to remove."""
     pairs: dict[str, bytes | None] = {TOC_KEY: None}
-    entries = [_entry(each) for each in placed]
     for each in placed:
         if each.index.wanted.kind is None:
             pairs[IDX1_KEY] = str(each.offset).encode()
-    if entries:
-        pairs[TOC_KEY] = json.dumps({"version": 1, "indexes": entries}, separators=(",", ":")).encode()
+    if placed:
+        pairs[TOC_KEY] = encode_toc([_entry(each) for each in placed], metadata)
     return pairs
 
 
-def _entry(placed: PlacedIndex) -> dict[str, Any]:
+def _entry(placed: PlacedIndex) -> Entry:
     index, wanted = placed.index, placed.index.wanted
-    return {
-        "kind": wanted.kind_name,
-        "kind_version": 1 if wanted.kind is None else wanted.kind.version,
-        "params": {} if wanted.kind is None else dict(wanted.kind.params),
-        "column": list(wanted.leaf.path),
-        "signature": index.signature,
-        "level": str(wanted.level),
-        "row_group": index.row_group,
-        "units": index.units,
-        "offset": placed.offset,
-        "length": index.data.length,
-        "crc32": zlib.crc32(index.data.read()),
-    }
+    data = index.data.read()
+    head_bytes = getattr(wanted.kind, "head_bytes", None)
+    return Entry(
+        kind=wanted.kind_name,
+        version=1 if wanted.kind is None else wanted.kind.version,
+        column=tuple(wanted.leaf.path),
+        signature=index.signature,
+        level=str(wanted.level),
+        row_group=index.row_group,
+        units=index.units,
+        offset=placed.offset,
+        length=index.data.length,
+        checksum=checksum(data),
+        head=head_bytes(data) if head_bytes is not None else 0,
+        params={} if wanted.kind is None else dict(wanted.kind.params),
+    )
 
 
 def check_container(metadata: FileMetadata, built: Sequence[BuiltIndex], *, start: int) -> None:
@@ -74,11 +66,12 @@ def check_container(metadata: FileMetadata, built: Sequence[BuiltIndex], *, star
     Raises AccelError where they differ.
     """
     at = start
-    entries = _entries(metadata)
+    toc = parse_toc(metadata)
+    entries = toc.entries if toc is not None else ()
     if len(entries) != len(built):
         raise AccelError(f"{len(entries)} indexes read back where {len(built)} were built")
     for entry, index in zip(entries, built, strict=True):
-        if entry != (at, at + index.data.length, index.wanted.kind_name):
+        if (entry.offset, entry.length, entry.kind) != (at, index.data.length, index.wanted.kind_name):
             raise AccelError(f"an index of column {index.wanted.column} does not read back")
         if index.wanted.kind is None and metadata.key_value.get(IDX1_KEY) != str(at).encode():
             raise AccelError(f"the key {IDX1_KEY} does not read back")
@@ -90,37 +83,9 @@ def earlier_ranges(metadata: FileMetadata, source: Source, *, idx1: bool) -> lis
 
     A table of contents that makes no sense names nothing: what it meant stays in the file.
     """
-    end = metadata.footer_start
-    return [
-        (lower, upper)
-        for lower, upper, kind in _entries(metadata)
-        if 4 <= lower < upper <= end and (idx1 or kind != "idx1")
-    ]
-
-
-def _entries(metadata: FileMetadata) -> list[tuple[int, int, str]]:
-    """Bytes and kind of each index that the table of contents names."""
     try:
-        toc = json.loads(metadata.key_value.get(TOC_KEY, b"{}"))
-        found = [(e["offset"], e["offset"] + e["length"], e["kind"]) for e in toc.get("indexes", ())]
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        toc = parse_toc(metadata)
+    except IndexFormatError:
         return []
-    return found if all(type(n) is int for lower, upper, _ in found for n in (lower, upper)) else []
-
-
-def encode_idx1(texts: Iterable[str]) -> bytes:
-    """The seeds' index of distinct texts.
-
-    Raises
-    ------
-    SchemaMismatchError
-        A text would read back as another: it holds a line end, or ends with what readers take for a
-        part of one, or it is the empty one alone.
-    """
-    values = sorted(texts)
-    if values == [""] or any("\n" in value or value.endswith("\r") for value in values):
-        raise SchemaMismatchError(
-            "idx1 cannot hold a text with a line end, nor the empty one alone", hint="distinct can hold any"
-        )
-    body = "\n".join(values).encode()
-    return b"IDX1" + len(body).to_bytes(8, "little") + body
+    entries = toc.entries if toc is not None else ()
+    return [(e.offset, e.offset + e.length) for e in entries if idx1 or e.kind != "idx1"]

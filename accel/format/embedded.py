@@ -1,0 +1,222 @@
+"""accel's table of contents: which indexes a file holds, and where.
+
+The footer key `accel.indexes` holds it, as JSON; docs/formats.md specifies it. It is bound to the file by a
+fingerprint, and every index by a checksum.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from accel.errors import IndexFormatError
+from accel.format.fingerprint import fingerprint
+from accel.format.idx1 import IDX1_KEY, encode_idx1, idx1_range, parse_idx1, parse_idx1_offset
+from accel.format.model import FileMetadata
+from accel.ranges import Buffer
+
+__all__ = [
+    "IDX1_KEY",
+    "TOC_KEY",
+    "Entry",
+    "Toc",
+    "checksum",
+    "encode_idx1",
+    "encode_toc",
+    "fingerprint",
+    "idx1_range",
+    "parse_idx1",
+    "parse_idx1_offset",
+    "parse_toc",
+    "verify_blob",
+]
+
+TOC_KEY = "accel.indexes"
+_VERSION = 1
+_MAX_TOC = 64 << 20
+_MAX_TEXT = 4096
+_MAX_PATH = 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One index."""
+
+    kind: str
+    version: int
+    """Of the kind's bytes."""
+    column: tuple[str, ...]
+    """Names from the top level down."""
+    signature: str
+    """What the column's values were stored as: `accel.indexes.native.signature_of`."""
+    level: str
+    """"file", "row group", "page", "row range"; a reader passes over others."""
+    row_group: int
+    """-1 for the whole file."""
+    units: int
+    """Units that the index is of: 1, or its pages, or its rows."""
+    offset: int
+    """In the file."""
+    length: int
+    checksum: int
+    """XXH64 of its bytes."""
+    head: int = 0
+    """Length of the part that finds the others, for kinds that can be read in parts; else 0."""
+    params: Mapping[str, Any] = field(default_factory=dict)
+    """How it was made, for people."""
+
+
+@dataclass(frozen=True, slots=True)
+class Toc:
+    """The indexes of a file, in the order of their bytes."""
+
+    entries: tuple[Entry, ...]
+    nbytes: int
+    """What holding it costs, for the cache's limit."""
+
+
+def checksum(data: Buffer) -> int:
+    """XXH64, seed 0."""
+    import xxhash
+
+    return int(xxhash.xxh64_intdigest(data))
+
+
+def encode_toc(entries: Iterable[Entry], metadata: FileMetadata) -> bytes:
+    """The value of the footer key, for a file whose data lies as in `metadata`.
+
+    Only neighbours of one kind, column and level are put together, so entries keep their order.
+    """
+    runs = []
+    for head, run in itertools.groupby(entries, _shared):
+        first, *rest = run
+        rows = [
+            [e.row_group, e.units, e.offset, e.length, f"{e.checksum:016x}", e.head] for e in (first, *rest)
+        ]
+        shared = {name: value for name, value in zip(_SHARED, head[:-1], strict=True)}
+        runs.append({**shared, "params": first.params, "at": rows})
+    toc = {"version": _VERSION, "fingerprint": f"{fingerprint(metadata):016x}", "indexes": runs}
+    return json.dumps(toc, separators=(",", ":"), ensure_ascii=False, sort_keys=False).encode()
+
+
+_SHARED = ("kind", "version", "column", "signature", "level")
+
+
+def _shared(entry: Entry) -> tuple[Any, ...]:
+    params = json.dumps(entry.params, sort_keys=True)
+    return entry.kind, entry.version, entry.column, entry.signature, entry.level, params
+
+
+def parse_toc(metadata: FileMetadata) -> Toc | None:
+    """The table of contents of a file; None where it has none.
+
+    Raises
+    ------
+    IndexFormatError
+        It is no table of contents of this version, it was made for another file, or it places an index
+        outside of the file's body.
+    """
+    raw = metadata.key_value.get(TOC_KEY)
+    if raw is None:
+        return None
+    try:
+        return _parse(raw, metadata)
+    except IndexFormatError as error:
+        raise error.at(place=f"footer key {TOC_KEY}") from None
+
+
+def _parse(raw: bytes, metadata: FileMetadata) -> Toc:
+    if len(raw) > _MAX_TOC:
+        raise IndexFormatError(f"a table of contents of {len(raw)} bytes")
+    try:
+        toc = json.loads(raw)
+    except (ValueError, RecursionError) as error:
+        raise IndexFormatError(f"the table of contents is no JSON: {error}") from None
+    if not isinstance(toc, dict) or not _is_int(toc.get("version")):
+        raise IndexFormatError("the table of contents has no version")
+    if toc["version"] != _VERSION:
+        raise IndexFormatError(
+            f"the table of contents is of version {toc['version']}", hint="a newer accel may read it"
+        )
+    if toc.get("fingerprint") != f"{fingerprint(metadata):016x}":
+        raise IndexFormatError(
+            "the indexes were made for another file", hint="the file was rewritten since; embed them again"
+        )
+    runs = toc.get("indexes")
+    if not isinstance(runs, list):
+        raise IndexFormatError("the table of contents lists no indexes")
+    entries = tuple(entry for run in runs for entry in _entries(run, metadata))
+    return Toc(entries, 2 * len(raw) + 400 * len(entries) + 200)
+
+
+def _entries(run: Any, metadata: FileMetadata) -> Iterable[Entry]:
+    if not isinstance(run, dict) or not isinstance(run.get("at"), list):
+        raise IndexFormatError("the table of contents has an index that is none")
+    texts = [run.get(name) for name in ("kind", "signature", "level")]
+    path, params = run.get("column"), run.get("params", {})
+    if not all(isinstance(text, str) and len(text) <= _MAX_TEXT for text in texts):
+        raise IndexFormatError("the table of contents has an index without kind, signature or level")
+    if not isinstance(path, list) or not 1 <= len(path) <= _MAX_PATH:
+        raise IndexFormatError("the table of contents has an index of no column")
+    if not all(isinstance(name, str) for name in path) or not isinstance(params, dict):
+        raise IndexFormatError("the table of contents has an index of no column")
+    version = run.get("version")
+    if not _is_int(version):
+        raise IndexFormatError("the table of contents has an index without a version")
+    for place in run["at"]:
+        row_group, units, offset, length, check, head = _place(place, metadata)
+        yield Entry(
+            kind=run["kind"],
+            version=run["version"],
+            column=tuple(path),
+            signature=run["signature"],
+            level=run["level"],
+            row_group=row_group,
+            units=units,
+            offset=offset,
+            length=length,
+            checksum=check,
+            head=head,
+            params=params,
+        )
+
+
+def _place(place: Any, metadata: FileMetadata) -> tuple[int, int, int, int, int, int]:
+    if not isinstance(place, list) or len(place) != 6:
+        raise IndexFormatError("the table of contents has an index without a place")
+    row_group, units, offset, length, check, head = place
+    if not all(_is_int(number) for number in (row_group, units, offset, length, head)):
+        raise IndexFormatError("the table of contents has a place that is no number")
+    if not -1 <= row_group < metadata.num_row_groups:
+        raise IndexFormatError(f"the table of contents names row group {row_group}")
+    if not (0 <= units < 1 << 31 and 4 <= offset and 0 < length and offset + length <= metadata.footer_start):
+        raise IndexFormatError(f"the table of contents places an index at {offset}, {length} bytes")
+    if not 0 <= head <= length:
+        raise IndexFormatError(f"an index of {length} bytes has a head of {head}")
+    if not isinstance(check, str) or len(check) != 16 or not set(check) <= set("0123456789abcdef"):
+        raise IndexFormatError("the table of contents has a checksum that is none")
+    return row_group, units, offset, length, int(check, 16), head
+
+
+def _is_int(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def verify_blob(entry: Entry, data: Buffer) -> None:
+    """Hold an index's bytes against its entry.
+
+    Raises
+    ------
+    IndexFormatError
+        They are not of that length, or not those that were written.
+    """
+    if len(data) != entry.length:
+        raise IndexFormatError(f"an index of {entry.length} bytes came as {len(data)}")
+    if checksum(data) != entry.checksum:
+        raise IndexFormatError(
+            f"the {entry.kind} index of column {'.'.join(entry.column)!r} has a wrong checksum",
+            hint="embed it again",
+        )

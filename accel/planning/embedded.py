@@ -1,0 +1,250 @@
+"""Indexes inside the file: found through the footer, asked about the atoms of a predicate.
+
+What they rule out is ruled out besides what statistics do. An index that does not verify, is of an unknown kind,
+or fails while it is asked, is passed over: it can never cost a row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from accel.errors import IndexFormatError
+from accel.format.embedded import Entry, Toc, verify_blob
+from accel.format.idx1 import idx1_range
+from accel.indexes.ask import ask
+from accel.indexes.kind import IndexKind, Level
+from accel.indexes.native import signature_of
+from accel.indexes.question import LeafOp, LeafQuestion, question_of
+from accel.indexes.registry import find_kind
+from accel.planning.handle import FileHandle
+from accel.planning.query import FileQuery
+from accel.planning.witness import Statement, Witnesses
+from accel.predicate.atoms import Node, column_atoms
+from accel.ranges import ByteRange, Kind, ReadKey, Stash, Want
+
+__all__ = ["Embedded"]
+
+OnBad = Callable[[IndexFormatError], None]
+Int64s = npt.NDArray[np.int64]
+Asked = Mapping[tuple[str, ...], Sequence[tuple[Node, LeafQuestion]]]
+
+# The place of IDX1 among a file's embedded indexes: the table of contents does not count it.
+_IDX1 = -1
+# An IDX1 that may be longer is not fetched.
+_MOST_IDX1 = 8 << 20
+# An index no longer than this comes whole, though it could be read in parts.
+_SMALL = 64 << 10
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Source:
+    """One index that can answer something of the predicate."""
+
+    ordinal: int
+    entry: Entry | None
+    """None for an IDX1 that the caller named."""
+    kind: IndexKind
+    span: ByteRange
+    leaf: int
+    asked: tuple[tuple[Node, LeafQuestion], ...]
+
+    @property
+    def level(self) -> Level:
+        return Level.FILE if self.entry is None else Level(self.entry.level)
+
+    @property
+    def row_group(self) -> int:
+        return -1 if self.entry is None else self.entry.row_group
+
+    @property
+    def units(self) -> int:
+        return 1 if self.entry is None else self.entry.units
+
+    @property
+    def first(self) -> ByteRange:
+        """What is fetched first: the part that finds the others, or all of it."""
+        if self.entry is None or not self.entry.head or self.entry.length <= _SMALL:
+            return self.span
+        return ByteRange(self.span.start, self.span.start + self.entry.head)
+
+    def want(self, span: ByteRange) -> Want:
+        return Want(ReadKey(Kind.INDEX, self.row_group, self.leaf, span.start), span)
+
+
+@dataclass(slots=True)
+class Embedded:
+    """The embedded indexes that a predicate can ask, of one file."""
+
+    handle: FileHandle
+    sources: list[_Source]
+
+    @classmethod
+    def of(
+        cls, handle: FileHandle, query: FileQuery, named: Mapping[str, str], on_bad: OnBad
+    ) -> Embedded | None:
+        """None where the file has no index that could say anything of the predicate."""
+        if query.bound is None or (handle.toc is None and not named) or handle.distrusted:
+            return None
+        asked: dict[tuple[str, ...], list[tuple[Node, LeafQuestion]]] = {}
+        for node in column_atoms(query.bound.root):
+            column = query.bound.columns[node.column]
+            question = question_of(node, column)
+            if question is not None and len(query.filter_paths.get(column.path, ())) == 1:
+                asked.setdefault(column.path, []).append((node, question))
+        found = list(_labelled(handle.toc, query, asked)) if handle.toc is not None else []
+        try:
+            found += _named(handle, query, asked, named)
+        except IndexFormatError as error:
+            on_bad(_at(error, handle, "embedded index idx1"))
+        return cls(handle, found) if found else None
+
+    @property
+    def by_page(self) -> bool:
+        """Whether one of them speaks of pages: their locations are needed then."""
+        return any(source.level is Level.PAGE for source in self.sources)
+
+    def wants(self, groups: Iterable[int], *, most_bytes: int) -> list[Want]:
+        """What of these row groups' indexes the next round trip should bring: what the first read brought along,
+        and what is worth its bytes."""
+        wanted = set(groups)
+        out: dict[ReadKey, Want] = {}
+        for source in self.sources:
+            if source.row_group >= 0 and source.row_group not in wanted:
+                continue
+            for span in self._spans(source):
+                if span.length <= most_bytes or self.handle.in_tail(span) is not None:
+                    want = source.want(span)
+                    out[want.key] = want
+        return list(out.values())
+
+    def _spans(self, source: _Source) -> list[ByteRange]:
+        if source.ordinal not in self.handle.indexes:
+            return [source.first]
+        parsed: Any = self.handle.indexes[source.ordinal]
+        if parsed is None or source.first == source.span:
+            return []
+        base = source.span.start
+        spans = {span for _, question in source.asked for span in parsed.wants(question)}
+        return [ByteRange(base + start, base + end) for start, end in sorted(spans)]
+
+    def learn(self, stash: Stash, on_bad: OnBad) -> None:
+        """Take in what came; what does not verify is passed over from now on."""
+        for source in self.sources:
+            try:
+                self._take(source, stash)
+            except IndexFormatError as error:
+                self.handle.indexes[source.ordinal] = None
+                on_bad(_at(error, self.handle, _name(source)))
+
+    def _take(self, source: _Source, stash: Stash) -> None:
+        held: Any = self.handle.indexes.get(source.ordinal)
+        if held is not None:
+            base = source.span.start
+            parts = {
+                (span.start - base, span.end - base): stash[source.want(span).key]
+                for span in self._spans(source)
+                if source.want(span).key in stash
+            }
+            if parts:
+                self.handle.indexes[source.ordinal] = _guarded(held.with_parts, parts)
+            return
+        data = stash.get(source.want(source.first).key)
+        if data is None or source.ordinal in self.handle.indexes:
+            return
+        kind: Any = source.kind
+        parse = kind.parse if source.first == source.span else kind.parse_head
+        if source.entry is not None and source.first == source.span:
+            verify_blob(source.entry, data)
+        self.handle.indexes[source.ordinal] = _guarded(
+            parse, bytes(data), level=source.level, units=source.units
+        )
+
+    def testify(self, groups: Iterable[int], witnesses: Witnesses, on_bad: OnBad) -> None:
+        """State for every atom what the indexes at hand prove of these row groups."""
+        wanted = sorted(groups)
+        for source in self.sources:
+            parsed = self.handle.indexes.get(source.ordinal)
+            if parsed is None:
+                continue
+            about = wanted if source.row_group < 0 else [g for g in wanted if g == source.row_group]
+            try:
+                for group in about:
+                    self._state(source, parsed, group, witnesses)
+            except IndexFormatError as error:
+                self.handle.indexes[source.ordinal] = None
+                on_bad(_at(error, self.handle, _name(source)))
+
+    def _state(self, source: _Source, parsed: Any, group: int, witnesses: Witnesses) -> None:
+        first_rows = self._first_rows(source, group)
+        if first_rows is None:
+            return
+        for node, question in source.asked:
+            signature = signature_of(question.arrow_type) if source.entry is None else source.entry.signature
+            evidence = ask(parsed, question, units=len(first_rows), signature=signature)
+            if evidence is not None:
+                witnesses.add(node, group, Statement(first_rows, evidence))
+
+    def _first_rows(self, source: _Source, group: int) -> Int64s | None:
+        if source.level in (Level.FILE, Level.ROW_GROUP):
+            return np.zeros(1, np.int64)
+        if source.level is Level.ROW_RANGE:
+            return np.arange(int(self.handle.metadata.group_rows[group]), dtype=np.int64)
+        offsets = self.handle.offset_indexes.get((group, source.leaf))
+        return None if offsets is None or offsets.num_pages != source.units else offsets.first_row
+
+
+def _at(error: IndexFormatError, handle: FileHandle, place: str) -> IndexFormatError:
+    error.at(path=handle.id.path, place=place)
+    return error
+
+
+def _name(source: _Source) -> str:
+    where = "" if source.row_group < 0 else f", row group {source.row_group}"
+    return f"embedded {source.kind.name} index{where}, column {source.leaf}"
+
+
+def _guarded(call: Callable[..., Any], *given: Any, **named: Any) -> Any:
+    """A kind may be anybody's: whatever it raises says that its index is not to be used."""
+    try:
+        return call(*given, **named)
+    except IndexFormatError:
+        raise
+    except Exception as error:
+        raise IndexFormatError(f"an index failed while parsing: {type(error).__name__}: {error}") from error
+
+
+def _named(handle: FileHandle, query: FileQuery, asked: Asked, named: Mapping[str, str]) -> Iterator[_Source]:
+    for name in named:
+        path = (name,) if (name,) in asked else tuple(name.split("."))
+        here = asked.get(path)
+        span = idx1_range(handle.metadata) if here else None
+        kind = find_kind("idx1") or _idx1()
+        if here is None or span is None or span[1] - span[0] > _MOST_IDX1:
+            continue
+        answerable = tuple((node, question) for node, question in here if question.op in kind.ops)
+        if answerable:
+            yield _Source(_IDX1, None, kind, ByteRange(*span), query.filter_paths[path][0], answerable)
+
+
+def _idx1() -> IndexKind:
+    from accel.indexes.idx1 import Idx1
+
+    return Idx1()
+
+
+def _labelled(toc: Toc, query: FileQuery, asked: Asked) -> Iterator[_Source]:
+    for ordinal, entry in enumerate(toc.entries):
+        here = asked.get(entry.column)
+        kind = find_kind(entry.kind, entry.version) if here else None
+        if here is None or kind is None or entry.level not in set(kind.levels):
+            continue
+        ops = getattr(kind, "ops", frozenset(LeafOp))
+        answerable = tuple((node, question) for node, question in here if question.op in ops)
+        if answerable:
+            span = ByteRange(entry.offset, entry.offset + entry.length)
+            yield _Source(ordinal, entry, kind, span, query.filter_paths[entry.column][0], answerable)
