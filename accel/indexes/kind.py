@@ -16,7 +16,7 @@ from accel.indexes.native import code_values
 from accel.indexes.question import LeafOp, LeafQuestion
 from accel.predicate.evidence import Evidence
 
-__all__ = ["ChunkValues", "IndexKind", "Level", "ParsedIndex", "Presence", "RowRanges"]
+__all__ = ["ChunkValues", "IndexKind", "Level", "ParsedIndex", "Presence", "RowRanges", "first_rows_of"]
 
 Bools = npt.NDArray[np.bool_]
 Int64s = npt.NDArray[np.int64]
@@ -32,7 +32,7 @@ class Level(enum.StrEnum):
     PAGE = "page"
     """One index a row group; its units are the column's data pages."""
     ROW_RANGE = "row range"
-    """One index a row group; its units are the rows, answered for in ranges (`ParsedIndex.first_rows`)."""
+    """One index a row group; its units are the rows, answered for in ranges (`first_rows_of`)."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -132,17 +132,21 @@ class ParsedIndex(Protocol):
         """What holding it costs, for the cache's limit."""
         ...
 
-    @property
-    def first_rows(self) -> Int64s | None:
-        """At the row-range level, the row that each range starts with, ascending from 0; else None."""
-        return None
-
     def prune(self, question: LeafQuestion) -> Evidence | None:
         """Which outcomes each unit (row range) may have; None where the index cannot say.
 
         An outcome that is not allowed is believed: rows are dropped by it.
         """
         ...
+
+
+def first_rows_of(parsed: ParsedIndex) -> Int64s | None:
+    """The row that each range starts with, ascending from 0, of an index of row ranges; else None.
+
+    Such an index tells by an attribute `first_rows`.
+    """
+    found: Int64s | None = getattr(parsed, "first_rows", None)
+    return found
 
 
 @runtime_checkable
