@@ -10,12 +10,16 @@ from accel.errors import IndexFormatError
 from accel.format.bloom import BloomState
 from accel.format.domain import Bounds
 from accel.format.embedded import Toc
+from accel.format.idx1 import idx1_range
 from accel.format.model import ColumnIndex, FileMetadata, OffsetIndex
 from accel.indexes.kind import ParsedIndex
 from accel.planning.file import ObjectId
 from accel.ranges import ByteRange
 
 __all__ = ["FileHandle"]
+
+# The first read is not grown for an IDX1 that is longer.
+_MOST_IDX1 = 1 << 20
 
 
 @dataclass(slots=True, eq=False)
@@ -71,7 +75,18 @@ class FileHandle:
                 first = min(first, int(placed.min()))
         if self.toc is not None and self.toc.entries:
             first = min(first, *(entry.offset for entry in self.toc.entries))
+        listed = self._idx1_start()
+        if listed is not None and first - listed <= _MOST_IDX1:
+            first = min(first, listed)
         return self.id.size - first
+
+    def _idx1_start(self) -> int | None:
+        """Where the seeds' index starts, if the file has one: a scan may name its column."""
+        try:
+            found = idx1_range(self.metadata)
+        except IndexFormatError:
+            return None
+        return None if found is None else found[0]
 
     @property
     def nbytes(self) -> int:

@@ -1,0 +1,204 @@
+"""The requests of scans over files with embedded indexes.
+
+The file: 40,000 rows in 4 row groups, pages of 500 rows; `user` is a permutation, so that bounds say nothing;
+`city` holds the even ones of 40 texts, and no statistics; the payload is what a wrong guess would cost.
+"""
+
+from __future__ import annotations
+
+import pathlib
+import warnings
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import accel
+from accel.indexes import ChunkValues, Evidence, IndexKind, LeafOp, LeafQuestion, Level
+from accel.ranges import Kind, Suffix
+from accel.testing import DictStore, Layout, RecordingStore, table, write_file
+
+ROWS, GROUP, PAGE = 40_000, 10_000, 500
+OPTIONS = accel.Options(tail_hint=256 * 1024, max_gap_bytes=0, probe_min_bytes=0)
+
+
+@pytest.fixture(scope="module")
+def rows() -> pa.Table:
+    rng = np.random.default_rng(3)
+    return table(
+        user=pa.array(rng.permutation(ROWS).astype(np.int64) * 2),
+        city=pa.array([f"city {2 * i:02d}" for i in rng.integers(0, 20, ROWS)]),
+        note=pa.array(["".join(map(chr, 97 + rng.integers(0, 26, 12))) for _ in range(ROWS)]),
+        pad=pa.array(rng.random(ROWS)),
+    )
+
+
+@pytest.fixture(scope="module")
+def plain(rows: pa.Table) -> bytes:
+    return write_file(
+        rows, Layout(group_rows=GROUP, page_rows=PAGE, dictionary=False, statistics=["user", "pad"])
+    )
+
+
+def embedded(plain: bytes, folder: pathlib.Path, indexes: dict[str, object]) -> RecordingStore:
+    (folder / "a.parquet").write_bytes(plain)
+    accel.embed(str(folder / "a.parquet"), str(folder / "b.parquet"), indexes=indexes)
+    return RecordingStore(DictStore({"f.parquet": (folder / "b.parquet").read_bytes()}))
+
+
+def ask(store: RecordingStore, where: str, cache: accel.Cache, **keywords: object) -> accel.Scan:
+    return accel.scan("f.parquet", where, store=store, cache=cache, options=OPTIONS, **keywords)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("indexes", [{"city": ("distinct", "file")}, {"city": "distinct"}, {"city": "idx1"}])
+def test_an_excluded_file_is_one_request_cold_and_none_warm(
+    plain: bytes, tmp_path: pathlib.Path, indexes: dict[str, object]
+) -> None:
+    store = embedded(plain, tmp_path, indexes)
+    keywords = {"embedded": {"city": "idx1"}} if indexes == {"city": "idx1"} else {}
+    cache = accel.Cache()
+    for where in ("city = 'city 07'", "city IN ('a', 'b')", "city = 'city 07' AND user > 100"):
+        scan = ask(store, where, cache, **keywords)
+        assert scan.to_table().num_rows == 0
+        assert scan.metrics.row_groups.kept == 0
+    assert [call.want for call in store.calls] == [Suffix(256 * 1024)]
+    assert ask(store, "city = 'city 08'", cache, **keywords).count_rows() > 0
+
+
+def test_an_unlabelled_index_is_not_guessed(plain: bytes, tmp_path: pathlib.Path) -> None:
+    store = embedded(plain, tmp_path, {"city": "idx1"})
+    labels = parse_footer_keys(store)
+    assert labels["distinct_index_offset"].isdigit()
+    stripped = store.inner.objects["f.parquet"].replace(b"accel.indexes", b"accel.another")  # type: ignore[attr-defined]
+    bare = RecordingStore(DictStore({"f.parquet": stripped}))
+    assert ask(bare, "city = 'city 07'", accel.Cache()).to_table().num_rows == 0
+    assert bare.requests > 1
+    bare.clear()
+    scan = ask(bare, "city = 'city 07'", accel.Cache(), embedded={"city": "idx1"})
+    assert scan.to_table().num_rows == 0
+    assert bare.requests == 1
+
+
+def parse_footer_keys(store: RecordingStore) -> dict[str, bytes]:
+    from accel.format.footer import parse_footer
+
+    data = store.inner.objects["f.parquet"]  # type: ignore[attr-defined]
+    start = len(data) - 8 - int.from_bytes(data[-8:-4], "little")
+    return dict(parse_footer(data[start:-8], file_size=len(data), footer_start=start).key_value)
+
+
+def test_a_bitmap_lookup_reads_only_the_pages_that_hold_a_hit(
+    rows: pa.Table, plain: bytes, tmp_path: pathlib.Path
+) -> None:
+    store = embedded(plain, tmp_path, {"user": "bitmap"})
+    cache = accel.Cache()
+    ask(store, "user = 1", cache).count_rows()
+    for place in (5, 2 * GROUP + 3_456):
+        key = rows.column("user")[place].as_py()
+        scan = ask(store, f"user = {key}", cache)
+        assert scan.to_table().to_pylist() == rows.slice(place, 1).to_pylist()
+        assert scan.metrics.pages.kept == 4
+        assert scan.metrics.rows.kept == PAGE
+        assert scan.metrics.requests_by_kind[Kind.PAGE] == 4
+    # Asked again, the index is there: one round trip, four pages.
+    store.clear()
+    again = ask(store, f"user = {rows.column('user')[5].as_py()}", cache)
+    assert again.to_table().num_rows == 1
+    assert (store.requests, store.waves) == (4, 1)
+    store.clear()
+    assert ask(store, f"user = {rows.column('user')[5].as_py() + 1}", cache).count_rows() == 0
+
+
+def test_row_ranges_are_finer_than_pages(rows: pa.Table, plain: bytes, tmp_path: pathlib.Path) -> None:
+    store = embedded(plain, tmp_path, {"user": accel.indexes.Bitmap(range_rows=1)})
+    scan = ask(store, f"user = {rows.column('user')[77].as_py()}", accel.Cache())
+    assert scan.to_table().to_pylist() == rows.slice(77, 1).to_pylist()
+
+
+@pytest.mark.parametrize(
+    ("indexes", "where", "most"),
+    [
+        ({"user": "bloom"}, "user = {key}", 4 * PAGE),
+        ({"user": "bloom"}, "user IN ({key}, 1, 3)", 6 * PAGE),
+        ({"note": "ngram"}, "note LIKE '%{text}%'", 4 * PAGE),
+        ({"note": "ngram"}, "note ILIKE '%{upper}%'", 4 * PAGE),
+        ({"city": "distinct"}, "city <> 'city 02' AND city = 'x'", 0),
+        ({"city": "zonemap"}, "city > 'city 39'", 0),
+    ],
+)
+def test_kinds_read_few_pages(
+    rows: pa.Table, plain: bytes, tmp_path: pathlib.Path, indexes: dict[str, object], where: str, most: int
+) -> None:
+    store = embedded(plain, tmp_path, indexes)
+    note = rows.column("note")[123].as_py()
+    where = where.format(key=rows.column("user")[123].as_py(), text=note[2:11], upper=note[2:11].upper())
+    scan = ask(store, where, accel.Cache())
+    found = scan.to_table()
+    without = ask(RecordingStore(DictStore({"f.parquet": plain})), where, accel.Cache()).to_table()
+    assert found.equals(without)
+    assert scan.metrics.rows.kept <= most
+
+
+class Prefix(IndexKind):
+    """A kind as a user would write it: the first two bytes of every text."""
+
+    name = "first-two"
+    version = 1
+    levels = frozenset({Level.PAGE})
+    ops = frozenset({LeafOp.EQ})
+
+    def build(self, chunks: object, *, level: Level) -> bytes:
+        (chunk,) = chunks  # type: ignore[misc]
+        return b"\n".join(self._starts(part) for part in chunk.parts(level))
+
+    @staticmethod
+    def _starts(part: pa.Array) -> bytes:
+        return b",".join(sorted({str(v)[:2].encode() for v in part.to_pylist() if v is not None}))
+
+    def parse(self, data: bytes, *, level: Level, units: int) -> object:
+        return Parsed([set(unit.split(b",")) for unit in data.split(b"\n")])
+
+
+class Parsed:
+    broken = False
+
+    def __init__(self, units: list[set[bytes]]) -> None:
+        self.units = units
+        self.nbytes = 100 * len(units)
+
+    def prune(self, question: LeafQuestion) -> Evidence | None:
+        if self.broken:
+            raise RuntimeError("a fault of this kind")
+        hit = np.array([question.value[:2] in unit for unit in self.units])
+        return Evidence(hit, np.ones(len(hit), bool), np.ones(len(hit), bool))
+
+
+def test_a_users_kind_and_one_that_raises(
+    rows: pa.Table, plain: bytes, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    accel.register_index(Prefix())  # type: ignore[abstract]
+    store = embedded(plain, tmp_path, {"note": "first-two"})
+    key = rows.column("note")[9].as_py()
+    scan = ask(store, f"note = '{key}'", accel.Cache())
+    assert scan.to_table().to_pylist() == rows.slice(9, 1).to_pylist()
+    assert scan.metrics.rows.kept <= ROWS
+    absent = ask(store, "note = 'zz'", accel.Cache())
+    assert absent.count_rows() == 0
+    assert absent.metrics.rows.kept == 0
+    monkeypatch.setattr(Parsed, "broken", True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        broken = ask(store, f"note = '{key}'", accel.Cache())
+        assert broken.to_table().to_pylist() == rows.slice(9, 1).to_pylist()
+    assert broken.metrics.indexes_ignored == 4
+    assert "a fault of this kind" in broken.metrics.warnings[0]
+    assert isinstance(ChunkValues, type)
+
+
+def test_an_unknown_kind_is_passed_over(rows: pa.Table, plain: bytes, tmp_path: pathlib.Path) -> None:
+    store = embedded(plain, tmp_path, {"city": "distinct"})
+    data = store.inner.objects["f.parquet"].replace(b'"kind":"distinct"', b'"kind":"stranger"')  # type: ignore[attr-defined]
+    other = RecordingStore(DictStore({"f.parquet": data}))
+    scan = ask(other, "city = 'city 08'", accel.Cache())
+    assert scan.count_rows() == sum(c == "city 08" for c in rows.column("city").to_pylist())
+    assert scan.metrics.indexes_ignored == 0
