@@ -21,7 +21,8 @@ from accel.errors import AccelError, IndexFormatError, ObjectChangedError, redac
 from accel.format.model import SchemaElement
 from accel.io.cache import Cache
 from accel.io.client import Client
-from accel.io.fetch import same_etag
+from accel.io.held import HeldFiles
+from accel.io.kept import recorded
 from accel.metrics import Metrics
 from accel.options import Options
 from accel.planning.file import DataFile, ObjectId
@@ -68,6 +69,7 @@ class Reader:
     ) -> None:
         self._client_for = client_for
         self._cache = cache
+        self._held = HeldFiles(cache, metrics)
         self.options = options
         self.metrics = metrics
         self._tails: dict[tuple[str, str], tuple[ObjectId, int, memoryview]] | None = (
@@ -92,45 +94,28 @@ class Reader:
         while True:
             handle = self._cache.get(key)
             if isinstance(handle, FileHandle):
-                confirmed = await self._confirm(client, handle, file, now)
+                confirmed = await self._held.confirm(client, handle, file, now)
                 if confirmed is not None:
                     self.metrics.add("metadata_hits")
                     return handle, confirmed
-                self._cache.drop(key)
-            trips = 0
+                self._held.forget(client, file.path)
+            trips: list[int] = []
 
-            async def load() -> tuple[FileHandle, int]:
-                nonlocal trips
-                loaded, trips = await self._load(client, file)
+            async def load(trips: list[int] = trips) -> tuple[FileHandle, int]:
+                loaded, took = await self._load(client, file)
+                trips.append(took)
                 return loaded, loaded.nbytes
 
             try:
                 handle = await self._cache.get_or_load(key, load)
             except AccelError as error:
                 raise error.of(file.url) from error.__cause__
+            if trips:
+                return handle, trips[0]
             # One who waited for another's load, begun before, may have to ask whether it still holds.
-            if trips or self._fresh(handle, now):
+            if self._held.fresh(handle, now):
                 self.metrics.add("metadata_misses")
-                return handle, trips or 1
-
-    def _fresh(self, handle: FileHandle, now: float) -> bool:
-        return handle.checked_at > now or now - handle.checked_at < self._cache.max_age
-
-    async def _confirm(self, client: Client, handle: FileHandle, file: DataFile, now: float) -> int | None:
-        """The round trips it took to know that a cached handle may be used; None where it may not."""
-        known = handle.id
-        if known.etag is None or (file.size is not None and file.size != known.size):
-            return None
-        same = file.etag is not None and same_etag(file.etag, known.etag)
-        if same:
-            handle.checked_at = max(handle.checked_at, now)
-        # A listing that has just shown another etag leaves it in doubt, however young it is.
-        if same or (file.etag is None and self._fresh(handle, now)):
-            return 0
-        if await client.revalidate(known, metrics=self.metrics):
-            handle.checked_at = max(handle.checked_at, now)
-            return 1
-        return None
+                return handle, 1
 
     async def _load(self, client: Client, file: DataFile) -> tuple[FileHandle, int]:
         prefix = ("hint", client.token, file.path.partition("?")[0].rpartition("/")[0])
@@ -144,13 +129,20 @@ class Reader:
                 arrow_schema=file_schema,
             )
 
-        started = time.monotonic()
-        try:
-            handle, trips = await self._drive(steps(), client, file.path, _listed(file))
-        except ObjectChangedError:
-            # Not the version that was listed any more: the current one will do as well.
-            handle, trips = await self._drive(steps(), client, file.path, None)
-        handle.checked_at = started
+        seen: list[Stash | Tail] = []
+        recalled = await self._held.recall(client, file, steps())
+        if recalled is not None:
+            handle, trips = recalled
+        else:
+            started = time.monotonic()
+            try:
+                handle, trips = await self._drive(recorded(steps(), seen), client, file.path, _listed(file))
+            except ObjectChangedError:
+                # Not the version that was listed any more: the current one will do as well.
+                handle, trips = await self._drive(recorded(steps(), seen), client, file.path, None)
+            handle.checked_at = started
+            await self._held.keep(client, handle, seen)
+        self.metrics.add("metadata_misses" if recalled is None else "metadata_hits")
         learned = min(handle.suggested_tail_bytes() * 5 // 4, self.options.max_tail_hint)
         if not isinstance(hint, int) or learned > hint:
             self._cache.put(prefix, max(learned, self.options.tail_hint), 256)
@@ -253,7 +245,7 @@ class Reader:
 
     def forget(self, root: str, path: str) -> None:
         """Drop what is cached of a file that turned out to have changed."""
-        self._cache.drop(("file", self._client_for(root).token, path))
+        self._held.forget(self._client_for(root), path)
 
     def distrust(self, file: DataFile, handle: FileHandle, tasks: Sequence[ScanTask]) -> bool:
         """Give up the page index of a file whose pages contradict it; False where `tasks` did without it."""

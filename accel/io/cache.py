@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 from collections.abc import Awaitable, Callable, Hashable
 from dataclasses import dataclass
@@ -10,6 +11,8 @@ from typing import Any
 
 from cachetools import LRUCache
 
+from accel.io.disk import Disk
+from accel.io.storage_options import lasts
 from accel.options import MIB
 
 __all__ = ["Cache", "CacheStats"]
@@ -28,6 +31,11 @@ class CacheStats:
     hits: int
     misses: int
     evictions: int
+    disk_hits: int = 0
+    """Times that the metadata of a file came from the disk tier, through this cache object."""
+    disk_misses: int = 0
+    disk_nbytes: int = 0
+    """What all entries in the directory hold, whichever process wrote them."""
 
 
 @dataclass(slots=True)
@@ -62,17 +70,34 @@ class Cache:
     max_age : float
         Seconds for which a file's metadata is used without asking the store whether the file has
         changed; 0 asks at every scan.
+    disk : path, optional
+        A directory in which metadata outlives the process, for all processes of one user on one machine:
+        made where there is none (0700, its files 0600). By default nothing is written. Only files of a URL's
+        or path's store with a strong etag are kept; of a `store=`, or of credentials that are an object, nothing.
+    disk_limit : int
+        Bytes that the files in that directory may have, the least recently used going first.
 
     Notes
     -----
-    May be used from several threads and scans. It pickles as an empty cache of the same limits.
+    May be used from several threads and scans. It pickles as an empty cache of the same limits and the same
+    directory. Whatever is wrong with the directory costs requests and a warning in the metrics, never an answer.
     """
 
-    def __init__(self, *, memory: int = 256 * MIB, max_age: float = 60.0) -> None:
-        if memory < 0 or not max_age >= 0:
-            raise ValueError(f"not limits of a cache: memory={memory!r}, max_age={max_age!r}")
+    def __init__(
+        self,
+        *,
+        memory: int = 256 * MIB,
+        max_age: float = 60.0,
+        disk: str | os.PathLike[str] | None = None,
+        disk_limit: int = 1024 * MIB,
+    ) -> None:
+        if memory < 0 or disk_limit < 0 or not max_age >= 0:
+            raise ValueError(f"not limits of a cache: {memory=!r}, {max_age=!r}, {disk_limit=!r}")
         self.memory = memory
         self.max_age = max_age
+        self.disk = None if disk is None else os.fspath(disk)
+        self.disk_limit = disk_limit
+        self._disk = None if self.disk is None else Disk(self.disk, limit=disk_limit)
         self._lock = threading.Lock()
         self._entries = _Recent(maxsize=memory, getsizeof=lambda entry: entry.nbytes)
         self._flights: dict[tuple[int, Hashable], _Flight] = {}
@@ -80,10 +105,15 @@ class Cache:
         self._misses = 0
 
     def __repr__(self) -> str:
-        return f"Cache(memory={self.memory}, max_age={self.max_age})"
+        kept = "" if self.disk is None else f", disk={self.disk!r}, disk_limit={self.disk_limit}"
+        return f"Cache(memory={self.memory}, max_age={self.max_age}{kept})"
 
-    def __reduce__(self) -> tuple[Callable[[int, float], Cache], tuple[int, float]]:
-        return _fresh, (self.memory, self.max_age)
+    def __reduce__(self) -> tuple[Callable[..., Cache], tuple[int, float, str | None, int]]:
+        return _fresh, (self.memory, self.max_age, self.disk, self.disk_limit)
+
+    def disk_for(self, token: str) -> Disk | None:
+        """The disk tier, for a client whose token means the same in every process; else None."""
+        return self._disk if lasts(token) else None
 
     def get(self, key: Hashable) -> Any | None:
         """The value, which is then the most recently used, or None."""
@@ -111,12 +141,18 @@ class Cache:
             self._entries.pop(key, None)
 
     def clear(self) -> None:
-        """Forget all values. Loads under way go on, and are kept when they end."""
+        """Forget all values, and remove all entries from the disk. Loads under way go on, and are kept when they end."""
         with self._lock:
             self._entries.clear()
+        if self._disk is not None:
+            self._disk.clear()
 
     def stats(self) -> CacheStats:
-        """Sizes and counts up to now."""
+        """Sizes and counts up to now. Looks through the directory, where there is one."""
+        disk = self._disk
+        on_disk = {} if disk is None else {"disk_hits": disk.hits, "disk_misses": disk.misses}
+        if disk is not None:
+            on_disk["disk_nbytes"] = disk.nbytes()
         with self._lock:
             return CacheStats(
                 entries=len(self._entries),
@@ -125,6 +161,7 @@ class Cache:
                 hits=self._hits,
                 misses=self._misses,
                 evictions=self._entries.evictions,
+                **on_disk,
             )
 
     async def get_or_load(self, key: Hashable, loader: Loader) -> Any:
@@ -179,5 +216,5 @@ class Cache:
             task.exception()  # seen, though every waiter may have gone
 
 
-def _fresh(memory: int, max_age: float) -> Cache:
-    return Cache(memory=memory, max_age=max_age)
+def _fresh(memory: int, max_age: float, disk: str | None = None, disk_limit: int = 0) -> Cache:
+    return Cache(memory=memory, max_age=max_age, disk=disk, disk_limit=disk_limit)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,7 +13,7 @@ from accel.io.location import Location
 from accel.io.store import RangeStore
 from accel.options import Options
 
-__all__ = ["build_store", "fingerprint", "normalize"]
+__all__ = ["build_store", "fingerprint", "lasts", "normalize"]
 
 StorageOptions = Mapping[str, Any]
 
@@ -46,6 +47,8 @@ _ENDPOINTS: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "az": _AZURE,
     "abfss": _AZURE,
 }
+_LASTING = re.compile(r"[0-9a-f]{32}")
+_PLAIN = (str, bytes, int, float, bool)
 _TRUE = ("1", "true", "yes", "on")
 
 
@@ -72,23 +75,38 @@ def normalize(options: StorageOptions | None) -> dict[str, Any]:
 def fingerprint(root: str, options: StorageOptions | None) -> str:
     """A token that differs wherever the store or the credentials do, and tells neither.
 
-    The environment counts too: obstore takes credentials from there.
+    The environment counts too: obstore takes credentials from there. Processes come to the same one (`lasts`),
+    unless an option is an object that only one of them has.
     """
     digest = hashlib.blake2b(digest_size=16)
     for part in (root, _canonical(options or {})):
         digest.update(part.encode("utf-8", "surrogateescape") + b"\0")
-    if root != "file://":
+    if root == "file://":
+        # The same path is another file on another machine.
+        digest.update(os.uname().nodename.encode("utf-8", "surrogateescape"))
+    else:
         for name in sorted(os.environ):
             if name.startswith(_ENVIRONMENT):
                 digest.update(f"{name}={os.environ[name]}\0".encode("utf-8", "surrogateescape"))
-    return digest.hexdigest()
+    return ("" if _is_plain(options or {}) else "process-") + digest.hexdigest()
+
+
+def lasts(token: str) -> bool:
+    """Whether a token is a fingerprint that stands for the same in every process."""
+    return _LASTING.fullmatch(token) is not None
+
+
+def _is_plain(value: object) -> bool:
+    if isinstance(value, Mapping):
+        return all(_is_plain(item) for item in value.values())
+    return value is None or isinstance(value, _PLAIN)
 
 
 def _canonical(value: object) -> str:
     if isinstance(value, Mapping):
         inside = sorted((str(key), _canonical(item)) for key, item in value.items())
         return "{" + ",".join(f"{key!r}:{item}" for key, item in inside) + "}"
-    if value is None or isinstance(value, (str, bytes, int, float, bool)):
+    if value is None or isinstance(value, _PLAIN):
         return repr(value)
     return f"<{type(value).__qualname__} {id(value)}>"  # a credential provider: the very same one
 

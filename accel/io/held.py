@@ -1,0 +1,127 @@
+"""Whether what is cached of a file may be used: it is young enough, or the store says that it is current.
+
+Memory comes first, then the disk; `Cache.max_age` holds for both.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+
+from accel.io.cache import Cache
+from accel.io.client import Client
+from accel.io.disk import Disk
+from accel.io.fetch import same_etag
+from accel.io.kept import Kept, entry_key, kept_of, reopen
+from accel.metrics import Metrics
+from accel.planning.file import DataFile
+from accel.planning.handle import FileHandle
+from accel.planning.need import Steps, Tail
+from accel.ranges import Stash
+
+__all__ = ["HeldFiles"]
+
+
+class HeldFiles:
+    """The cached metadata of files, as one scan asks for it. Used on the I/O loop."""
+
+    def __init__(self, cache: Cache, metrics: Metrics) -> None:
+        self._cache = cache
+        self._metrics = metrics
+
+    def fresh(self, handle: FileHandle, now: float) -> bool:
+        """Whether a handle is young enough at `now` (monotonic clock) to be used unasked."""
+        return handle.checked_at > now or now - handle.checked_at < self._cache.max_age
+
+    async def confirm(self, client: Client, handle: FileHandle, file: DataFile, now: float) -> int | None:
+        """The round trips it took to know that a cached handle may be used; None where it may not."""
+        known = handle.id
+        if known.etag is None or (file.size is not None and file.size != known.size):
+            return None
+        same = file.etag is not None and same_etag(file.etag, known.etag)
+        if same:
+            handle.checked_at = max(handle.checked_at, now)
+        # A listing that has just shown another etag leaves it in doubt, however young it is.
+        if same or (file.etag is None and self.fresh(handle, now)):
+            return 0
+        if await client.revalidate(known, metrics=self._metrics):
+            handle.checked_at = max(handle.checked_at, now)
+            await self._note_check(client, handle)
+            return 1
+        return None
+
+    async def recall(
+        self, client: Client, file: DataFile, steps: Steps[FileHandle]
+    ) -> tuple[FileHandle, int] | None:
+        """The handle of a file whose metadata is on disk and may be used, and the round trips to know that.
+
+        `steps` are those that open the file; they are run on the bytes of the disk.
+        """
+        disk = self._cache.disk_for(client.token)
+        if disk is None:
+            return None
+        key = entry_key(client.token, file.path)
+        now, wall = time.monotonic(), time.time()
+        kept = await asyncio.to_thread(disk.read, key)
+        self._warn_of(disk)
+        found = None
+        if kept is not None:
+            age = wall - kept.checked_at
+            # A clock that was set back says nothing about the age: then the store is asked.
+            checked_at = now - age if age >= 0 else -math.inf
+            found = await self._use(client, file, kept, steps, checked_at)
+            if found is None:
+                disk.drop(key)
+        disk.count(hit=found is not None)
+        return found
+
+    async def keep(self, client: Client, handle: FileHandle, seen: list[Stash | Tail]) -> None:
+        """Put on disk what a file was just opened by."""
+        disk = self._cache.disk_for(client.token)
+        kept = None if disk is None else kept_of(handle, seen, _wall(handle.checked_at))
+        if disk is not None and kept is not None:
+            await asyncio.to_thread(disk.write, entry_key(client.token, handle.id.path), kept)
+            self._warn_of(disk)
+
+    def forget(self, client: Client, path: str) -> None:
+        """Drop what is cached of a file, in memory and on disk."""
+        self._cache.drop(("file", client.token, path))
+        disk = self._cache.disk_for(client.token)
+        if disk is not None:
+            disk.drop(entry_key(client.token, path))
+
+    async def _use(
+        self, client: Client, file: DataFile, kept: Kept, steps: Steps[FileHandle], checked_at: float
+    ) -> tuple[FileHandle, int] | None:
+        if file.etag is not None and not same_etag(file.etag, kept.etag):
+            return None
+        handle = reopen(kept, steps)
+        if handle is None:
+            return None
+        now = time.monotonic()
+        handle.checked_at = checked_at
+        stale = not self.fresh(handle, now)
+        trips = await self.confirm(client, handle, file, now)
+        if trips is None:
+            return None
+        if stale and not trips:
+            await self._note_check(client, handle)  # the listing was the check
+        return handle, trips
+
+    async def _note_check(self, client: Client, handle: FileHandle) -> None:
+        disk, etag = self._cache.disk_for(client.token), handle.id.etag
+        if disk is not None and etag is not None:
+            key = entry_key(client.token, handle.id.path)
+            await asyncio.to_thread(disk.confirm, key, etag, _wall(handle.checked_at))
+            self._warn_of(disk)
+
+    def _warn_of(self, disk: Disk) -> None:
+        problem = disk.problem()
+        if problem is not None:
+            self._metrics.warn(problem)
+
+
+def _wall(monotonic: float) -> float:
+    """The wall-clock time of a moment of the monotonic clock."""
+    return time.time() - (time.monotonic() - monotonic)
