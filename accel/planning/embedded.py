@@ -17,7 +17,7 @@ from accel.errors import IndexFormatError
 from accel.format.embedded import Entry, Toc, verify_blob
 from accel.format.idx1 import idx1_range
 from accel.indexes.ask import ask
-from accel.indexes.kind import IndexKind, Level
+from accel.indexes.kind import IndexKind, Level, ParsedIndex, first_rows_of
 from accel.indexes.native import signature_of
 from accel.indexes.question import LeafOp, LeafQuestion, question_of
 from accel.indexes.registry import find_kind
@@ -180,7 +180,7 @@ class Embedded:
                 on_bad(_at(error, self.handle, _name(source)))
 
     def _state(self, source: _Source, parsed: Any, group: int, witnesses: Witnesses) -> None:
-        first_rows = self._first_rows(source, group)
+        first_rows = self._first_rows(source, parsed, group)
         if first_rows is None:
             return
         for node, question in source.asked:
@@ -189,11 +189,13 @@ class Embedded:
             if evidence is not None:
                 witnesses.add(node, group, Statement(first_rows, evidence))
 
-    def _first_rows(self, source: _Source, group: int) -> Int64s | None:
+    def _first_rows(self, source: _Source, parsed: ParsedIndex, group: int) -> Int64s | None:
         if source.level in (Level.FILE, Level.ROW_GROUP):
             return np.zeros(1, np.int64)
         if source.level is Level.ROW_RANGE:
-            return np.arange(int(self.handle.metadata.group_rows[group]), dtype=np.int64)
+            starts = first_rows_of(parsed)
+            rows = int(self.handle.metadata.group_rows[group])
+            return np.arange(rows, dtype=np.int64) if starts is None else starts
         offsets = self.handle.offset_indexes.get((group, source.leaf))
         return None if offsets is None or offsets.num_pages != source.units else offsets.first_row
 

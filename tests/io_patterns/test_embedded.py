@@ -182,7 +182,7 @@ def test_a_users_kind_and_one_that_raises(
     scan = ask(store, f"note = '{key}'", accel.Cache())
     assert scan.to_table().to_pylist() == rows.slice(9, 1).to_pylist()
     assert scan.metrics.rows.kept <= ROWS
-    absent = ask(store, "note = 'zz'", accel.Cache())
+    absent = ask(store, "note = '!!'", accel.Cache())
     assert absent.count_rows() == 0
     assert absent.metrics.rows.kept == 0
     monkeypatch.setattr(Parsed, "broken", True)
