@@ -127,6 +127,8 @@ def _print(file: FileLayout, *, row_groups: bool) -> None:
         say("sorted by", f"{', '.join(file.sorting)} (declared)")
     if file.key_value:
         say("metadata", ", ".join(f"{name} ({byte_count(n)})" for name, n in file.key_value.items()))
+    for index in file.embedded:
+        say("index", f"{index.kind} of {index.column} by {index.level}, {byte_count(index.bytes)}")
     if not file.indexes_read:
         say("note", "the page indexes were not read for their size: pages are counted by the footer")
     console.print()

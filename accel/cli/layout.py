@@ -70,6 +70,18 @@ class ColumnLayout:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class EmbeddedLayout:
+    """The indexes of one kind over one column, embedded in the file."""
+
+    kind: str
+    column: str
+    level: str
+    count: int
+    """One a file, or one a row group."""
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FileLayout:
     """One file. Sizes are bytes."""
 
@@ -87,6 +99,7 @@ class FileLayout:
     indexes_read: bool
     key_value: Mapping[str, int]
     """Sizes of the values."""
+    embedded: tuple[EmbeddedLayout, ...]
     sorting: tuple[str, ...]
     """As the writer declares it, for the first row group."""
     row_groups: tuple[GroupLayout, ...]
@@ -111,6 +124,7 @@ def describe_layout(url: str, handle: FileHandle, indexes: Indexes) -> FileLayou
         tail_bytes=handle.suggested_tail_bytes(),
         indexes_read=indexes.read,
         key_value={name: len(value) for name, value in metadata.key_value.items()},
+        embedded=_embedded(handle),
         sorting=_sorting(metadata),
         row_groups=tuple(
             GroupLayout(
@@ -121,6 +135,16 @@ def describe_layout(url: str, handle: FileHandle, indexes: Indexes) -> FileLayou
             for g in range(metadata.num_row_groups)
         ),
         columns=tuple(_describe_column(handle, leaf.ordinal, indexes) for leaf in metadata.schema.leaves),
+    )
+
+
+def _embedded(handle: FileHandle) -> tuple[EmbeddedLayout, ...]:
+    found: dict[tuple[str, str, str], list[int]] = {}
+    for entry in handle.toc.entries if handle.toc is not None else ():
+        found.setdefault((entry.kind, ".".join(entry.column), entry.level), []).append(entry.length)
+    return tuple(
+        EmbeddedLayout(kind=kind, column=column, level=level, count=len(sizes), bytes=sum(sizes))
+        for (kind, column, level), sizes in found.items()
     )
 
 

@@ -18,8 +18,8 @@ from accel.ranges import ByteRange
 
 __all__ = ["FileHandle"]
 
-# The first read is not grown for an IDX1 that is longer.
-_MOST_IDX1 = 1 << 20
+# The first read is not grown for more than this of embedded indexes.
+_MOST_EMBEDDED = 256 << 10
 
 
 @dataclass(slots=True, eq=False)
@@ -73,11 +73,12 @@ class FileHandle:
             placed = offset[offset > 0]
             if placed.size:
                 first = min(first, int(placed.min()))
-        if self.toc is not None and self.toc.entries:
-            first = min(first, *(entry.offset for entry in self.toc.entries))
+        # Of what lies in front of the page indexes, as much as is small: large indexes are read in parts.
+        offsets = [entry.offset for entry in self.toc.entries] if self.toc is not None else []
         listed = self._idx1_start()
-        if listed is not None and first - listed <= _MOST_IDX1:
-            first = min(first, listed)
+        offsets += [] if listed is None else [listed]
+        near = [offset for offset in offsets if first - offset <= _MOST_EMBEDDED]
+        first = min([first, *near])
         return self.id.size - first
 
     def _idx1_start(self) -> int | None:

@@ -265,3 +265,14 @@ def test_what_is_no_parquet(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     out, err = capsys.readouterr()
     assert out == ""
     assert err.startswith(f"accel: error: {path}")
+
+
+def test_embedded_indexes_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = pa.Table.from_arrays([pa.array([f"c{i % 5}" for i in range(1000)])], names=["city"])
+    accel.write_table(rows, str(tmp_path / "f.parquet"), indexes={"city": "distinct"})
+    assert main(["inspect", str(tmp_path / "f.parquet")]) == 0
+    assert "distinct of city by page" in capsys.readouterr().out
+    assert main(["inspect", "--json", str(tmp_path / "f.parquet")]) == 0
+    (told,) = json.loads(capsys.readouterr().out)["embedded"]
+    assert (told["kind"], told["column"], told["level"], told["count"]) == ("distinct", "city", "page", 1)
+    assert told["bytes"] > 0
