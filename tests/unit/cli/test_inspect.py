@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import accel
 from accel.cli.layout import judge_order
 from accel.cli.main import main
 from accel.testing import Layout, write_file
