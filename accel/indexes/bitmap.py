@@ -106,7 +106,9 @@ class Bitmap(IndexKind):
 
     def _head(self, data: bytes, level: Level, units: int) -> BitmapHead:
         head = read_head(data, rows=units if level is Level.ROW_RANGE else 0)
-        if level is not Level.ROW_RANGE and (head.range_rows or len(head.presence) != units):
+        if (level is Level.ROW_RANGE) != bool(head.range_rows):
+            raise IndexFormatError("a bitmap index is of another level than its entry says")
+        if level is not Level.ROW_RANGE and len(head.presence) != units:
             raise IndexFormatError(f"a bitmap index is of {len(head.presence)} units where {units} are")
         return head
 

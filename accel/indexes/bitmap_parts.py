@@ -108,7 +108,7 @@ def read_head(data: bytes, *, rows: int) -> BitmapHead:
     if xxhash.xxh64_intdigest(data[:-8]) != int.from_bytes(data[-8:], "little"):
         raise IndexFormatError("the head of a bitmap index has a wrong checksum")
     units, range_rows = blob.u32(), blob.u32()
-    if (range_rows or rows) and (not range_rows or units != max(-(-rows // range_rows), 1 - bool(rows))):
+    if (range_rows or rows) and (not range_rows or units != -(-rows // range_rows)):
         raise IndexFormatError("a bitmap index is not of the row group's rows")
     presence = blob.presence(units)
     try:

@@ -64,13 +64,17 @@ class ChunkValues:
     def parts(self, level: Level) -> Iterator[pa.Array]:
         """The values of each unit in order, as slices."""
         starts = self.starts(level)
-        for start, stop in zip(starts, np.append(starts[1:], self.num_rows), strict=True):
-            yield self.array.slice(int(start), int(stop - start))
+        for start, rows in zip(starts.tolist(), self._rows(starts).tolist(), strict=True):
+            yield self.array.slice(start, rows)
 
     def units(self, level: Level) -> Int64s:
         """The unit of every row."""
         starts = self.starts(level)
-        return np.repeat(np.arange(len(starts)), np.diff(np.append(starts, self.num_rows)))
+        return np.repeat(np.arange(len(starts)), self._rows(starts))
+
+    def _rows(self, starts: Int64s) -> Int64s:
+        """Rows of each unit."""
+        return np.diff(np.append(starts, self.num_rows)) if len(starts) else starts
 
 
 @dataclass(frozen=True, slots=True, eq=False)

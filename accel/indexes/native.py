@@ -106,7 +106,8 @@ def uniform(array: pa.Array | pa.ChunkedArray) -> pa.Array:
     if tag is Tag.INT64:
         return values if values.type == pa.int64() else values.cast(pa.int64())
     if tag is Tag.FLOAT64:
-        numbers = integers(values) + 0.0
+        with np.errstate(invalid="ignore"):  # a NaN may be a signalling one
+            numbers = integers(values) + 0.0
         numbers[np.isnan(numbers)] = math.nan
         return _fixed(numbers, validity(values), pa.float64())
     return values

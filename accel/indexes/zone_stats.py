@@ -132,7 +132,7 @@ def unit_stats(values: pa.Array, starts: Int64s) -> ZoneStats:
     if tag is None:
         raise TypeError(f"{values.type} is no stored type")
     units = len(starts)
-    rows = np.diff(np.append(starts, len(values))).astype(np.int64)
+    rows = np.diff(np.append(starts, len(values))).astype(np.int64) if units else starts
     if not len(values):
         nothing = (None,) * units
         zero = np.zeros(units, np.int64)

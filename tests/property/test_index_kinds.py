@@ -1,0 +1,270 @@
+"""No index contradicts the exact filter: any kind, level, type, layout of pages and question."""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import math
+import zlib
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from accel.errors import IndexFormatError
+from accel.indexes import Bitmap, Bloom, Distinct, IndexKind, Ngram, Sketch, Zonemap
+from accel.indexes.ask import ask
+from accel.indexes.kind import ChunkValues, Level, ParsedIndex, first_rows_of
+from accel.indexes.native import signature_of
+from accel.indexes.question import question_of
+from accel.predicate.atoms import column_atoms
+from accel.predicate.bind import bind
+from accel.predicate.evaluate import outcome
+from accel.predicate.evidence import Evidence
+from accel.predicate.expr import Column, Compare, Expr, InList, IsNull, Like, Literal, Not, Op
+from accel.predicate.prune import prune
+
+D = decimal.Decimal
+NAN, INF = math.nan, math.inf
+
+
+@dataclass(frozen=True)
+class Sort:
+    """A type of column, values as pyarrow takes them, and literals."""
+
+    type: pa.DataType
+    values: tuple[Any, ...]
+    literals: tuple[Any, ...] = ()
+    like: bool = False
+
+
+def _moments(kind: pa.DataType) -> Sort:
+    base = datetime.datetime(2019, 12, 31, 23, 59, 59)
+    steps = (0, 1, 3600, 86_400, 40 * 86_400, 400 * 86_400, -60 * 365 * 86_400)
+    return Sort(kind, tuple(base + datetime.timedelta(seconds=s) for s in steps))
+
+
+_TEXTS = ("", "a", "ab", "abc", "ABC", "abcd", "xabcx", "Stra\u00dfe", "STRASSE", "\u1e9e", "\u212aelvin")
+_TEXTS += (
+    "kelvin",
+    "\u017fsa",
+    "ssa",
+    "\u65e5\u672c\u8a9e",
+    "a\nb",
+    "z" * 70,
+    "z" * 69 + "y",
+    "\U0010ffff",
+    "100%",
+)
+_BLOBS = (b"", b"\x00", b"\x00\x00", b"\xff" * 70, b"\xff" * 64, b"a", b"\xfe\xff", b"abc")
+_MOMENT_LITERALS = ("2019-12-31 23:59:59", datetime.date(2020, 1, 1), "2021-02-03", "1959-01-01")
+SORTS = {
+    "int8": Sort(pa.int8(), (-128, -1, 0, 1, 127), (0, 1, 127, 200, -129, 0.5, D("1.0"))),
+    "int64": Sort(
+        pa.int64(), (-(2**63), -1, 0, 7, 2**53, 2**53 + 1, 2**63 - 1), (0, 7.0, 2**53 + 1, 2**63, 1.5)
+    ),
+    "uint64": Sort(pa.uint64(), (0, 1, 2**63, 2**64 - 1), (0, 1, -1, 2**63, 2**64 - 1, 2**64)),
+    "double": Sort(
+        pa.float64(), (0.0, -0.0, 1.5, NAN, INF, -INF, 1e300), (0, -0.0, 1.5, NAN, INF, -INF, D("0.1"))
+    ),
+    "float": Sort(
+        pa.float32(), (0.0, -0.0, 0.10000000149011612, NAN, INF), (0.0, 0.1, NAN, 0.10000000149011612)
+    ),
+    "halffloat": Sort(pa.float16(), tuple(np.float16(v) for v in (0.0, -0.0, 0.5, NAN)), (0.0, 0.5, NAN)),
+    "decimal": Sort(
+        pa.decimal128(9, 2), (D("0.00"), D("1.50"), D("-1.50"), D("9999999.99")), (0, 1.5, D("1.505"), -2)
+    ),
+    "wide": Sort(pa.decimal256(60, 1), (D("0.0"), D(10) ** 50, D("-1.5")), (0, D(10) ** 50, -1.5)),
+    "bool": Sort(pa.bool_(), (True, False), (True, False)),
+    "text": Sort(pa.string(), _TEXTS, (*_TEXTS, "zz", "z" * 64), like=True),
+    "large": Sort(pa.large_string(), _TEXTS, _TEXTS, like=True),
+    "coded": Sort(pa.dictionary(pa.int32(), pa.string()), _TEXTS, _TEXTS, like=True),
+    "binary": Sort(pa.binary(), _BLOBS, _BLOBS),
+    "fixed": Sort(pa.binary(2), (b"\x00\x00", b"ab", b"\xff\xff"), (b"ab", b"a", b"\xff\xff")),
+    "date": Sort(
+        pa.date32(),
+        tuple(datetime.date(2020, m, 1) for m in (1, 2, 12)),
+        (datetime.date(2020, 2, 1), "2020-12-01"),
+    ),
+    "timestamp[us]": Sort(pa.timestamp("us"), _moments(pa.timestamp("us")).values, _MOMENT_LITERALS),
+    "timestamp[s, UTC]": Sort(pa.timestamp("s", "UTC"), _moments(pa.timestamp("s")).values, _MOMENT_LITERALS),
+    "time": Sort(
+        pa.time64("us"), (datetime.time(0), datetime.time(12, 30)), (datetime.time(12, 30), "00:00:00")
+    ),
+}
+PATTERNS = (
+    "%abc%",
+    "abc%",
+    "%abc",
+    "a_c",
+    "%",
+    "",
+    "%ss%",
+    "%stra%e",
+    "k%",
+    "\u212a%",
+    "%\u65e5\u672c%",
+    "100\\%",
+    "_bc%",
+    "z%y",
+)
+KINDS: dict[str, tuple[IndexKind, tuple[str, ...]]] = {
+    "distinct": (Distinct(), ()),
+    "distinct, few": (Distinct(max_values=3), ()),
+    "bitmap": (Bitmap(range_rows=3), ()),
+    "bitmap, rows": (Bitmap(range_rows=1), ()),
+    "bloom": (Bloom(fpp=0.3), ()),
+    "ngram": (Ngram(), ("text", "large", "coded", "binary", "fixed")),
+    "zonemap": (Zonemap(), ()),
+    "zonemap of lower": (Zonemap(of="lower"), ("text", "large", "coded")),
+    **{
+        f"zonemap of {part}": (Zonemap(of=part), ("date", "timestamp[us]", "timestamp[s, UTC]"))
+        for part in ("year", "month", "day", "hour")
+    },
+    "sketch": (Sketch(lg_k=4, buckets=4), ()),
+}
+DAMAGED = [
+    (name, level, sort)
+    for name, (kind, sorts) in KINDS.items()
+    for level in sorted(kind.levels)
+    for sort in ("text", "int64", "double", "timestamp[us]")
+    if not sorts or sort in sorts
+]
+
+
+@st.composite
+def columns(draw: st.DrawFn, sort: Sort) -> list[ChunkValues]:
+    """Row groups of one column, each cut into pages."""
+    chunks = []
+    pool = draw(st.lists(st.sampled_from((*sort.values, None)), min_size=1, max_size=4))
+    for _ in range(draw(st.integers(1, 2))):
+        values = draw(st.lists(st.sampled_from(pool), max_size=12))
+        starts = sorted({0, *draw(st.lists(st.integers(1, max(len(values) - 1, 1)), max_size=4))})
+        first = np.array([s for s in starts if s == 0 or s < len(values)], np.int64)
+        pad = draw(st.integers(0, 2))
+        array = pa.array([pool[0]] * pad + values, sort.type).slice(pad)
+        chunks.append(ChunkValues(array, first, len(values)))
+    return chunks
+
+
+@st.composite
+def questions(draw: st.DrawFn, sort: Sort) -> Expr:
+    column = Column("c")
+    literal = st.sampled_from(sort.literals)
+    ops = st.sampled_from((Op.EQ, Op.NE, Op.LT, Op.LE, Op.GT, Op.GE, Op.DISTINCT, Op.NOT_DISTINCT))
+    forms = [
+        st.just(IsNull(column)),
+        st.builds(lambda op, v: Compare(op, column, Literal(v)), ops, literal),
+        st.builds(
+            lambda vs: InList(column, tuple(vs)),
+            st.lists(st.one_of(literal, st.none()), min_size=1, max_size=3),
+        ),
+    ]
+    if sort.like:
+        forms.append(st.builds(lambda p, i: Like(column, p, i), st.sampled_from(PATTERNS), st.booleans()))
+    found: Expr = draw(st.one_of(forms))
+    return Not(found) if draw(st.booleans()) else found
+
+
+def pieces(parsed: ParsedIndex, chunks: list[ChunkValues], level: Level) -> list[pa.Array]:
+    """The rows of every entry of an answer."""
+    if level is Level.FILE:
+        return [pa.chunked_array([chunk.array for chunk in chunks])]
+    first = first_rows_of(parsed)
+    if level is Level.ROW_RANGE and first is not None:
+        stops = np.append(first[1:], chunks[0].num_rows)[: len(first)]
+        return [chunks[0].array.slice(a, b - a) for a, b in zip(first.tolist(), stops.tolist(), strict=True)]
+    return list(chunks[0].parts(level))
+
+
+def units_of(chunks: list[ChunkValues], level: Level) -> int:
+    return 1 if level is Level.FILE else len(chunks[0].starts(level))
+
+
+@st.composite
+def inputs(draw: st.DrawFn, names: tuple[str, ...]) -> tuple[Sort, list[ChunkValues], list[Expr]]:
+    sort = SORTS[draw(st.sampled_from(names))]
+    return sort, draw(columns(sort)), draw(st.lists(questions(sort), min_size=1, max_size=8))
+
+
+LEVELS = [(name, level) for name, (kind, _) in KINDS.items() for level in sorted(kind.levels)]
+
+
+@pytest.mark.parametrize(("name", "level"), LEVELS, ids=[f"{n}-{v}" for n, v in LEVELS])
+def test_the_outcomes_of_every_row_are_allowed(name: str, level: Level) -> None:
+    kind, names = KINDS[name]
+
+    @settings(max_examples=100, deadline=None, derandomize=True, database=None)
+    @given(inputs(names or tuple(SORTS)))
+    def check(given_: tuple[Sort, list[ChunkValues], list[Expr]]) -> None:
+        sort, chunks, asked = given_
+        chunks = chunks if level is Level.FILE else chunks[:1]
+        data = kind.build(iter(chunks), level=level)
+        parsed = kind.parse(data, level=level, units=units_of(chunks, level))
+        assert parsed.nbytes > 0
+        units = pieces(parsed, chunks, level)
+        for expr in asked:
+            bound = bind(expr, pa.schema([("c", sort.type)]))
+
+            def witness(node: Any, bound: Any = bound) -> Evidence | None:
+                if node not in tuple(column_atoms(bound.root)):
+                    return None
+                question = question_of(node, bound.columns[0])
+                if question is None:
+                    return None
+                return ask(parsed, question, units=len(units), signature=signature_of(sort.type))
+
+            evidence = prune(bound, {}, len(units), witness=witness)
+            for at, rows in enumerate(units):
+                found = set(outcome(bound, {("c",): rows}, len(rows)).to_pylist())
+                allowed = {
+                    value
+                    for value, flags in zip(
+                        (True, False, None),
+                        (evidence.may_true, evidence.may_false, evidence.may_null),
+                        strict=True,
+                    )
+                    if flags[at]
+                }
+                assert found <= allowed, (expr, at, rows, found, allowed)
+
+    check()
+
+
+@pytest.mark.parametrize(("name", "level", "of"), DAMAGED, ids=[f"{n}-{v}-{s}" for n, v, s in DAMAGED])
+def test_bytes_that_are_cut_or_changed_are_refused_or_answer_without_harm(
+    name: str, level: Level, of: str
+) -> None:
+    """Every truncation is refused; a flipped bit is refused, or gives an index that still answers in form."""
+    kind, sort = KINDS[name][0], SORTS[of]
+    array = pa.array([*sort.values, None] * 3, sort.type)
+    chunk = ChunkValues(array, np.arange(0, len(array), 5, dtype=np.int64), len(array))
+    data = kind.build(iter((chunk,)), level=level)
+    units = units_of([chunk], level)
+    for length in range(0, len(data), max(1, len(data) // 200)):
+        with pytest.raises(IndexFormatError):
+            kind.parse(data[:length], level=level, units=units)
+    with pytest.raises(IndexFormatError):
+        kind.parse(data + b"\0", level=level, units=units)
+    bound = bind(Compare(Op.EQ, Column("c"), Literal(sort.literals[0])), pa.schema([("c", sort.type)]))
+    question = question_of(bound.root, bound.columns[0])
+    assert question is not None
+    chance = np.random.default_rng(zlib.crc32(f"{name} {level} {of}".encode()))
+    refused = 0
+    for _ in range(300):
+        harmed = bytearray(data)
+        harmed[int(chance.integers(len(data)))] ^= 1 << int(chance.integers(8))
+        try:
+            parsed = kind.parse(bytes(harmed), level=level, units=units)
+        except IndexFormatError:
+            refused += 1
+            continue
+        first = first_rows_of(parsed)
+        entries = units if first is None else len(first)
+        found = ask(parsed, question, units=entries, signature=signature_of(sort.type))
+        assert found is None or len(found) == entries
+    assert refused > 0
