@@ -77,7 +77,9 @@ class Options:
             value = getattr(self, field.name)
             if isinstance(field.default, bool):
                 continue
-            if isinstance(field.default, int) and (isinstance(value, bool) or not isinstance(value, Integral)):
+            if isinstance(field.default, int) and (
+                isinstance(value, bool) or not isinstance(value, Integral)
+            ):
                 raise TypeError(f"option {field.name} is a whole number, not {value!r}")
             least = (
                 0

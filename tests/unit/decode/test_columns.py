@@ -218,7 +218,9 @@ def test_no_rows_need_no_pages() -> None:
 
 
 def test_later_row_groups() -> None:
-    table = pa.Table.from_arrays([pa.array(range(1_000)), pa.array([str(i) for i in range(1_000)])], names="is")
+    table = pa.Table.from_arrays(
+        [pa.array(range(1_000)), pa.array([str(i) for i in range(1_000)])], names="is"
+    )
     sink = pa.BufferOutputStream()
     pq.write_table(table, sink, row_group_size=300, write_page_index=True, max_rows_per_page=50)
     data = sink.getvalue().to_pybytes()

@@ -57,7 +57,8 @@ def test_fixed_lists_and_extensions() -> None:
         raw.buffers()[:1],
         children=[
             pa.StructArray.from_arrays(
-                [pa.ExtensionArray.from_storage(pa.uuid(), raw.values.field(0))], fields=list(u_kind.value_type)
+                [pa.ExtensionArray.from_storage(pa.uuid(), raw.values.field(0))],
+                fields=list(u_kind.value_type),
             )
         ],
     )
@@ -83,7 +84,9 @@ def test_leaves_that_do_not_fit_are_refused(case: str) -> None:
         merge_leaves([x, y], pa.list_(_POINT))
 
 
-@pytest.mark.parametrize("target", [_POINT, pa.list_(_POINT), pa.list_(_POINT, 1), pa.map_(pa.int8(), pa.int8())])
+@pytest.mark.parametrize(
+    "target", [_POINT, pa.list_(_POINT), pa.list_(_POINT, 1), pa.map_(pa.int8(), pa.int8())]
+)
 def test_a_leaf_of_another_shape_is_refused(target: pa.DataType) -> None:
     flat = _leaf([1], pa.int64())
     with pytest.raises(ParquetFormatError, match="a leaf decoded as int64 where "):
@@ -104,7 +107,9 @@ _LEVELS = [
 
 
 @pytest.mark.parametrize(("kind", "values", "expected"), _LEVELS, ids=[str(case[0]) for case in _LEVELS])
-def test_level_values_of_each_row(kind: pa.DataType, values: list[object], expected: list[int] | None) -> None:
+def test_level_values_of_each_row(
+    kind: pa.DataType, values: list[object], expected: list[int] | None
+) -> None:
     array = pa.array(values, kind)
     found = count_levels(array)
     assert found is None if expected is None else found.tolist() == expected

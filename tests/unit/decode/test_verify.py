@@ -107,11 +107,19 @@ _LIES = [
     ("decompresses to more", _INTS, {**_PLAIN, "compression": "SNAPPY"}, _size(2, 8), "."),
     ("dictionary page amid data", _INTS, _PLAIN, lambda h: h.update({1: (I32, 2)}), "."),
     ("unknown encoding", _INTS, _PLAIN, _lie(5, 2, 77), "."),
-    ("needs a dictionary", _INTS, _PLAIN, _lie(5, 2, 8), "data page 1 is dictionary-encoded, and there is no"),
+    (
+        "needs a dictionary",
+        _INTS,
+        _PLAIN,
+        _lie(5, 2, 8),
+        "data page 1 is dictionary-encoded, and there is no",
+    ),
 ]
 
 
-@pytest.mark.parametrize(("array", "options", "edit", "message"), [c[1:] for c in _LIES], ids=[c[0] for c in _LIES])
+@pytest.mark.parametrize(
+    ("array", "options", "edit", "message"), [c[1:] for c in _LIES], ids=[c[0] for c in _LIES]
+)
 def test_a_lying_header(array: pa.Array, options: dict[str, object], edit: Edit, message: str) -> None:
     data = _write(array, **options)
     chunk = _chunk(data)
@@ -204,7 +212,9 @@ def test_dictionary_pages() -> None:
     chunk = _chunk(data)
     assert chunk.dictionary is not None
     assert _decode(data, chunk).equals(_TEXTS)
-    with pytest.raises(ParquetFormatError, match="data page 0 is dictionary-encoded, and there is no dictionary"):
+    with pytest.raises(
+        ParquetFormatError, match="data page 0 is dictionary-encoded, and there is no dictionary"
+    ):
         _decode(data, replace(chunk, dictionary=None))
     with pytest.raises(ParquetFormatError, match="where the dictionary page should be is another page"):
         _decode(data, replace(chunk, dictionary=chunk.buffers[0]))
@@ -243,7 +253,10 @@ def test_sizes_beyond_the_limit_are_refused_before_they_are_allocated() -> None:
     with pytest.raises(MemoryLimitError, match="pages of 2147483647 bytes"):
         _decode(data, bomb, limit=1 << 29)
     many = replace(
-        chunk, buffers=(_edit(page, _lie(5, 1, 2**31 - 1)),), stop_rows=np.array([2**31 - 1]), num_values=2**31
+        chunk,
+        buffers=(_edit(page, _lie(5, 1, 2**31 - 1)),),
+        stop_rows=np.array([2**31 - 1]),
+        num_values=2**31,
     )
     with pytest.raises(MemoryLimitError, match="2147483647 values"):
         _decode(data, many, limit=1 << 29)
@@ -300,7 +313,9 @@ def test_facts_of_good_pages() -> None:
     data = _write(_TEXTS)
     meta = open_metadata(data)
     chunk = chosen_pages(data, meta, 0, 0, RowSelection.of([(30, 60)]))
-    facts = verify_chunk(chunk, meta.schema.leaves[0], meta.schema.elements[1], memory_limit=None, place="here")
+    facts = verify_chunk(
+        chunk, meta.schema.leaves[0], meta.schema.elements[1], memory_limit=None, place="here"
+    )
     assert facts.page_values.tolist() == [25, 25]
     assert facts.num_values == 50
     assert facts.parts == (chunk.dictionary, *chunk.buffers)

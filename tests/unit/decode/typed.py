@@ -48,7 +48,7 @@ def _decimal(precision: int, scale: int) -> Make:
 
 
 def _moment(rng: random.Random) -> datetime.datetime:
-    return _EPOCH + datetime.timedelta(seconds=rng.randint(-10**9, 2 * 10**9))
+    return _EPOCH + datetime.timedelta(seconds=rng.randint(-(10**9), 2 * 10**9))
 
 
 FLAT: dict[str, Column] = {
@@ -106,7 +106,9 @@ def _struct(**fields: Column) -> Column:
 
 
 def _list_of(item: Column, wrap: Wrap = pa.list_) -> Column:
-    return wrap(item[0]), lambda rng: [_or_null(rng, item[1], 0.15) for _ in range(rng.choice([0, 0, 1, 2, 5]))]
+    return wrap(item[0]), lambda rng: [
+        _or_null(rng, item[1], 0.15) for _ in range(rng.choice([0, 0, 1, 2, 5]))
+    ]
 
 
 def _fixed_list(item: Column, size: int) -> Column:
@@ -140,7 +142,11 @@ NESTED: dict[str, Column] = {
     "fixed_fixed": _fixed_list(_fixed_list(_leaf("int32"), 2), 2),
     "struct": _struct(a=_leaf("int64"), b=_leaf("string")),
     "struct_types": _struct(
-        d=_leaf("dictionary"), z=_leaf("timestamp_zone"), u=_leaf("uuid"), v=_leaf("large_string"), n=_leaf("null")
+        d=_leaf("dictionary"),
+        z=_leaf("timestamp_zone"),
+        u=_leaf("uuid"),
+        v=_leaf("large_string"),
+        n=_leaf("null"),
     ),
     "struct_struct": _struct(s=_struct(x=_leaf("int32"), y=_leaf("decimal_fixed")), t=_leaf("duration_ms")),
     "struct_list": _struct(l=_list_of(_leaf("int64")), s=_leaf("string")),
