@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from accel.arrays import mask, validity
 from accel.errors import IndexFormatError
 from accel.indexes import Bitmap, Bloom, Distinct, IndexKind, Ngram, Sketch, Zonemap
 from accel.indexes.ask import ask
@@ -96,7 +97,8 @@ SORTS = {
         pa.time64("us"), (datetime.time(0), datetime.time(12, 30)), (datetime.time(12, 30), "00:00:00")
     ),
 }
-PATTERNS = (
+PATTERNS: tuple[str, ...] = ("s%", "\u1e9e%", "%\u017f%")
+PATTERNS += (
     "%abc%",
     "abc%",
     "%abc",
@@ -233,6 +235,47 @@ def test_the_outcomes_of_every_row_are_allowed(name: str, level: Level) -> None:
                 assert found <= allowed, (expr, at, rows, found, allowed)
 
     check()
+
+
+PAGED = [
+    (name, of) for name, (kind, sorts) in KINDS.items() if Level.PAGE in kind.levels for of in sorts or SORTS
+]
+
+
+@pytest.mark.parametrize(("name", "of"), PAGED, ids=[f"{n}-{s}" for n, s in PAGED])
+def test_pages_of_one_value_and_of_two_against_every_literal(name: str, of: str) -> None:
+    """All of them: each value alone on a page, each pair on a page, each with every operator and literal."""
+    kind, sort = KINDS[name][0], SORTS[of]
+    pool = (*sort.values, None)
+    pages = [[v] for v in pool] + [[v, w] for i, v in enumerate(pool) for w in pool[i + 1 :]]
+    array = pa.array([v for page in pages for v in page], sort.type)
+    first = np.cumsum([0, *(len(page) for page in pages[:-1])])
+    chunk = ChunkValues(array, first, len(array))
+    parsed = kind.parse(kind.build(iter((chunk,)), level=Level.PAGE), level=Level.PAGE, units=len(pages))
+    column = Column("c")
+    asked: list[Expr] = [IsNull(column)]
+    asked += [Compare(op, column, Literal(v)) for op in (Op.EQ, Op.LT, Op.LE) for v in sort.literals]
+    asked += [InList(column, (v, *more)) for v in sort.literals for more in ((), (None,), sort.literals[:2])]
+    asked += [Like(column, p, i) for p in PATTERNS for i in (True, False)] if sort.like else []
+    for expr in asked:
+        if sort.type == pa.bool_() and isinstance(expr, Compare) and expr.op is not Op.EQ:
+            continue
+        bound = bind(expr, pa.schema([("c", sort.type)]))
+        question = question_of(bound.root, bound.columns[0])
+        if question is None:
+            continue
+        evidence = ask(parsed, question, units=len(pages), signature=signature_of(sort.type))
+        if evidence is None:
+            continue
+        rows = outcome(bound, {("c",): array}, len(array))
+        true, valid = mask(rows), validity(rows)
+        for flags, rows_with in (
+            (evidence.may_true, true),
+            (evidence.may_false, valid & ~true),
+            (evidence.may_null, ~valid),
+        ):
+            lost = np.logical_or.reduceat(rows_with, first) & ~flags
+            assert not lost.any(), (expr, [pages[i] for i in np.flatnonzero(lost)[:3]])
 
 
 @pytest.mark.parametrize(("name", "level", "of"), DAMAGED, ids=[f"{n}-{v}-{s}" for n, v, s in DAMAGED])
