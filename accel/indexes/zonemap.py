@@ -118,7 +118,8 @@ class Zonemap(IndexKind):
 
     @property
     def params(self) -> Mapping[str, Any]:
-        return {"of": self.of}
+        several = {"columns": [list(path) for path in self.columns]} if self.columns else {}
+        return {"of": self.of, **several}
 
 
 def _write_stats(out: BlobWriter, stats: ZoneStats) -> None:
