@@ -1,0 +1,139 @@
+"""Bitmaps and matrices of bits: there and back, and bytes that break their rules."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+import xxhash
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pyroaring import BitMap
+
+from accel.errors import IndexFormatError
+from accel.indexes import matrix as matrix_module
+from accel.indexes.hashing import hash_natives, hash_values
+from accel.indexes.matrix import Matrix, write_matrix
+from accel.indexes.native import Tag, uniform
+from accel.indexes.roaring import decode_bitmap, encode_bitmap
+from accel.indexes.wire import BlobReader, BlobWriter
+
+SETS = {
+    "none": [],
+    "one": [0],
+    "largest": [2**32 - 1],
+    "array": list(range(0, 5000, 3)),
+    "bitset": list(range(0, 65536, 2)),
+    "run": list(range(10, 60000)),
+    "five containers": [k * 65536 + i for k in range(5) for i in (1, 9)],
+    "all forms": [*range(0, 65536, 2), *range(65536, 100_000), 200_000, 300_000, 400_001],
+}
+
+
+def members(bitmap: BitMap) -> list[int]:
+    return np.frombuffer(bitmap.to_array(), np.uint32).tolist()
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_there_and_back(name: str) -> None:
+    data = encode_bitmap(np.array(SETS[name], np.uint32))
+    assert members(decode_bitmap(memoryview(data), limit=2**32)) == SETS[name]
+    if SETS[name]:
+        with pytest.raises(IndexFormatError, match="members that are not"):
+            decode_bitmap(memoryview(data), limit=SETS[name][-1])
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_truncated(name: str) -> None:
+    data = encode_bitmap(np.array(SETS[name], np.uint32))
+    for length in sorted({*range(min(len(data), 64)), len(data) // 2, len(data) - 1}):
+        with pytest.raises(IndexFormatError):
+            decode_bitmap(memoryview(data[:length]), limit=2**32)
+    with pytest.raises(IndexFormatError):
+        decode_bitmap(memoryview(data + b"\0"), limit=2**32)
+
+
+def test_what_breaks_the_rules_never_reaches_the_library() -> None:
+    def array(*values: int) -> bytes:
+        head = (12346).to_bytes(4, "little") + (1).to_bytes(4, "little")
+        card = (len(values) - 1).to_bytes(2, "little")
+        return (
+            head
+            + b"\0\0"
+            + card
+            + (16).to_bytes(4, "little")
+            + b"".join(v.to_bytes(2, "little") for v in values)
+        )
+
+    assert members(decode_bitmap(memoryview(array(1, 5)), limit=9)) == [1, 5]
+    for broken in (array(5, 1), array(5, 5)):
+        with pytest.raises(IndexFormatError, match="out of order"):
+            decode_bitmap(memoryview(broken), limit=9)
+    bitset = bytearray(encode_bitmap(np.array(SETS["bitset"], np.uint32)))
+    bitset[-1] ^= 0x80
+    with pytest.raises(IndexFormatError, match="cardinality"):
+        decode_bitmap(memoryview(bytes(bitset)), limit=2**32)
+    run = bytearray(encode_bitmap(np.array(SETS["run"], np.uint32)))
+    run[-1] ^= 0xFF
+    with pytest.raises(IndexFormatError, match="runs that overlap"):
+        decode_bitmap(memoryview(bytes(run)), limit=2**32)
+
+
+@settings(max_examples=300, deadline=None, derandomize=True, database=None)
+@given(
+    st.binary(max_size=64)
+    | st.binary(max_size=60).map(lambda b: b":0\0\0" + b)
+    | st.binary(max_size=60).map(lambda b: b";0\0\0" + b)
+)
+def test_any_bytes_are_refused_or_a_bitmap(data: bytes) -> None:
+    try:
+        found = decode_bitmap(memoryview(data), limit=2**32)
+    except IndexFormatError:
+        return
+    values = members(found)
+    assert values == sorted(set(values))
+
+
+@pytest.mark.parametrize("members_per_block", [2**32, 40, 7])
+def test_matrix(members_per_block: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(matrix_module, "_MEMBERS", members_per_block)
+    monkeypatch.setattr(matrix_module, "_FEW", 3)
+    keys, units = 23, 7
+    chance = np.random.default_rng(11)
+    bits = chance.random((keys, units)) < 0.3
+    out = BlobWriter(b"test")
+    write_matrix(out, np.flatnonzero(bits.ravel()), keys=keys, units=units)
+    blob = BlobReader(out.bytes(), b"test")
+    found = Matrix.read(blob, keys=keys, units=units)
+    blob.end()
+    assert [found.row(key).tolist() for key in range(keys)] == [np.flatnonzero(row).tolist() for row in bits]
+    for wanted in (0.0, 0.1, 0.5, 1.0):
+        chosen = chance.random(keys) < wanted
+        assert found.any(chosen).tolist() == bits[chosen].any(axis=0).tolist()
+        assert found.all(np.flatnonzero(chosen).tolist()).tolist() == bits[chosen].all(axis=0).tolist()
+
+
+HASHED = [
+    (
+        pa.array([0, -1, 2**62], pa.int64()),
+        Tag.INT64,
+        [b"\0" * 8, b"\xff" * 8, (2**62).to_bytes(8, "little")],
+    ),
+    (pa.array([2**64 - 1], pa.uint64()), Tag.UINT64, [b"\xff" * 8]),
+    (pa.array([-0.0, 1.0]), Tag.FLOAT64, [b"\0" * 8, b"\0\0\0\0\0\0\xf0?"]),
+    (pa.array([True, False]), Tag.BOOLEAN, [b"\1" + b"\0" * 7, b"\0" * 8]),
+    (pa.array(["", "é"]), Tag.BYTES, [b"", "é".encode()]),
+    (pa.array([None, 5]).cast(pa.decimal128(20, 0)).slice(1), Tag.INT128, [(5).to_bytes(16, "little")]),
+]
+
+
+@pytest.mark.parametrize(("array", "tag", "stored"), HASHED, ids=[case[1].name for case in HASHED])
+def test_hashes_are_xxh64_of_what_is_stored(array: pa.Array, tag: Tag, stored: list[bytes]) -> None:
+    expected = [xxhash.xxh64_intdigest(data) for data in stored]
+    assert hash_values(uniform(array)).tolist() == expected
+    natives = [
+        int(v) if tag is Tag.INT128 else v.encode() if isinstance(v, str) else v for v in array.to_pylist()
+    ]
+    assert (
+        hash_natives(tuple(v + 0.0 if isinstance(v, float) else v for v in natives), tag).tolist() == expected
+    )
