@@ -18,7 +18,7 @@ from accel.errors import IndexFormatError
 from accel.indexes.bitmap_parts import BitmapHead, ParsedBitmap, Part, encode_head, read_head
 from accel.indexes.hashing import bits_of, hash_values
 from accel.indexes.kind import ChunkValues, IndexKind, Level, Presence
-from accel.indexes.matrix import keys_per_block, write_matrix
+from accel.indexes.matrix import keys_per_block, sort_distinct, write_matrix
 from accel.indexes.native import code_values, tag_of
 from accel.indexes.question import LeafOp
 from accel.indexes.wire import BlobWriter
@@ -64,7 +64,7 @@ class Bitmap(IndexKind):
         exact = bits is not None
         keys, rank = np.unique(hash_values(coded.values) if bits is None else bits, return_inverse=True)
         valid = coded.codes >= 0
-        cells = np.unique(rank[coded.codes[valid]] * units + chunk.units(Level.PAGE)[valid])
+        cells = sort_distinct(rank[coded.codes[valid]] * units + chunk.units(Level.PAGE)[valid])
         counts = np.bincount(cells % units, minlength=units) if units else np.zeros(0, np.int64)
         step = max(min(max(math.isqrt(2 * len(keys)), _LEAST_PART), _MOST_PART, keys_per_block(units)), 1)
         parts = []

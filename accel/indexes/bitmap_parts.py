@@ -12,7 +12,7 @@ import numpy.typing as npt
 from accel.errors import IndexFormatError
 from accel.indexes.hashing import bits_of, hash_natives
 from accel.indexes.kind import Presence, RowRanges
-from accel.indexes.matrix import Matrix
+from accel.indexes.matrix import Matrix, sort_distinct
 from accel.indexes.native import Tag, from_natives
 from accel.indexes.question import LeafOp, LeafQuestion
 from accel.indexes.wire import BlobReader, BlobWriter
@@ -192,7 +192,7 @@ class ParsedBitmap:
         if keys is None or question.op is LeafOp.IS_NULL:
             return []
         spans = self.head.spans()
-        numbers = np.unique(self.head.part_of(keys)).tolist()
+        numbers = sort_distinct(self.head.part_of(keys)).tolist()
         return [spans[number] for number in numbers if number >= 0 and number not in self.parts]
 
     def with_parts(self, found: Mapping[tuple[int, int], memoryview]) -> ParsedBitmap:

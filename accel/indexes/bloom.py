@@ -18,6 +18,7 @@ import numpy.typing as npt
 from accel.errors import IndexFormatError
 from accel.indexes.hashing import hash_natives, hash_values
 from accel.indexes.kind import ChunkValues, IndexKind, Level, Presence
+from accel.indexes.matrix import sort_distinct
 from accel.indexes.native import Tag, code_values, tag_of
 from accel.indexes.question import LeafOp, LeafQuestion
 from accel.indexes.wire import BlobReader, BlobWriter
@@ -68,7 +69,7 @@ class Bloom(IndexKind):
         coded = code_values(chunk.array)
         hashes = hash_values(coded.values)
         valid = coded.codes >= 0
-        cells = np.unique(chunk.units(level)[valid] * max(len(hashes), 1) + coded.codes[valid])
+        cells = sort_distinct(chunk.units(level)[valid] * max(len(hashes), 1) + coded.codes[valid])
         owner, code = np.divmod(cells, max(len(hashes), 1))
         counts = _blocks(np.bincount(owner, minlength=units), self.fpp)
         starts = np.concatenate(([0], np.cumsum(counts)))

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from accel.errors import IndexFormatError
 from accel.indexes.kind import ChunkValues, IndexKind, Level, Presence
-from accel.indexes.matrix import Matrix, write_matrix
+from accel.indexes.matrix import Matrix, sort_distinct, write_matrix
 from accel.indexes.native import code_values, tag_of
 from accel.indexes.question import LeafOp, LeafQuestion
 from accel.indexes.wire import BlobReader, BlobWriter
@@ -62,7 +62,7 @@ class Distinct(IndexKind):
             overflow = len(values) > self.max_values or values.nbytes > self.max_bytes + 16 * len(values)
             if level is Level.PAGE and not overflow:
                 valid = coded.codes >= 0
-                cells = np.unique(coded.codes[valid] * len(here) + chunk.units(level)[valid])
+                cells = sort_distinct(coded.codes[valid] * len(here) + chunk.units(level)[valid])
         if presence is None:
             presence = Presence(np.zeros(1, bool), np.zeros(1, bool))
         out = BlobWriter(_MAGIC)

@@ -18,7 +18,7 @@ import pyarrow as pa
 from accel.arrays import from_numpy
 from accel.errors import IndexFormatError, SchemaMismatchError
 from accel.indexes.kind import ChunkValues, IndexKind, Level, Presence
-from accel.indexes.matrix import Matrix, write_matrix
+from accel.indexes.matrix import Matrix, sort_distinct, write_matrix
 from accel.indexes.native import Tag, code_values, tag_of
 from accel.indexes.question import LeafOp, LeafQuestion
 from accel.indexes.wire import BlobReader, BlobWriter
@@ -54,7 +54,7 @@ class Ngram(IndexKind):
         found: list[Uint32s] = []
         opaque = np.zeros(len(presence), bool)
         for unit, codes in enumerate(np.split(coded.codes, starts[1:])):
-            present = np.unique(codes[codes >= 0])
+            present = sort_distinct(codes[codes >= 0])
             texts = coded.values.take(from_numpy(present))
             try:
                 grams = _grams(_folded(texts))
@@ -65,7 +65,7 @@ class Ngram(IndexKind):
             seen[grams] = True
             found.append(np.flatnonzero(seen).astype(np.uint32))
             seen[found[-1]] = False
-        grams = np.unique(np.concatenate([*found, np.zeros(0, np.uint32)]))
+        grams = sort_distinct(np.concatenate([*found, np.zeros(0, np.uint32)]))
         cells = [np.searchsorted(grams, here) * len(presence) + unit for unit, here in enumerate(found)]
         out = BlobWriter(_MAGIC)
         out.u32(len(presence))
@@ -148,7 +148,7 @@ class ParsedNgram:
 
     def _having(self, runs: list[bytes]) -> Bools:
         """Units that have every trigram of the runs."""
-        wanted = np.unique(_grams(runs))
+        wanted = sort_distinct(_grams(runs))
         at = np.searchsorted(self.grams, wanted)
         if bool((at == len(self.grams)).any()) or bool((self.grams[at] != wanted).any()):
             return np.zeros(len(self.presence), bool)

@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from accel.arrays import validity
+from accel.arrays import integers, validity
 from accel.format.domain import Bounds, Domain
 from accel.indexes.expressions import numbers_of
 from accel.indexes.native import NUMPY, Tag, code_values, tag_of
@@ -147,7 +148,7 @@ def unit_stats(values: pa.Array, starts: Int64s) -> ZoneStats:
         nans, plain = np.add.reduceat(nan.astype(np.int64), starts), valid & ~nan
     some = np.logical_or.reduceat(plain, starts)
     if numbers is None or numbers.dtype == object:
-        low, high = _ranked(values, starts)
+        low, high = _least_and_most(values, starts)
     else:
         low, high = _extremes(numbers, plain, starts)
     lower = tuple(value if has else None for value, has in zip(low, some.tolist(), strict=True))
@@ -181,11 +182,20 @@ def _extremes(numbers: npt.NDArray[Any], plain: Bools, starts: Int64s) -> tuple[
     return low.tolist(), high.tolist()
 
 
+def _least_and_most(values: pa.Array, starts: Int64s) -> tuple[list[Any], list[Any]]:
+    """The same for values that numpy does not order."""
+    if tag_of(values.type) is not Tag.BYTES:
+        return _ranked(values, starts)
+    ends = np.append(starts[1:], len(values))
+    ranges = zip(starts.tolist(), (ends - starts).tolist(), strict=True)
+    found = [pc.min_max(values.slice(start, rows)) for start, rows in ranges]
+    return [each["min"].as_py() for each in found], [each["max"].as_py() for each in found]
+
+
 def _ranked(values: pa.Array, starts: Int64s) -> tuple[list[Any], list[Any]]:
-    """The same for values that numpy does not order: by their ranks."""
+    """Of wide decimals: by the ranks of the values."""
     coded = code_values(values)
-    numbers = numbers_of(coded.values)
-    natives = coded.values.to_pylist() if numbers is None else numbers.tolist()
+    natives = integers(coded.values).tolist()
     order = sorted(range(len(natives)), key=natives.__getitem__)
     rank = np.empty(len(order) + 1, np.int64)
     rank[order] = np.arange(len(order))
