@@ -22,7 +22,7 @@ from accel.predicate.constant import constant_bounds
 from accel.predicate.evidence import Evidence, Verdict
 from accel.predicate.prune import prune
 
-__all__ = ["PageVerdicts", "partition_verdict", "prune_pages", "prune_row_groups"]
+__all__ = ["PageVerdicts", "prune_pages", "prune_row_groups"]
 
 Int64s = npt.NDArray[np.int64]
 
@@ -57,15 +57,6 @@ def _group_bounds(handle: FileHandle, leaf: int, kind: pa.DataType) -> Bounds:
         bounds = chunk_bounds(handle.metadata, leaf, arrow_type=kind)
         handle.chunk_bounds[leaf] = bounds
     return bounds
-
-
-def partition_verdict(query: FileQuery, num_rows: int) -> Verdict:
-    """What the columns that are the same in all rows of a file prove by themselves."""
-    if query.bound is None:
-        return Verdict.ALL
-    one = np.array([num_rows], np.int64)
-    bounds = {path: constant_bounds(value, one) for path, value in query.constants.items()}
-    return Verdict(int(prune(query.bound, bounds, 1).verdicts()[0]))
 
 
 def prune_row_groups(handle: FileHandle, query: FileQuery) -> npt.NDArray[np.int8]:
