@@ -113,15 +113,17 @@ def _client_of(store: Any, options: Options, share: tuple[object, ...]) -> Clien
 
 def _token_of(store: Any) -> str:
     """The same for the same object, and never again for another."""
-    entry = _registry.tokens.get(id(store))
+    # At exit the module's names are gone before the last stores are: `forget` keeps its own.
+    tokens = _registry.tokens
+    entry = tokens.get(id(store))
     if entry is not None and entry[0]() is store:
         return entry[1]
     identity = id(store)
 
     def forget(gone: weakref.ref[Any]) -> None:
-        held = _registry.tokens.get(identity)
+        held = tokens.get(identity)
         if held is not None and held[0] is gone:
-            del _registry.tokens[identity]
+            del tokens[identity]
 
     try:
         alive = weakref.ref(store, forget)
