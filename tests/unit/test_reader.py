@@ -43,7 +43,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
-    monkeypatch.setattr("accel.reader.time.monotonic", clock)
+    monkeypatch.setattr("accel.opener.time.monotonic", clock)
     return clock
 
 

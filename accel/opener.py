@@ -1,0 +1,188 @@
+"""Open files: their metadata from memory, from disk, or by one request; and answer what a step needs.
+
+Everything here runs on the private I/O loop (`io.runtime`).
+"""
+
+from __future__ import annotations
+
+import enum
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+from accel.decode.arrow import file_schema
+from accel.errors import AccelError, ObjectChangedError
+from accel.io.cache import Cache
+from accel.io.client import Client
+from accel.io.held import HeldFiles
+from accel.io.kept import recorded
+from accel.metrics import Metrics
+from accel.options import Options
+from accel.planning.file import DataFile, ObjectId
+from accel.planning.handle import FileHandle
+from accel.planning.need import Need, NeedTail, Steps, Tail
+from accel.planning.opening import open_file
+from accel.ranges import Kind, ReadKey, Stash
+from accel.task_reads import dictionary_key
+
+__all__ = ["Opener", "Tails"]
+
+T = TypeVar("T")
+_NO_SUFFIX = ("az:", "abfss:")
+
+
+class Tails(enum.Enum):
+    """What becomes of the data at the end of files that the first read brings along with their footers."""
+
+    DROP = "drop"
+    """Tasks go elsewhere, or stay: a plan of many files would hold many tails."""
+    SERVE = "serve"
+    """The tasks of the same run read from it."""
+
+
+class Opener:
+    """Opens files of any number of stores for one scan."""
+
+    def __init__(
+        self,
+        client_for: Callable[[str], Client],
+        *,
+        cache: Cache,
+        options: Options,
+        metrics: Metrics,
+        tails: Tails = Tails.DROP,
+    ) -> None:
+        self._client_for = client_for
+        self._cache = cache
+        self._held = HeldFiles(cache, metrics)
+        self.options = options
+        self.metrics = metrics
+        self._tails: dict[tuple[str, str], tuple[ObjectId, int, memoryview]] | None = (
+            {} if tails is Tails.SERVE else None
+        )
+
+    async def open(self, file: DataFile) -> tuple[FileHandle, int]:
+        """The handle of a file's current version, and the round trips it took.
+
+        A cached one is used while it is younger than the cache's `max_age`, or a listing has just shown
+        the same etag; else one conditional request asks whether it still is current.
+        """
+        client = self._client_for(file.root)
+        key = ("file", client.token, file.path)
+        now = time.monotonic()
+        while True:
+            handle = self._cache.get(key)
+            if isinstance(handle, FileHandle):
+                confirmed = await self._held.confirm(client, handle, file, now)
+                if confirmed is not None:
+                    self.metrics.add("metadata_hits")
+                    return handle, confirmed
+                self._held.forget(client, file.path)
+            trips: list[int] = []
+
+            async def load(trips: list[int] = trips) -> tuple[FileHandle, int]:
+                loaded, took = await self._load(client, file)
+                trips.append(took)
+                return loaded, loaded.nbytes
+
+            try:
+                handle = await self._cache.get_or_load(key, load)
+            except AccelError as error:
+                raise error.of(file.url) from error.__cause__
+            if trips:
+                return handle, trips[0]
+            # One who waited for another's load, begun before, may have to ask whether it still holds.
+            if self._held.fresh(handle, now):
+                self.metrics.add("metadata_misses")
+                return handle, 1
+
+    async def _load(self, client: Client, file: DataFile) -> tuple[FileHandle, int]:
+        prefix = ("hint", client.token, file.path.partition("?")[0].rpartition("/")[0])
+        hint = self._cache.get(prefix)
+
+        def steps() -> Steps[FileHandle]:
+            return open_file(
+                file.path,
+                hint if isinstance(hint, int) else self.options.tail_hint,
+                max_footer_bytes=self.options.max_footer_bytes,
+                arrow_schema=file_schema,
+            )
+
+        seen: list[Stash | Tail] = []
+        recalled = await self._held.recall(client, file, steps())
+        if recalled is not None:
+            handle, trips = recalled
+        else:
+            started = time.monotonic()
+            try:
+                handle, trips = await self.drive(recorded(steps(), seen), client, file.path, _listed(file))
+            except ObjectChangedError:
+                # Not the version that was listed any more: the current one will do as well.
+                handle, trips = await self.drive(recorded(steps(), seen), client, file.path, None)
+            handle.checked_at = started
+            await self._held.keep(client, handle, seen)
+        self.metrics.add("metadata_misses" if recalled is None else "metadata_hits")
+        learned = min(handle.suggested_tail_bytes() * 5 // 4, self.options.max_tail_hint)
+        if not isinstance(hint, int) or learned > hint:
+            self._cache.put(prefix, max(learned, self.options.tail_hint), 256)
+        return handle, trips
+
+    async def drive(self, steps: Steps[T], client: Client, path: str, pin: ObjectId | None) -> tuple[T, int]:
+        """Answer a step's needs from the network; the result, and the round trips it took."""
+        trips = 0
+        try:
+            need = next(steps)
+            while True:
+                answer: Stash | Tail
+                if isinstance(need, NeedTail):
+                    payload = await client.read_tail(path, need.length, metrics=self.metrics, pin=pin)
+                    data = memoryview(payload.data)
+                    size = payload.size if payload.size is not None else payload.range.end
+                    answer = Tail(data, payload.range.start, size, payload.etag)
+                    pin = ObjectId(path, size, payload.etag)
+                    if self._tails is not None and payload.etag is not None:
+                        self._tails[client.token, path] = (pin, payload.range.start, data)
+                else:
+                    answer, sent = await self._answer(client, path, need, pin)
+                    trips += sent - 1
+                trips += 1
+                need = steps.send(answer)
+        except StopIteration as done:
+            return done.value, trips
+
+    async def _answer(self, client: Client, path: str, need: Need, pin: ObjectId | None) -> tuple[Stash, int]:
+        """The wanted bytes, dictionary pages from the cache where they were met before; and round trips."""
+        cached: dict[ReadKey, memoryview] = {}
+        keys: dict[ReadKey, tuple[object, ...]] = {}
+        for want in need.wants:
+            if want.key.kind is Kind.DICTIONARY and pin is not None and pin.etag is not None:
+                keys[want.key] = dictionary_key(client, pin, want.key)
+                found = self._cache.get(keys[want.key])
+                if isinstance(found, bytes):
+                    cached[want.key] = memoryview(found)
+        missing = [want for want in need.wants if want.key not in cached]
+        if not missing:
+            return cached, 0
+        stash = await client.read(path, missing, pin=pin, metrics=self.metrics)
+        for want in missing:
+            if want.key in keys:
+                data = bytes(stash[want.key])
+                self._cache.put(keys[want.key], data, len(data) + 256)
+        return {**stash, **cached}, 1
+
+    def take_tail(self, client: Client, handle: FileHandle) -> tuple[int, memoryview] | None:
+        """The data that the first read of this version brought along, and where it starts; handed out once."""
+        found = self._tails.pop((client.token, handle.id.path), None) if self._tails is not None else None
+        # Another scan may have loaded the handle, of another version than this one read the tail of.
+        return found[1:] if found is not None and found[0] == handle.id else None
+
+    def forget(self, root: str, path: str) -> None:
+        """Drop what is cached of a file that turned out to have changed."""
+        self._held.forget(self._client_for(root), path)
+
+
+def _listed(file: DataFile) -> ObjectId | None:
+    """Azure has no suffix ranges: there the listing's size saves a request. Elsewhere the file is found as it is."""
+    if file.size is None or file.etag is None or not file.root.startswith(_NO_SUFFIX):
+        return None
+    return ObjectId(file.path, file.size, file.etag)
