@@ -1,0 +1,1 @@
+"""Micro-benchmarks: one mechanism each, isolated."""
