@@ -15,7 +15,7 @@ help:
 	@echo "make demo   a selective scan of 336,776 flights, from Python and from Spark"
 	@echo "make test   the whole suite, against a real MinIO"
 	@echo "make lint   ruff, mypy --strict, the import contract"
-	@echo "make bench  latency, bytes and requests over MinIO behind a slow network"
+	@echo "make bench  accel and its peers over MinIO behind a slow network: latency, bytes, requests"
 	@echo "make docs   the documentation site, into site/"
 
 lint: $(VENV)/.stamp-dev
@@ -32,8 +32,10 @@ test: minio
 demo: $(VENV)/.stamp-demo
 	$(BIN)/python -m demo
 
-bench: minio
-	$(BIN)/python -m bench.latency.lookups $(ARGS)
+# A few minutes: make bench ARGS=--quick; what else there is: make bench ARGS=--help
+bench: $(VENV)/.stamp-bench
+	@$(BIN)/python -m accel.testing.minio
+	$(BIN)/python -m bench $(ARGS)
 
 docs: $(VENV)/.stamp-dev
 	$(BIN)/mkdocs build --strict
@@ -44,7 +46,7 @@ minio: $(VENV)/.stamp-dev
 	@$(BIN)/python -m accel.testing.minio || test "$$CI" != true
 
 clean:
-	rm -rf $(VENV) site build dist demo-data .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) site build dist demo-data bench-data .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
 # Stamp files: an installation is done again when pyproject.toml has changed since.
 $(VENV)/bin/python:

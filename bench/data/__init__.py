@@ -1,0 +1,1 @@
+"""What the benchmark reads: made once into a folder that git ignores, uploaded at every run."""

@@ -1,0 +1,103 @@
+"""TPC-H's lineitem as three writers leave it: `tpchgen-cli`, Spark, and `accel.write_table`.
+
+The first two hold the same rows in the same order. The third has two columns more, by which nothing is sorted: `l_uid`
+under Parquet's bloom filters and `l_ref` under an embedded bitmap, each a permutation of the row numbers
+times three, so that absent keys lie between present ones.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+import accel
+from bench.data.folder import made
+
+__all__ = ["by_accel", "by_spark", "by_tpchgen"]
+
+
+def by_tpchgen(factor: float) -> Path:
+    """As the generator writes it: snappy, row groups of 7 MiB, a page index, sorted by l_orderkey."""
+
+    def make(path: Path) -> None:
+        folder = path.with_suffix(".folder")
+        tool = Path(sys.executable).with_name("tpchgen-cli")
+        command = [str(tool), "parquet", "-s", f"{factor:g}", "--tables", "lineitem", "--output-dir"]
+        try:
+            subprocess.run([*command, str(folder)], check=True, stdout=subprocess.DEVNULL)
+            (folder / "lineitem.parquet").rename(path)
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    return made(f"lineitem-{factor:g}/tpchgen.parquet", make)
+
+
+def by_spark(factor: float) -> Path:
+    """The same rows as one file of Spark's own defaults: snappy, row groups of 128 MiB, a column index."""
+    source = by_tpchgen(factor)
+
+    def make(path: Path) -> None:
+        folder = path.with_suffix(".folder")
+        try:
+            # Of its own process: a JVM here would stay for the whole run.
+            subprocess.run(
+                [sys.executable, "-m", "bench.data.lineitem", str(source), str(folder)], check=True
+            )
+            next(folder.glob("part-*.parquet")).rename(path)
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    return made(f"lineitem-{factor:g}/spark.parquet", make)
+
+
+def by_accel(factor: float) -> Path:
+    """With page index, bloom filters on l_uid and a bitmap on l_ref, at the writer's defaults otherwise."""
+    source = by_tpchgen(factor)
+
+    def make(path: Path) -> None:
+        table = pq.read_table(source)
+        table = table.cast(pa.schema([_plain(field) for field in table.schema]))
+        rng = np.random.default_rng(19)
+        for name in ("l_uid", "l_ref"):
+            table = table.append_column(name, pa.array(rng.permutation(table.num_rows) * 3))
+        accel.write_table(table, path, blooms=["l_uid"], indexes={"l_ref": "bitmap"})
+
+    return made(f"lineitem-{factor:g}/accel.parquet", make)
+
+
+def _plain(field: pa.Field) -> pa.Field:
+    """The generator asks for string views, which not every reader knows."""
+    return pa.field(field.name, pa.string() if field.type == pa.string_view() else field.type)
+
+
+def _write_by_spark(source: str, folder: str) -> None:
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder.master("local[2]").appName("bench data")
+    for key, value in {
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.memory": "4g",
+        # One split, one task, one file: the order of the rows stays.
+        "spark.sql.files.maxPartitionBytes": "64g",
+        "spark.sql.files.openCostInBytes": "64g",
+    }.items():
+        builder = builder.config(key, value)
+    spark = builder.getOrCreate()
+    try:
+        spark.sparkContext.setLogLevel("ERROR")
+        spark.read.parquet(source).coalesce(1).write.parquet(folder)
+    finally:
+        spark.stop()
+
+
+if __name__ == "__main__":
+    _write_by_spark(*sys.argv[1:])
