@@ -3,13 +3,25 @@
 from __future__ import annotations
 
 import dataclasses
+import enum
 from dataclasses import dataclass
 from numbers import Integral
 
-__all__ = ["KIB", "MIB", "Options"]
+__all__ = ["KIB", "MIB", "Options", "Phases"]
 
 KIB = 1024
 MIB = 1024 * KIB
+
+
+class Phases(enum.StrEnum):
+    """When the columns that only the result needs are asked for."""
+
+    AUTO = "auto"
+    """After the filter's, and only where rows match, where that is expected to be faster."""
+    ONE = "one"
+    """Together with the filter's: always one round trip."""
+    TWO = "two"
+    """After the filter's, whatever it saves."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,12 +54,18 @@ class Options:
     """Bytes that one scan may hold: fetched, decoding and decoded but not yet taken."""
     piece_bytes: int = 32 * MIB
     """A row group's selected pages are read in pieces of about this many compressed bytes."""
+    phases: Phases = Phases.AUTO
+    """Late materialization: whether the filter's columns are read first and the others only where rows match."""
     batch_rows: int = 131_072
     """A batch handed out has at most this many rows."""
     decode_threads: int = 0
     """Threads that decode; 0 means one a core."""
     inline_decode_bytes: int = 256 * KIB
     """A piece with fewer compressed bytes is decoded without a thread hand-off."""
+    assumed_latency: float = 0.03
+    """Seconds until a store's first byte, until its own are known from a few requests."""
+    assumed_bandwidth: float = 90e6
+    """Bytes a second of one response, until those of the store are known."""
     connect_timeout: float = 10.0
     """For a connection to be made."""
     read_timeout: float = 30.0
@@ -76,6 +94,11 @@ class Options:
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
             if isinstance(field.default, bool):
+                continue
+            if isinstance(field.default, enum.Enum):
+                names = [member.value for member in type(field.default)]
+                if value not in names:
+                    raise ValueError(f"option {field.name} is one of {', '.join(names)}, not {value!r}")
                 continue
             if isinstance(field.default, int) and (
                 isinstance(value, bool) or not isinstance(value, Integral)

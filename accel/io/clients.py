@@ -25,6 +25,8 @@ _OF_CLIENT = (
     "max_coalesced_bytes",
     "max_requests_in_flight",
     "memory_limit",
+    "assumed_latency",
+    "assumed_bandwidth",
     "connect_timeout",
     "read_timeout",
     "max_attempts",

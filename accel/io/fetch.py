@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 
 from accel.errors import ObjectChangedError, ObjectNotFoundError, StoreError, redact
 from accel.io.faults import IncompleteBodyError, ObjectGoneError, ShortObjectError, SuffixUnsupportedError
 from accel.io.gate import Gate
+from accel.io.network import Network
 from accel.io.retry import Retry
 from accel.io.store import Payload, RangeStore, is_weak
 from accel.metrics import Metrics
@@ -40,8 +42,11 @@ def _opaque(etag: str) -> str:
 class Fetcher:
     """Sends requests to one store. Used on one event loop."""
 
-    def __init__(self, store: RangeStore, *, gate: Gate, retry: Retry, allow_unpinned: bool) -> None:
+    def __init__(
+        self, store: RangeStore, *, gate: Gate, retry: Retry, network: Network, allow_unpinned: bool
+    ) -> None:
         self._store = store
+        self._network = network
         self._gate = gate
         self._retry = retry
         self._allow_unpinned = allow_unpinned
@@ -88,10 +93,14 @@ class Fetcher:
     ) -> Payload:
         async with self._gate.slot(want.length):
             received, sent = 0, True
+            company = self._gate.requests
+            started = time.perf_counter()
             try:
                 payload = await self._store.read(path, want, if_match=if_match)
+                took = time.perf_counter() - started
                 received = len(payload.data)
                 _check_answer(path, want, payload)
+                self._network.observe(received, took, (company + self._gate.requests) / 2)
                 return payload
             except IncompleteBodyError as error:
                 received = len(error.partial)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import enum
 import inspect
 
 import pytest
@@ -11,7 +12,7 @@ import accel
 from accel.options import Options
 
 FIELDS = [field.name for field in dataclasses.fields(Options)]
-NUMBERS = [name for name in FIELDS if not isinstance(getattr(Options(), name), bool)]
+NUMBERS = [name for name in FIELDS if not isinstance(getattr(Options(), name), bool | enum.Enum)]
 MAY_BE_ZERO = {"decode_threads", "max_gap_bytes", "inline_decode_bytes", "probe_min_bytes"}
 
 

@@ -1,0 +1,172 @@
+"""What is learned of the way to one store: how long it takes to answer, and how fast bytes come.
+
+It knows no clock: it is told what requests took. What it says are estimates to choose by, never a promise.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+__all__ = ["Network"]
+
+# A request of up to so many bytes is waited for, not transferred; one from so many on is transferred.
+_SMALL_BYTES = 64 * 1024
+_LARGE_BYTES = 512 * 1024
+# How many of the last small requests are remembered, and of the last large ones at each level of company.
+_SMALL_KEPT = 128
+_LARGE_KEPT = 16
+# So few say nothing yet; for a 95th percentile it takes more.
+_FEWEST = 3
+_FEWEST_P95 = 20
+# Requests that ran in company wait for each other, too: the quickest quarter tells what the network takes.
+_LATENCY_QUANTILE = 0.25
+# A wait is noisy: a transfer that it seems to leave no time for took at least this share of the whole.
+_LEAST_TRANSFER = 0.2
+# Several streams are taken to bring so much more than one, until it was seen.
+_ASSUMED_STREAMS = 4.0
+# Below this a request's time is the machine's own.
+_LEAST_SECONDS = 1e-6
+
+
+class _Ring:
+    """The last few of many numbers. One thread adds; any may read."""
+
+    __slots__ = ("_at", "_kept", "values")
+
+    def __init__(self, kept: int) -> None:
+        self._kept = kept
+        self._at = 0
+        self.values: list[float] = []
+
+    def add(self, value: float) -> None:
+        if len(self.values) < self._kept:
+            self.values.append(value)
+        else:
+            self.values[self._at] = value
+            self._at = (self._at + 1) % self._kept
+
+
+class Network:
+    """Latency and bandwidth of one store, from its recent requests. Told on one thread, asked from any.
+
+    Parameters
+    ----------
+    latency : float
+        Seconds until the first byte, taken for true until requests have shown otherwise.
+    bandwidth : float
+        Bytes a second of one stream, likewise.
+    """
+
+    def __init__(self, *, latency: float, bandwidth: float) -> None:
+        self._assumed_latency = latency
+        self._assumed_bandwidth = bandwidth
+        self._small = _Ring(_SMALL_KEPT)
+        # By how many requests were under way: 1, 2-3, 4-7, ... Of each the rate of one, and of all together.
+        self._rates: dict[int, tuple[_Ring, _Ring]] = {}
+        self._latency: float | None = latency
+        self._bandwidths: tuple[float, float] | None = (bandwidth, bandwidth * _ASSUMED_STREAMS)
+        self._p95: float | None = None
+        self._p95_is_stale = False
+
+    def __repr__(self) -> str:
+        return f"Network({1e3 * self.latency:.1f} ms, {self.bandwidth / 1e6:.0f} MB/s)"
+
+    def observe(self, nbytes: int, seconds: float, in_flight: float = 1) -> None:
+        """Learn from one request that succeeded.
+
+        Parameters
+        ----------
+        nbytes : int
+            Body bytes.
+        seconds : float
+            From sending it to its last byte; without the wait for a slot.
+        in_flight : float
+            Requests of the same store that were under way meanwhile, on average, itself included.
+        """
+        seconds = max(seconds, _LEAST_SECONDS)
+        if nbytes <= _SMALL_BYTES:
+            self._small.add(max(seconds - nbytes / self.bandwidth, seconds / 2))
+            self._latency = None
+            self._p95_is_stale = True
+        elif nbytes >= _LARGE_BYTES:
+            known = len(self._small.values) >= _FEWEST
+            waited = self.latency if known else min(self.latency, seconds / 2)
+            rate = nbytes / max(seconds - waited, _LEAST_TRANSFER * seconds)
+            company = max(1.0, in_flight)
+            level = int(math.log2(company))
+            rings = self._rates.get(level)
+            if rings is None:
+                # A whole new dict: another thread may be going through the old one.
+                rings = (_Ring(_LARGE_KEPT), _Ring(_LARGE_KEPT))
+                self._rates = {**self._rates, level: rings}
+            rings[0].add(rate)
+            rings[1].add(rate * company)
+            self._bandwidths = None
+
+    @property
+    def latency(self) -> float:
+        """Seconds from sending a request to its first byte: of recent small requests a low quantile."""
+        found = self._latency
+        if found is None:
+            small = self._small.values
+            found = _quantile(small, _LATENCY_QUANTILE) if len(small) >= _FEWEST else self._assumed_latency
+            self._latency = found
+        return found
+
+    @property
+    def bandwidth(self) -> float:
+        """Bytes a second of one stream, with as little company as was seen."""
+        return self._both()[0]
+
+    @property
+    def total_bandwidth(self) -> float:
+        """Bytes a second of all streams together, as far as was seen; at least that of one."""
+        return self._both()[1]
+
+    @property
+    def streams(self) -> int:
+        """How many streams together are known, or until then assumed, to bring so many times what one does."""
+        one, all_of_them = self._both()
+        return max(1, round(all_of_them / one))
+
+    @property
+    def p95(self) -> float | None:
+        """Seconds within which 95 of 100 recent small requests were answered whole; None while too few were seen."""
+        if self._p95_is_stale:
+            self._p95_is_stale = False
+            small = self._small.values
+            self._p95 = _quantile(small, 0.95) if len(small) >= _FEWEST_P95 else None
+        return self._p95
+
+    def seconds(self, nbytes: int, requests: int = 1) -> float:
+        """What one round trip of so many parallel requests that bring so many bytes together should take."""
+        one, all_of_them = self._both()
+        return self.latency + nbytes / min(one * max(1, requests), all_of_them)
+
+    def bytes_to_cover(self) -> int:
+        """Bytes that have to be asked for ahead so that none is waited for: all streams' bandwidth, one latency."""
+        return math.ceil(self.total_bandwidth * self.latency)
+
+    def _both(self) -> tuple[float, float]:
+        found = self._bandwidths
+        if found is None:
+            levels = sorted(self._rates.items())
+            told = [rings for _, rings in levels if len(rings[0].values) >= _FEWEST]
+            if not told:
+                one = self._assumed_bandwidth
+                found = (one, one * _ASSUMED_STREAMS)
+            else:
+                one = _quantile(told[0][0].values, 0.5)
+                together = max(_quantile(rings[1].values, 0.5) for rings in told)
+                # Streams that never had company are not known to disturb each other.
+                if levels[-1][0] == 0:
+                    together = one * _ASSUMED_STREAMS
+                found = (one, max(one, together))
+            self._bandwidths = found
+        return found
+
+
+def _quantile(values: Sequence[float], share: float) -> float:
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, int(share * len(ordered)))]

@@ -1,0 +1,171 @@
+"""What requests tell of the network: latency, bandwidth, company, stragglers."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from accel.io.client import Client
+from accel.io.network import Network
+from accel.metrics import Metrics
+from accel.options import MIB, Options
+from accel.ranges import ByteRange, Kind, ReadKey, Want
+from accel.testing import DictStore, LatencyStore
+
+KIB = 1024
+
+
+def fresh() -> Network:
+    return Network(latency=0.03, bandwidth=90e6)
+
+
+def test_until_something_is_known() -> None:
+    network = fresh()
+    assert (network.latency, network.bandwidth, network.total_bandwidth) == (0.03, 90e6, 360e6)
+    assert (network.p95, network.streams) == (None, 4)
+    assert network.seconds(9_000_000) == pytest.approx(0.13)
+    assert network.seconds(9_000_000, requests=2) == pytest.approx(0.08)
+    assert network.seconds(9_000_000, requests=100) == pytest.approx(0.055)
+    assert network.bytes_to_cover() == 10_800_000
+    assert repr(network) == "Network(30.0 ms, 90 MB/s)"
+
+
+@pytest.mark.parametrize("seen", [1, 2])
+def test_one_or_two_requests_prove_nothing(seen: int) -> None:
+    network = fresh()
+    for _ in range(seen):
+        network.observe(KIB, 5.0)
+        network.observe(MIB, 5.0)
+    assert (network.latency, network.bandwidth) == (0.03, 90e6)
+
+
+@pytest.mark.parametrize("latency", [0.0003, 0.001, 0.01, 0.03])
+@pytest.mark.parametrize("bandwidth", [10e6, 90e6, 1e9])
+def test_what_the_network_is(latency: float, bandwidth: float) -> None:
+    """Within a fifth, from requests that vary by a tenth, one in ten of which takes three times as long."""
+    rng = random.Random(f"{latency} {bandwidth}")
+    network = fresh()
+    for _ in range(100):
+        slow = 3.0 if rng.random() < 0.1 else 1.0
+        for nbytes in (8 * KIB, 8 * MIB):
+            network.observe(nbytes, rng.uniform(0.95, 1.05) * slow * (latency + nbytes / bandwidth))
+    assert network.latency == pytest.approx(latency, rel=0.2, abs=8 * KIB / bandwidth)
+    assert network.bandwidth == pytest.approx(bandwidth, rel=0.2)
+
+
+def test_a_transfer_that_the_wait_hides() -> None:
+    """Of 1 GB/s over 100 ms an 8 MiB request shows little: less is claimed, not more."""
+    network = fresh()
+    for _ in range(100):
+        network.observe(KIB, 0.1)
+        network.observe(8 * MIB, 0.1 + 8 * MIB / 1e9)
+    assert 300e6 < network.bandwidth < 1e9
+
+
+def test_the_store_that_gets_slower_is_noticed() -> None:
+    network = fresh()
+    for _ in range(200):
+        network.observe(KIB, 0.01)
+    for _ in range(128):
+        network.observe(KIB, 0.2)
+    assert network.latency == pytest.approx(0.2, rel=0.01)
+
+
+def test_what_is_neither_small_nor_large_tells_nothing() -> None:
+    network = fresh()
+    for nbytes in (64 * KIB + 1, 512 * KIB - 1):
+        for _ in range(10):
+            network.observe(nbytes, 100.0)
+    assert (network.latency, network.bandwidth, network.p95) == (0.03, 90e6, None)
+
+
+def test_the_slowest_of_twenty() -> None:
+    network = fresh()
+    for i in range(19):
+        network.observe(KIB, 0.01 + i / 1e6)
+    assert network.p95 is None
+    network.observe(KIB, 0.5)
+    assert network.p95 == pytest.approx(0.5, abs=0.001)
+    for _ in range(20):
+        network.observe(KIB, 0.01)
+    assert network.p95 == pytest.approx(0.01, rel=0.1)
+
+
+@pytest.mark.parametrize(
+    ("shared", "streams", "total"),
+    [(True, 1, 90e6), (False, 8, 720e6)],
+    ids=["one link for all", "each stream its own limit"],
+)
+def test_many_streams(shared: bool, streams: int, total: float) -> None:
+    network = fresh()
+    for _ in range(10):
+        network.observe(KIB, 0.001)
+        for company in (1, 8):
+            rate = 90e6 / company if shared else 90e6
+            network.observe(8 * MIB, 0.001 + 8 * MIB / rate, company)
+    assert network.bandwidth == pytest.approx(90e6, rel=0.02)
+    assert network.total_bandwidth == pytest.approx(total, rel=0.02)
+    assert network.streams == streams
+
+
+def test_only_company_was_seen() -> None:
+    """The rate of one is then what one of many had."""
+    network = fresh()
+    for _ in range(10):
+        network.observe(8 * MIB, 8 * MIB / 10e6, 9)
+    assert network.total_bandwidth == pytest.approx(9 * network.bandwidth, rel=1e-6)
+
+
+@pytest.mark.parametrize(("nbytes", "seconds"), [(0, 0.0), (1, -1.0), (10**12, 0.0), (MIB, 1e9)])
+def test_nonsense_leaves_it_sane(nbytes: int, seconds: float) -> None:
+    network = fresh()
+    for _ in range(30):
+        network.observe(nbytes, seconds, 0)
+    assert network.latency > 0
+    assert 0 < network.bandwidth <= network.total_bandwidth
+    assert network.bytes_to_cover() >= 0
+
+
+def test_memory_is_bounded() -> None:
+    network = fresh()
+    rng = random.Random(3)
+    for _ in range(20_000):
+        network.observe(rng.choice([KIB, MIB]), rng.random(), rng.randrange(1, 65))
+    held = [network._small, *(ring for pair in network._rates.values() for ring in pair)]
+    assert len(held) <= 1 + 2 * 7
+    assert sum(len(ring.values) for ring in held) <= 128 + 14 * 16
+
+
+def client_over(store: object, **options: float) -> Client:
+    return Client(store, root="store:", token="t", options=Options(**options))  # type: ignore[arg-type]
+
+
+def want(length: int) -> Want:
+    return Want(ReadKey(Kind.PAGE, 0, 0, length), ByteRange(0, length))
+
+
+async def test_a_client_learns_from_its_requests() -> None:
+    store = LatencyStore(DictStore({"f": bytes(2 * MIB)}), first_byte=0.02, bandwidth=50e6)
+    client = client_over(store)
+    pin = None
+    for length in 4 * [KIB, 2 * MIB]:
+        await client.read("f", [want(length)], pin=pin, metrics=Metrics())
+    assert 0.02 <= client.network.latency < 0.04
+    assert 30e6 < client.network.bandwidth < 70e6
+
+
+async def test_failures_tell_nothing() -> None:
+    client = client_over(DictStore({}))
+    for _ in range(5):
+        assert not await client.exists("nothing")
+    assert client.network.latency == 0.03
+
+
+def test_where_it_starts() -> None:
+    assert (
+        client_over(DictStore(), assumed_latency=0.2, assumed_bandwidth=1e6).network.seconds(1_000_000) == 1.2
+    )
+    local = Client(DictStore(), root="file://", token="t", options=Options())
+    assert local.network.latency < 0.001
+    assert local.network.bandwidth > 1e9
