@@ -152,7 +152,8 @@ class FileRun:
             if task.reads_whole_chunks and self._decoded_bytes(task) > _DECODE_AT_ONCE:
                 await self._start_whole(group, task, queue)
             else:
-                await self._start_pieces(group, task, run.reader.reads(task), queue, depth=self._depth)
+                reads = run.reader.reads(task, abreast=len(tasks))
+                await self._start_pieces(group, task, reads, queue, depth=self._depth)
         queue.put_nowait(None)
 
     async def _start_pieces(

@@ -46,7 +46,13 @@ class Metrics:
     metadata_hits: int = 0
     metadata_misses: int = 0
     dictionary_hits: int = 0
+    data_hits: int = 0
+    """Runs of data pages that came whole from the cache."""
+    cached_bytes: int = 0
+    """Bytes of data that came from the cache."""
     late_dictionaries: int = 0
+    late_pieces: int = 0
+    """Pieces whose filter columns were read first, and the other columns only where rows matched."""
     fallbacks: int = 0
     """Column chunks read whole because their page index could not be trusted or was absent."""
     replans: int = 0

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, TypeVar
 
 import pyarrow as pa
 
 from accel.decode.dictionary import dictionary_values
-from accel.decode.piece import LeafBytes, decode_piece
+from accel.decode.piece import LeafBytes, decode_piece, match_piece
 from accel.decode.pool import DecodePool
 from accel.errors import AccelError, IndexFormatError, redact
 from accel.format.model import SchemaElement
@@ -19,17 +20,24 @@ from accel.io.cache import Cache
 from accel.io.client import Client
 from accel.metrics import Metrics
 from accel.opener import Opener, Tails
-from accel.options import Options
+from accel.options import Options, Phases
 from accel.planning.file import DataFile
 from accel.planning.filing import FilePlan, plan_file
 from accel.planning.handle import FileHandle
 from accel.planning.pages import Piece
 from accel.planning.query import Question, compile_query
+from accel.planning.seen import Seen
 from accel.planning.selection import RowSelection
+from accel.planning.shares import LEAST_LATE_BYTES, late_bytes
 from accel.planning.task import ScanTask, TaskFile
 from accel.task_reads import PieceRead, TaskReads
 
+if TYPE_CHECKING:
+    from accel.planning.two_phase import Forecast
+
 __all__ = ["Reader", "Tails"]
+
+T = TypeVar("T")
 
 _ARROW_SCHEMA = "ARROW:schema"
 # What decodes to more than so many times `inline_decode_bytes` would hold up the I/O loop.
@@ -53,6 +61,7 @@ class Reader:
         self._opener = Opener(client_for, cache=cache, options=options, metrics=metrics, tails=tails)
         self.options = options
         self.metrics = metrics
+        self.seen = Seen()
         self._pool = DecodePool.shared(options.decode_threads)
 
     def client(self, root: str) -> Client:
@@ -135,22 +144,55 @@ class Reader:
 
     # -- reading ---------------------------------------------------------------------------------
 
-    def reads(self, task: ScanTask) -> TaskReads:
+    def reads(self, task: ScanTask, *, abreast: int = 1) -> TaskReads:
+        """What fetches the pieces of a task, of which `abreast` are read at the same time."""
         client = self._client_for(task.file.root)
         handle = self._cache.get(("file", client.token, task.path))
         known = isinstance(handle, FileHandle) and handle.id == task.file.id
-        return TaskReads(task, client, self._cache, self.metrics, handle if known else None)
+        return TaskReads(
+            task,
+            client,
+            self._cache,
+            self.metrics,
+            handle if known else None,
+            self.forecast(task, abreast=abreast) is not None,
+        )
+
+    def forecast(self, task: ScanTask, *, abreast: int) -> Forecast | None:
+        """What reading a task in two phases is expected to come to; None where it is read in one."""
+        if self.options.phases == Phases.ONE:
+            return None
+        late = late_bytes(task)
+        forced = self.options.phases == Phases.TWO
+        if late < (1 if forced else LEAST_LATE_BYTES):
+            return None
+        from accel.planning.two_phase import forecast
+
+        network = self._client_for(task.file.root).network
+        found = forecast(
+            task,
+            self.seen.share(task.share),
+            latency=network.latency,
+            bandwidth=network.total_bandwidth,
+            abreast=abreast,
+        )
+        return found if forced or found.pays else None
 
     async def decode(self, task: ScanTask, read: PieceRead) -> list[pa.RecordBatch]:
         """Decode and filter what was fetched: inline when it is little, else in a thread."""
-        piece = read.piece
         batch_rows, limit = self.options.batch_rows, self.options.memory_limit
-        call = _Decode(task, piece, read.leaves, batch_rows, limit)
+        call = _Decode(task, read.piece, read.leaves, batch_rows, limit)
+        return await self._run(read.piece, call)
+
+    async def match(self, task: ScanTask, read: PieceRead) -> RowSelection:
+        """The rows of a piece that match, from its filter's columns; inline or in a thread likewise."""
+        return await self._run(read.piece, _Match(task, read.piece, read.leaves, self.options.memory_limit))
+
+    async def _run(self, piece: Piece, call: Callable[[], T]) -> T:
         little = self.options.inline_decode_bytes
         if piece.fetched_bytes <= little and piece.held_bytes <= _INLINE_EXPANSION * little:
             return call()
-        batches: list[pa.RecordBatch] = await self._pool.run(call)
-        return batches
+        return await self._pool.run(call)
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,6 +212,20 @@ class _Decode:
                 batch_rows=self.batch_rows,
                 memory_limit=self.memory_limit,
             )
+        except AccelError as error:
+            raise error.of(self.task.file.url) from error.__cause__
+
+
+@dataclass(frozen=True, slots=True)
+class _Match:
+    task: ScanTask
+    piece: Piece
+    leaves: Mapping[int, LeafBytes]
+    memory_limit: int
+
+    def __call__(self) -> RowSelection:
+        try:
+            return match_piece(self.task, self.piece, self.leaves, memory_limit=self.memory_limit)
         except AccelError as error:
             raise error.of(self.task.file.url) from error.__cause__
 

@@ -19,10 +19,11 @@ from accel.admission import Admission
 from accel.errors import AccelError
 from accel.file_run import FileRun, FileWork, Item, single_error
 from accel.options import MIB, Options
+from accel.piece_reads import read_piece
 from accel.planning.pages import Piece
 from accel.planning.task import ScanTask
 from accel.reader import Reader
-from accel.task_reads import PieceRead, TaskReads
+from accel.task_reads import TaskReads
 
 __all__ = ["FileWork", "Run", "single_error"]
 
@@ -138,9 +139,8 @@ class Run:
         self, task: ScanTask, reads: TaskReads, piece: Piece, *, depth: int
     ) -> list[pa.RecordBatch]:
         """Fetch and decode one piece; `depth` round trips lie before it."""
-        read: PieceRead = await reads.fetch(piece)
-        self.reader.metrics.deepest(depth + read.round_trips)
-        batches = await self.reader.decode(task, read)
+        batches, trips = await read_piece(self.reader, task, reads, piece)
+        self.reader.metrics.deepest(depth + trips)
         if self._limit is not None:
             # Few rows were enough so far in vain: read further ahead.
             self.admission.grow(min(2 * self.admission.limit_pieces, self.reader.options.max_tasks_in_flight))

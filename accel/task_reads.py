@@ -47,6 +47,8 @@ class TaskReads:
     metrics: Metrics
     handle: FileHandle | None = None
     """Learns the page locations of chunks that were read whole."""
+    two_phases: bool = False
+    """Read the filter's columns first, and the others only where rows match."""
     _carried: dict[tuple[int, int], asyncio.Future[bytes]] = field(default_factory=dict)
     _pending: dict[ReadKey, asyncio.Future[bytes]] = field(default_factory=dict)
 
@@ -58,14 +60,32 @@ class TaskReads:
         return self._cached_dictionary(key) is not None
 
     def expect(self, pieces: list[Piece]) -> None:
-        """Told of all pieces, in order, before the first is fetched: notes what straddles a cut."""
+        """Told of all pieces, in order, before the first is fetched: notes what straddles a cut.
+
+        What is only asked for where rows match is noted when that is known: see `share`.
+        """
         loop = asyncio.get_running_loop()
         for piece in pieces:
             for part in piece.leaves:
-                if part.carried:
+                if part.carried and (part.reads.for_filter or not self.two_phases):
                     key = (part.reads.leaf, int(part.reads.ordinal[part.lo]))
                     if key not in self._carried:
                         self._carried[key] = loop.create_future()
+
+    def shares(self, leaf: int, ordinal: int) -> bool:
+        """Whether a page that straddles a cut is on its way, or here, for another piece."""
+        return (leaf, ordinal) in self._carried
+
+    def share(self, piece: Piece) -> Piece:
+        """Note what a second phase is about to fetch that the next piece may need too; the piece."""
+        for part in piece.leaves:
+            last = part.hi - 1
+            if part.reads.whole or last < part.lo or int(part.reads.stop_row[last]) <= piece.stop:
+                continue
+            key = (part.reads.leaf, int(part.reads.ordinal[last]))
+            if key not in self._carried:
+                self._carried[key] = asyncio.get_running_loop().create_future()
+        return piece
 
     async def fetch(self, piece: Piece) -> PieceRead:
         """The bytes of a piece: one round trip, two where a dictionary turns out to be needed."""

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from accel.arrays import bools, repeat_scalar
+from accel.arrays import bools, mask, repeat_scalar
 from accel.decode.arrow import projected_schema
 from accel.decode.chunks import ChunkPages
 from accel.decode.columns import decode_columns
@@ -19,7 +19,7 @@ from accel.planning.selection import RowSelection
 from accel.planning.task import ScanTask
 from accel.ranges import Buffer
 
-__all__ = ["LeafBytes", "decode_piece"]
+__all__ = ["LeafBytes", "decode_piece", "match_piece"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,19 +65,30 @@ def decode_piece(
         # One decode serves the filter and the result.
         leaves = sorted({*query.filter_leaves, *query.output_leaves})
         columns = decoder.decode(leaves, piece.rows)
-        mask = _mask(task, columns, piece.rows.count)
-        matched = int(np.count_nonzero(mask))
+        matches = _mask(task, columns, piece.rows.count)
+        matched = int(np.count_nonzero(matches))
         if matched == 0:
             return []
-        if matched < len(mask):
+        if matched < len(matches):
             names = {f.name for f in query.output}
-            columns = {n: _filter(a, mask) for n, a in columns.items() if n in names}
+            packed = bools(matches)
+            columns = {n: _filter(a, packed) for n, a in columns.items() if n in names}
         return _batches(task, columns, matched, batch_rows)
-    columns = decoder.decode(query.filter_leaves, maybe)
-    rows = piece.sure.union(maybe.refine(_mask(task, columns, maybe.count)))
+    rows = decoder.match(piece, maybe)
     if not rows:
         return []
     return _batches(task, decoder.decode(query.output_leaves, rows), rows.count, batch_rows)
+
+
+def match_piece(
+    task: ScanTask, piece: Piece, fetched: Mapping[int, LeafBytes], *, memory_limit: int
+) -> RowSelection:
+    """The rows of a piece that match, from the leaves that its filter needs.
+
+    Parameters and errors are those of `decode_piece`.
+    """
+    maybe = piece.rows.intersect(piece.sure.invert(task.num_rows)) if piece.sure else piece.rows
+    return _Decoder(task, piece, fetched, memory_limit).match(piece, maybe)
 
 
 class _Decoder:
@@ -109,6 +120,13 @@ class _Decoder:
             created_by=file.created_by,
         )
         return dict(zip(schema.names, (_whole(a) for a in arrays), strict=True))
+
+    def match(self, piece: Piece, maybe: RowSelection) -> RowSelection:
+        """The rows that are known to match, and those of `maybe` that do."""
+        if not maybe:
+            return piece.sure
+        columns = self.decode(self._task.file.query.filter_leaves, maybe)
+        return piece.sure.union(maybe.refine(_mask(self._task, columns, maybe.count)))
 
     def _chunk(self, part: PieceLeaf, fetched: LeafBytes) -> ChunkPages:
         reads = part.reads
@@ -155,13 +173,13 @@ def _pick(array: pa.Array | pa.ChunkedArray, path: tuple[str, ...]) -> pa.Array 
     return _pick(array.flatten()[index], path[1:])
 
 
-def _filter(array: pa.Array | pa.ChunkedArray, mask: npt.NDArray[np.bool_]) -> pa.Array | pa.ChunkedArray:
+def _filter(array: pa.Array | pa.ChunkedArray, keep: pa.BooleanArray) -> pa.Array | pa.ChunkedArray:
     if _has_views(array.type):
         # pyarrow has no filter for views: join the slices.
         if isinstance(array, pa.ChunkedArray):
             array = pa.concat_arrays(array.chunks)
-        return pa.concat_arrays([array.slice(a, b - a) for a, b in RowSelection.from_mask(mask)])
-    return array.filter(bools(mask))
+        return pa.concat_arrays([array.slice(a, b - a) for a, b in RowSelection.from_mask(mask(keep))])
+    return array.filter(keep)
 
 
 def _has_views(kind: pa.DataType) -> bool:

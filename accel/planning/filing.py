@@ -24,6 +24,7 @@ from accel.planning.pages import LeafReads, leaf_reads
 from accel.planning.pruning import PageVerdicts, prune_pages, prune_row_groups
 from accel.planning.query import FileQuery
 from accel.planning.selection import RowSelection
+from accel.planning.shares import with_shares
 from accel.planning.task import ScanTask, TaskFile
 from accel.planning.witness import Witnesses
 from accel.predicate.evidence import Verdict
@@ -147,6 +148,7 @@ def plan_file(
                 drafts[group] = draft
     for group, draft in drafts.items():
         _check_chunks(handle, group, draft)
+    for draft in with_shares(handle, query, list(drafts.values()), on_bad_index):
         plan.add(draft)
     return plan
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -57,6 +57,17 @@ class LeafReads:
     @property
     def nbytes(self) -> int:
         return self.chunk.length if self.whole else int(self.size.sum())
+
+    def take(self, pages: Int64s | npt.NDArray[np.bool_]) -> LeafReads:
+        """The same, for some of its pages, by their places in the arrays or a mask of these."""
+        return replace(
+            self,
+            ordinal=self.ordinal[pages],
+            offset=self.offset[pages],
+            size=self.size[pages],
+            first_row=self.first_row[pages],
+            stop_row=self.stop_row[pages],
+        )
 
 
 @dataclass(frozen=True, slots=True)

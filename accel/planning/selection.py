@@ -158,6 +158,20 @@ class RowSelection:
         hi = np.searchsorted(self.starts, stops, side="left")
         return np.asarray(hi > lo, dtype=bool)
 
+    def counts(self, first_rows: Int64s, stop_rows: Int64s) -> Int64s:
+        """How many selected rows each of the spans `first_rows[i]..stop_rows[i]` holds."""
+        if not self:
+            return np.zeros(len(first_rows), np.int64)
+        return self._before(stop_rows) - self._before(first_rows)
+
+    def _before(self, rows: Int64s) -> Int64s:
+        """How many selected rows come before each row."""
+        lengths = self.stops - self.starts
+        at = np.searchsorted(self.starts, rows, side="right") - 1
+        inside = np.clip(rows - self.starts[at], 0, lengths[at])
+        earlier = (np.cumsum(lengths) - lengths)[at]
+        return np.where(at < 0, 0, earlier + inside)
+
 
 def _cut(ranges: RowSelection, pieces: RowSelection) -> RowSelection:
     # Like intersect, but neighbours that touch stay apart: each result lies in one piece.

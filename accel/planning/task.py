@@ -77,6 +77,9 @@ class ScanTask:
     sure: RowSelection
     """Those of them that are known to match; the rest goes through the exact filter."""
     reads: tuple[LeafReads, ...]
+    share: float = 1.0
+    """Of the rows in doubt, those expected to match, 0 to 1: a guess (`planning.selectivity`), for choosing how to
+    read."""
 
     @property
     def path(self) -> str:
@@ -108,14 +111,6 @@ def truncate_task(task: ScanTask, num_rows: int) -> ScanTask:
     reads = []
     for leaf in task.reads:
         if not leaf.whole:
-            keep = leaf.first_row < (int(rows.stops[-1]) if rows else 0)
-            leaf = replace(
-                leaf,
-                ordinal=leaf.ordinal[keep],
-                offset=leaf.offset[keep],
-                size=leaf.size[keep],
-                first_row=leaf.first_row[keep],
-                stop_row=leaf.stop_row[keep],
-            )
+            leaf = leaf.take(leaf.first_row < (int(rows.stops[-1]) if rows else 0))
         reads.append(leaf)
     return replace(task, rows=rows, sure=rows, reads=tuple(reads))

@@ -24,7 +24,7 @@ from accel.ranges import ByteRange
 
 __all__ = ["TASK_ARROW_SCHEMA", "decode_tasks", "encode_tasks"]
 
-_VERSION = 1
+_VERSION = 2
 _LONGS = pa.list_(pa.int64())
 # Rows that agree on these are of one file and one question.
 _OF_FILE = (
@@ -68,6 +68,7 @@ TASK_ARROW_SCHEMA = pa.schema(
         ("row_stops", _LONGS),
         ("sure_starts", _LONGS),
         ("sure_stops", _LONGS),
+        ("share", pa.float64()),
         ("footer", pa.binary()),
         ("arrow_schema", pa.binary()),
         ("where", pa.binary()),
@@ -142,6 +143,7 @@ def _encode_task(task: ScanTask, shared: Mapping[str, Any]) -> dict[str, Any]:
         "row_stops": task.rows.stops.tolist(),
         "sure_starts": task.sure.starts.tolist(),
         "sure_stops": task.sure.stops.tolist(),
+        "share": task.share,
         "leaves": [_encode_reads(r, shared["_leaves"]) for r in task.reads],
     }
     return row
@@ -231,6 +233,7 @@ def _decode_task(row: Mapping[str, Any], file: TaskFile) -> ScanTask:
         rows=RowSelection(_longs(row["row_starts"]), _longs(row["row_stops"])),
         sure=RowSelection(_longs(row["sure_starts"]), _longs(row["sure_stops"])),
         reads=reads,
+        share=min(1.0, max(0.0, float(row["share"]))),
     )
 
 

@@ -7,8 +7,10 @@ import io
 import pyarrow as pa
 import pyarrow.parquet as pq
 from hypothesis import given, note
+from hypothesis import strategies as st
 
 import accel
+from accel.options import Phases
 from accel.planning.projection import project_schema
 from accel.predicate.sql import to_sql
 from accel.testing import DictStore, write_file
@@ -45,14 +47,18 @@ def project(full: pa.Table, columns: list[str] | None) -> pa.Table:
     return pa.Table.from_arrays(arrays, schema=schema)
 
 
-@given(cases())
-def test_scan_equals_the_full_read_filtered(case: Case) -> None:
+@given(cases(), st.sampled_from(list(Phases)))
+def test_scan_equals_the_full_read_filtered(case: Case, phases: Phases) -> None:
     data = write_file(case.table, case.layout)
     note(f"where {None if case.where is None else to_sql(case.where)}")
     full = pq.read_table(io.BytesIO(data), page_checksum_verification=True).replace_schema_metadata(None)
     rows = expected_rows(case, full)
     options = accel.Options(
-        tail_hint=case.tail_hint, piece_bytes=case.piece_bytes, batch_rows=case.batch_rows, max_gap_bytes=0
+        tail_hint=case.tail_hint,
+        piece_bytes=case.piece_bytes,
+        batch_rows=case.batch_rows,
+        max_gap_bytes=0,
+        phases=phases,
     )
     store = DictStore({"f.parquet": data})
     scan = accel.scan(

@@ -1,0 +1,73 @@
+"""One piece of a task, read: all columns at once, or the filter's first and the others where rows match."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+from accel.decode.piece import LeafBytes
+from accel.planning.pages import Piece, PieceLeaf
+from accel.planning.selection import RowSelection
+from accel.planning.task import ScanTask
+from accel.planning.two_phase import filter_phase, output_phase
+from accel.reader import Reader
+from accel.task_reads import PieceRead, TaskReads
+
+__all__ = ["read_piece"]
+
+
+async def read_piece(
+    reader: Reader, task: ScanTask, reads: TaskReads, piece: Piece
+) -> tuple[list[pa.RecordBatch], int]:
+    """Fetch and decode one piece; its batches, and the round trips it took."""
+    doubtful = piece.rows.count - piece.sure.count
+    if not reads.two_phases or not doubtful:
+        read = await reads.fetch(piece)
+        batches = await reader.decode(task, read)
+        if doubtful:
+            passed = sum(batch.num_rows for batch in batches) - piece.sure.count
+            reader.seen.add(tested=doubtful, matched=passed)
+        return batches, read.round_trips
+    first = await reads.fetch(filter_phase(piece))
+    rows = await reader.match(task, first)
+    reader.seen.add(tested=doubtful, matched=rows.count - piece.sure.count)
+    reader.metrics.add("late_pieces")
+    if not rows:
+        return [], first.round_trips
+    second = reads.share(output_phase(piece, rows, reads.shares))
+    rest = await reads.fetch(second)
+    read = _joined(first, rest, rows)
+    return await reader.decode(task, read), first.round_trips + rest.round_trips
+
+
+def _joined(first: PieceRead, rest: PieceRead, rows: RowSelection) -> PieceRead:
+    """Both phases as one piece, of the rows that match and the pages that hold them."""
+    parts: list[PieceLeaf] = list(rest.piece.leaves)
+    leaves: dict[int, LeafBytes] = dict(rest.leaves)
+    for part in first.piece.leaves:
+        if part.reads.for_output:
+            kept, held = _kept(part, first.leaves[part.reads.leaf], rows)
+            parts.append(kept)
+            leaves[part.reads.leaf] = held
+    piece = Piece(rows, rows, tuple(parts), rest.piece.start, rest.piece.stop)
+    return PieceRead(piece, leaves, rest.round_trips)
+
+
+def _kept(part: PieceLeaf, held: LeafBytes, rows: RowSelection) -> tuple[PieceLeaf, LeafBytes]:
+    """Of the pages that are at hand, those with a row that matches: the others need not be decoded again."""
+    reads, lo, hi = part.reads, part.lo, part.hi
+    if reads.whole:
+        return part, held
+    keep = rows.counts(reads.first_row[lo:hi], reads.stop_row[lo:hi]) > 0
+    if keep.all():
+        return part, held
+    runs = [(lo, lo + 1), *part.runs()] if part.carried else part.runs()
+    pages: list[memoryview] = []
+    for (start, stop), buffer in zip(runs, held.pages, strict=True):
+        view, base = memoryview(buffer), int(reads.offset[start])
+        for page in range(start, stop):
+            if keep[page - lo]:
+                at = int(reads.offset[page]) - base
+                pages.append(view[at : at + int(reads.size[page])])
+    kept = reads.take(lo + np.flatnonzero(keep))
+    return PieceLeaf(kept, 0, len(pages), False), LeafBytes(held.dictionary, tuple(pages))

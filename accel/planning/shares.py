@@ -1,0 +1,50 @@
+"""Tasks told how selective their filters are expected to be, where that may decide how they are read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from accel.errors import IndexFormatError
+from accel.planning.handle import FileHandle
+from accel.planning.query import FileQuery
+from accel.planning.task import ScanTask
+
+__all__ = ["LEAST_LATE_BYTES", "late_bytes", "with_shares"]
+
+LEAST_LATE_BYTES = 256 << 10
+"""With less to leave out, a second round trip never pays."""
+
+
+def late_bytes(task: ScanTask) -> int:
+    """Bytes of the columns that only the result needs: what a second phase may leave out some of."""
+    if not task.needs_filter or not any(reads.for_filter for reads in task.reads):
+        return 0
+    return sum(reads.nbytes for reads in task.reads if not reads.for_filter)
+
+
+def with_shares(
+    handle: FileHandle, query: FileQuery, tasks: list[ScanTask], on_bad: Callable[[IndexFormatError], None]
+) -> list[ScanTask]:
+    """The tasks of one file, with `share` guessed where it matters."""
+    open_to = [late_bytes(task) >= LEAST_LATE_BYTES for task in tasks]
+    if not any(open_to):
+        return tasks
+    # Seldom wanted: a lookup shall not pay for importing them.
+    from accel.planning.selectivity import expected_share
+    from accel.planning.sketches import Sketches
+
+    sketches = Sketches.of(handle, query, on_bad)
+    told = []
+    for task, matters in zip(tasks, open_to, strict=True):
+        if matters:
+            share = expected_share(
+                handle,
+                query,
+                task.row_group,
+                doubtful=task.rows.count - task.sure.count,
+                sketches={} if sketches is None else sketches.of_group(task.row_group),
+            )
+            task = replace(task, share=share)
+        told.append(task)
+    return told

@@ -1,0 +1,118 @@
+"""Late materialization: the filter's columns first, the others only where rows match.
+
+One more round trip against the bytes, and the decoding, of pages that hold no matching row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from accel.planning.pages import LeafReads, Piece, PieceLeaf
+from accel.planning.selection import RowSelection
+from accel.planning.task import ScanTask
+
+__all__ = ["Forecast", "filter_phase", "forecast", "output_phase"]
+
+# Decoding a byte, where fetching it costs nothing.
+_DECODE_SECONDS = 1.0e-9
+# What one more request costs whoever sends it.
+_REQUEST_SECONDS = 0.4e-3
+# The guess may be wrong: what is saved must be worth so much more than what it costs.
+_MARGIN = 1.25
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Forecast:
+    """What reading a task in two phases is expected to come to."""
+
+    first_bytes: int
+    """Of the filter's columns, which are read in any case."""
+    late_bytes: int
+    """Of the other columns, if all of it were read."""
+    expected_bytes: int
+    """Of those, what is expected to be asked for."""
+    pays: bool
+
+
+def forecast(task: ScanTask, share: float, *, latency: float, bandwidth: float, abreast: int) -> Forecast:
+    """Weigh the second round trip against what it is expected to save.
+
+    Parameters
+    ----------
+    share : float
+        Of the rows in doubt, those expected to match, 0 to 1.
+    latency : float
+        Seconds to the first byte.
+    bandwidth : float
+        Bytes a second, all streams together.
+    abreast : int
+        Tasks that are read at the same time: they wait for their second round trips together.
+    """
+    doubtful = task.rows.intersect(task.sure.invert(task.num_rows)) if task.sure else task.rows
+    late = [reads for reads in task.reads if not reads.for_filter]
+    total = sum(reads.nbytes for reads in late)
+    first = sum(reads.nbytes for reads in task.reads) - total
+    if not late or len(late) == len(task.reads) or not doubtful:
+        return Forecast(first_bytes=first, late_bytes=total, expected_bytes=total, pays=False)
+    expected = unpacked = 0.0
+    for reads in late:
+        kept = _expected_bytes(reads, task, doubtful, share)
+        expected += kept
+        unpacked += (reads.nbytes - kept) * reads.expansion
+    saved = (total - expected) / bandwidth + unpacked * _DECODE_SECONDS
+    cost = latency / max(1, abreast) + _REQUEST_SECONDS * len(late)
+    return Forecast(
+        first_bytes=first,
+        late_bytes=total,
+        expected_bytes=round(expected),
+        pays=saved > _MARGIN * cost,
+    )
+
+
+def _expected_bytes(reads: LeafReads, task: ScanTask, doubtful: RowSelection, share: float) -> float:
+    """Of one leaf, if matching rows lie anywhere among those in doubt: together they would be fewer pages."""
+    if reads.whole:
+        if task.sure:
+            return float(reads.nbytes)
+        return reads.nbytes * (1.0 - (1.0 - share) ** doubtful.count)
+    held = doubtful.counts(reads.first_row, reads.stop_row)
+    kept = 1.0 - (1.0 - share) ** held
+    if task.sure:
+        kept[task.sure.counts(reads.first_row, reads.stop_row) > 0] = 1.0
+    return float(reads.size @ kept)
+
+
+def filter_phase(piece: Piece) -> Piece:
+    """The part of a piece that its filter needs."""
+    return replace(piece, leaves=tuple(part for part in piece.leaves if part.reads.for_filter))
+
+
+def output_phase(piece: Piece, rows: RowSelection, at_hand: Callable[[int, int], bool]) -> Piece:
+    """The rest of a piece, for the rows that turned out to match.
+
+    Parameters
+    ----------
+    rows : RowSelection
+        Not empty, of the piece's rows.
+    at_hand : callable
+        Whether another piece of the task fetches a page, by leaf and ordinal: it is waited for then.
+    """
+    leaves = []
+    for part in piece.leaves:
+        if part.reads.for_filter:
+            continue
+        leaves.append(part if part.reads.whole else _narrowed(part, rows, at_hand))
+    return Piece(rows, rows, tuple(leaves), piece.start, piece.stop)
+
+
+def _narrowed(part: PieceLeaf, rows: RowSelection, at_hand: Callable[[int, int], bool]) -> PieceLeaf:
+    reads = part.reads
+    first, stop = reads.first_row[part.lo : part.hi], reads.stop_row[part.lo : part.hi]
+    keep = part.lo + np.flatnonzero(rows.counts(first, stop) > 0)
+    # A page that straddles the cut may be on its way for the piece before.
+    straddles = bool(len(keep)) and int(keep[0]) == part.lo and part.carried
+    carried = straddles and at_hand(reads.leaf, int(reads.ordinal[part.lo]))
+    return PieceLeaf(reads.take(keep), 0, len(keep), carried)

@@ -1,0 +1,129 @@
+"""Late materialization, request by request: the filter's pages, then only the pages that hold a matching row."""
+
+from __future__ import annotations
+
+import io
+import itertools
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import accel
+from accel.ranges import ByteRange
+from accel.testing import DictStore, Layout, RecordingStore, table, write_file
+
+ROWS, GROUP, PAGE = 12_000, 6_000, 500
+PATH = "wide.parquet"
+MARKS = {GROUP + 1_200, GROUP + 1_499, GROUP + 3_000}
+"""Rows with mark = 1: two of page 2 and one of page 6, all of the second row group."""
+
+
+@pytest.fixture(scope="module")
+def data() -> bytes:
+    # The flag is 1 or 7 in every page but where marked, so no page bounds rule out `mark = 4`.
+    mark = np.where(np.arange(ROWS) % 2, 1, 7)
+    mark[sorted(MARKS)] = 4
+    texts = pa.array([f"{i:08}" * 8 for i in range(ROWS)])
+    wide = {f"w{i}": pa.array(np.arange(ROWS) * 31 % 997 + i * 1.5) for i in range(3)}
+    return write_file(
+        table(mark=pa.array(mark), text=texts, **wide),
+        Layout(group_rows=GROUP, page_rows=PAGE, dictionary=False, codec="none"),
+    )
+
+
+@pytest.fixture
+def store(data: bytes) -> RecordingStore:
+    return RecordingStore(DictStore({PATH: data}))
+
+
+def scan(store: Any, where: str, *, phases: str, cache: accel.Cache | None = None, **more: Any) -> accel.Scan:
+    piece_bytes = more.pop("piece_bytes", 32 << 20)
+    options = accel.Options(phases=phases, max_gap_bytes=0, tail_hint=32 << 10, piece_bytes=piece_bytes)
+    return accel.scan(PATH, where, store=store, cache=cache or accel.Cache(), options=options, **more)
+
+
+def pages(store: Any, where: str, leaf: int, group: int) -> dict[int, ByteRange]:
+    """Where the pages of a column are, by ordinal, as a plan names them."""
+    plan = accel.plan(PATH, where, store=store, cache=None, options=accel.Options(tail_hint=32 << 10))
+    (task,) = [t for t in plan.tasks if t.row_group == group]
+    (reads,) = [r for r in task.reads if r.leaf == leaf]
+    return {
+        int(o): ByteRange(int(a), int(a + n))
+        for o, a, n in zip(reads.ordinal, reads.offset, reads.size, strict=True)
+    }
+
+
+def test_only_pages_with_a_match_are_asked_for(store: RecordingStore, data: bytes) -> None:
+    cache = accel.Cache()
+    scan(store, "mark = 4", phases="two", cache=cache).explain()
+    store.clear()
+    found = scan(store, "mark = 4", phases="two", cache=cache, columns=["text", "w1"])
+    got = found.to_table()
+    asked = store.fetched(PATH)
+    full = pq.read_table(io.BytesIO(data))
+    assert got.equals(full.take(sorted(MARKS)).select(["text", "w1"]))
+    marks = [pages(store, "mark = 4", 0, group) for group in (0, 1)]
+    first = [
+        ByteRange(min(r.start for r in found.values()), max(r.end for r in found.values())) for found in marks
+    ]
+    second = [pages(store, "mark = 4", leaf, 1)[page] for leaf in (1, 3) for page in (2, 6)]
+    assert asked == sorted([*first, *second])
+    assert found.metrics.round_trips == 2
+    assert found.metrics.late_pieces == 2
+
+
+def test_nothing_more_where_nothing_matches(store: RecordingStore) -> None:
+    cache = accel.Cache()
+    scan(store, "mark = 5", phases="two", cache=cache).explain()
+    store.clear()
+    found = scan(store, "mark = 5", phases="two", cache=cache)
+    assert found.to_table().num_rows == 0
+    assert found.metrics.round_trips == 1
+    assert store.requests == 2
+
+
+def test_a_column_of_both_filter_and_result_comes_once(store: RecordingStore, data: bytes) -> None:
+    found = scan(store, "mark = 4 and w0 >= 0", phases="two", columns=["w0", "mark", "text"])
+    got = found.to_table()
+    assert got.equals(pq.read_table(io.BytesIO(data)).take(sorted(MARKS)).select(["w0", "mark", "text"]))
+    ranges = sorted(call.range for call in store.calls if call.range is not None)
+    assert all(one.end <= other.start for one, other in itertools.pairwise(ranges))
+
+
+@pytest.mark.parametrize("piece_bytes", [1, 9_000, 40_000])
+@pytest.mark.parametrize("where", ["mark = 4", "mark = 4 or w1 < 3", "mark <> 7", "mark = 7 or w0 = 2.5"])
+def test_pieces_share_the_pages_that_straddle_them(
+    store: RecordingStore, data: bytes, piece_bytes: int, where: str
+) -> None:
+    """Wherever a task is cut, one phase and two give the same rows, and no page is asked for twice."""
+    one = scan(store, where, phases="one", piece_bytes=piece_bytes).to_table()
+    store.clear()
+    two = scan(store, where, phases="two", piece_bytes=piece_bytes).to_table()
+    assert two.equals(one)
+    assert two.num_rows > 0
+
+
+def test_auto_weighs_what_it_saves(store: RecordingStore) -> None:
+    """Little to leave out: one round trip, whatever the filter keeps."""
+    found = scan(store, "mark = 4", phases="auto", columns=["w0"])
+    assert found.to_table().num_rows == len(MARKS)
+    assert found.metrics.late_pieces == 0
+
+
+def test_a_failing_second_phase_strands_nobody(data: bytes) -> None:
+    """The first piece's late read fails: the scan raises, and ends."""
+    from accel.testing import FaultStore, Status
+
+    calls = 0
+
+    def script(attempt: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        return Status(403) if calls == 9 else None
+
+    broken = FaultStore(DictStore({PATH: data}), script)
+    with pytest.raises(accel.StoreError, match="403"):
+        scan(broken, "mark = 4 or w1 < 3", phases="two", piece_bytes=9_000).to_table()
