@@ -19,6 +19,7 @@ from accel.errors import AccelError, ObjectChangedError, ParquetFormatError, Sto
 from accel.metrics import Metrics
 from accel.options import Options
 from accel.planning.pages import Piece
+from accel.planning.seen import Seen
 from accel.planning.selection import RowSelection
 from accel.planning.task import ScanTask
 from accel.run import FileWork, Run, single_error
@@ -45,10 +46,11 @@ class FakeReader:
     def __init__(self, before: Callable[[ScanTask, Piece], Any] | None = None, **options: Any) -> None:
         self.options = Options(**options)
         self.metrics = Metrics()
+        self.seen = Seen()
         self.before = before
         self.fetched: list[tuple[str, list[tuple[int, int]]]] = []
 
-    def reads(self, task: ScanTask) -> FakeReads:
+    def reads(self, task: ScanTask, *, abreast: int = 1) -> FakeReads:
         return FakeReads(self, task)
 
     async def decode(self, task: ScanTask, read: PieceRead) -> list[pa.RecordBatch]:
@@ -58,6 +60,8 @@ class FakeReader:
 
 
 class FakeReads:
+    two_phases = False
+
     def __init__(self, reader: FakeReader, task: ScanTask) -> None:
         self.reader, self.task = reader, task
 
