@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from types import TracebackType
 
 import pyarrow as pa
 
 # pyarrow.parquet would import pyarrow.fs and ssl (60 ms); the class that it wraps lies below.
 from pyarrow._parquet import ParquetReader
 
+from accel.decode.schema_memo import SchemaMemo
 from accel.decode.splice import SplicePlan, plan_splice, splice
 from accel.errors import AccelError, ColumnNotFoundError, MemoryLimitError, ParquetFormatError
 from accel.format.model import ParquetSchema
@@ -25,19 +26,42 @@ __all__ = [
 ]
 
 
-@contextmanager
-def translate_errors(*, path: str | None = None, place: str | None = None) -> Iterator[None]:
-    """Turn what pyarrow raises over bad bytes into an AccelError."""
-    try:
-        yield
-    except AccelError as error:
-        raise error.at(path=path, place=place)
-    except MemoryError as error:
-        # ArrowMemoryError is one.
-        raise MemoryLimitError(f"no memory to decode into: {error}", path=path, place=place) from error
-    except (pa.ArrowException, OSError, ValueError, TypeError, OverflowError, NotImplementedError) as error:
-        # ArrowInvalid is a ValueError, and text that is not UTF-8 a UnicodeDecodeError.
-        raise ParquetFormatError(f"pyarrow cannot decode it: {error}", path=path, place=place) from error
+class translate_errors:
+    """Turn what pyarrow raises over bad bytes into an AccelError.
+
+    Parameters
+    ----------
+    place : str or callable, optional
+        Where it happened; a callable is asked only then.
+    """
+
+    __slots__ = ("_path", "_place")
+
+    def __init__(self, *, path: str | None = None, place: str | Callable[[], str] | None = None) -> None:
+        self._path = path
+        self._place = place
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is None:
+            return
+        path = self._path
+        place = self._place() if callable(self._place) else self._place
+        if isinstance(error, AccelError):
+            error.at(path=path, place=place)
+        elif isinstance(error, MemoryError):
+            # ArrowMemoryError is one.
+            raise MemoryLimitError(f"no memory to decode into: {error}", path=path, place=place) from error
+        elif isinstance(error, _BAD_BYTES):
+            # ArrowInvalid is a ValueError, and text that is not UTF-8 a UnicodeDecodeError.
+            raise ParquetFormatError(f"pyarrow cannot decode it: {error}", path=path, place=place) from error
+
+
+_BAD_BYTES = (pa.ArrowException, OSError, ValueError, TypeError, OverflowError, NotImplementedError)
 
 
 def open_reader(data: bytes, *, verify_checksums: bool = True) -> ParquetReader:
@@ -82,10 +106,18 @@ def projected_schema(
     ParquetFormatError
         As `file_schema`.
     """
+    question = tuple(leaves)
+    known = _projected.get(schema, key_value, question)
+    if known is not None:
+        return known
     plan = plan_splice(schema, key_value, fields_of(schema, leaves), carry_metadata=True)
     with translate_errors(place="schema"):
         reader = open_reader(splice(plan, {}, num_rows=0))
-        return reader.read_row_groups([], columns_of(plan, leaves), False).schema
+        projected = reader.read_row_groups([], columns_of(plan, leaves), False).schema
+    return _projected.put(schema, key_value, question, projected)
+
+
+_projected: SchemaMemo[pa.Schema] = SchemaMemo(64)
 
 
 def fields_of(schema: ParquetSchema, leaves: Sequence[int]) -> list[int]:

@@ -6,6 +6,7 @@ import enum
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -40,7 +41,7 @@ class Checksums(enum.Enum):
     IGNORE = "ignore"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class _Unit:
     """What is decoded as one array: a leaf, or a whole top-level field."""
 
@@ -150,7 +151,7 @@ class _Job:
                 leaf,
                 schema.elements[leaf.element],
                 memory_limit=self._memory_limit,
-                place=self._place((ordinal,)),
+                place=partial(self._place, (ordinal,)),
             )
 
     def decode(self, arrow_schema: pa.Schema, checksums: Checksums) -> list[pa.Array | pa.ChunkedArray]:
@@ -162,7 +163,7 @@ class _Job:
         # One row more than the longest column has: rows that nobody promised would show.
         num_rows = 1 + max(unit.num_rows for unit in units)
         data = splice(self._plan, spliced, num_rows=num_rows)
-        with translate_errors(place=self._place(self._facts)):
+        with translate_errors(place=partial(self._place, self._facts)):
             reader = open_reader(data, verify_checksums=checksums is Checksums.VERIFY)
         found: list[list[pa.ChunkedArray]] = [[] for _ in arrow_schema]
         arrays: dict[_Unit, pa.ChunkedArray] = {}
@@ -228,7 +229,7 @@ class _Job:
             return facts.prefixed
         named = facts.texts.named * facts.texts.longest
         if named > _FEW_STEPS * limit:
-            with translate_errors(place=self._place((leaf,))):
+            with translate_errors(place=partial(self._place, (leaf,))):
                 named = facts.texts.named * longest_text(facts.texts.page, self._chunks[leaf].codec)
         return facts.prefixed + named
 
@@ -238,7 +239,7 @@ class _Job:
         if batch[0].step is not None:
             return [self._read_slowly(reader, batch[0], columns, batch[0].step)]
         try:
-            with translate_errors(place=self._place(leaves)):
+            with translate_errors(place=partial(self._place, leaves)):
                 return list(reader.read_row_groups([0], columns, self._threads is Threads.POOL).columns)
         except AccelError:
             if len(batch) == 1:
@@ -275,7 +276,7 @@ class _Job:
         if not chunk.whole and self._plan.schema.leaves[chunk.leaf].max_repetition > 0:
             self._check_levels(chunk, array)
         placed = place_rows(chunk, self._rows)
-        with translate_errors(place=self._place(unit.leaves)):
+        with translate_errors(place=partial(self._place, unit.leaves)):
             return trim(array, placed)
 
     def _check_levels(self, chunk: ChunkPages, array: pa.ChunkedArray) -> None:

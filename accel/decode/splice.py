@@ -10,13 +10,12 @@ position, fits as it is. No statistics, column orders or offsets of the real fil
 from __future__ import annotations
 
 import base64
-import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
-from cachetools import LRUCache
 
+from accel.decode.schema_memo import SchemaMemo
 from accel.errors import ParquetFormatError
 from accel.format.model import ParquetSchema
 from accel.format.thrift import BINARY, I32, Struct, write_struct
@@ -49,6 +48,7 @@ class SplicePlan:
     """Of each leaf, ColumnChunk up to its path."""
 
     def column(self, leaf: int) -> int:
+        """The position of a leaf among the columns of the file."""
         return self.leaves.index(leaf)
 
 
@@ -60,6 +60,9 @@ class SplicedChunk:
     codec: int
     num_values: int
     uncompressed: int
+
+
+_plans: SchemaMemo[SplicePlan] = SchemaMemo(64)
 
 
 def plan_splice(
@@ -88,21 +91,12 @@ def plan_splice(
         The stored Arrow schema cannot be read, or the fields nest too deeply.
     """
     chosen = tuple(sorted(set(fields)))
-    key = (id(schema), id(key_value), chosen, carry_metadata, created_by)
-    with _plans_lock:
-        entry = _plans.get(key)
-        # An id may have been used again: the entry keeps its objects alive, so identity settles it.
-        if entry is not None and entry[0] is schema and entry[1] is key_value:
-            return entry[2]
-    plan = _build_plan(schema, key_value, chosen, carry_metadata, created_by)
-    with _plans_lock:
-        _plans[key] = (schema, key_value, plan)
+    question = (chosen, carry_metadata, created_by)
+    plan = _plans.get(schema, key_value, question)
+    if plan is None:
+        plan = _build_plan(schema, key_value, chosen, carry_metadata, created_by)
+        _plans.put(schema, key_value, question, plan)
     return plan
-
-
-_plans: LRUCache[tuple[object, ...], tuple[ParquetSchema, Mapping[str, bytes], SplicePlan]]
-_plans = LRUCache(maxsize=64)
-_plans_lock = threading.Lock()
 
 
 def _build_plan(

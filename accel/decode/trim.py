@@ -31,6 +31,11 @@ def place_rows(chunk: ChunkPages, rows: RowSelection) -> RowSelection:
     if not rows:
         return rows
     first, stop = chunk.first_rows, chunk.stop_rows
+    if len(first) and (first[1:] == stop[:-1]).all():
+        # One run: nothing comes to touch that did not.
+        if rows.starts[0] < first[0] or rows.stops[-1] > stop[-1]:
+            raise _missing(chunk, rows)
+        return RowSelection(rows.starts - first[0], rows.stops - first[0]) if first[0] else rows
     # Runs of pages without a gap; a selected range lies within one of them.
     opens = np.flatnonzero(np.append(True, first[1:] != stop[:-1]))
     run_first = first[opens]
@@ -38,12 +43,16 @@ def place_rows(chunk: ChunkPages, rows: RowSelection) -> RowSelection:
     before = np.cumsum(run_stop - run_first) - (run_stop - run_first)
     owner = np.searchsorted(run_first, rows.starts, side="right") - 1
     if bool((owner < 0).any()) or bool((rows.stops > run_stop[owner]).any()):
-        raise ValueError(f"rows {rows!r} are not all on the pages given for leaf {chunk.leaf}")
+        raise _missing(chunk, rows)
     shift = before[owner] - run_first[owner]
     starts, stops = rows.starts + shift, rows.stops + shift
     # What was apart in the row group may touch here.
     opens_range = np.append(True, starts[1:] != stops[:-1])
     return RowSelection(starts[opens_range], stops[np.append(opens_range[1:], True)])
+
+
+def _missing(chunk: ChunkPages, rows: RowSelection) -> ValueError:
+    return ValueError(f"rows {rows!r} are not all on the pages given for leaf {chunk.leaf}")
 
 
 def trim(array: pa.ChunkedArray, rows: RowSelection) -> pa.ChunkedArray:

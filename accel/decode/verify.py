@@ -6,6 +6,7 @@ it has not checked. Sources: parquet-format `parquet.thrift` (PageHeader, DataPa
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,7 +23,11 @@ __all__ = ["DictionaryTexts", "PageFacts", "needs_dictionary", "verify_chunk"]
 Int64s = npt.NDArray[np.int64]
 
 _MAX_PAGES = 1 << 24
+_CODECS = frozenset(Codec)
 _DICTIONARY_ENCODINGS = (Encoding.PLAIN_DICTIONARY, Encoding.RLE_DICTIONARY)
+# By number, which is never negative but for the encoding of pages without one (-1: the last).
+_IS_DICTIONARY = np.isin(np.arange(129), _DICTIONARY_ENCODINGS)
+_IS_DATA = np.isin(np.arange(128), (PageType.DATA_PAGE, PageType.DATA_PAGE_V2))
 _WIDTHS = {
     Physical.BOOLEAN: 0,
     Physical.INT32: 4,
@@ -83,7 +88,12 @@ def needs_dictionary(buffer: Buffer) -> bool:
 
 
 def verify_chunk(
-    chunk: ChunkPages, leaf: Leaf, element: SchemaElement, *, memory_limit: int | None, place: str
+    chunk: ChunkPages,
+    leaf: Leaf,
+    element: SchemaElement,
+    *,
+    memory_limit: int | None,
+    place: Callable[[], str],
 ) -> PageFacts:
     """Walk all page headers of a chunk.
 
@@ -91,7 +101,7 @@ def verify_chunk(
     ----------
     memory_limit : int, optional
         Bytes that the pages may decompress and, as far as headers tell, decode to.
-    place : str
+    place : callable
         Names the row group and the column in errors.
 
     Raises
@@ -105,7 +115,7 @@ def verify_chunk(
         facts = _verify(chunk, leaf, element)
     except AccelError as error:
         inner = f", {error.place}" if error.place else ""
-        error.place = place + inner
+        error.place = place() + inner
         raise
     if memory_limit is not None:
         decoded = facts.num_values * _value_width(element)
@@ -113,7 +123,7 @@ def verify_chunk(
             raise MemoryLimitError(
                 f"pages of {facts.uncompressed} bytes and {facts.num_values} values decode to more than "
                 f"{memory_limit} bytes",
-                place=place,
+                place=place(),
                 hint="raise options.memory_limit",
             )
     return facts
@@ -126,7 +136,7 @@ def _value_width(element: SchemaElement) -> int:
 
 
 def _verify(chunk: ChunkPages, leaf: Leaf, element: SchemaElement) -> PageFacts:
-    if chunk.codec == Codec.LZO or chunk.codec not in Codec.__members__.values():
+    if chunk.codec == Codec.LZO or chunk.codec not in _CODECS:
         raise ParquetFormatError(f"compression codec {chunk.codec} cannot be read")
     if len(chunk.first_rows) != len(chunk.stop_rows) or bool((chunk.stop_rows < chunk.first_rows).any()):
         raise ValueError("first_rows and stop_rows do not fit together")
@@ -140,8 +150,9 @@ def _verify(chunk: ChunkPages, leaf: Leaf, element: SchemaElement) -> PageFacts:
     page = chunk.dictionary
     if chunk.whole:
         dictionary, page = _dictionary_of(walked), chunk.buffers[0] if chunk.buffers else None
-    encoded = np.isin(encodings, _DICTIONARY_ENCODINGS)
-    if dictionary is None and bool(encoded.any()):
+    encoded = _IS_DICTIONARY[encodings]
+    named = int(values[encoded].sum()) if encoded.any() else 0
+    if dictionary is None and encoded.any():
         raise ParquetFormatError(
             f"data page {int(np.flatnonzero(encoded)[0])} is dictionary-encoded, and there is no dictionary page"
         )
@@ -161,7 +172,7 @@ def _verify(chunk: ChunkPages, leaf: Leaf, element: SchemaElement) -> PageFacts:
         page_values=values,
         num_values=int(values.sum()),
         uncompressed=uncompressed,
-        texts=_texts(page, dictionary, int(values[encoded].sum()), element),
+        texts=_texts(page, dictionary, named, element),
         prefixed=_prefixed(walked, element),
     )
 
@@ -177,8 +188,8 @@ def _data_pages(
     """Values, rows (-1 for v1) and encodings of the data pages; the ends of the pages in each buffer."""
     values, rows, encodings, ends = [], [], [], []
     for table in walked:
-        data = (table.type == PageType.DATA_PAGE) | (table.type == PageType.DATA_PAGE_V2)
-        if not chunk.whole and not bool(data.all()):
+        data = _IS_DATA[table.type]
+        if not chunk.whole and not data.all():
             other = int(table.type[np.flatnonzero(~data)[0]])
             raise ParquetFormatError(f"a page of type {other} where the offset index has a data page")
         values.append(table.num_values[data])
