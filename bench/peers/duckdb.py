@@ -1,7 +1,7 @@
 """DuckDB with its real httpfs, in SQL: once with its data cache off, once with all of its caches on.
 
-The extension is PyPI's `duckdb-extension-httpfs`, loaded by path, with the DuckDB that it pins: in a folder of their
-own (`installed.py`), since the newest DuckDB has no such wheel yet.
+The extension is PyPI's `duckdb-extension-httpfs`, loaded by path, with the DuckDB that it pins: no download at run
+time, and the very code that `INSTALL httpfs` fetches.
 
 Settings, and why:
 
@@ -19,8 +19,8 @@ Settings, and why:
 
 from __future__ import annotations
 
+import importlib.resources
 import os
-import sys
 import threading
 import time
 from collections.abc import Sequence
@@ -29,14 +29,11 @@ from typing import Any
 
 from bench.peers import sql
 from bench.peers.endpoint import Endpoint
-from bench.peers.installed import install_packages
 from bench.peers.protocol import Answer, Peer, Unsupported
 from bench.queries import Query
 
-__all__ = ["HTTPFS", "DuckDB"]
+__all__ = ["DuckDB"]
 
-HTTPFS = "duckdb-extension-httpfs==1.5.5"
-"""It pins `duckdb` to the same version."""
 _AT_ONCE = 32
 _BATCH_ROWS = 122_880
 
@@ -55,12 +52,16 @@ class DuckDB(Peer):
         self._connection: Any = None
 
     def open(self, endpoint: Endpoint) -> None:
-        folder = install_packages(HTTPFS)
-        # Before the environment's own, newer one.
-        sys.path.insert(0, str(folder))
         import duckdb
 
-        (self._extension,) = folder.rglob("httpfs.duckdb_extension")
+        try:
+            folder = importlib.resources.files("duckdb_extension_httpfs")
+        except ModuleNotFoundError:
+            raise Unsupported(
+                "PyPI's duckdb-extension-httpfs is not installed: it is in the extra `bench`"
+            ) from None
+        # There is one for each DuckDB: of another version it would be refused.
+        self._extension = folder / "extensions" / f"v{duckdb.__version__}" / "httpfs.duckdb_extension"
         self._duckdb = duckdb
         self._endpoint = endpoint
         self.forget()

@@ -30,4 +30,4 @@ PEERS: dict[str, Callable[[], Peer]] = {
     "spark": _at("spark", "Spark"),
     "floor": _at("floor", "Floor"),
 }
-"""Name to what makes it. `spark` downloads 660 MB once; all others are installed with the `bench` extra."""
+"""Name to what makes it. `spark` downloads 660 MB once; all others are installed by the extra `bench`."""
