@@ -1,0 +1,80 @@
+"""The store that all systems read: a real MinIO behind the slow network, and what passed it."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from accel.testing.minio import Minio, install_minio
+from accel.testing.proxy import ProxyProcess
+from accel.testing.relay import Passage
+from bench.chains import round_trips
+from bench.peers.endpoint import Endpoint
+
+__all__ = ["BANDWIDTH", "FIRST_BYTE", "Network", "Traffic", "slow_network", "traffic_of"]
+
+BUCKET = "bench"
+FIRST_BYTE = 0.030
+"""Seconds from a request to the first byte of its answer."""
+BANDWIDTH = 90e6
+"""Bytes a second of each response."""
+_DRAIN = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """What one call sent and got."""
+
+    requests: int
+    lists: int
+    trips: int
+    bytes: int
+
+
+def traffic_of(passages: Sequence[Passage]) -> Traffic:
+    """The counts of the requests that passed."""
+    lists = sum("list-type=" in passage.path or passage.path.count("/") < 2 for passage in passages)
+    times = [(p.begin, p.end if p.end is not None else p.begin) for p in passages]
+    return Traffic(len(passages), lists, round_trips(times), sum(p.sent for p in passages))
+
+
+class Network:
+    """The proxy, and how a system reaches it."""
+
+    def __init__(self, minio: Minio, proxy: ProxyProcess) -> None:
+        self._proxy = proxy
+        self._set = FIRST_BYTE
+        self.endpoint = Endpoint(
+            url=proxy.url,
+            access_key_id=minio.access_key,
+            secret_access_key=minio.secret_key,
+            region=minio.storage_options()["region"],
+            bucket=BUCKET,
+            origin=minio.url,
+        )
+        self.storage_options = minio.storage_options()
+        """obstore's, past the proxy."""
+
+    def begin(self, first_byte: float = FIRST_BYTE) -> None:
+        """Forget what passed; `first_byte` seconds from now on."""
+        self._proxy.reset(first_byte=first_byte)
+
+    def end(self) -> Traffic:
+        """What has passed since `begin`, after all of it has ended: some systems leave reads behind them."""
+        deadline = time.monotonic() + _DRAIN
+        while True:
+            passages = self._proxy.passages
+            if all(p.end is not None for p in passages) or time.monotonic() > deadline:
+                return traffic_of(passages)
+            time.sleep(0.01)
+
+
+@contextlib.contextmanager
+def slow_network() -> Iterator[Network]:
+    """Start MinIO and the proxy, with an empty bucket."""
+    with Minio(install_minio()) as minio:
+        minio.create_bucket(BUCKET)
+        with ProxyProcess(minio.url, first_byte=FIRST_BYTE, bandwidth=BANDWIDTH) as proxy:
+            yield Network(minio, proxy)

@@ -1,0 +1,252 @@
+"""What is asked: every case of the benchmark, as queries over the data of a scale."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from itertools import count, islice
+from typing import Any
+
+from bench.data.catalog import Catalog
+from bench.queries import Query
+from bench.sampling import fresh_rows, fresh_slots, row_of_each_group
+
+__all__ = ["Axis", "Case", "Mode", "cases"]
+
+SYNTHETIC = "synthetic.parquet"
+ACCEL, TPCHGEN, SPARK = "lineitem/accel.parquet", "lineitem/tpchgen.parquet", "lineitem/spark.parquet"
+FLIGHTS = "flights.parquet"
+
+FIVE = ("key", "ts", "category", "value", "name")
+LINE = ("l_orderkey", "l_linenumber", "l_extendedprice", "l_shipdate", "l_shipmode")
+FLIGHT = ("time_hour", "carrier", "flight", "dest", "dep_delay")
+
+_GROUPS_MET = 8
+_SEED = 20
+
+
+class Mode(StrEnum):
+    """What a system knows before it is asked."""
+
+    COLD = "cold"
+    """Nothing: no cache, no open table."""
+    WARM = "warm"
+    """The file, and one row of each of its row groups; not the ranges that the query needs."""
+    REPEATED = "repeated"
+    """The same query was asked just before."""
+
+
+class Axis(StrEnum):
+    """What a plot sweeps."""
+
+    NONE = ""
+    DELAY = "delay ms"
+    FILES = "files"
+    COLUMNS = "columns"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """One kind of query.
+
+    `fresh` gives queries of the kind without end, each over ranges that the ones before did not touch, as far as
+    the file goes. `met` are the queries by which a system gets to know the file.
+    """
+
+    name: str
+    what: str
+    """For the report's readers."""
+    fresh: Iterator[Query]
+    met: tuple[Query, ...]
+    modes: tuple[Mode, ...] = tuple(Mode)
+    at_once: int = 1
+    """Queries of one sample, all at the same time."""
+    axis: Axis = Axis.NONE
+    at: float = 0
+    """Where on the axis."""
+    heavy: bool = False
+    """A sample takes seconds: few are taken."""
+
+    def take(self) -> tuple[Query, ...]:
+        """The queries of the next sample."""
+        return tuple(islice(self.fresh, self.at_once))
+
+
+Asked = tuple[tuple[str, str, Any], ...]
+
+
+def _case(
+    name: str,
+    what: str,
+    query: Query,
+    wheres: Iterator[Asked],
+    *,
+    met: Sequence[Asked] = (),
+    **settings: Any,
+) -> Case:
+    """The case of one query under changing predicates; by default the first of them meets the file."""
+    seen = [replace(query, where=where) for where in (met or [next(wheres)])]
+    fresh = (replace(query, where=where) for where in wheres)
+    return Case(name=name, what=what, fresh=fresh, met=tuple(seen), **settings)
+
+
+def _lookups(
+    catalog: Catalog, key: str, column: str, *, shift: int = 0
+) -> tuple[Callable[[int], Asked], Iterator[Asked], list[Asked]]:
+    """How a row is looked up by its value of a column; fresh ones; and those that meet the file."""
+    values = catalog.column(key, column)
+
+    def where(row: int) -> Asked:
+        return ((column, "=", int(values[row]) + shift),)
+
+    met = [where(row) for row in row_of_each_group(catalog.group_starts(key), _GROUPS_MET)]
+    return where, (where(row) for row in fresh_rows(len(values), _SEED)), met
+
+
+def cases(catalog: Catalog) -> list[Case]:
+    """All of them, in the order of the report."""
+    return [
+        *_points(catalog),
+        *_several_rows(catalog),
+        *_filters(catalog),
+        *_scans(catalog),
+        *_many(catalog),
+        *_sweeps(catalog),
+    ]
+
+
+def _points(catalog: Catalog) -> Iterator[Case]:
+    for name, what, key, column, columns in (
+        ("point", "one row by a sorted key, five columns", SYNTHETIC, "key", FIVE),
+        ("point tpchgen", "the lines of an order, file as tpchgen-cli writes it", TPCHGEN, "l_orderkey", LINE),
+        ("point spark", "the lines of an order, file as Spark writes it", SPARK, "l_orderkey", LINE),
+        ("point accel", "the lines of an order, file as accel writes it", ACCEL, "l_orderkey", LINE),
+        ("point bloom", "one row by an unsorted unique key under a bloom filter", ACCEL, "l_uid", LINE),
+        ("point bitmap", "one row by an unsorted unique key under a bitmap", ACCEL, "l_ref", LINE),
+    ):
+        if key in catalog.files:
+            _, fresh, met = _lookups(catalog, key, column)
+            yield _case(name, what, Query(name, (key,), columns), fresh, met=met)
+    _, present, met = _lookups(catalog, SYNTHETIC, "key")
+    absent = (((column, op, value + 1),) for ((column, op, value),) in present)
+    what = "an absent key between two present ones"
+    yield _case("miss", what, Query("miss", (SYNTHETIC,), FIVE), absent, met=met)
+    _, present, met = _lookups(catalog, ACCEL, "l_uid")
+    absent = (((column, op, value + 1),) for ((column, op, value),) in present)
+    what = "an absent unsorted key under a bloom filter"
+    yield _case("miss bloom", what, Query("miss bloom", (ACCEL,), LINE), absent, met=met)
+
+
+def _several_rows(catalog: Catalog) -> Iterator[Case]:
+    keys = catalog.column(ACCEL, "l_orderkey")
+    rows = fresh_rows(len(keys), _SEED + 1, block=max(1, len(keys) // 500))
+    hundreds = ((("l_orderkey", "in", tuple(int(keys[r]) for r in islice(rows, 100))),) for _ in count())
+    yield _case("in 100", "IN of 100 sorted keys", Query("in 100", (ACCEL,), LINE), hundreds)
+
+    def part(share: int, seed: int) -> Iterator[Asked]:
+        size = len(keys) // share
+        for slot in fresh_slots(share - 1, seed):
+            begin, end = int(keys[slot * size]), int(keys[(slot + 1) * size])
+            yield (("l_orderkey", ">=", begin), ("l_orderkey", "<", end))
+
+    _, _, met = _lookups(catalog, ACCEL, "l_orderkey")
+    what = "1 % of the rows, a range of the sorted key"
+    yield _case("range 1%", what, Query("range 1%", (ACCEL,), LINE), part(100, 3), met=met)
+    what = "how many rows a range of the sorted key has: a tenth of the file"
+    query = Query("count", (ACCEL,), ("l_orderkey",), count=True)
+    yield _case("count", what, query, part(10, 4), met=met)
+
+
+def _filters(catalog: Catalog) -> Iterator[Case]:
+    def months() -> Iterator[Asked]:
+        for slot in fresh_slots(80, 5):
+            begin = dt.date(1992 + slot // 12, slot % 12 + 1, 1)
+            yield (("l_linenumber", "=", 7), ("l_shipdate", ">=", begin), ("l_shipdate", "<", _next(begin)))
+
+    what = "two weak predicates that only together select"
+    yield _case("weak and weak", what, Query("weak and weak", (ACCEL,), LINE), months())
+
+    def delays() -> Iterator[Asked]:
+        for slot in fresh_slots(200, 6):
+            yield (("carrier", "=", ("AS", "HA", "YV", "OO")[slot % 4]), ("dep_delay", ">", 60 + slot // 4))
+
+    what = "late departures of a small carrier: two unsorted columns"
+    yield _case("flights", what, Query("flights", (FLIGHTS,), FLIGHT), delays())
+
+    def prefixes() -> Iterator[Asked]:
+        names = catalog.column(SYNTHETIC, "name")
+        return ((("name", "prefix", str(names[row])[:6]),) for row in fresh_rows(len(names), 7))
+
+    what = "a prefix of an unsorted unique text"
+    yield _case("prefix", what, Query("prefix", (SYNTHETIC,), FIVE), prefixes())
+    parts = catalog.column(ACCEL, "l_partkey")
+    some = ((("l_partkey", "=", int(parts[row])),) for row in fresh_rows(len(parts), 8))
+    what = "an unsorted filter that selects some 30 rows, every column of them"
+    yield _case("wide filter", what, Query("wide filter", (ACCEL,), None), some)
+
+
+def _next(month: dt.date) -> dt.date:
+    return (month + dt.timedelta(days=32)).replace(day=1)
+
+
+def _scans(catalog: Catalog) -> Iterator[Case]:
+    groups = len(catalog.group_starts(SYNTHETIC)) - 1
+    met = Query("top group", (SYNTHETIC,), FIVE[:4], row_groups=(0,))
+    fresh = (replace(met, row_groups=(group,)) for group in fresh_slots(groups, 9))
+    what = "one row group as a whole, four columns"
+    yield Case(name="top group", what=what, fresh=fresh, met=(met,))
+    for name, what, columns in (
+        ("scan few", "every row, two columns", ("l_orderkey", "l_extendedprice")),
+        ("scan all", "every row, every column", None),
+    ):
+        key = TPCHGEN if columns else SYNTHETIC
+        query = Query(name, (key,), columns)
+        yield Case(name=name, what=what, fresh=(query for _ in count()), met=(query,), heavy=True)
+
+
+def _many(catalog: Catalog) -> Iterator[Case]:
+    where, _, met = _lookups(catalog, SYNTHETIC, "key")
+    rows = fresh_rows(catalog.scale.synthetic_rows, 10, block=100)
+    what = "256 lookups by a sorted key, all at once in one process"
+    query = Query("256 points", (SYNTHETIC,), FIVE)
+    yield _case("256 points", what, query, (where(row) for row in rows), met=met, at_once=256)
+    files = catalog.scale.file_counts[-1]
+    what = f"one row of a directory of {files} small files"
+    yield _in_files(catalog, files, "many files", what, axis=Axis.FILES, heavy=True)
+    columns, groups = catalog.scale.wide_columns[-1], catalog.scale.wide_groups
+    what = f"one row, five of {columns} columns, {groups} row groups"
+    yield _in_wide(columns, groups, "wide table", what, axis=Axis.COLUMNS)
+
+
+def _in_files(catalog: Catalog, files: int, name: str, what: str, **settings: Any) -> Case:
+    rows = files * catalog.scale.file_rows
+    block = catalog.scale.file_rows
+    wheres = ((("key", "=", 3 * row),) for row in fresh_rows(rows, 11, block=block))
+    query = Query(name, (f"files-{files}/",), FIVE)
+    return _case(name, what, query, wheres, at=files, **settings)
+
+
+def _in_wide(columns: int, groups: int, name: str, what: str, **settings: Any) -> Case:
+    wheres = ((("key", "=", 3 * row),) for row in fresh_rows(200 * groups, 12, block=200))
+    some = tuple(f"c{1 + i * (columns - 1) // 4 - (i == 4):04d}" for i in range(1, 5))
+    query = Query(name, (f"wide-{columns}.parquet",), ("key", *some))
+    return _case(name, what, query, wheres, at=columns, **settings)
+
+
+def _sweeps(catalog: Catalog) -> Iterator[Case]:
+    for delay in (0, 10, 30, 100):
+        _, fresh, met = _lookups(catalog, SYNTHETIC, "key")
+        query = Query("by delay", (SYNTHETIC,), FIVE)
+        what = "a point lookup against the injected delay"
+        yield _case(
+            "by delay", what, query, fresh, met=met, modes=(Mode.COLD, Mode.WARM), axis=Axis.DELAY, at=delay
+        )
+    for files in catalog.scale.file_counts[:-1]:
+        what = "one row of a directory, against the number of its files"
+        yield _in_files(catalog, files, "by files", what, modes=(Mode.COLD,), axis=Axis.FILES, heavy=True)
+    groups = catalog.scale.wide_groups
+    for columns in catalog.scale.wide_columns[:-1]:
+        what = "one row, five columns, against the number of columns of the file"
+        yield _in_wide(columns, groups, "by columns", what, modes=(Mode.COLD,), axis=Axis.COLUMNS)
