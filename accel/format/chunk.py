@@ -15,7 +15,16 @@ import numpy as np
 from accel.format.model import Int64s
 from accel.format.thrift import BINARY, FALSE, I32, I64, LIST, STRUCT, TRUE, Reader
 
-__all__ = ["WIDTH", "chunk_arrays", "read_chunks", "read_ints"]
+__all__ = [
+    "SLOTS",
+    "WIDTH",
+    "allows",
+    "chunk_arrays",
+    "empty_row",
+    "read_chunk_on",
+    "read_chunks",
+    "read_ints",
+]
 
 # The slots of a chunk's row, in the order of ChunkTable's fields as far as these are read as they stand.
 _NAMES = (
@@ -55,8 +64,9 @@ _SLOT: Final = {name: slot for slot, name in enumerate(_NAMES)}
 PHYSICAL, REPETITIONS, DEFINITIONS = range(len(_NAMES), len(_NAMES) + 3)
 """The slots of what is checked against the schema and not kept: the physical type, and the lengths of
 the two level histograms."""
-_CHECKED: Final = (("physical", PHYSICAL), ("repetitions", REPETITIONS), ("definitions", DEFINITIONS))
 WIDTH: Final = DEFINITIONS + 1
+SLOTS: Final = _SLOT | {"physical": PHYSICAL, "repetitions": REPETITIONS, "definitions": DEFINITIONS}
+"""The place in a row of each number of a chunk: ChunkTable's names, and what is only checked."""
 _LEAST_BYTES = 16
 """No real chunk has fewer; keeps what a hostile footer can make us allocate near its own size."""
 
@@ -68,15 +78,20 @@ Handler: TypeAlias = Callable[[Reader, list[int]], None]
 
 
 def read_ints(
-    reader: Reader, row: list[int], slots: Mapping[int, int], handlers: Mapping[int, Handler]
+    reader: Reader,
+    row: list[int],
+    slots: Mapping[int, int],
+    handlers: Mapping[int, Handler],
+    *,
+    field: int = 0,
 ) -> None:
     """Read one struct: integer fields into `row` by `slots`, others by the handler of `field << 4 | type`.
 
-    What neither names is passed over. Raises IndexError where the data ends early.
+    What neither names is passed over. `field` is the last one that has been read already. Raises
+    IndexError where the data ends early.
     """
     buf = reader.buf
     pos = reader.pos
-    field = 0
     while True:
         head = buf[pos]
         pos += 1
@@ -119,13 +134,30 @@ def read_ints(
             pos = reader.pos
 
 
+def allows(reader: Reader, count: int) -> bool:
+    """Whether a footer of that size can have so many chunks."""
+    return count * _LEAST_BYTES <= reader.size
+
+
+def empty_row() -> list[int]:
+    """What a chunk is without any field: a number for each of `SLOTS`."""
+    return _EMPTY.copy()
+
+
+def read_chunk_on(reader: Reader) -> list[int]:
+    """Read a ColumnChunk whose first two fields have been passed; returns its row."""
+    row = _EMPTY.copy()
+    read_ints(reader, row, _CHUNK_INTS, _CHUNK_OTHERS, field=2)
+    return row
+
+
 def read_chunks(reader: Reader, table: array[int]) -> int:
     """Read a row group's list of ColumnChunk; appends a row of WIDTH numbers each, returns how many.
 
     Raises ParquetFormatError, or IndexError where the data ends early.
     """
     size = reader.list_of(STRUCT)
-    if size * _LEAST_BYTES > reader.size:
+    if not allows(reader, size):
         reader.fail(f"{size} column chunks in a footer of {reader.size} bytes")
     for ordinal in range(size):
         row = _EMPTY.copy()
@@ -136,7 +168,7 @@ def read_chunks(reader: Reader, table: array[int]) -> int:
             table.fromlist(row)
         except OverflowError:
             reader.fail(f"a number of column chunk {ordinal} is beyond 64 bits")
-    if len(table) // WIDTH * _LEAST_BYTES > reader.size:
+    if not allows(reader, len(table) // WIDTH):
         reader.fail(f"{len(table) // WIDTH} column chunks in a footer of {reader.size} bytes")
     return size
 
@@ -146,7 +178,7 @@ def chunk_arrays(table: array[int], num_groups: int, num_leaves: int) -> dict[st
     `physical`, and `repetitions` and `definitions`, the lengths of the level histograms (-1: none)."""
     rows = np.frombuffer(table, np.int64) if table else np.zeros(0, np.int64)
     columns = np.ascontiguousarray(rows.reshape(num_groups, num_leaves, WIDTH).transpose(2, 0, 1))
-    return {name: columns[slot] for name, slot in [*_SLOT.items(), *_CHECKED]}
+    return {name: columns[slot] for name, slot in SLOTS.items()}
 
 
 def _read_metadata(reader: Reader, row: list[int]) -> None:
@@ -168,19 +200,20 @@ def _read_encodings(reader: Reader, row: list[int]) -> None:
 
 def _read_encoding_stats(reader: Reader, row: list[int]) -> None:
     dictionary = plain = 0
+    known = True
     stats = [0, 0, 0]
     for _ in range(reader.list_of(STRUCT)):
         stats[0] = stats[1] = stats[2] = -1
         read_ints(reader, stats, _ENCODING_STATS_INTS, _NO_OTHERS)
-        if stats[2] < 0:
-            return  # a count is missing or negative: all stays unknown
+        known &= stats[2] >= 0
         if stats[0] in (0, 3):  # data pages of either version
             if stats[1] in (2, 8):
                 dictionary += stats[2]
             else:
                 plain += stats[2]
-    row[_DICTIONARY_PAGES] = min(dictionary, 0x7FFFFFFF)
-    row[_PLAIN_PAGES] = min(plain, 0x7FFFFFFF)
+    # Where a count is missing or negative, all stay unknown.
+    row[_DICTIONARY_PAGES] = min(dictionary, 0x7FFFFFFF) if known else -1
+    row[_PLAIN_PAGES] = min(plain, 0x7FFFFFFF) if known else -1
 
 
 def _pass_path(reader: Reader, row: list[int]) -> None:

@@ -6,13 +6,11 @@ Sources: parquet-format `parquet.thrift` (ColumnChunk, ColumnMetaData), PARQUET-
 from __future__ import annotations
 
 import re
-from array import array
 from typing import Final
 
 import numpy as np
 
 from accel.errors import ParquetFormatError
-from accel.format.chunk import chunk_arrays
 from accel.format.model import Bools, ChunkTable, Int64s, ParquetSchema
 
 __all__ = ["build_chunks"]
@@ -24,14 +22,15 @@ _VERSION = re.compile(r"parquet-mr\s+version\s+([0-9]{1,9})\.([0-9]{1,9})\.([0-9
 
 
 def build_chunks(
-    table: array[int], schema: ParquetSchema, *, num_groups: int, footer_start: int, created_by: str
+    found: dict[str, Int64s], schema: ParquetSchema, *, footer_start: int, created_by: str
 ) -> ChunkTable:
-    """Check the rows that `format.chunk.read_chunks` read, and make them columns.
+    """Check the numbers of all chunks, as `format.chunk.chunk_arrays` has them, and derive the rest.
+
+    The arrays are taken over, and changed.
 
     Raises ParquetFormatError naming the first chunk at fault: a physical type other than the
     schema's, a negative size or count, a range that is not within the file before the footer.
     """
-    found = chunk_arrays(table, num_groups, len(schema.leaves))
     external, encrypted = found["external"] != 0, found["encrypted"] != 0
     physical = found["physical"]
     present = physical >= 0

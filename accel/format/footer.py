@@ -10,18 +10,18 @@ offset of zero) counts as absent, except that a bloom filter may lack its length
 
 from __future__ import annotations
 
-from array import array
 from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
 
 from accel.errors import EncryptedFileError, ParquetFormatError
-from accel.format.chunk import read_chunks, read_ints
+from accel.format.chunk_lanes import read_groups_at_once
 from accel.format.chunk_table import build_chunks
-from accel.format.model import ColumnOrder, FileMetadata, ParquetSchema, SchemaElement, SortingColumn
+from accel.format.model import ColumnOrder, FileMetadata, ParquetSchema, SchemaElement
+from accel.format.row_groups import RowGroups, read_group
 from accel.format.schema import build_schema, read_elements
-from accel.format.thrift import BINARY, I16, I64, LIST, STRUCT, TRUE, Reader
+from accel.format.thrift import BINARY, I16, I64, LIST, STRUCT, Reader
 from accel.ranges import Buffer
 
 __all__ = ["FooterTail", "parse_footer", "parse_tail"]
@@ -70,10 +70,7 @@ class _Raw:
     elements: list[SchemaElement] = field(default_factory=list)
     key_value: dict[str, bytes] = field(default_factory=dict)
     orders: list[int] = field(default_factory=list)
-    table: array[int] = field(default_factory=lambda: array("q"))
-    groups: list[tuple[int, int, int]] = field(default_factory=list)
-    """Of each row group: columns, rows, bytes."""
-    sorting: list[tuple[SortingColumn, ...]] = field(default_factory=list)
+    groups: RowGroups = field(default_factory=RowGroups)
 
 
 def parse_footer(data: Buffer, *, file_size: int, footer_start: int) -> FileMetadata:
@@ -111,7 +108,10 @@ def parse_footer(data: Buffer, *, file_size: int, footer_start: int) -> FileMeta
     schema = build_schema(raw.elements)
     rows, sizes = _check_groups(raw, schema)
     chunks = build_chunks(
-        raw.table, schema, num_groups=len(rows), footer_start=footer_start, created_by=raw.created_by
+        raw.groups.chunks(len(schema.leaves)),
+        schema,
+        footer_start=footer_start,
+        created_by=raw.created_by,
     )
     return FileMetadata(
         version=raw.version,
@@ -123,7 +123,7 @@ def parse_footer(data: Buffer, *, file_size: int, footer_start: int) -> FileMeta
         group_rows=rows,
         group_first_row=np.cumsum(rows) - rows,
         group_bytes=sizes,
-        sorting=tuple(raw.sorting),
+        sorting=tuple(raw.groups.sorting),
         chunks=chunks,
         footer=footer,
         file_size=file_size,
@@ -141,9 +141,8 @@ def _read_file_metadata(reader: Reader) -> _Raw:
             raw.version = reader.i32()
         elif number == 2 and ctype == LIST:
             raw.elements = read_elements(reader)
-        elif number == 4 and ctype == LIST and not raw.groups:
-            for _ in range(reader.list_of(STRUCT)):
-                _read_group(reader, raw)
+        elif number == 4 and ctype == LIST and not raw.groups.rows:
+            raw.groups = _read_groups(reader, raw.elements)
         elif number == 5 and ctype == LIST:
             for _ in range(reader.list_of(STRUCT)):
                 _read_key_value(reader, raw.key_value)
@@ -159,36 +158,15 @@ def _read_file_metadata(reader: Reader) -> _Raw:
     return raw
 
 
-def _read_group(reader: Reader, raw: _Raw) -> None:
-    found: list[tuple[SortingColumn, ...]] = [()]
-
-    def columns(reader: Reader, row: list[int]) -> None:
-        if row[0] >= 0:
-            reader.fail("a second list of column chunks")
-        row[0] = read_chunks(reader, raw.table)
-
-    def sorting(reader: Reader, row: list[int]) -> None:
-        found[0] = tuple(_read_sorting(reader) for _ in range(reader.list_of(STRUCT)))
-
-    row = [-1, -1, 0]
-    try:
-        read_ints(reader, row, {3: 1, 2: 2}, {1 << 4 | LIST: columns, 4 << 4 | LIST: sorting})
-    except ParquetFormatError as error:
-        raise error.at(place=f"footer, row group {len(raw.groups)}")
-    raw.groups.append((max(row[0], 0), row[1], row[2]))
-    raw.sorting.append(found[0])
-
-
-def _read_sorting(reader: Reader) -> SortingColumn:
-    column, flags = -1, {2: False, 3: False}
-    for number, ctype in reader.fields():
-        if number == 1 and I16 <= ctype <= I64:
-            column = reader.i32()
-        elif number in flags and ctype <= 2:
-            flags[number] = ctype == TRUE
-        else:
-            reader.skip(ctype)
-    return SortingColumn(column, flags[2], flags[3])
+def _read_groups(reader: Reader, elements: list[SchemaElement]) -> RowGroups:
+    count = reader.list_of(STRUCT)
+    leaves = sum(element.physical is not None for element in elements[1:])
+    groups = read_groups_at_once(reader, count, leaves)
+    if groups is None:
+        groups = RowGroups()
+        for _ in range(count):
+            read_group(reader, groups)
+    return groups
 
 
 def _read_key_value(reader: Reader, into: dict[str, bytes]) -> None:
@@ -227,8 +205,11 @@ def _column_orders(orders: list[int], schema: ParquetSchema) -> npt.NDArray[np.i
 def _check_groups(raw: _Raw, schema: ParquetSchema) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     """Rows and bytes of the row groups; each must have a chunk for each leaf."""
     leaves = len(schema.leaves)
+    groups = raw.groups
     total = 0
-    for index, (columns, rows, size) in enumerate(raw.groups):
+    for index, (columns, rows, size) in enumerate(
+        zip(groups.columns, groups.rows, groups.sizes, strict=True)
+    ):
         place = f"footer, row group {index}"
         if columns != leaves:
             raise ParquetFormatError(f"{columns} column chunks for {leaves} columns", place=place)
@@ -237,5 +218,4 @@ def _check_groups(raw: _Raw, schema: ParquetSchema) -> tuple[npt.NDArray[np.int6
             raise ParquetFormatError(f"a row count of {rows}", place=place)
         if not -(1 << 63) <= size < 1 << 63:
             raise ParquetFormatError(f"a size of {size} bytes", place=place)
-    numbers = np.array([group[1:] for group in raw.groups], np.int64).reshape(-1, 2)
-    return numbers[:, 0].copy(), numbers[:, 1].copy()
+    return np.array(groups.rows, np.int64), np.array(groups.sizes, np.int64)

@@ -1,0 +1,131 @@
+"""The chunks of all row groups at once, where a footer is as every known writer has it.
+
+Source: parquet-format `parquet.thrift` (RowGroup, ColumnChunk, ColumnMetaData).
+
+Where chunks may be is found by their first bytes; all are read in lockstep; and what was read must then
+follow upon each other without a gap from the first byte of the row groups to the last, as many in each
+group as the schema has leaves. Single chunks that are unusual are read by `format.chunk`; where anything
+else does not fit nothing is read here. So a footer means the same, whoever reads it.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from accel.errors import ParquetFormatError
+from accel.format.chunk import SLOTS, allows, empty_row, read_chunk_on
+from accel.format.chunk_fields import CHUNK_FIELDS
+from accel.format.lanes import Lanes, Words, as_words
+from accel.format.model import Int64s
+from accel.format.row_groups import RowGroups, read_group_on
+from accel.format.thrift import I32, I64, LIST, STRUCT, Reader
+
+__all__ = ["FEWEST", "read_groups_at_once"]
+
+FEWEST: Final = 64
+"""Chunks; where there are fewer the plain reader is done sooner."""
+_FILE_OFFSET: Final = 2 << 4 | I64
+"""The header of a ColumnChunk's field before its metadata, as its first."""
+
+
+def read_groups_at_once(reader: Reader, num_groups: int, num_leaves: int) -> RowGroups | None:
+    """Read the elements of FileMetaData's list of row groups, and move `reader` behind them.
+
+    None, and nothing has been read, where they are not as usual.
+    """
+    count = num_groups * num_leaves
+    buf = reader.buf
+    if not isinstance(buf, bytes) or count < FEWEST or not allows(reader, count):
+        return None
+    heads = _find_chunks(buf, reader.pos, count)
+    if heads is None:
+        return None
+    lanes = Lanes(as_words(buf), heads, last=2)
+    found = lanes.read(CHUNK_FIELDS)
+    ends = lanes.pos
+    odd = np.flatnonzero(lanes.odd)
+    rows = np.empty((len(odd), len(SLOTS)), np.int64)
+    arrays = {}
+    shape = num_groups, num_leaves
+    try:
+        for place, lane in enumerate(odd.tolist()):
+            plain = Reader(buf, int(heads[lane]))
+            rows[place] = read_chunk_on(plain)
+            ends[lane] = plain.pos
+        groups = _read_groups(reader, lanes.words, heads.reshape(shape), ends.reshape(shape))
+    except (ParquetFormatError, IndexError, OverflowError):
+        return None
+    if groups is None:
+        return None
+    empty = empty_row()
+    for name, slot in SLOTS.items():
+        values = found.get(name)
+        if values is None:
+            values = np.full(count, empty[slot], np.int64)
+        if len(odd):
+            values[odd] = rows[:, slot]
+        arrays[name] = values.reshape(shape)
+    groups.numbers = arrays
+    return groups
+
+
+def _find_chunks(buf: bytes, begin: int, count: int) -> Int64s | None:
+    """Where chunks' metadata may be: the header of its struct, of its type, of its list of encodings."""
+    data = np.frombuffer(buf, np.uint8, len(buf) - begin, begin)
+    if len(data) < 5:
+        return None
+    like = data[:-4] == 0x1C
+    like &= data[1:-3] == 0x15
+    like &= data[3:-1] == 0x19
+    heads = np.flatnonzero(like)
+    if len(heads) < count:
+        return None
+    usual = (data[heads + 2] & 0xF1) == 0
+    usual &= (data[heads + 4] & 0x0F) == I32
+    if not usual.all():
+        heads = heads[usual]
+    return heads + begin if len(heads) == count else None
+
+
+def _read_groups(reader: Reader, words: Words, heads: Int64s, ends: Int64s) -> RowGroups | None:
+    """Read what is around the chunks; None where they and it are not all that is there."""
+    buf = reader.buf
+    num_leaves = heads.shape[1]
+    if ends.max() >= len(words):
+        return None  # and no lane has left the buffer
+    opening = _open_chunks(num_leaves)
+    groups = RowGroups()
+    starts = np.empty_like(ends)
+    starts[:, 1:] = ends[:, :-1]
+    at = reader.pos
+    for group, end in enumerate(ends[:, -1].tolist()):
+        if buf[at : at + len(opening)] != opening:
+            return None
+        starts[group, 0] = at + len(opening)
+        plain = Reader(buf, end)
+        read_group_on(plain, groups, num_leaves)
+        at = plain.pos
+    # What is between a chunk's start and its metadata: the file offset, and nothing else.
+    before = Lanes(words, starts.reshape(-1))
+    first = before.word(1) & np.uint64(0xFF)
+    before.number()
+    if before.odd.any() or (first != _FILE_OFFSET).any() or (before.pos != heads.reshape(-1)).any():
+        return None
+    reader.pos = at
+    return groups
+
+
+def _open_chunks(count: int) -> bytes:
+    """How a RowGroup with so many chunks begins."""
+    out = bytearray([1 << 4 | LIST])
+    if count < 15:
+        out.append(count << 4 | STRUCT)
+    else:
+        out.append(15 << 4 | STRUCT)
+        while count > 127:
+            out.append(count & 127 | 128)
+            count >>= 7
+        out.append(count)
+    return bytes(out)
