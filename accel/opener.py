@@ -7,11 +7,16 @@ from __future__ import annotations
 
 import enum
 import time
-from collections.abc import Callable
+import weakref
+from collections.abc import Callable, Mapping
 from typing import TypeVar
 
+import pyarrow as pa
+
 from accel.decode.arrow import file_schema
+from accel.decode.schema_memo import SchemaMemo
 from accel.errors import AccelError, ObjectChangedError
+from accel.format.model import ParquetSchema
 from accel.io.cache import Cache
 from accel.io.client import Client
 from accel.io.held import HeldFiles
@@ -105,7 +110,8 @@ class Opener:
                 file.path,
                 hint if isinstance(hint, int) else self.options.tail_hint,
                 max_footer_bytes=self.options.max_footer_bytes,
-                arrow_schema=file_schema,
+                arrow_schema=_arrow_schema,
+                shared=_shared_schema,
             )
 
         seen: list[Stash | Tail] = []
@@ -186,3 +192,23 @@ def _listed(file: DataFile) -> ObjectId | None:
     if file.size is None or file.etag is None or not file.root.startswith(_NO_SUFFIX):
         return None
     return ObjectId(file.path, file.size, file.etag)
+
+
+# Of the files that are held anywhere: a schema goes with the last of them. Its key is the bytes it was parsed from.
+_schemas: weakref.WeakValueDictionary[tuple[bytes, ...], ParquetSchema] = weakref.WeakValueDictionary()
+_arrow_schemas: SchemaMemo[pa.Schema] = SchemaMemo(64)
+
+
+def _shared_schema(schema: ParquetSchema) -> ParquetSchema:
+    """The schema that a file met before has, where it is the same; thousands of files often have one."""
+    return _schemas.setdefault(tuple(element.raw for element in schema.elements), schema)
+
+
+def _arrow_schema(schema: ParquetSchema, key_value: Mapping[str, bytes]) -> pa.Schema:
+    """`file_schema`, once for files that agree on all that it depends on."""
+    known = _arrow_schemas.get(schema, key_value, None)
+    return (
+        _arrow_schemas.put(schema, key_value, None, file_schema(schema, key_value))
+        if known is None
+        else known
+    )

@@ -128,7 +128,7 @@ class Leaf:
     max_repetition: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True)
 class ParquetSchema:
     """The schema tree, flattened depth first as in the footer; element 0 is the root."""
 

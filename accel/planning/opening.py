@@ -6,6 +6,7 @@ Source: parquet-format README, "File format": the footer's length and magic are 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 import pyarrow as pa
 
@@ -29,6 +30,7 @@ def open_file(
     *,
     max_footer_bytes: int,
     arrow_schema: Callable[[ParquetSchema, Mapping[str, bytes]], pa.Schema],
+    shared: Callable[[ParquetSchema], ParquetSchema] | None = None,
 ) -> Steps[FileHandle]:
     """Fetch and parse a footer.
 
@@ -42,6 +44,8 @@ def open_file(
         A footer that claims more is refused.
     arrow_schema : callable
         Makes the Arrow schema; it lives in a room below this one.
+    shared : callable, optional
+        Gives an equal schema that another file has, if there is one: what is worked out for that holds here too.
 
     Raises
     ------
@@ -77,6 +81,8 @@ def open_file(
         footer = bytes(data[footer_start - start : -_TAIL])
         kept, kept_start = data[: footer_start - start], start
     metadata = parse_footer(footer, file_size=size, footer_start=footer_start)
+    if shared is not None:
+        metadata = replace(metadata, schema=shared(metadata.schema))
     schema = arrow_schema(metadata.schema, metadata.key_value)
     handle = FileHandle(
         id=ObjectId(path, size, tail.etag),

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
 __all__ = ["FileQuery", "Question", "compile_query", "constant_fields"]
 
+# Schemas that a scan's files have among them, as far as they are remembered.
+_MOST_COMPILED = 64
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Question:
@@ -37,6 +40,8 @@ class Question:
     files' columns are meant, and it is not listed here."""
     embedded: Mapping[str, str] = dataclasses.field(default_factory=dict)
     """Columns that an unlabelled index in the files is said to cover: "idx1" for the seeds'."""
+    compiled: _Compiled = dataclasses.field(default_factory=lambda: _Compiled(), init=False, repr=False)
+    """What `compile_query` made of it, for the next file of the same schema."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -54,6 +59,32 @@ class FileQuery:
     filter_leaves: tuple[int, ...]
     output_constants: Mapping[str, pa.Scalar]
     """Columns of the result that are not in the file."""
+
+
+class _Compiled:
+    """The compiled forms of one question, by the file's schema; for files without partition values.
+
+    Files share their schema objects where their schemas are equal (`accel.opener`), so identity finds nearly all.
+    """
+
+    def __init__(self) -> None:
+        self._found: dict[int, tuple[ParquetSchema, pa.Schema, FileQuery]] = {}
+
+    def get(self, file_schema: ParquetSchema, arrow_schema: pa.Schema) -> FileQuery | None:
+        known = self._found.get(id(file_schema))
+        # Arrow schemas of one Parquet schema mostly differ in their metadata only, if at all.
+        if known is None or not (known[1] is arrow_schema or known[1].equals(arrow_schema)):
+            return None
+        return known[2]
+
+    def put(self, file_schema: ParquetSchema, arrow_schema: pa.Schema, query: FileQuery) -> None:
+        if len(self._found) >= _MOST_COMPILED:
+            self._found.clear()
+        # The entry keeps the schema alive: its id stays its own.
+        self._found[id(file_schema)] = (file_schema, arrow_schema, query)
+
+    def __reduce__(self) -> tuple[type[_Compiled], tuple[()]]:
+        return _Compiled, ()
 
 
 def constant_fields(
@@ -77,6 +108,8 @@ def compile_query(
 ) -> FileQuery:
     """Put a question to a file.
 
+    Files of one schema share the result, as far as they agree on `partition`.
+
     Raises
     ------
     SchemaMismatchError
@@ -84,6 +117,27 @@ def compile_query(
     PredicateError
         The file's type of a column cannot be compared with what the predicate compares it to.
     """
+    query = question.compiled.get(file_schema, arrow_schema)
+    if query is None:
+        query = _compile(question, file_schema, arrow_schema, url)
+        question.compiled.put(file_schema, arrow_schema, query)
+    return _with_partition(query, partition) if partition else query
+
+
+def _with_partition(query: FileQuery, partition: Mapping[str, pa.Scalar]) -> FileQuery:
+    constants = {
+        path: partition.get(path[0], value) if len(path) == 1 else value
+        for path, value in query.constants.items()
+    }
+    return dataclasses.replace(
+        query,
+        constants=constants,
+        output_constants={name: partition.get(name, value) for name, value in query.output_constants.items()},
+    )
+
+
+def _compile(question: Question, file_schema: ParquetSchema, arrow_schema: pa.Schema, url: str) -> FileQuery:
+    """The question put to a file whose path says nothing: what it has no column for is null."""
     named = [f for f in arrow_schema if f.name not in question.partition_names]
     check_schema(pa.schema(named), question.output, url=url)
     _refuse_ambiguous(named, question.output.names, url=url)
@@ -94,8 +148,7 @@ def compile_query(
         if field.name in in_file:
             output_leaves.update(field_leaves(file_schema, arrow_schema, field.name, field.type))
         else:
-            value = partition.get(field.name)
-            output_constants[field.name] = make_scalar(None, field.type) if value is None else value
+            output_constants[field.name] = make_scalar(None, field.type)
     bound: Bound | None = None
     filter_paths: dict[tuple[str, ...], tuple[int, ...]] = {}
     constants: dict[tuple[str, ...], pa.Scalar] = {}
@@ -112,8 +165,7 @@ def compile_query(
             if leaves is not None and column.path[0] in in_file:
                 filter_paths[column.path] = tuple(leaves)
                 continue
-            value = partition.get(column.path[0]) if len(column.path) == 1 else None
-            constants[column.path] = make_scalar(None, column.type) if value is None else value
+            constants[column.path] = make_scalar(None, column.type)
     return FileQuery(
         bound=bound,
         filter_paths=filter_paths,

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import weakref
 from typing import Any
 
 import numpy as np
@@ -365,3 +367,34 @@ def test_requests_of_a_revalidation_are_counted(store: RecordingStore) -> None:
     assert scan.to_table().num_rows == 1
     assert scan.metrics.requests_by_kind[Kind.REVALIDATE] == 1
     assert scan.metrics.requests == store.requests
+
+
+def test_files_of_one_schema_share_it() -> None:
+    other = write_file(table(key=pa.array([1.0])))
+    store = DictStore({"a": version(0), "b": version(7), "c": other})
+    cache = accel.Cache()
+    found = []
+
+    def client(root: str) -> Any:
+        return client_for(root, store=store, options=OPTIONS)
+
+    for path in "abc":
+        reader = Reader(client, cache=cache, options=OPTIONS, metrics=Metrics())
+        found.append(runtime.run(reader.open(DataFile("store:", path, path)))[0])
+    first, second, third = found
+    assert first.metadata.schema is second.metadata.schema
+    assert first.arrow_schema is second.arrow_schema
+    assert third.metadata.schema != first.metadata.schema
+    assert third.arrow_schema.field("key").type == pa.float64()
+
+
+def test_a_schema_goes_with_the_last_file_that_has_it() -> None:
+    data = write_file(table(seldom_seen=pa.array([1])))
+    store = DictStore({PATH: data})
+    handle, _, _ = open_file(store, accel.Cache())
+    gone = weakref.ref(handle.metadata.schema)
+    del handle
+    for seldom in range(80):  # what is worked out of schemas is kept for the last of them
+        open_file(DictStore({PATH: write_file(table(**{f"c{seldom}": pa.array([1])}))}), accel.Cache())
+    gc.collect()
+    assert gone() is None

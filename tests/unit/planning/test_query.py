@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import pickle
 from typing import Any
 
 import pyarrow as pa
@@ -141,3 +143,85 @@ def test_partition_values_in_the_data_sets_types() -> None:
     question = Question(None, schema, schema, ("p",))
     assert constant_fields(question, ["p", "q"], [5, "x"]) == {"p": pa.scalar(5, pa.int16())}
     assert not constant_fields(question, ["p", "q"], [None, "x"])["p"].is_valid
+
+
+def compiled(question: Question, file: pa.Schema, handles: list[Any], at: int, **partition: Any) -> FileQuery:
+    handle = handles[at]
+    return compile_query(
+        question,
+        file_schema=handle.metadata.schema,
+        arrow_schema=file.with_metadata({"of": str(at)}),
+        partition={name: pa.scalar(value) for name, value in partition.items()},
+        url=f"file {at}",
+    )
+
+
+def test_a_question_is_compiled_once_for_each_schema() -> None:
+    file = pa.schema([("a", pa.int64())])
+    data_set = pa.schema([("a", pa.int64()), ("b", pa.string()), ("p", pa.int64())])
+    question = Question(to_expr("a = 1 AND b = 'x' AND p < 3"), data_set, data_set, ("p",))
+    same = Bytes(write_file(file.empty_table())).open()
+    other = Bytes(write_file(file.empty_table())).open()
+    handles = [same, same, other]
+    first = compiled(question, file, handles, 0)
+    assert compiled(question, file, handles, 1) is first
+    # Of an equal schema that is another object it is compiled anew, to the same.
+    assert compiled(question, file, handles, 2) is not first
+    assert compiled(question, file, handles, 2).bound == first.bound
+    assert (first.constants, first.output_constants) == (
+        {("b",): pa.scalar(None, pa.string()), ("p",): pa.scalar(None, pa.int64())},
+        {"b": pa.scalar(None, pa.string()), "p": pa.scalar(None, pa.int64())},
+    )
+    # What the path spells is of each file.
+    for value in (1, 2):
+        query = compiled(question, file, handles, 0, p=value)
+        assert (query.bound, query.filter_paths) == (first.bound, first.filter_paths)
+        assert query.constants == {("b",): pa.scalar(None, pa.string()), ("p",): pa.scalar(value)}
+        assert query.output_constants == {"b": pa.scalar(None, pa.string()), "p": pa.scalar(value)}
+    assert compiled(question, file, handles, 0) is first
+
+
+def test_what_was_compiled_is_of_one_question() -> None:
+    file = pa.schema([("a", pa.int64()), ("b", pa.string())])
+    handles = [Bytes(write_file(file.empty_table())).open()]
+    question = Question(to_expr("a = 1"), file, file, ())
+    first = compiled(question, file, handles, 0)
+    counting = dataclasses.replace(question, output=pa.schema([]))
+    assert compiled(counting, file, handles, 0).output_leaves == ()
+    assert compiled(question, file, handles, 0) is first
+    again = pickle.loads(pickle.dumps(question))
+    assert again.output == question.output
+    assert compiled(again, file, handles, 0) is not first
+
+
+def test_a_file_of_the_same_parquet_schema_and_another_arrow_schema() -> None:
+    """As after a writer that stores its Arrow schema came one that does not."""
+    file = pa.schema([("a", pa.int64()), ("b", pa.string())])
+    handles = [Bytes(write_file(file.empty_table())).open()]
+    large = pa.schema([("a", pa.int64()), ("b", pa.large_string())])
+    question = Question(to_expr("b = 'x'"), file, file, ())
+    kinds = []
+    for schema in (file, large, file):
+        bound = compiled(question, schema, handles, 0).bound
+        assert bound is not None
+        kinds.append(bound.columns[0].type)
+    assert kinds == [pa.string(), pa.large_string(), pa.string()]
+
+
+def test_an_error_is_raised_for_every_file() -> None:
+    file = pa.schema([("a", pa.string())])
+    handles = [Bytes(write_file(file.empty_table())).open()] * 2
+    question = Question(None, pa.schema([("a", pa.int64())]), pa.schema([("a", pa.int64())]), ())
+    for at in range(2):
+        with pytest.raises(SchemaMismatchError, match=f"file {at}"):
+            compiled(question, file, handles, at)
+
+
+def test_of_very_many_schemas_some_are_forgotten() -> None:
+    file = pa.schema([("a", pa.int64())])
+    question = Question(to_expr("a = 1"), file, file, ())
+    handles = [Bytes(write_file(file.empty_table())).open() for _ in range(200)]
+    found = [compiled(question, file, handles, at) for at in range(200)]
+    assert len({id(query) for query in found}) == 200
+    assert compiled(question, file, handles, 199) is found[199]
+    assert compiled(question, file, handles, 0) is not found[0]
