@@ -30,6 +30,8 @@ _MAGIC = b"PAR1"
 _ENCRYPTED_MAGIC = b"PARE"
 _REQUIRED = {2: LIST, 3: I64, 4: LIST}
 """The types of FileMetaData's required fields, `version` aside."""
+_TYPE_DEFINED = b"\x1c\x00\x00"
+"""The column order that everybody writes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +151,7 @@ def _read_file_metadata(reader: Reader) -> _Raw:
         elif number == 6 and ctype == BINARY:
             raw.created_by = reader.text()
         elif number == 7 and ctype == LIST:
-            raw.orders = [_read_order(reader) for _ in range(reader.list_of(STRUCT))]
+            raw.orders = _read_orders(reader)
         else:
             reader.skip(ctype)
     if required:
@@ -182,6 +184,15 @@ def _read_key_value(reader: Reader, into: dict[str, bytes]) -> None:
     if key is None:
         reader.fail("key-value metadata without a key")
     into.setdefault(key, value)
+
+
+def _read_orders(reader: Reader) -> list[int]:
+    count = reader.list_of(STRUCT)
+    usual = _TYPE_DEFINED * count
+    if reader.buf[reader.pos : reader.pos + len(usual)] == usual:
+        reader.pos += len(usual)
+        return [ColumnOrder.TYPE_DEFINED] * count
+    return [_read_order(reader) for _ in range(count)]
 
 
 def _read_order(reader: Reader) -> int:

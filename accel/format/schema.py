@@ -9,6 +9,7 @@ import itertools
 from typing import Final
 
 from accel.errors import ParquetFormatError
+from accel.format.likeness import Likenesses
 from accel.format.model import Leaf, ParquetSchema, Physical, Repetition, SchemaElement
 from accel.format.thrift import BINARY, FALSE, I8, I16, I32, I64, STRUCT, Reader
 
@@ -17,6 +18,9 @@ __all__ = ["MAX_PATH_PARTS", "build_schema", "read_elements"]
 MAX_PATH_PARTS: Final = 4_000_000
 """The lengths of all leaves' paths together. A schema may be deep (32,767 levels can be said) or wide,
 but one with a leaf on each of very many levels would take memory in the square of its size."""
+
+_FEW: Final = 8
+"""Elements; fewer are sooner read than compared."""
 
 MAX_LEVEL: Final = 32_767
 """The highest definition level that any reader can hold."""
@@ -29,7 +33,19 @@ _DECIMAL, _TIME, _TIMESTAMP, _INTEGER = 5, 7, 8, 10
 def read_elements(reader: Reader) -> list[SchemaElement]:
     """Read FileMetaData's list of SchemaElement; raises ParquetFormatError."""
     size = reader.list_of(STRUCT)
-    return [_read_element(reader, index) for index in range(size)]
+    if size < _FEW:
+        return [_read_element(reader, index) for index in range(size)]
+    likes = Likenesses(bytes(reader.buf))
+    elements = []
+    for index in range(size):
+        found = likes.read(reader.pos)
+        if found is None:
+            element = _read_element(reader, index)
+            likes.learn(element)
+        else:
+            element, reader.pos = found
+        elements.append(element)
+    return elements
 
 
 def _read_name(reader: Reader, index: int) -> str:
@@ -156,6 +172,7 @@ def build_schema(elements: list[SchemaElement]) -> ParquetSchema:
     stack = [_Group(0, elements[0].num_children, 0, 0)]
     names: list[str] = []  # of the open groups below the root, outermost first
     parts = 0
+    required, repeated = Repetition.REQUIRED, Repetition.REPEATED
     _close_groups(stack, names, ends, 1)
     for index in range(1, len(elements)):
         if not stack:
@@ -166,8 +183,8 @@ def build_schema(elements: list[SchemaElement]) -> ParquetSchema:
         if len(stack) == 1:
             fields.append(index)
             first_leaf.append(len(leaves))
-        definition = parent.definition + (element.repetition is not Repetition.REQUIRED)
-        repetition = parent.repetition + (element.repetition is Repetition.REPEATED)
+        definition = parent.definition + (element.repetition is not required)
+        repetition = parent.repetition + (element.repetition is repeated)
         if definition > MAX_LEVEL:
             raise ParquetFormatError(f"the schema has more than {MAX_LEVEL} levels", place="footer")
         if element.physical is None:
@@ -179,10 +196,10 @@ def build_schema(elements: list[SchemaElement]) -> ParquetSchema:
             parts += len(stack)
             if parts > MAX_PATH_PARTS:
                 raise ParquetFormatError("the schema is too deep and wide", place="footer")
-            ancestors = tuple(group.index for group in stack[1:])
-            path = (*names, element.name)
-            leaves.append(Leaf(len(leaves), path, index, ancestors, definition, repetition))
-        _close_groups(stack, names, ends, index + 1)
+            ancestors = tuple([group.index for group in stack[1:]]) if names else ()
+            leaves.append(Leaf(len(leaves), (*names, element.name), index, ancestors, definition, repetition))
+        if stack[-1].awaited == 0:
+            _close_groups(stack, names, ends, index + 1)
     if stack:
         raise ParquetFormatError("the schema has fewer elements than its groups claim", place="footer")
     bounds = [*first_leaf, len(leaves)]
