@@ -92,3 +92,12 @@ def test_of_unites_and_drops_empty() -> None:
 def test_of_refuses(bad: tuple[int, int]) -> None:
     with pytest.raises(ValueError, match="row range"):
         RowSelection.of([bad])
+
+
+@given(masks, st.data())
+def test_counts_of_any_spans(mask: np.ndarray, draw: st.DataObject) -> None:
+    """Spans may overlap, be empty, and reach beyond the last row."""
+    ends = st.tuples(st.integers(0, 45), st.integers(0, 45)).map(sorted)
+    spans = np.array(draw.draw(st.lists(ends, max_size=6)), np.int64).reshape(-1, 2)
+    found = RowSelection.from_mask(mask).counts(spans[:, 0], spans[:, 1])
+    assert found.tolist() == [int(mask[a:b].sum()) for a, b in spans.tolist()]

@@ -1,0 +1,139 @@
+"""Two phases: what each asks for, and when the second is worth its round trip."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from accel.planning.pages import Piece, PieceLeaf, cut_pieces
+from accel.planning.selection import RowSelection
+from accel.planning.task import ScanTask
+from accel.planning.two_phase import filter_phase, forecast, output_phase
+from tests.unit.planning.test_pages import ROWS, reads, whole
+
+ALL = RowSelection.all(ROWS)
+NONE = RowSelection.none()
+FIRST_ROWS = [0, 25, 50, 75]
+
+
+def task(*, page_bytes: int, rows: RowSelection = ALL, sure: RowSelection = NONE) -> ScanTask:
+    filtered = reads(leaf=0, first_rows=FIRST_ROWS, rows=rows, for_filter=True, for_output=False)
+    late = reads(leaf=1, first_rows=FIRST_ROWS, rows=rows, start=9000, page_bytes=page_bytes)
+    return ScanTask(None, 0, ROWS, rows, sure, (filtered, late))  # type: ignore[arg-type]
+
+
+def weigh(task: ScanTask, share: float, **network: float) -> tuple[int, bool]:
+    given = {"latency": 0.03, "bandwidth": 90e6, "abreast": 1} | network
+    found = forecast(task, share, **given)  # type: ignore[arg-type]
+    return found.expected_bytes, found.pays
+
+
+@pytest.mark.parametrize(
+    ("page_bytes", "share", "expected", "pays"),
+    [
+        pytest.param(10_000_000, 0.0, 0, True, id="nothing matches: all of it is saved"),
+        pytest.param(10_000_000, 1.0, 40_000_000, False, id="all match: nothing is"),
+        pytest.param(10_000_000, 0.01, 8_887_000, True, id="one in a hundred, pages of 25"),
+        pytest.param(1_000, 0.0, 0, False, id="too little to be worth a round trip"),
+    ],
+)
+def test_bytes_against_a_round_trip(page_bytes: int, share: float, expected: int, pays: bool) -> None:
+    found, verdict = weigh(task(page_bytes=page_bytes), share)
+    assert found == pytest.approx(expected, rel=0.01)
+    assert verdict is pays
+
+
+def test_the_network_decides() -> None:
+    some = task(page_bytes=500_000)
+    assert weigh(some, 0.0, latency=0.001)[1]
+    assert not weigh(some, 0.0, latency=0.2)[1]
+    assert not weigh(some, 0.0, bandwidth=1e12)[1]
+    # Eight tasks wait for their second round trips together.
+    assert weigh(some, 0.0, latency=0.1, abreast=8)[1]
+
+
+def test_pages_with_sure_rows_are_read_anyway() -> None:
+    some = task(page_bytes=1_000_000, sure=RowSelection.of([(0, 25)]))
+    assert weigh(some, 0.0)[0] == 1_000_000
+    assert weigh(some, 1.0)[0] == 4_000_000
+
+
+def test_rows_in_doubt_are_what_counts() -> None:
+    """Two rows in doubt in the last page, none elsewhere."""
+    some = task(page_bytes=1_000_000, rows=RowSelection.of([(98, 100)]))
+    assert weigh(some, 0.5)[0] == 750_000
+
+
+def test_nothing_to_weigh() -> None:
+    both = reads(leaf=0, first_rows=FIRST_ROWS, rows=ALL, for_filter=True)
+    assert not weigh(ScanTask(None, 0, ROWS, ALL, NONE, (both,)), 0.0)[1]  # type: ignore[arg-type]
+    settled = task(page_bytes=10_000_000, sure=ALL)
+    assert not weigh(settled, 0.0)[1]
+
+
+def test_a_chunk_without_index_comes_or_does_not() -> None:
+    filtered = reads(leaf=0, first_rows=FIRST_ROWS, rows=ALL, for_filter=True, for_output=False)
+    late = dataclasses.replace(whole(leaf=1), for_output=True)
+    some = ScanTask(None, 0, ROWS, ALL, NONE, (filtered, late))  # type: ignore[arg-type]
+    assert weigh(some, 0.0)[0] == 0
+    assert weigh(some, 0.01)[0] == pytest.approx(late.nbytes * (1 - 0.99**ROWS), abs=1)
+
+
+def pieces(piece_bytes: int = 1 << 20) -> list[Piece]:
+    filtered = reads(leaf=0, first_rows=FIRST_ROWS, rows=ALL, for_filter=True, for_output=False)
+    late = reads(leaf=1, first_rows=[0, 40, 80], rows=ALL, start=9000)
+    return cut_pieces((filtered, late), ALL, NONE, num_rows=ROWS, piece_bytes=piece_bytes)
+
+
+def test_first_the_filter() -> None:
+    (piece,) = pieces()
+    first = filter_phase(piece)
+    assert [part.reads.leaf for part in first.leaves] == [0]
+    assert (first.rows, first.sure, first.start, first.stop) == (piece.rows, piece.sure, 0, ROWS)
+
+
+def test_then_the_pages_that_hold_what_matched() -> None:
+    (piece,) = pieces()
+    rows = RowSelection.of([(3, 5), (99, 100)])
+    second = output_phase(piece, rows, lambda leaf, ordinal: False)
+    (part,) = second.leaves
+    assert second.rows == second.sure == rows
+    assert part.reads.ordinal.tolist() == [0, 2]
+    assert part.runs() == [(0, 1), (1, 2)]
+    assert (part.lo, part.hi, part.carried) == (0, 2, False)
+
+
+@pytest.mark.parametrize("here", [False, True], ids=["nobody fetches it", "the piece before does"])
+def test_a_page_that_straddles_the_cut(here: bool) -> None:
+    """The cut is at row 25 or 50, where a page of the late column goes on."""
+    second = next(p for p in pieces(piece_bytes=20)[1:] if any(part.carried for part in p.leaves))
+    asked: list[tuple[int, int]] = []
+
+    def at_hand(leaf: int, ordinal: int) -> bool:
+        asked.append((leaf, ordinal))
+        return here
+
+    late: PieceLeaf = next(p for p in second.leaves if p.reads.leaf == 1)
+    found = output_phase(second, second.rows, at_hand)
+    assert asked == [(1, int(late.reads.ordinal[late.lo]))]
+    assert found.leaves[0].carried is here
+    assert found.leaves[0].reads.ordinal.tolist() == late.reads.ordinal[late.lo : late.hi].tolist()
+    # Where no row of that page matched, nobody is asked.
+    beyond = second.rows.within(int(late.reads.stop_row[late.lo]), ROWS)
+    if beyond:
+        asked.clear()
+        output_phase(second, beyond, at_hand)
+        assert asked == []
+
+
+def test_whole_chunks_stay_whole() -> None:
+    late = PieceLeaf(dataclasses.replace(whole(leaf=1), for_output=True), 0, 0, False)
+    piece = Piece(ALL, NONE, (late,), 0, ROWS)
+    assert output_phase(piece, RowSelection.of([(1, 2)]), lambda *_: False).leaves == (late,)
+
+
+def test_counts_are_of_the_rows_selected() -> None:
+    rows = RowSelection.of([(0, 10), (20, 30)])
+    assert rows.counts(np.array([0, 5, 25]), np.array([5, 25, 100])).tolist() == [5, 10, 5]
