@@ -9,7 +9,6 @@ from accel.format.page_index import parse_column_index, parse_offset_index
 from accel.planning.decoded_size import DECODED_SHARE, decoded_bytes
 from accel.planning.handle import FileHandle
 from accel.planning.need import Need, Steps, Tail
-from accel.planning.pruning import prunable_leaves
 from accel.planning.query import FileQuery
 from accel.planning.selection import RowSelection
 from accel.ranges import ByteRange, Kind, ReadKey, Stash, Want
@@ -36,7 +35,7 @@ def page_index_wants(
     if handle.distrusted:
         return []
     chunks = handle.metadata.chunks
-    prunable = sorted(set(prunable_leaves(handle, query).values()))
+    prunable = sorted({leaf for _, leaf, _ in query.prunable})
     every = sorted({*query.output_leaves, *query.filter_leaves})
     wants: list[Want] = []
     promised = 0

@@ -22,7 +22,7 @@ from accel.predicate.constant import constant_bounds
 from accel.predicate.evidence import Evidence, Verdict
 from accel.predicate.prune import prune
 
-__all__ = ["PageVerdicts", "prune_pages", "prune_row_groups"]
+__all__ = ["PageVerdicts", "group_bounds", "prune_pages", "prune_row_groups"]
 
 Int64s = npt.NDArray[np.int64]
 
@@ -37,21 +37,8 @@ class PageVerdicts:
     """Those of them that are known to."""
 
 
-def _leaf_type(handle: FileHandle, query: FileQuery, path: tuple[str, ...]) -> pa.DataType | None:
-    """The Arrow type of a predicate's column that is one plain leaf; None for nested ones."""
-    leaves = query.filter_paths.get(path)
-    if query.bound is None or leaves is None or len(leaves) != 1:
-        return None
-    leaf = handle.metadata.schema.leaves[leaves[0]]
-    if leaf.max_repetition > 0 or len(leaf.path) != len(path):
-        return None
-    for column in query.bound.columns:
-        if column.path == path:
-            return column.type
-    return None
-
-
-def _group_bounds(handle: FileHandle, leaf: int, kind: pa.DataType) -> Bounds:
+def group_bounds(handle: FileHandle, leaf: int, kind: pa.DataType) -> Bounds:
+    """What the statistics say of one column, by row group."""
     bounds = handle.chunk_bounds.get(leaf)
     if bounds is None:
         bounds = chunk_bounds(handle.metadata, leaf, arrow_type=kind)
@@ -65,25 +52,12 @@ def prune_row_groups(handle: FileHandle, query: FileQuery) -> npt.NDArray[np.int
     n = metadata.num_row_groups
     if query.bound is None:
         return np.full(n, Verdict.ALL, np.int8)
-    bounds: dict[tuple[str, ...], Bounds] = {}
-    for path in query.filter_paths:
-        kind = _leaf_type(handle, query, path)
-        if kind is not None:
-            bounds[path] = _group_bounds(handle, query.filter_paths[path][0], kind)
+    bounds = {path: group_bounds(handle, leaf, kind) for path, leaf, kind in query.prunable}
     for path, value in query.constants.items():
         bounds[path] = constant_bounds(value, metadata.group_rows)
     verdicts = prune(query.bound, bounds, n).verdicts()
     verdicts[metadata.group_rows == 0] = Verdict.NONE
     return verdicts
-
-
-def prunable_leaves(handle: FileHandle, query: FileQuery) -> dict[tuple[str, ...], int]:
-    """The predicate's columns that page bounds can speak of, with their leaves."""
-    out = {}
-    for path, leaves in query.filter_paths.items():
-        if _leaf_type(handle, query, path) is not None:
-            out[path] = leaves[0]
-    return out
 
 
 def prune_pages(handle: FileHandle, query: FileQuery, row_group: int, witnesses: Witnesses) -> PageVerdicts:
@@ -98,11 +72,10 @@ def prune_pages(handle: FileHandle, query: FileQuery, row_group: int, witnesses:
         return PageVerdicts(everything, everything)
     paged: dict[tuple[str, ...], tuple[Int64s, Bounds]] = {}
     whole: dict[tuple[str, ...], Bounds] = {}
-    for path, leaf in prunable_leaves(handle, query).items():
-        found = _page_bounds(handle, query, path, leaf, row_group)
+    for path, leaf, kind in query.prunable:
+        found = _page_bounds(handle, leaf, kind, row_group)
         if found is None:
-            kind = _leaf_type(handle, query, path)
-            whole[path] = _group_bounds(handle, leaf, kind).take(np.array([row_group], np.int64))
+            whole[path] = group_bounds(handle, leaf, kind).take(np.array([row_group], np.int64))
         else:
             paged[path] = found
     starts = [np.zeros(1, np.int64), *(first for first, _ in paged.values()), *witnesses.cuts(row_group)]
@@ -123,7 +96,7 @@ def prune_pages(handle: FileHandle, query: FileQuery, row_group: int, witnesses:
 
 
 def _page_bounds(
-    handle: FileHandle, query: FileQuery, path: tuple[str, ...], leaf: int, row_group: int
+    handle: FileHandle, leaf: int, kind: pa.DataType, row_group: int
 ) -> tuple[Int64s, Bounds] | None:
     offsets = handle.offset_indexes.get((row_group, leaf))
     index = handle.column_indexes.get((row_group, leaf))
@@ -133,7 +106,6 @@ def _page_bounds(
     if bounds is None:
         num_rows = int(handle.metadata.group_rows[row_group])
         rows = np.diff(np.append(offsets.first_row, num_rows))
-        kind = _leaf_type(handle, query, path)
         bounds = page_bounds(handle.metadata, leaf, index, rows, arrow_type=kind)
         handle.page_bounds[(row_group, leaf)] = bounds
     return offsets.first_row, bounds

@@ -59,6 +59,8 @@ class FileQuery:
     filter_leaves: tuple[int, ...]
     output_constants: Mapping[str, pa.Scalar]
     """Columns of the result that are not in the file."""
+    prunable: tuple[tuple[tuple[str, ...], int, pa.DataType], ...]
+    """The columns of the predicate that bounds can speak of, being one plain leaf each: path, leaf, Arrow type."""
 
 
 class _Compiled:
@@ -174,7 +176,21 @@ def _compile(question: Question, file_schema: ParquetSchema, arrow_schema: pa.Sc
         output_leaves=tuple(sorted(output_leaves)),
         filter_leaves=tuple(sorted({x for leaves in filter_paths.values() for x in leaves})),
         output_constants=output_constants,
+        prunable=_prunable(file_schema, bound, filter_paths),
     )
+
+
+def _prunable(
+    schema: ParquetSchema, bound: Bound | None, paths: Mapping[tuple[str, ...], tuple[int, ...]]
+) -> tuple[tuple[tuple[str, ...], int, pa.DataType], ...]:
+    out = []
+    for column in bound.columns if bound is not None else ():
+        leaves = paths.get(column.path, ())
+        if len(leaves) == 1:
+            leaf = schema.leaves[leaves[0]]
+            if leaf.max_repetition == 0 and len(leaf.path) == len(column.path):
+                out.append((column.path, leaves[0], column.type))
+    return tuple(out)
 
 
 def _refuse_ambiguous(named: Sequence[pa.Field], used: Sequence[str], *, url: str) -> None:

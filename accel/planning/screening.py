@@ -1,0 +1,81 @@
+"""Files that statistics exclude, many at a time: what planning them one by one would find, for less.
+
+The row groups of all files are judged by one call, as if they were those of one file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from accel.format.domain import Bounds
+from accel.planning.handle import FileHandle
+from accel.planning.pruning import group_bounds
+from accel.planning.query import FileQuery
+from accel.predicate.constant import constant_bounds
+from accel.predicate.evidence import Verdict
+from accel.predicate.prune import prune
+
+__all__ = ["excluded_files"]
+
+
+def excluded_files(handles: Sequence[FileHandle], query: FileQuery) -> list[bool]:
+    """Of each file, whether `prune_row_groups` drops all of its row groups.
+
+    Parameters
+    ----------
+    handles : sequence of FileHandle
+        Files of the schema that `query` was compiled for.
+    query : FileQuery
+        The same for all of them, constants included.
+    """
+    if query.bound is None or not handles:
+        return [False] * len(handles)
+    excluded = [handle.metadata.num_row_groups == 0 for handle in handles]
+    alike: dict[tuple[object, ...], tuple[list[int], list[list[Bounds]]]] = {}
+    for place, handle in enumerate(handles):
+        if excluded[place]:
+            continue
+        bounds = [group_bounds(handle, leaf, kind) for _, leaf, kind in query.prunable]
+        # What one writer wrote as numbers another may not have: bounds are joined with their like.
+        form = tuple([(id(b.domain), b.lower.dtype.char, b.upper.dtype.char) for b in bounds])
+        places, found = alike.setdefault(form, ([], []))
+        places.append(place)
+        found.append(bounds)
+    for places, found in alike.values():
+        verdicts = _judge([handles[place] for place in places], query, found)
+        for place, verdict in zip(places, verdicts, strict=True):
+            excluded[place] = verdict
+    return excluded
+
+
+def _judge(handles: Sequence[FileHandle], query: FileQuery, found: Sequence[Sequence[Bounds]]) -> list[bool]:
+    """Whether each file, none of them without row groups, is excluded; the bounds of a column are alike."""
+    if query.bound is None:
+        raise TypeError("there is no predicate")
+    rows = np.concatenate([handle.metadata.group_rows for handle in handles])
+    joined = {path: _join([bounds[at] for bounds in found]) for at, (path, _, _) in enumerate(query.prunable)}
+    for path, value in query.constants.items():
+        joined[path] = constant_bounds(value, rows)
+    some = prune(query.bound, joined, len(rows)).verdicts() != Verdict.NONE
+    some &= rows != 0
+    counts = np.array([handle.metadata.num_row_groups for handle in handles], np.int64)
+    kept: list[bool] = np.logical_or.reduceat(some, np.cumsum(counts) - counts).tolist()
+    return [not keep for keep in kept]
+
+
+def _join(parts: Sequence[Bounds]) -> Bounds:
+    """The units of one after those of the other."""
+    if len(parts) == 1:
+        return parts[0]
+    return Bounds(
+        domain=parts[0].domain,
+        lower=np.concatenate([part.lower for part in parts]),
+        upper=np.concatenate([part.upper for part in parts]),
+        has_lower=np.concatenate([part.has_lower for part in parts]),
+        has_upper=np.concatenate([part.has_upper for part in parts]),
+        num_values=np.concatenate([part.num_values for part in parts]),
+        null_count=np.concatenate([part.null_count for part in parts]),
+        nan_count=np.concatenate([part.nan_count for part in parts]),
+    )
