@@ -24,7 +24,7 @@ from accel.planning.pages import LeafReads, leaf_reads
 from accel.planning.pruning import PageVerdicts, prune_pages, prune_row_groups
 from accel.planning.query import FileQuery
 from accel.planning.selection import RowSelection
-from accel.planning.shares import with_shares
+from accel.planning.shares import guess_shares
 from accel.planning.task import ScanTask, TaskFile
 from accel.planning.witness import Witnesses
 from accel.predicate.evidence import Verdict
@@ -58,6 +58,10 @@ class FilePlan:
     """Column chunks to be read whole for want of an offset index, although a part may be enough."""
     probed_groups: int = 0
     """Row groups that a bloom filter or a dictionary excluded."""
+    guessed: list[ScanTask] = field(default_factory=list)
+    """Tasks whose share of matching rows was guessed, since it may decide how they are read."""
+    sketched: bool = False
+    """Embedded sketches had a say in that."""
 
     def add(self, task: ScanTask) -> None:
         """Count a task in."""
@@ -148,7 +152,9 @@ def plan_file(
                 drafts[group] = draft
     for group, draft in drafts.items():
         _check_chunks(handle, group, draft)
-    for draft in with_shares(handle, query, list(drafts.values()), on_bad_index):
+    guesses = guess_shares(handle, query, list(drafts.values()), on_bad_index)
+    plan.guessed, plan.sketched = guesses.guessed, guesses.sketched
+    for draft in guesses.tasks:
         plan.add(draft)
     return plan
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from accel.errors import IndexFormatError
 from accel.planning.handle import FileHandle
 from accel.planning.query import FileQuery
 from accel.planning.task import ScanTask
 
-__all__ = ["LEAST_LATE_BYTES", "late_bytes", "with_shares"]
+__all__ = ["LEAST_LATE_BYTES", "Guesses", "guess_shares", "late_bytes"]
 
 LEAST_LATE_BYTES = 256 << 10
 """With less to leave out, a second round trip never pays."""
@@ -23,19 +23,31 @@ def late_bytes(task: ScanTask) -> int:
     return sum(reads.nbytes for reads in task.reads if not reads.for_filter)
 
 
-def with_shares(
+@dataclass(frozen=True, slots=True)
+class Guesses:
+    """The tasks of one file, with `share` set where it may matter."""
+
+    tasks: list[ScanTask]
+    guessed: list[ScanTask]
+    """Those of them that it was set for."""
+    sketched: bool
+    """A sketch had a say in it."""
+
+
+def guess_shares(
     handle: FileHandle, query: FileQuery, tasks: list[ScanTask], on_bad: Callable[[IndexFormatError], None]
-) -> list[ScanTask]:
-    """The tasks of one file, with `share` guessed where it matters."""
+) -> Guesses:
+    """Tell the tasks of one file how selective its filter is expected to be."""
     open_to = [late_bytes(task) >= LEAST_LATE_BYTES for task in tasks]
     if not any(open_to):
-        return tasks
+        return Guesses(tasks, [], False)
     # Seldom wanted: a lookup shall not pay for importing them.
     from accel.planning.selectivity import expected_share
     from accel.planning.sketches import Sketches
 
     sketches = Sketches.of(handle, query, on_bad)
-    told = []
+    told: list[ScanTask] = []
+    guessed: list[ScanTask] = []
     for task, matters in zip(tasks, open_to, strict=True):
         if matters:
             share = expected_share(
@@ -46,5 +58,6 @@ def with_shares(
                 sketches={} if sketches is None else sketches.of_group(task.row_group),
             )
             task = replace(task, share=share)
+            guessed.append(task)
         told.append(task)
-    return told
+    return Guesses(told, guessed, sketches is not None)
