@@ -11,6 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from accel.answering import Answering
 from accel.arguments import is_planned, is_stream
 from accel.errors import AccelError, redact
 from accel.explaining import explain_plans
@@ -19,7 +20,7 @@ from accel.io.client import Client
 from accel.metrics import Metrics
 from accel.planning.filing import FilePlan
 from accel.planning.plan import Plan
-from accel.planning.query import Question, compile_query
+from accel.planning.query import Question
 from accel.planning.task import ScanTask
 from accel.planning.wire import decode_tasks
 from accel.reader import Reader, Tails
@@ -195,6 +196,7 @@ class Engine:
     # -- running ---------------------------------------------------------------------------------
 
     def _reader(self, metrics: Metrics, tails: Tails) -> Reader:
+        # One run reads nothing twice: of a cache that ends with it, data would only take up memory.
         cache = self._cache if self._cache is not None else Cache()
         return Reader(self._client_for, cache=cache, options=self.spec.options, metrics=metrics, tails=tails)
 
@@ -205,22 +207,30 @@ class Engine:
         self._last = session
         return session
 
-    def start(self, metrics: Metrics, *, limit: int | None = None) -> Running:
-        """Begin a run; the first `take` sends the first request."""
-        spec = self.spec
+    def start(
+        self, metrics: Metrics, *, limit: int | None = None, answering: Answering | None = None
+    ) -> Running:
+        """Begin a run; the first `take` sends the first request.
+
+        With `answering` only what cannot be answered without being read comes out, in the files' own types.
+        """
+        spec, convert = self.spec, self._convert and answering is None
         if limit is None:
             limit = spec.limit
         elif spec.limit is not None:
             limit = min(limit, spec.limit)
         if is_planned(spec.source):
-            tasks = _tasks_of(spec.source)
+            tasks: Sequence[ScanTask] = _tasks_of(spec.source)
             reader = self._reader(metrics, Tails.SERVE)
+            if answering is not None:
+                tasks = answering.answer_planned(reader, tasks, _schema_of(spec.source))
             run = Run(reader, partial(_planned_work, reader, tasks), limit=limit, ordered=spec.order)
-            return Running(run, None, _schema_of(spec.source), self._convert)
+            return Running(run, None, _schema_of(spec.source), convert)
         session = self._session(metrics, Tails.SERVE)
         session.limit = limit
+        session.answering = answering
         run = Run(session.reader, session.work, limit=limit, ordered=spec.order)
-        return Running(run, session, None, self._convert)
+        return Running(run, session, None, convert)
 
     async def schema(self, metrics: Metrics) -> pa.Schema:
         """The schema of the result."""
@@ -233,32 +243,6 @@ class Engine:
             finally:
                 await session.close()
         return _converted_schema(schema) if self._convert else schema
-
-    async def count(self, metrics: Metrics) -> int:
-        """How many rows come out."""
-        counting = self
-        if is_planned(self.spec.source):
-            counting = Engine(
-                replace(self.spec, source=[_without_output(t) for t in _tasks_of(self.spec.source)]),
-                self._client_for,
-                cache=self._cache,
-                in_store=self._in_store,
-            )
-            if not counting.spec.source:
-                return 0
-        else:
-            counting = Engine(
-                replace(self.spec, columns=()), self._client_for, cache=self._cache, in_store=self._in_store
-            )
-        running = counting.start(metrics)
-        total = 0
-        try:
-            while (batch := await running.take()) is not None:
-                total += batch.num_rows
-        finally:
-            await running.close()
-            self._last = counting._last
-        return total
 
     # -- planning --------------------------------------------------------------------------------
 
@@ -332,18 +316,3 @@ def _conversion(schema: pa.Schema) -> Convert:
 def _converted_schema(schema: pa.Schema) -> pa.Schema:
     empty = pa.RecordBatch.from_arrays([pa.nulls(0, field.type) for field in schema], schema=schema)
     return _conversion(schema)(empty).schema
-
-
-def _without_output(task: ScanTask) -> ScanTask:
-    """The task, to be counted only."""
-    file = task.file
-    question = replace(file.question, output=pa.schema([]))
-    query = compile_query(
-        question,
-        file_schema=file.schema,
-        arrow_schema=file.arrow_schema,
-        partition=file.partition,
-        url=file.url,
-    )
-    reads = tuple(r for r in task.reads if r.for_filter)
-    return replace(task, file=replace(file, question=question, query=query), reads=reads)

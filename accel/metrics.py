@@ -43,6 +43,8 @@ class Metrics:
     rows: Counter = field(default_factory=Counter)
     """Rows of the files, and rows that were decoded for the exact filter."""
     rows_out: int = 0
+    rows_from_metadata: int = 0
+    """Rows that an aggregate or a count took in without anything of them being read."""
     metadata_hits: int = 0
     metadata_misses: int = 0
     dictionary_hits: int = 0

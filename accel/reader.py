@@ -24,6 +24,7 @@ from accel.options import Options, Phases
 from accel.planning.file import DataFile
 from accel.planning.filing import FilePlan, plan_file
 from accel.planning.handle import FileHandle
+from accel.planning.need import Steps
 from accel.planning.pages import Piece
 from accel.planning.query import Question, compile_query
 from accel.planning.seen import Seen
@@ -116,6 +117,27 @@ class Reader:
         if plan.chunks_whole:
             metrics.add("fallbacks", plan.chunks_whole)
         return plan, trips
+
+    async def ask(
+        self,
+        file: DataFile,
+        handle: FileHandle,
+        make: Callable[[Callable[[IndexFormatError], None]], Steps[T]],
+    ) -> tuple[T, int]:
+        """What some steps find out about an opened file, and the round trips it took.
+
+        `make` is given what they tell of an index that does not verify.
+        """
+        client = self._client_for(file.root)
+        before = handle.nbytes
+        steps = make(lambda error: self._on_bad_index(error, file.url))
+        try:
+            found = await self._opener.drive(steps, client, file.path, handle.id)
+        except AccelError as error:
+            raise error.of(file.url) from error.__cause__
+        if handle.nbytes != before:
+            self._cache.put(("file", client.token, file.path), handle, handle.nbytes)
+        return found
 
     def _on_bad_index(self, error: IndexFormatError, url: str) -> None:
         error.of(url)

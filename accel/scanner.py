@@ -9,6 +9,7 @@ from typing import Self
 
 import pyarrow as pa
 
+from accel.aggregating import Aggregation
 from accel.engine import Engine, Running
 from accel.errors import AccelError
 from accel.io import runtime
@@ -63,9 +64,11 @@ class Scan:
 
     # -- running ---------------------------------------------------------------------------------
 
-    def _run(self, engine: Engine, *, limit: int | None = None) -> Running:
+    def _run(
+        self, engine: Engine, *, limit: int | None = None, answering: Aggregation | None = None
+    ) -> Running:
         self._metrics = Metrics()
-        running = engine.start(self._metrics, limit=limit)
+        running = engine.start(self._metrics, limit=limit, answering=answering)
         self._running.add(running)
         return running
 
@@ -155,19 +158,62 @@ class Scan:
 
     def count_rows(self) -> int:
         """How many rows match; from metadata alone where the metadata proves it."""
-        total = 0
-        for part in self._engine.parts():
-            self._metrics = Metrics()
-            total += runtime.run(part.count(self._metrics))
-        return _capped(total, self._limit())
+        return int(self.aggregate(_COUNT)["count_all"][0].as_py())
 
     async def count_rows_async(self) -> int:
         """`count_rows`, awaited."""
-        total = 0
+        return int((await self.aggregate_async(_COUNT))["count_all"][0].as_py())
+
+    def aggregate(self, aggregates: Sequence[tuple[str | Sequence[str], str]]) -> pa.Table:
+        """Counts, sums, minima and maxima of the result, in one row.
+
+        What the metadata proves is not read: see docs/aggregates.md.
+
+        Parameters
+        ----------
+        aggregates : sequence of (column, function)
+            As `pyarrow.Table.group_by([]).aggregate` takes them: a column of the result and "count" (of values that
+            are not null), "sum", "min" or "max"; or `([], "count_all")` for the rows. A column may be a dotted path
+            into structs, or an expression that a zone map can hold: `lower(x)`, `year(x)`, `month(x)`, `day(x)`, `hour(x)`.
+
+        Returns
+        -------
+        pyarrow.Table
+            One row; columns in the order given, named `x_sum` or `count_all`, of pyarrow's types. Nulls are left out;
+            of no values, a sum, minimum or maximum is null.
+
+        Raises
+        ------
+        ColumnNotFoundError
+            A column is not in the scan's result.
+        SchemaMismatchError
+            A function has no meaning for its column's type.
+        """
+        aggregation = Aggregation(aggregates, limited=self._limit() is not None)
         for part in self._engine.parts():
-            self._metrics = Metrics()
-            total += await runtime.bridge(part.count(self._metrics))
-        return _capped(total, self._limit())
+            runtime.run(self._fold(part, aggregation))
+            if aggregation.rows == self._limit():
+                break
+        return aggregation.result()
+
+    async def aggregate_async(self, aggregates: Sequence[tuple[str | Sequence[str], str]]) -> pa.Table:
+        """`aggregate`, awaited."""
+        aggregation = Aggregation(aggregates, limited=self._limit() is not None)
+        for part in self._engine.parts():
+            await runtime.bridge(self._fold(part, aggregation))
+            if aggregation.rows == self._limit():
+                break
+        return aggregation.result()
+
+    async def _fold(self, part: Engine, aggregation: Aggregation) -> None:
+        limit = self._limit()
+        left = None if limit is None else limit - aggregation.rows
+        running = self._run(part, limit=left, answering=aggregation)
+        try:
+            await aggregation.fold(running, decode_threads=part.spec.options.decode_threads)
+        finally:
+            self._running.discard(running)
+            await running.close()
 
     def _limit(self, limit: int | None = None) -> int | None:
         given = self._engine.spec.limit
@@ -248,14 +294,11 @@ class Scan:
 
 
 _NO_COLUMNS = pa.schema([])
+_COUNT = (((), "count_all"),)
 
 
 def _left(limit: int | None, tables: Sequence[pa.Table]) -> int | None:
     return None if limit is None else limit - sum(table.num_rows for table in tables)
-
-
-def _capped(total: int, limit: int | None) -> int:
-    return total if limit is None else min(total, limit)
 
 
 def _one_table(tables: Sequence[pa.Table]) -> pa.Table:

@@ -15,6 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from accel.answering import Answering
 from accel.arrays import make_scalar
 from accel.errors import (
     AccelError,
@@ -89,6 +90,7 @@ class Session:
         """With `by_position`: the columns of the first file, in order, that every file must have."""
         self.limit = spec.limit
         """Rows that will be taken at most; None for all."""
+        self.answering: Answering | None = None
         self.counts = _Counts()
         self._listing: Listing | None = None
         self._question: asyncio.Task[Question] | None = None
@@ -189,13 +191,14 @@ class Session:
             if isinstance(error, PredicateError):
                 error.text = error.text or spec.where_text
             raise error if spec.schema is not None else error.at(path=listing.files[0].url) from None
-        return Question(
+        question = Question(
             where=spec.where,
             schema=data_set,
             output=output,
             partition_names=partitions,
             embedded=spec.embedded,
         )
+        return question if self.answering is None else self.answering.narrow(question)
 
     # -- files -----------------------------------------------------------------------------------
 
@@ -275,6 +278,9 @@ class Session:
             selection=None if self._selection is None else self._selection[file.url],
             limit=self.limit,
         )
+        if self.answering is not None:
+            plan, more = await self.answering.answer(self.reader, file, handle, plan)
+            indexing += more
         metrics.files.add(total=1, kept=1 if plan.tasks else 0)
         counts = self.counts
         counts.files_kept += 1 if plan.tasks else 0
