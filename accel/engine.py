@@ -197,7 +197,8 @@ class Engine:
 
     def _reader(self, metrics: Metrics, tails: Tails) -> Reader:
         # One run reads nothing twice: of a cache that ends with it, data would only take up memory.
-        cache = self._cache if self._cache is not None else Cache()
+        # One run reads nothing twice: of a cache that ends with it, data would only take up memory.
+        cache = self._cache if self._cache is not None else Cache(data=0)
         return Reader(self._client_for, cache=cache, options=self.spec.options, metrics=metrics, tails=tails)
 
     def _session(self, metrics: Metrics, tails: Tails = Tails.DROP) -> Session:

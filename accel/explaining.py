@@ -83,6 +83,7 @@ def _predict(reader: Reader, task: ScanTask) -> TaskIO:
         piece_bytes=options.cut_bytes,
         max_gap_bytes=options.max_gap_bytes,
         max_coalesced_bytes=options.max_coalesced_bytes,
+        missing=reads.missing,
     )
 
 

@@ -5,6 +5,7 @@ Everything here runs on the private I/O loop (`io.runtime`).
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeVar
@@ -63,6 +64,8 @@ class Reader:
         self.options = options
         self.metrics = metrics
         self.seen = Seen()
+        # Versions that were current by then, give or take the cache's `max_age`, stand for the whole run.
+        self._started = time.monotonic()
         self._pool = DecodePool.shared(options.decode_threads)
 
     def client(self, root: str) -> Client:
@@ -170,14 +173,16 @@ class Reader:
         """What fetches the pieces of a task, of which `abreast` are read at the same time."""
         client = self._client_for(task.file.root)
         handle = self._cache.get(("file", client.token, task.path))
-        known = isinstance(handle, FileHandle) and handle.id == task.file.id
+        if not isinstance(handle, FileHandle) or handle.id != task.file.id:
+            handle = None
         return TaskReads(
             task,
             client,
             self._cache,
             self.metrics,
-            handle if known else None,
+            handle,
             self.forecast(task, abreast=abreast) is not None,
+            current=handle is not None and handle.checked_at >= self._started - self._cache.max_age,
         )
 
     def forecast(self, task: ScanTask, *, abreast: int) -> Forecast | None:

@@ -12,13 +12,14 @@ from accel.errors import AccelError
 from accel.format.model import OffsetIndex
 from accel.io.cache import Cache
 from accel.io.client import Client
+from accel.io.pinned_reads import PinnedReads
 from accel.metrics import Metrics
 from accel.planning.file import ObjectId
 from accel.planning.handle import FileHandle
 from accel.planning.pages import LeafReads, Piece, PieceLeaf, piece_wants
 from accel.planning.synthesis import locate_pages, page_reads
 from accel.planning.task import ScanTask
-from accel.ranges import Kind, ReadKey, Stash, Want
+from accel.ranges import ByteRange, Kind, ReadKey, Stash, Want
 
 __all__ = ["PieceRead", "TaskReads", "dictionary_key"]
 
@@ -49,8 +50,21 @@ class TaskReads:
     """Learns the page locations of chunks that were read whole."""
     two_phases: bool = False
     """Read the filter's columns first, and the others only where rows match."""
+    current: bool = False
+    """The file's version is known to be the current one: pages of it that are cached may be used."""
+    _source: PinnedReads = field(init=False)
     _carried: dict[tuple[int, int], asyncio.Future[bytes]] = field(default_factory=dict)
     _pending: dict[ReadKey, asyncio.Future[bytes]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._source = PinnedReads(
+            self.client, self.cache, self.task.file.id, metrics=self.metrics, current=self.current
+        )
+
+    def missing(self, want: Want) -> ByteRange | None:
+        """What of a range will be asked of the store."""
+        rest = self.task.file.missing(want.range)
+        return None if rest is None else self._source.missing(Want(want.key, rest))
 
     def _dictionary_key(self, key: ReadKey) -> tuple[object, ...]:
         return dictionary_key(self.client, self.task.file.id, key)
@@ -143,7 +157,9 @@ class TaskReads:
 
     def over(self, task: ScanTask) -> TaskReads:
         """The same, for another form of the task."""
-        return TaskReads(task, self.client, self.cache, self.metrics, self.handle)
+        return TaskReads(
+            task, self.client, self.cache, self.metrics, self.handle, current=self.current
+        )
 
     def _learn(self, reads: LeafReads, chunk: memoryview) -> OffsetIndex | None:
         """Locate the pages of a chunk that was read whole, for this scan or the next."""
@@ -195,13 +211,14 @@ class TaskReads:
             Want(want.key, missing) for want in wants if (missing := file.missing(want.range)) is not None
         ]
         fetched: Stash = {}
+        trips = 0
         if remote:
             try:
-                fetched = await self.client.read(file.id.path, remote, pin=file.id, metrics=self.metrics)
+                fetched, trips = await self._source.read(remote)
             except AccelError as error:
                 raise error.of(file.url) from error.__cause__
         stash = {want.key: file.complete(want.range, fetched.get(want.key)) for want in wants}
-        return stash, 1 if remote else 0
+        return stash, trips
 
     async def _late(self, wants: list[Want]) -> tuple[dict[ReadKey, memoryview], int]:
         found: dict[ReadKey, memoryview] = {}

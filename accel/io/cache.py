@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import threading
 from collections.abc import Awaitable, Callable, Hashable
@@ -11,7 +10,9 @@ from typing import Any
 
 from cachetools import LRUCache
 
+from accel.io.data_cache import DataCache
 from accel.io.disk import Disk
+from accel.io.flights import Flights
 from accel.io.storage_options import lasts
 from accel.options import MIB
 
@@ -36,14 +37,13 @@ class CacheStats:
     disk_misses: int = 0
     disk_nbytes: int = 0
     """What all entries in the directory hold, whichever process wrote them."""
-
-
-@dataclass(slots=True)
-class _Flight:
-    """One load under way, and how many wait for it."""
-
-    task: asyncio.Task[Any]
-    waiters: int = 0
+    data_entries: int = 0
+    """Byte ranges of data."""
+    data_nbytes: int = 0
+    data_hits: int = 0
+    """Ranges that were wanted and held whole."""
+    data_misses: int = 0
+    data_evictions: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,12 +61,17 @@ class _Recent(LRUCache[Hashable, _Entry]):
 
 
 class Cache:
-    """Metadata (and dictionary pages) of files, kept between scans, the least recently used going first.
+    """Metadata (and dictionary pages) and data of files, kept between scans, the least recently used going first.
 
     Parameters
     ----------
     memory : int
         Bytes that the entries may hold. 0 keeps nothing, yet loads of one file are still shared.
+    data : int
+        Bytes of data pages to keep beside that: a lookup that is repeated within `max_age` sends no request. What
+        was read once is displaced first, and what reads more than 1/64 of this at once is not kept at all, so that
+        large scans leave it alone. Only of objects with a strong etag, and not of local files, which the kernel
+        caches. 0 keeps none.
     max_age : float
         Seconds for which a file's metadata is used without asking the store whether the file has
         changed; 0 asks at every scan.
@@ -87,29 +92,34 @@ class Cache:
         self,
         *,
         memory: int = 256 * MIB,
+        data: int = 256 * MIB,
         max_age: float = 60.0,
         disk: str | os.PathLike[str] | None = None,
         disk_limit: int = 1024 * MIB,
     ) -> None:
-        if memory < 0 or disk_limit < 0 or not max_age >= 0:
-            raise ValueError(f"not limits of a cache: {memory=!r}, {max_age=!r}, {disk_limit=!r}")
+        if min(memory, data, disk_limit) < 0 or not max_age >= 0:
+            raise ValueError(f"not limits of a cache: {memory=!r}, {data=!r}, {max_age=!r}, {disk_limit=!r}")
         self.memory = memory
+        self.data = data
         self.max_age = max_age
         self.disk = None if disk is None else os.fspath(disk)
         self.disk_limit = disk_limit
         self._disk = None if self.disk is None else Disk(self.disk, limit=disk_limit)
         self._lock = threading.Lock()
         self._entries = _Recent(maxsize=memory, getsizeof=lambda entry: entry.nbytes)
-        self._flights: dict[tuple[int, Hashable], _Flight] = {}
+        self.flights = Flights()
+        """Loads under way, each shared by whoever asks for the same meanwhile."""
+        self.data_tier = DataCache(data)
+        """Byte ranges of data, by version of their object."""
         self._hits = 0
         self._misses = 0
 
     def __repr__(self) -> str:
         kept = "" if self.disk is None else f", disk={self.disk!r}, disk_limit={self.disk_limit}"
-        return f"Cache(memory={self.memory}, max_age={self.max_age}{kept})"
+        return f"Cache(memory={self.memory}, data={self.data}, max_age={self.max_age}{kept})"
 
-    def __reduce__(self) -> tuple[Callable[..., Cache], tuple[int, float, str | None, int]]:
-        return _fresh, (self.memory, self.max_age, self.disk, self.disk_limit)
+    def __reduce__(self) -> tuple[Callable[..., Cache], tuple[int, float, str | None, int, int]]:
+        return _fresh, (self.memory, self.max_age, self.disk, self.disk_limit, self.data)
 
     def disk_for(self, token: str) -> Disk | None:
         """The disk tier, for a client whose token means the same in every process; else None."""
@@ -141,9 +151,10 @@ class Cache:
             self._entries.pop(key, None)
 
     def clear(self) -> None:
-        """Forget all values, and remove all entries from the disk. Loads under way go on, and are kept when they end."""
+        """Forget all values and data, and remove all entries from the disk. Loads under way go on, and are kept when they end."""
         with self._lock:
             self._entries.clear()
+        self.data_tier.clear()
         if self._disk is not None:
             self._disk.clear()
 
@@ -153,6 +164,7 @@ class Cache:
         on_disk = {} if disk is None else {"disk_hits": disk.hits, "disk_misses": disk.misses}
         if disk is not None:
             on_disk["disk_nbytes"] = disk.nbytes()
+        data = self.data_tier
         with self._lock:
             return CacheStats(
                 entries=len(self._entries),
@@ -161,60 +173,33 @@ class Cache:
                 hits=self._hits,
                 misses=self._misses,
                 evictions=self._entries.evictions,
+                data_entries=len(data),
+                data_nbytes=data.nbytes,
+                data_hits=data.hits,
+                data_misses=data.misses,
+                data_evictions=data.evictions,
                 **on_disk,
             )
 
     async def get_or_load(self, key: Hashable, loader: Loader) -> Any:
-        """The value of a key; where there is none, `loader` is awaited once for all who ask meanwhile.
+        """The value of a key; where there is none, `loader` is awaited once for all who ask meanwhile (`Flights`).
 
         Parameters
         ----------
         key : hashable
         loader : callable
             Returns, awaited, the value and the bytes that it holds.
-
-        Notes
-        -----
-        A failure goes to all who wait, and is not kept. One waiter cancelled leaves the load to the
-        others; with the last one the load is cancelled too, and has ended when that waiter goes on.
         """
         held = self.get(key)
         if held is not None:
             return held
-        flight_key = (id(asyncio.get_running_loop()), key)
-        with self._lock:
-            flight = self._flights.get(flight_key)
-            if flight is None:
-                flight = _Flight(asyncio.ensure_future(self._load(key, loader)))
-                self._flights[flight_key] = flight
-                flight.task.add_done_callback(lambda task: self._landed(flight_key, task))
-            flight.waiters += 1
-        try:
-            await asyncio.wait((flight.task,))
-        except asyncio.CancelledError:
-            if flight.waiters == 1 and not flight.task.done():
-                with self._lock:
-                    self._flights.pop(flight_key, None)  # whoever asks now starts anew
-                flight.task.cancel()
-                await asyncio.wait((flight.task,))
-            raise
-        finally:
-            flight.waiters -= 1
-        return flight.task.result()
+        return await self.flights.share(key, lambda: self._load(key, loader))
 
     async def _load(self, key: Hashable, loader: Loader) -> Any:
         value, nbytes = await loader()
         self.put(key, value, nbytes)
         return value
 
-    def _landed(self, flight_key: tuple[int, Hashable], task: asyncio.Task[Any]) -> None:
-        with self._lock:
-            flight = self._flights.get(flight_key)
-            if flight is not None and flight.task is task:
-                del self._flights[flight_key]
-        if not task.cancelled():
-            task.exception()  # seen, though every waiter may have gone
 
-
-def _fresh(memory: int, max_age: float, disk: str | None = None, disk_limit: int = 0) -> Cache:
-    return Cache(memory=memory, max_age=max_age, disk=disk, disk_limit=disk_limit)
+def _fresh(memory: int, max_age: float, disk: str | None, disk_limit: int, data: int) -> Cache:
+    return Cache(memory=memory, data=data, max_age=max_age, disk=disk, disk_limit=disk_limit)

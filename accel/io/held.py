@@ -87,6 +87,7 @@ class HeldFiles:
     def forget(self, client: Client, path: str) -> None:
         """Drop what is cached of a file, in memory and on disk."""
         self._cache.drop(("file", client.token, path))
+        self._cache.data_tier.drop(client.token, path)
         disk = self._cache.disk_for(client.token)
         if disk is not None:
             disk.drop(entry_key(client.token, path))

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from accel.planning.coalesce import coalesce
 from accel.planning.pages import cut_pieces, piece_wants
 from accel.planning.task import ScanTask
-from accel.ranges import ReadKey, Want
+from accel.ranges import ByteRange, ReadKey, Want
 
 __all__ = ["Explain", "Level", "TaskIO", "predict_task"]
 
@@ -46,6 +46,7 @@ def predict_task(
     piece_bytes: int,
     max_gap_bytes: int,
     max_coalesced_bytes: int,
+    missing: Callable[[Want], ByteRange | None],
 ) -> TaskIO:
     """The requests of a task, by the same functions that will make them.
 
@@ -53,6 +54,8 @@ def predict_task(
     ----------
     have_dictionary : collection of ReadKey
         Dictionary pages that are cached.
+    missing : callable
+        What of a want has to be asked for.
     """
     cached = set(have_dictionary)
     requests = sent = trips = 0
@@ -61,9 +64,9 @@ def predict_task(
     for piece in pieces:
         pages, dictionaries = piece_wants(piece, task.row_group, cached.__contains__)
         remote = [
-            Want(want.key, missing)
+            Want(want.key, rest)
             for want in (*pages, *dictionaries)
-            if (missing := task.file.missing(want.range)) is not None
+            if (rest := missing(want)) is not None
         ]
         fetches = coalesce(remote, max_gap_bytes=max_gap_bytes, max_coalesced_bytes=max_coalesced_bytes)
         requests += len(fetches)

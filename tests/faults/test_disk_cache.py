@@ -307,7 +307,7 @@ async def test_without_a_directory_it_works_without(place: str, server: Proxy, t
     (tmp_path / "file").write_bytes(b"")
     (tmp_path / "shared").mkdir()
     (tmp_path / "shared").chmod(0o777)
-    cache = accel.Cache(disk=tmp_path / place)
+    cache = accel.Cache(disk=tmp_path / place, data=0)
     scan = scan_of(server, cache, POINT)
     assert (await scan.to_table_async()).num_rows == 1
     assert len(scan.metrics.warnings) == 1

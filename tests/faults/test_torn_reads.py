@@ -114,8 +114,19 @@ async def test_replaced_again_and_again_is_an_error() -> None:
     assert len(store.attempts) < 50
 
 
+@pytest.mark.parametrize("max_age", [0, 60])
+async def test_replaced_under_cached_data(max_age: float) -> None:
+    """What was read before stands for the file as long as its metadata does, and no longer."""
+    cache, store = accel.Cache(max_age=max_age), DictStore({PATH: A})
+    for _ in range(2):
+        assert await outcome(scan_of(store, cache), a=A_ROWS, b=B_ROWS) == "a"
+    assert cache.stats().data_entries > 0
+    store.put(PATH, B)
+    assert await outcome(scan_of(store, cache), a=A_ROWS, b=B_ROWS) == ("a" if max_age else "b")
+
+
 async def test_replaced_under_a_warm_cache() -> None:
-    cache, store = accel.Cache(), DictStore({PATH: A})
+    cache, store = accel.Cache(data=0), DictStore({PATH: A})
     recorded = RecordingStore(store)
     assert await outcome(scan_of(recorded, cache), a=A_ROWS, b=B_ROWS) == "a"
     store.put(PATH, B)

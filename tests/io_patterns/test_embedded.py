@@ -91,7 +91,7 @@ def test_a_bitmap_lookup_reads_only_the_pages_that_hold_a_hit(
     rows: pa.Table, plain: bytes, tmp_path: pathlib.Path
 ) -> None:
     store = embedded(plain, tmp_path, {"user": "bitmap"})
-    cache = accel.Cache()
+    cache = accel.Cache(data=0)
     ask(store, "user = 1", cache).count_rows()
     for place in (5, 2 * GROUP + 3_456):
         key = rows.column("user")[place].as_py()

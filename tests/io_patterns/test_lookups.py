@@ -89,7 +89,7 @@ def test_the_fixture_has_the_structure_the_rest_relies_on(data: bytes, layout: F
 
 
 def test_cold_then_warm_point_lookup(store: RecordingStore, data: bytes, layout: FileMetadata) -> None:
-    cache = accel.Cache()
+    cache = accel.Cache(data=0)
     row = 2 * GROUP + 3_456
     found = lookup(store, f"key = {3 * row}", cache)
     assert found.to_table().column("key").to_pylist() == [3 * row]

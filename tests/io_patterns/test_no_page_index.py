@@ -34,7 +34,7 @@ def test_the_second_scan_reads_pages(data_page: str, codec: str) -> None:
     plain = write_file(bench_table(ROWS), layout)
     metadata = parse(plain)
     store = RecordingStore(DictStore({"f.parquet": plain}))
-    cache = accel.Cache()
+    cache = accel.Cache(data=0)
     key, value = metadata.schema.names.index("key"), metadata.schema.names.index("value")
 
     def lookup(row: int) -> accel.Scan:

@@ -42,13 +42,13 @@ def test_drop_and_clear() -> None:
 
 
 def test_it_pickles_empty_with_its_limits() -> None:
-    cache = Cache(memory=100, max_age=5.0)
+    cache = Cache(memory=100, data=70, max_age=5.0)
     cache.put("a", 1, 10)
     copy = pickle.loads(pickle.dumps(cache))
-    assert (copy.memory, copy.max_age, copy.get("a")) == (100, 5.0, None)
+    assert (copy.memory, copy.data, copy.max_age, copy.get("a")) == (100, 70, 5.0, None)
 
 
-@pytest.mark.parametrize("limits", [{"memory": -1}, {"max_age": -1.0}, {"max_age": float("nan")}], ids=str)
+@pytest.mark.parametrize("limits", [{"memory": -1}, {"data": -1}, {"max_age": -1.0}, {"max_age": float("nan")}], ids=str)
 def test_limits_are_checked(limits: dict[str, float]) -> None:
     with pytest.raises(ValueError, match="not limits of a cache"):
         Cache(**limits)  # type: ignore[arg-type]
@@ -94,7 +94,7 @@ async def test_one_load_serves_all() -> None:
     assert await asyncio.gather(*tasks) == [7] * 5
     assert await cache.get_or_load("k", source.load) == 7
     assert source.calls == 1
-    assert not cache._flights
+    assert len(cache.flights) == 0
 
 
 async def test_a_value_that_does_not_fit_is_handed_out_all_the_same() -> None:
@@ -135,7 +135,7 @@ async def test_the_last_cancelled_waiter_ends_the_load() -> None:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
     assert (source.calls, source.cancelled) == (1, 1)
-    assert not cache._flights
+    assert len(cache.flights) == 0
     source.go.set()
     assert await cache.get_or_load("k", source.load) == 7
     assert source.calls == 2

@@ -1,0 +1,67 @@
+"""Loads under way, each shared by all who ask for the same meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable, Hashable
+from dataclasses import dataclass
+from typing import Any
+
+__all__ = ["Flights"]
+
+
+@dataclass(slots=True)
+class _Flight:
+    """One load under way, and how many wait for it."""
+
+    task: asyncio.Task[Any]
+    waiters: int = 0
+
+
+class Flights:
+    """Runs a load once for all who ask for its key before it ends. Loops do not share; threads may.
+
+    Notes
+    -----
+    A failure goes to all who wait. One waiter cancelled leaves the load to the others; with the last one the
+    load is cancelled too, and has ended when that waiter goes on.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._flights: dict[tuple[int, Hashable], _Flight] = {}
+
+    def __len__(self) -> int:
+        return len(self._flights)
+
+    async def share(self, key: Hashable, load: Callable[[], Awaitable[Any]]) -> Any:
+        """What `load` returns, called here or by whoever asked for the key first."""
+        flight_key = (id(asyncio.get_running_loop()), key)
+        with self._lock:
+            flight = self._flights.get(flight_key)
+            if flight is None:
+                flight = _Flight(asyncio.ensure_future(load()))
+                self._flights[flight_key] = flight
+                flight.task.add_done_callback(lambda task: self._landed(flight_key, task))
+            flight.waiters += 1
+        try:
+            await asyncio.wait((flight.task,))
+        except asyncio.CancelledError:
+            if flight.waiters == 1 and not flight.task.done():
+                with self._lock:
+                    self._flights.pop(flight_key, None)  # whoever asks now starts anew
+                flight.task.cancel()
+                await asyncio.wait((flight.task,))
+            raise
+        finally:
+            flight.waiters -= 1
+        return flight.task.result()
+
+    def _landed(self, flight_key: tuple[int, Hashable], task: asyncio.Task[Any]) -> None:
+        with self._lock:
+            flight = self._flights.get(flight_key)
+            if flight is not None and flight.task is task:
+                del self._flights[flight_key]
+        if not task.cancelled():
+            task.exception()  # seen, though every waiter may have gone

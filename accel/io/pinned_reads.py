@@ -1,0 +1,130 @@
+"""Reads of one version of one object: from the data cache, or in one round trip that others share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from accel.errors import ObjectChangedError
+from accel.io.cache import Cache
+from accel.io.client import Client
+from accel.io.data_cache import Held
+from accel.io.store import is_weak
+from accel.metrics import Metrics
+from accel.planning.file import ObjectId
+from accel.ranges import ByteRange, Kind, ReadKey, Stash, Want
+
+__all__ = ["PinnedReads"]
+
+# A part of a larger answer is copied, that the rest of it may go; and whatever is no longer than this: a
+# transport may have handed out a piece of its buffer.
+_COPIED = 512 * 1024
+# These have a place of their own among the metadata.
+_NOT_DATA = (Kind.DICTIONARY,)
+
+
+class PinnedReads:
+    """Reads ranges of a pinned version.
+
+    Parameters
+    ----------
+    client : Client
+    cache : Cache
+    file : ObjectId
+    metrics : Metrics
+    current : bool
+        Whether the version is known to be the current one, as far as `Cache.max_age` asks: what was read of it
+        before may stand for it then. Otherwise each read asks the store.
+    """
+
+    def __init__(
+        self, client: Client, cache: Cache, file: ObjectId, *, metrics: Metrics, current: bool
+    ) -> None:
+        self._client = client
+        self._data = cache.data_tier
+        self._flights = cache.flights
+        self._file = file
+        self._metrics = metrics
+        strong = file.etag is not None and not is_weak(file.etag)
+        self._shares = current and strong
+        # The kernel caches local files.
+        self._keeps = self._shares and self._data.limit > 0 and client.root != "file://"
+
+    def missing(self, want: Want) -> ByteRange | None:
+        """What of a range has to be asked for: all, none, or what lies between parts that are cached."""
+        if not self._keeps or want.key.kind in _NOT_DATA:
+            return want.range
+        return self._data.missing(self._client.token, self._file, want.range)
+
+    async def read(self, wants: Sequence[Want]) -> tuple[Stash, int]:
+        """The wanted bytes, and the round trips that they took: none or one.
+
+        Raises
+        ------
+        ObjectChangedError
+            What was cached of the object is forgotten then.
+        StoreError
+        """
+        held = self._find(wants) if self._keeps else {}
+        asked = [
+            Want(want.key, rest.missing) if (rest := held.get(want.key)) and rest.missing else want
+            for want in wants
+            if want.key not in held or held[want.key].missing is not None
+        ]
+        came: Stash = {}
+        if asked:
+            try:
+                came = await self._ask(tuple(asked))
+            except ObjectChangedError:
+                self._data.drop(self._client.token, self._file.path)
+                raise
+        if not held:
+            return came, 1 if asked else 0
+        stash = {want.key: came[want.key] for want in asked if want.key not in held}
+        for key, rest in held.items():
+            stash[key] = rest.complete(came[key] if rest.missing is not None else None)
+        return stash, 1 if asked else 0
+
+    def _find(self, wants: Sequence[Want]) -> dict[ReadKey, Held]:
+        """What is held of the wants, of which not everything is to be asked for."""
+        found: dict[ReadKey, Held] = {}
+        hits = nbytes = 0
+        for want in wants:
+            if want.key.kind in _NOT_DATA or want.key in found:
+                continue
+            held = self._data.find(self._client.token, self._file, want.range)
+            if held.nbytes:
+                found[want.key] = held
+                hits += held.missing is None
+                nbytes += held.nbytes
+        if nbytes:
+            self._metrics.add("data_hits", hits)
+            self._metrics.add("cached_bytes", nbytes)
+        return found
+
+    async def _ask(self, wants: tuple[Want, ...]) -> Stash:
+        if not self._shares:
+            return await self._load(wants)
+        # Whoever wants the same of the same version meanwhile gets the same answer.
+        key = ("data", self._client.token, self._file, wants)
+        found: Stash = await self._flights.share(key, lambda: self._load(wants))
+        return found
+
+    async def _load(self, wants: tuple[Want, ...]) -> Stash:
+        stash = await self._client.read(self._file.path, wants, pin=self._file, metrics=self._metrics)
+        if self._keeps:
+            self._keep(wants, stash)
+        return stash
+
+    def _keep(self, wants: tuple[Want, ...], stash: Stash) -> None:
+        data = [want for want in wants if want.key.kind not in _NOT_DATA]
+        if not self._data.admits(sum(want.range.length for want in data)):
+            return
+        for want in data:
+            view = stash[want.key]
+            own = view.nbytes > _COPIED and memoryview(view.obj).nbytes == view.nbytes
+            self._data.keep(
+                self._client.token,
+                self._file,
+                want.range.start,
+                view if own else memoryview(bytes(view)),
+            )

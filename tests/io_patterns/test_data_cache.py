@@ -1,0 +1,121 @@
+"""A lookup that is repeated sends nothing, and explain knows it."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pyarrow as pa
+import pytest
+
+import accel
+from accel.errors import ObjectChangedError
+from accel.testing import DictStore, RecordingStore, write_bench_file
+
+PATH = "f.parquet"
+ROWS = 100_000
+COLUMNS = ["key", "value", "category"]
+OPTIONS = accel.Options(tail_hint=16 * 1024, max_gap_bytes=0)
+
+
+@pytest.fixture(scope="module")
+def data() -> bytes:
+    return write_bench_file(rows=ROWS)
+
+
+@pytest.fixture
+def store(data: bytes) -> RecordingStore:
+    return RecordingStore(DictStore({PATH: data}))
+
+
+def scan(store: RecordingStore, where: str | None, cache: accel.Cache | None) -> accel.Scan:
+    return accel.scan(PATH, where=where, columns=COLUMNS, store=store, cache=cache, options=OPTIONS)
+
+
+def test_a_repeated_lookup_asks_for_nothing(store: RecordingStore) -> None:
+    cache = accel.Cache()
+    first = scan(store, "key = 3000", cache).to_table()
+    store.clear()
+    again = scan(store, "key = 3000", cache)
+    predicted = again.explain()
+    assert (predicted.requests["data"], predicted.bytes["data"], predicted.round_trips["data"]) == (0, 0, 0)
+    assert again.to_table().equals(first)
+    assert (store.requests, again.metrics.requests, again.metrics.round_trips) == (0, 0, 0)
+    assert again.metrics.data_hits == 3
+    assert again.metrics.cached_bytes > 0
+    # Its neighbour in the same pages too.
+    assert scan(store, "key = 3003", cache).to_table().num_rows == 1
+    assert store.requests == 0
+
+
+@pytest.mark.parametrize(
+    "where", ["key = 9000", "key BETWEEN 0 AND 60000", "key > 100000 AND value < 0.5", None]
+)
+def test_explain_subtracts_what_is_cached(store: RecordingStore, where: str | None) -> None:
+    """Whatever was read before: what explain predicts is what is asked for then, to the byte."""
+    cache = accel.Cache()
+    expected = scan(store, where, None).to_table()
+    for before in ("key = 9000", "key BETWEEN 20000 AND 40000", "key = 290000"):
+        scan(store, before, cache).to_table()
+        asked = scan(store, where, cache)
+        predicted = asked.explain()
+        store.clear()
+        assert asked.to_table().equals(expected)
+        assert predicted.requests["data"] == asked.metrics.requests
+        assert predicted.bytes["data"] == store.bytes
+        assert predicted.round_trips["data"] == asked.metrics.round_trips
+
+
+@pytest.mark.parametrize(
+    "cache", [accel.Cache(data=0), accel.Cache(memory=0), None], ids=["no data", "nothing", "None"]
+)
+def test_without_one(store: RecordingStore, cache: accel.Cache | None) -> None:
+    for _ in range(2):
+        store.clear()
+        found = scan(store, "key = 3000", cache)
+        assert found.to_table().num_rows == 1
+        assert store.requests > 0
+        assert (found.metrics.data_hits, found.metrics.cached_bytes) == (0, 0)
+
+
+def test_at_age_zero_the_store_is_asked_once_and_data_is_not(store: RecordingStore) -> None:
+    cache = accel.Cache(max_age=0)
+    scan(store, "key = 3000", cache).to_table()
+    store.clear()
+    assert scan(store, "key = 3000", cache).to_table().num_rows == 1
+    assert (store.requests, store.bytes) == (1, 8)
+
+
+def test_a_plan_of_an_old_version_does_not_live_on_cached_data(store: RecordingStore, data: bytes) -> None:
+    """Tasks are pinned: with nothing to say that their version is current, the store is asked."""
+    cache = accel.Cache(max_age=0)
+    plan = accel.plan(PATH, where="key = 3000", columns=COLUMNS, store=store, cache=cache, options=OPTIONS)
+    assert accel.scan(plan, store=store, cache=cache, options=OPTIONS).to_table().num_rows == 1
+    inner = store.inner
+    assert isinstance(inner, DictStore)
+    inner.put(PATH, data[:-9] + bytes(9))
+    with pytest.raises(ObjectChangedError):
+        accel.scan(plan, store=store, cache=cache, options=OPTIONS).to_table()
+    assert cache.stats().data_entries == 0
+
+
+async def test_many_lookups_of_one_key_at_once(store: RecordingStore) -> None:
+    cache = accel.Cache()
+    await scan(store, "key = 30000", cache).to_table_async()  # metadata and dictionary
+    cache.data_tier.clear()
+    store.clear()
+    scans = [scan(store, "key = 30000", cache) for _ in range(256)]
+    tables = await asyncio.gather(*(one.to_table_async() for one in scans))
+    assert all(isinstance(found, pa.Table) and found.num_rows == 1 for found in tables)
+    assert store.requests == 3
+    assert sum(one.metrics.requests for one in scans) == 3
+
+
+def test_a_large_scan_leaves_little_trace(store: RecordingStore, data: bytes) -> None:
+    cache = accel.Cache(data=4 * len(data))
+    for _ in range(2):
+        scan(store, "key = 3000", cache).to_table()
+    assert scan(store, None, cache).to_table().num_rows == ROWS
+    assert cache.stats().data_nbytes < len(data) // 16  # the last row group is small, and kept
+    store.clear()
+    assert scan(store, "key = 3000", cache).to_table().num_rows == 1
+    assert store.requests == 0
