@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from accel.metrics import Metrics
 from accel.planning.explain import Explain, Level, TaskIO, predict_task
@@ -27,7 +27,8 @@ def explain_plans(
 ) -> Explain:
     """Tell what a session's planning of its files did, and what reading the tasks will ask for."""
     metrics, counts = session.reader.metrics, session.counts
-    data = [_predict(session.reader, task) for plan in plans for task in plan.tasks]
+    reader = session.reader
+    data = [_predict(reader, task, abreast=len(plan.tasks)) for plan in plans for task in plan.tasks]
     late = sum(io.late_dictionaries for io in data)
     notes = []
     if late:
@@ -38,6 +39,7 @@ def explain_plans(
     whole = sum(plan.chunks_whole for plan in plans)
     if whole:
         notes.append(f"{whole} column chunks are read whole: the file has no usable offset index for them")
+    notes += _selectivity(reader, plans)
     limit = session.spec.limit
     if limit is not None:
         notes.append(
@@ -69,8 +71,30 @@ def explain_plans(
     )
 
 
-def _predict(reader: Reader, task: ScanTask) -> TaskIO:
-    reads = reader.reads(task)
+def _selectivity(reader: Reader, plans: Sequence[FilePlan]) -> Iterator[str]:
+    """What the filters are expected to leave, and what that decides."""
+    guessed = [(task, len(plan.tasks)) for plan in plans for task in plan.guessed]
+    if not guessed:
+        return
+    doubtful = sum(task.rows.count - task.sure.count for task, _ in guessed)
+    expected = sum((task.rows.count - task.sure.count) * task.share for task, _ in guessed)
+    by = "sketches" if all(plan.sketched for plan in plans if plan.guessed) else "statistics"
+    told = f"about {expected:,.0f} of {doubtful:,} rows in doubt are expected to match (by {by}): "
+    found = [reader.forecast(task, abreast=abreast) for task, abreast in guessed]
+    late = [forecast for forecast in found if forecast is not None]
+    if not late:
+        yield told + "all columns are read at once, a second round trip would save less than it costs"
+        return
+    yield told + (
+        f"{len(late)} of {len(guessed)} tasks read the filter's columns first "
+        f"({sum(f.first_bytes for f in late):,} bytes), then the others where rows match "
+        f"(about {sum(f.expected_bytes for f in late):,} of {sum(f.late_bytes for f in late):,} bytes); "
+        "the data level is the most that it asks for"
+    )
+
+
+def _predict(reader: Reader, task: ScanTask, *, abreast: int) -> TaskIO:
+    reads = reader.reads(task, abreast=abreast)
     cached = {
         key
         for leaf in task.reads
@@ -84,6 +108,7 @@ def _predict(reader: Reader, task: ScanTask) -> TaskIO:
         max_gap_bytes=options.max_gap_bytes,
         max_coalesced_bytes=options.max_coalesced_bytes,
         missing=reads.missing,
+        two_phases=reads.two_phases,
     )
 
 

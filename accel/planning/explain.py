@@ -6,8 +6,9 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from accel.planning.coalesce import coalesce
-from accel.planning.pages import cut_pieces, piece_wants
+from accel.planning.pages import Piece, cut_pieces, piece_wants
 from accel.planning.task import ScanTask
+from accel.planning.two_phase import filter_phase, output_phase
 from accel.ranges import ByteRange, ReadKey, Want
 
 __all__ = ["Explain", "Level", "TaskIO", "predict_task"]
@@ -47,6 +48,7 @@ def predict_task(
     max_gap_bytes: int,
     max_coalesced_bytes: int,
     missing: Callable[[Want], ByteRange | None],
+    two_phases: bool = False,
 ) -> TaskIO:
     """The requests of a task, by the same functions that will make them.
 
@@ -56,23 +58,28 @@ def predict_task(
         Dictionary pages that are cached.
     missing : callable
         What of a want has to be asked for.
+    two_phases : bool
+        The filter's columns come first: what the others ask for is then the most that it can be, in bytes.
     """
     cached = set(have_dictionary)
     requests = sent = trips = 0
     late: dict[ReadKey, int] = {}
     pieces = cut_pieces(task.reads, task.rows, task.sure, num_rows=task.num_rows, piece_bytes=piece_bytes)
     for piece in pieces:
-        pages, dictionaries = piece_wants(piece, task.row_group, cached.__contains__)
-        remote = [
-            Want(want.key, rest)
-            for want in (*pages, *dictionaries)
-            if (rest := missing(want)) is not None
-        ]
-        fetches = coalesce(remote, max_gap_bytes=max_gap_bytes, max_coalesced_bytes=max_coalesced_bytes)
-        requests += len(fetches)
-        sent += sum(fetch.range.length for fetch in fetches)
-        trips = max(trips, 1 if fetches else 0)
-        cached |= {want.key for want in dictionaries}
+        waves = 0
+        for phase in _phases(piece) if two_phases else (piece,):
+            pages, dictionaries = piece_wants(phase, task.row_group, cached.__contains__)
+            remote = [
+                Want(want.key, rest)
+                for want in (*pages, *dictionaries)
+                if (rest := missing(want)) is not None
+            ]
+            fetches = coalesce(remote, max_gap_bytes=max_gap_bytes, max_coalesced_bytes=max_coalesced_bytes)
+            requests += len(fetches)
+            sent += sum(fetch.range.length for fetch in fetches)
+            waves += 1 if fetches else 0
+            cached |= {want.key for want in dictionaries}
+        trips = max(trips, waves)
         for part in piece.leaves:
             want: Want | None = None if part.reads.whole else part.dictionary_want(task.row_group)
             if want is None or task.file.missing(want.range) is None:
@@ -89,6 +96,13 @@ def predict_task(
         late_bytes=sum(late.values()),
         whole_chunks=sum(r.whole for r in task.reads),
     )
+
+
+def _phases(piece: Piece) -> tuple[Piece, ...]:
+    """Both phases, the second as if a row of every page matched."""
+    if piece.rows.count == piece.sure.count:
+        return (piece,)
+    return filter_phase(piece), output_phase(piece, piece.rows, lambda leaf, ordinal: True)
 
 
 @dataclass(slots=True, kw_only=True)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import pathlib
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 import accel
 from accel.planning.explain import Explain, Level
-from accel.testing import DictStore, Layout, RecordingStore, bench_table, write_file
+from accel.testing import DictStore, Layout, RecordingStore, bench_table, table, write_file
 
 ROWS = 20_000
 TABLE = bench_table(ROWS)
@@ -118,3 +120,49 @@ def test_as_text() -> None:
     )
     assert repr(explained) == str(explained)
     assert explained.bytes == {"listing": 0, "metadata": 1000, "indexes": 2000, "data": 3000}
+
+
+WIDE = {
+    "mark": pa.array([i * 7919 % ROWS for i in range(ROWS)]),
+    **{f"w{i}": pa.array([float(i * j) for j in range(ROWS)]) for i in range(8)},
+}
+
+
+def wide_store(tmp_path: pathlib.Path, indexes: dict[str, str]) -> RecordingStore:
+    source, target = tmp_path / "a.parquet", tmp_path / "b.parquet"
+    source.write_bytes(write_file(table(**WIDE), Layout(dictionary=False, page_rows=2_000, codec="none")))
+    accel.embed(str(source), str(target), indexes=indexes)
+    return RecordingStore(DictStore({"f.parquet": target.read_bytes()}))
+
+
+@pytest.mark.parametrize(
+    ("indexes", "phases", "by"),
+    [
+        pytest.param({}, "two", "statistics", id="statistics, two phases"),
+        pytest.param({"mark": "sketch"}, "two", "sketches", id="sketches, two phases"),
+        pytest.param({"mark": "sketch"}, "auto", "sketches", id="sketches, not worth it"),
+    ],
+)
+def test_two_phases_are_told_with_a_bound(
+    tmp_path: pathlib.Path, indexes: dict[str, str], phases: str, by: str
+) -> None:
+    """The guess and what it decides; the first phase and the most of the second."""
+    store = wide_store(tmp_path, indexes)
+    options = accel.Options(phases=phases, max_gap_bytes=0)
+    scan = accel.scan("f.parquet", "mark = 4711", store=store, cache=accel.Cache(), options=options)
+    explained = scan.explain()
+    (note,) = [note for note in explained.notes if "expected to match" in note]
+    assert note.startswith(f"about 1 of {ROWS:,} rows in doubt are expected to match (by {by}): ")
+    store.clear()
+    assert scan.to_table().num_rows == 1
+    if phases == "auto":
+        assert note.endswith(
+            "all columns are read at once, a second round trip would save less than it costs"
+        )
+        assert explained.round_trips["data"] == scan.metrics.round_trips == 1
+        assert store.bytes == explained.bytes["data"]
+        return
+    assert "1 of 1 tasks read the filter's columns first" in note
+    assert explained.round_trips["data"] == scan.metrics.round_trips == 2
+    # All of the filter's column, and of each of the others one page of ten.
+    assert store.bytes < explained.bytes["data"] / 4
