@@ -83,10 +83,7 @@ class Aggregation:
         for task in answer.tasks:
             left.add(task)
         left.pages, left.row_groups_kept = plan.pages, plan.row_groups_kept
-        metrics = reader.metrics
-        metrics.pages.add(total=0, kept=left.pages_kept - plan.pages_kept)
-        metrics.rows.add(total=0, kept=left.rows_kept - plan.rows_kept)
-        metrics.add("rows_from_metadata", answer.rows)
+        reader.metrics.add("rows_from_metadata", answer.rows)
         return left, trips
 
     def answer_planned(

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import itertools
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -18,14 +17,14 @@ from accel.explaining import explain_plans
 from accel.io.cache import Cache
 from accel.io.client import Client
 from accel.metrics import Metrics
-from accel.planning.filing import FilePlan
 from accel.planning.plan import Plan
 from accel.planning.query import Question
 from accel.planning.task import ScanTask
 from accel.planning.wire import decode_tasks
 from accel.reader import Reader, Tails
-from accel.run import FileWork, Run, single_error
+from accel.run import FileWork, Run, Works, single_error
 from accel.session import ScanSpec, Session
+from accel.sweep import plan_files
 
 __all__ = ["Engine", "Running"]
 
@@ -197,9 +196,10 @@ class Engine:
 
     def _reader(self, metrics: Metrics, tails: Tails) -> Reader:
         # One run reads nothing twice: of a cache that ends with it, data would only take up memory.
-        # One run reads nothing twice: of a cache that ends with it, data would only take up memory.
         cache = self._cache if self._cache is not None else Cache(data=0)
-        return Reader(self._client_for, cache=cache, options=self.spec.options, metrics=metrics, tails=tails)
+        return Reader(
+            _once_each(self._client_for), cache=cache, options=self.spec.options, metrics=metrics, tails=tails
+        )
 
     def _session(self, metrics: Metrics, tails: Tails = Tails.DROP) -> Session:
         session = Session(self.spec, self._reader(metrics, tails), in_store=self._in_store)
@@ -254,7 +254,7 @@ class Engine:
             return source if isinstance(source, Plan) else Plan(_tasks_of(source), schema=_schema_of(source))
         session = self._session(metrics)
         try:
-            plans = await self._plan_files(session)
+            plans = await plan_files(session)
             question = await session.question()
         except BaseExceptionGroup as group:
             raise single_error(group) from group
@@ -266,16 +266,18 @@ class Engine:
         )
         return Plan(tasks, schema=question.output, explained=explained)
 
-    async def _plan_files(self, session: Session) -> list[FilePlan]:
-        slots = asyncio.Semaphore(self.spec.options.max_files_in_flight)
 
-        async def one(make: Callable[[], Awaitable[FilePlan]]) -> FilePlan:
-            async with slots:
-                return await make()
+def _once_each(client_for: Callable[[Any], Client]) -> Callable[[str], Client]:
+    """The same, asked once for each store: a run may read thousands of files of one."""
+    known: dict[str, Client] = {}
 
-        async with asyncio.TaskGroup() as group:
-            started = [group.create_task(one(make)) for make in await session.file_plans()]
-        return [task.result() for task in started]
+    def client(root: str) -> Client:
+        found = known.get(root)
+        if found is None:
+            found = known[root] = client_for(root)
+        return found
+
+    return client
 
 
 def _tasks_of(source: Any) -> tuple[ScanTask, ...]:
@@ -290,9 +292,11 @@ def _schema_of(source: Any) -> pa.Schema:
     return _tasks_of(source)[0].file.question.output
 
 
-async def _planned_work(reader: Reader, tasks: Sequence[ScanTask]) -> Iterator[FileWork]:
+async def _planned_work(reader: Reader, tasks: Sequence[ScanTask]) -> AsyncIterator[FileWork]:
     """Tasks of one file that follow each other are one piece of work."""
-    return (_fixed(reader, tuple(run)) for _, run in itertools.groupby(tasks, lambda task: id(task.file)))
+    return Works(
+        _fixed(reader, tuple(run)) for _, run in itertools.groupby(tasks, lambda task: id(task.file))
+    )
 
 
 def _fixed(reader: Reader, tasks: Sequence[ScanTask]) -> FileWork:

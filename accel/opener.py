@@ -101,6 +101,14 @@ class Opener:
                 self.metrics.add("metadata_misses")
                 return handle, 1
 
+    def at_hand(self, file: DataFile, now: float) -> FileHandle | None:
+        """The cached handle of a file that may be used at `now` (monotonic clock) without asking its store."""
+        client = self._client_for(file.root)
+        handle = self._cache.get(("file", client.token, file.path))
+        if not isinstance(handle, FileHandle) or not self._held.vouched(handle, file, now):
+            return None
+        return handle
+
     async def _load(self, client: Client, file: DataFile) -> tuple[FileHandle, int]:
         prefix = ("hint", client.token, file.path.partition("?")[0].rpartition("/")[0])
         hint = self._cache.get(prefix)

@@ -77,6 +77,10 @@ class Reader:
         """The handle of a file's current version, and the round trips it took: see `Opener.open`."""
         return await self._opener.open(file)
 
+    def at_hand(self, file: DataFile, now: float) -> FileHandle | None:
+        """The cached handle of a file, if it may be used without asking: see `Opener.at_hand`."""
+        return self._opener.at_hand(file, now)
+
     # -- planning --------------------------------------------------------------------------------
 
     async def plan(
@@ -113,12 +117,6 @@ class Reader:
         if len(handle.offset_indexes) + len(handle.column_indexes) != before:
             # Its weight grew.
             self._cache.put(("file", client.token, file.path), handle, handle.nbytes)
-        metrics = self.metrics
-        metrics.row_groups.add(total=plan.row_groups, kept=plan.row_groups_kept)
-        metrics.pages.add(total=plan.pages, kept=plan.pages_kept)
-        metrics.rows.add(total=plan.rows, kept=plan.rows_kept)
-        if plan.chunks_whole:
-            metrics.add("fallbacks", plan.chunks_whole)
         return plan, trips
 
     async def ask(

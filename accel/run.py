@@ -10,8 +10,9 @@ not depend on what was read ahead in vain.
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 
 import pyarrow as pa
 
@@ -25,7 +26,7 @@ from accel.planning.task import ScanTask
 from accel.reader import Reader
 from accel.task_reads import TaskReads
 
-__all__ = ["FileWork", "Run", "single_error"]
+__all__ = ["FileWork", "Run", "Works", "single_error"]
 
 # Ready batches that wait for the consumer beyond the piece they belong to.
 _READY_BATCHES = 4
@@ -51,7 +52,7 @@ class Run:
     def __init__(
         self,
         reader: Reader,
-        work: Callable[[], Awaitable[Iterable[FileWork]]],
+        work: Callable[[], Awaitable[AsyncIterator[FileWork]]],
         *,
         limit: int | None,
         ordered: bool,
@@ -148,7 +149,7 @@ class Run:
 
     async def _run(self) -> None:
         try:
-            works = iter(await self._work())
+            works = await self._work()
             if self._ordered:
                 await self._in_order(works)
             else:
@@ -163,11 +164,12 @@ class Run:
             # Else nobody takes any more, and a full queue would hold this up for ever.
             await self._ready.put(None)
 
-    async def _in_order(self, works: Iterator[FileWork]) -> None:
+    async def _in_order(self, works: AsyncIterator[FileWork]) -> None:
         async with asyncio.TaskGroup() as group:
             window: deque[FileRun] = deque()
-            for index, work in enumerate(works):
-                run = FileRun(self, index, work)
+            numbers = itertools.count()
+            async for work in works:
+                run = FileRun(self, next(numbers), work)
                 window.append(run)
                 group.create_task(run.execute())
                 while window and not self._starts_more(window):
@@ -192,18 +194,32 @@ class Run:
         if self._limit is not None:
             self._files = min(2 * self._files, self.reader.options.max_files_in_flight)
 
-    async def _as_they_come(self, works: Iterator[FileWork]) -> None:
+    async def _as_they_come(self, works: AsyncIterator[FileWork]) -> None:
         slots = asyncio.Semaphore(self._files)
         async with asyncio.TaskGroup() as group:
             given = self._files
-            for index, work in enumerate(works):
+            numbers = itertools.count()
+            async for work in works:
                 await slots.acquire()
-                run = FileRun(self, index, work)
+                run = FileRun(self, next(numbers), work)
                 group.create_task(run.execute())
                 group.create_task(self._drain(run)).add_done_callback(lambda _: slots.release())
                 while given < self._files:
                     given += 1
                     slots.release()
+
+
+class Works(AsyncIterator[FileWork]):
+    """Files that are known beforehand, as the work of a run."""
+
+    def __init__(self, works: Iterable[FileWork]) -> None:
+        self._works = iter(works)
+
+    async def __anext__(self) -> FileWork:
+        try:
+            return next(self._works)
+        except StopIteration:
+            raise StopAsyncIteration from None
 
 
 def _closed_early() -> AccelError:

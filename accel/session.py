@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import difflib
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+import time
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Any
 
 import pyarrow as pa
 
 from accel.answering import Answering
-from accel.arrays import make_scalar
 from accel.errors import (
     AccelError,
     ObjectChangedError,
@@ -30,13 +29,14 @@ from accel.options import Options
 from accel.planning.file import DataFile, Listing
 from accel.planning.filing import FilePlan
 from accel.planning.handle import FileHandle
+from accel.planning.paths import PathValues
 from accel.planning.projection import project_schema
-from accel.planning.pruning import partition_evidence
-from accel.planning.query import Question, constant_fields
+from accel.planning.query import Question
 from accel.planning.selection import RowSelection
 from accel.planning.task import ScanTask
 from accel.predicate.expr import Expr
 from accel.reader import Reader
+from accel.sweep import Sweep
 
 __all__ = ["ScanSpec", "Session"]
 
@@ -72,11 +72,9 @@ class ScanSpec:
 class _Counts:
     """What planning found, over the files planned so far."""
 
-    files: int = 0
     files_kept: int = 0
     opening_trips: int = 0
     index_trips: int = 0
-    plans: list[FilePlan] = field(default_factory=list)
 
 
 class Session:
@@ -98,6 +96,7 @@ class Session:
         self._first: tuple[FileHandle, int] | None = None
         self._handles: dict[str, FileHandle] = {}
         self._selection: dict[str, dict[int, RowSelection]] | None = None
+        self.paths = PathValues(spec.where, pa.schema([]))
 
     async def listing(self) -> Listing:
         """The files of the source."""
@@ -124,6 +123,7 @@ class Session:
                     raise missing from None
                 listing = replace(listing, round_trips=listing.round_trips + 1)
         self._selection = self._match_selection(listing.files)
+        self.paths = PathValues(self.spec.where, listing.partition_schema)
         return listing
 
     async def _discover(self, source: Any) -> Listing:
@@ -142,6 +142,9 @@ class Session:
 
     async def question(self) -> Question:
         """What is asked, with the schema settled: by `schema=`, else by the first file."""
+        settled = self.settled
+        if settled is not None:
+            return settled
         if self._question is None:
             self._question = asyncio.get_running_loop().create_task(self._settle())
         return await asyncio.shield(self._question)
@@ -202,60 +205,56 @@ class Session:
 
     # -- files -----------------------------------------------------------------------------------
 
-    async def _files(self) -> tuple[list[DataFile], Listing]:
+    async def files(self) -> list[DataFile]:
+        """The files to read, in order."""
         listing = await self.listing()
         chosen = self._selection
-        return [f for f in listing.files if chosen is None or f.url in chosen], listing
+        return [f for f in listing.files if chosen is None or f.url in chosen]
 
-    async def work(self) -> Iterator[FileWork]:
-        """The files to read, in order, each with the way to plan it."""
-        files, listing = await self._files()
-        return (self._file_work(file, listing) for file in files)
+    async def work(self) -> AsyncIterator[FileWork]:
+        """The files to read, in order, each with the way to plan it; what is passed over is counted on the way."""
+        return Sweep(self, await self.listing(), await self.files())
 
-    async def file_plans(self) -> Iterator[Callable[[], Awaitable[FilePlan]]]:
-        """The files to read, in order, each as what plans it."""
-        files, listing = await self._files()
-        return (partial(self._plan_current, file, listing) for file in files)
-
-    async def _plan_current(self, file: DataFile, listing: Listing) -> FilePlan:
+    async def plan_current(self, file: DataFile) -> FilePlan:
         """Plan a file, once more where it turns out to have changed since its metadata was cached."""
         try:
-            return (await self.plan_file(file, listing))[0]
+            return (await self.plan_file(file))[0]
         except ObjectChangedError:
             self._forget(file)
-            return (await self.plan_file(file, listing))[0]
+            return (await self.plan_file(file))[0]
 
     def _forget(self, file: DataFile) -> bool:
         self.reader.forget(file.root, file.path)
         self.reader.metrics.add("replans")
         return True
 
-    def _file_work(self, file: DataFile, listing: Listing) -> FileWork:
-        planned: Sequence[ScanTask] = ()
+    def file_work(self, file: DataFile) -> FileWork:
+        """How to plan one file, and what to do where it has to be planned again."""
+        planned: FilePlan | None = None
 
         async def tasks() -> tuple[Sequence[ScanTask], int]:
             nonlocal planned
-            plan, trips = await self.plan_file(file, listing)
-            planned = plan.tasks
-            return planned, trips
+            if planned is not None:
+                self.count(planned, -1)  # counted once, however often it is planned
+                planned = None
+            plan, trips = await self.plan_file(file)
+            planned = plan
+            return plan.tasks, trips
 
         def distrust() -> bool:
             handle = self._handles.get(file.url)
-            return handle is not None and self.reader.distrust(file, handle, planned)
+            tasks = () if planned is None else planned.tasks
+            return handle is not None and self.reader.distrust(file, handle, tasks)
 
         return FileWork(tasks, lambda: self._forget(file), distrust)
 
-    async def plan_file(self, file: DataFile, listing: Listing) -> tuple[FilePlan, int]:
+    async def plan_file(self, file: DataFile) -> tuple[FilePlan, int]:
         """Plan one file: the plan, and the round trips up to its data (the listing's included)."""
-        names = listing.partition_schema.names
-        self.counts.files += 1
-        metrics = self.reader.metrics
-        if self._seems_excluded(file, listing):
-            question = await self.question()
-            whole = all(name in question.partition_names for name in names)
-            if whole and _excludes(self.spec.where, self._partition(question, file, listing)):
-                metrics.files.add(total=1, kept=0)
-                return FilePlan(), listing.round_trips
+        listing = await self.listing()
+        if self.paths.seem_to_exclude(file) and self.paths.exclude(file, await self.question()):
+            plan = FilePlan()
+            self.count(plan, 1)
+            return plan, listing.round_trips
         if file is listing.files[0]:
             # The question opens this one; let it, rather than ask twice.
             await self.question()
@@ -263,49 +262,53 @@ class Session:
         else:
             handle, opening = await self.reader.open(file)
         question = await self.question()
-        if self.first_names is not None and list(handle.arrow_schema.names) != self.first_names:
-            raise SchemaMismatchError(
-                "its columns differ in name or order from the first file's",
-                path=file.url,
-                hint="mapInArrow matches columns by position: give columns= or schema=",
-            )
+        self.check_names(file, handle)
         self._handles[file.url] = handle
         plan, indexing = await self.reader.plan(
             file,
             handle,
             question,
-            partition=self._partition(question, file, listing),
+            partition=self.paths.of(file, question),
             selection=None if self._selection is None else self._selection[file.url],
             limit=self.limit,
         )
         if self.answering is not None:
             plan, more = await self.answering.answer(self.reader, file, handle, plan)
             indexing += more
-        metrics.files.add(total=1, kept=1 if plan.tasks else 0)
+        self.count(plan, 1)
         counts = self.counts
-        counts.files_kept += 1 if plan.tasks else 0
         counts.opening_trips = max(counts.opening_trips, opening)
         counts.index_trips = max(counts.index_trips, indexing)
         return plan, listing.round_trips + opening + indexing
 
-    def _partition(self, question: Question, file: DataFile, listing: Listing) -> dict[str, pa.Scalar]:
-        """The values that a file's path spells, in the data set's types."""
-        try:
-            return constant_fields(question, listing.partition_schema.names, file.partition)
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-            raise SchemaMismatchError(
-                f"a partition value of its path does not fit the scan's schema: {error}",
-                path=file.url,
-                hint="partitioning=None leaves the paths alone",
-            ) from error
+    def count(self, plan: FilePlan, sign: int) -> None:
+        """Count a planned file in, or out again (`sign` is 1 or -1)."""
+        metrics, kept = self.reader.metrics, sign if plan.tasks else 0
+        self.counts.files_kept += kept
+        metrics.files.add(total=sign, kept=kept)
+        metrics.row_groups.add(total=sign * plan.row_groups, kept=sign * plan.row_groups_kept)
+        metrics.pages.add(total=sign * plan.pages, kept=sign * plan.pages_kept)
+        metrics.rows.add(total=sign * plan.rows, kept=sign * plan.rows_kept)
+        if plan.chunks_whole:
+            metrics.add("fallbacks", sign * plan.chunks_whole)
 
-    def _seems_excluded(self, file: DataFile, listing: Listing) -> bool:
-        """Whether the partition values alone exclude a file, if its path's columns are meant as listed."""
-        if self.spec.where is None or not file.partition:
-            return False
-        schema = listing.partition_schema
-        values = {f.name: make_scalar(v, f.type) for f, v in zip(schema, file.partition, strict=True)}
-        return _excludes(self.spec.where, values)
+    def check_names(self, file: DataFile, handle: FileHandle) -> None:
+        """Raise SchemaMismatchError where columns go by position and the file has other ones than the first."""
+        if self.first_names is not None and list(handle.arrow_schema.names) != self.first_names:
+            raise SchemaMismatchError(
+                "its columns differ in name or order from the first file's",
+                path=file.url,
+                hint="mapInArrow matches columns by position: give columns= or schema=",
+            )
+
+    def settles_unasked(self) -> bool:
+        """Whether the question can be settled without a request."""
+        listing = self._listing
+        if listing is None or self.settled is not None or self._first is not None:
+            return listing is not None
+        if self.spec.schema is not None and not len(listing.partition_schema):
+            return True
+        return self.reader.at_hand(listing.files[0], time.monotonic()) is not None
 
     def _match_selection(self, files: Sequence[DataFile]) -> dict[str, dict[int, RowSelection]] | None:
         if self.spec.selection is None:
@@ -329,13 +332,3 @@ def _is_text(kind: pa.DataType) -> bool:
     if pa.types.is_dictionary(kind):
         kind = kind.value_type
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
-
-
-def _excludes(where: Expr | None, values: Mapping[str, pa.Scalar]) -> bool:
-    if where is None:
-        return False
-    try:
-        return not bool(partition_evidence(where, values).may_true[0])
-    except AccelError:
-        # Not comparable with the partition's type: the full binding says so, or a column of the file is meant.
-        return False

@@ -34,16 +34,25 @@ class HeldFiles:
         """Whether a handle is young enough at `now` (monotonic clock) to be used unasked."""
         return handle.checked_at > now or now - handle.checked_at < self._cache.max_age
 
+    def vouched(self, handle: FileHandle, file: DataFile, now: float) -> bool:
+        """Whether a cached handle may be used unasked: it is young, or a listing has just shown the same version."""
+        known = handle.id
+        if known.etag is None or (file.size is not None and file.size != known.size):
+            return False
+        if file.etag is None:
+            return self.fresh(handle, now)
+        # A listing that has just shown another etag leaves it in doubt, however young it is.
+        same = same_etag(file.etag, known.etag)
+        if same:
+            handle.checked_at = max(handle.checked_at, now)
+        return same
+
     async def confirm(self, client: Client, handle: FileHandle, file: DataFile, now: float) -> int | None:
         """The round trips it took to know that a cached handle may be used; None where it may not."""
         known = handle.id
         if known.etag is None or (file.size is not None and file.size != known.size):
             return None
-        same = file.etag is not None and same_etag(file.etag, known.etag)
-        if same:
-            handle.checked_at = max(handle.checked_at, now)
-        # A listing that has just shown another etag leaves it in doubt, however young it is.
-        if same or (file.etag is None and self.fresh(handle, now)):
+        if self.vouched(handle, file, now):
             return 0
         if await client.revalidate(known, metrics=self._metrics):
             handle.checked_at = max(handle.checked_at, now)

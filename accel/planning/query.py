@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from accel.predicate.bind import Bound
     from accel.predicate.expr import Expr
 
-__all__ = ["FileQuery", "Question", "compile_query", "constant_fields"]
+__all__ = ["FileQuery", "Question", "compile_query", "constant_fields", "with_partition"]
 
 # Schemas that a scan's files have among them, as far as they are remembered.
 _MOST_COMPILED = 64
@@ -123,10 +123,11 @@ def compile_query(
     if query is None:
         query = _compile(question, file_schema, arrow_schema, url)
         question.compiled.put(file_schema, arrow_schema, query)
-    return _with_partition(query, partition) if partition else query
+    return with_partition(query, partition) if partition else query
 
 
-def _with_partition(query: FileQuery, partition: Mapping[str, pa.Scalar]) -> FileQuery:
+def with_partition(query: FileQuery, partition: Mapping[str, pa.Scalar]) -> FileQuery:
+    """A compiled question, for a file whose path says so much."""
     constants = {
         path: partition.get(path[0], value) if len(path) == 1 else value
         for path, value in query.constants.items()

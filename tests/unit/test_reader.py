@@ -22,6 +22,7 @@ from accel.planning.file import DataFile
 from accel.ranges import ByteRange, Kind, Suffix
 from accel.reader import Reader, Tails
 from accel.session import ScanSpec, Session
+from accel.sweep import plan_files
 from accel.testing import DictStore, Layout, RecordingStore, table, write_file
 
 OPTIONS = accel.Options(tail_hint=4096, max_gap_bytes=0)
@@ -327,8 +328,7 @@ def test_a_tail_is_used_only_with_the_metadata_of_its_own_version() -> None:
         other = Engine(spec, client, cache=cache, in_store=True)
         await other.schema(Metrics())
         session._first = None
-        (make,) = await session.file_plans()
-        plan = await make()
+        (plan,) = await plan_files(session)
         await session.close()
         return plan.tasks[0].file.id.etag, len(plan.tasks[0].file.at_hand)
 

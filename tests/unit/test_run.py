@@ -6,7 +6,7 @@ Nothing sleeps: what is fetched waits for an event that the test sets.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -22,7 +22,7 @@ from accel.planning.pages import Piece
 from accel.planning.seen import Seen
 from accel.planning.selection import RowSelection
 from accel.planning.task import ScanTask
-from accel.run import FileWork, Run, single_error
+from accel.run import FileWork, Run, Works, single_error
 from accel.task_reads import PieceRead
 from accel.testing import DictStore, Layout, table, write_file
 
@@ -89,8 +89,8 @@ class Files:
         self.gates: dict[int, asyncio.Event] = {}
         self.final = False
 
-    async def work(self) -> Iterator[FileWork]:
-        return (self._work(i) for i in range(len(self.planned)))
+    async def work(self) -> Works:
+        return Works(self._work(i) for i in range(len(self.planned)))
 
     def _work(self, i: int) -> FileWork:
         async def tasks() -> tuple[Sequence[ScanTask], int]:
@@ -243,7 +243,7 @@ async def test_an_error_unordered_ends_the_run(planned: list[list[ScanTask]]) ->
 
 
 async def test_an_error_of_the_listing() -> None:
-    async def work() -> Iterator[FileWork]:
+    async def work() -> Works:
         raise StoreError("cannot list")
 
     run = Run(FakeReader(), work, limit=None, ordered=True)  # type: ignore[arg-type]
@@ -255,7 +255,7 @@ async def test_an_error_that_is_no_exception_ends_the_run() -> None:
     class Panic(BaseException):
         pass
 
-    async def work() -> Iterator[FileWork]:
+    async def work() -> Works:
         raise Panic
 
     run = Run(FakeReader(), work, limit=None, ordered=True)  # type: ignore[arg-type]
