@@ -16,6 +16,7 @@ from accel.decode.chunks import ChunkPages
 from accel.decode.dictionary import longest_text
 from accel.decode.nested import count_levels, merge_leaves
 from accel.decode.splice import SplicedChunk, SplicePlan, plan_splice, splice
+from accel.decode.texts import MOST_JOINED, Texts, check_indices, is_indexed, look_up, stays_indexed
 from accel.decode.trim import place_rows, trim
 from accel.decode.verify import PageFacts, verify_chunk
 from accel.errors import AccelError, MemoryLimitError, ParquetFormatError
@@ -52,6 +53,8 @@ class _Unit:
     step: int | None
     """Rows to decode at once where values may grow beyond the limit: a dictionary can hold one long
     value that the pages name a million times. None where they cannot."""
+    indexed: bool
+    """Texts that are read as indices into their dictionary."""
 
 
 def decode_columns(
@@ -66,6 +69,7 @@ def decode_columns(
     row_group: int,
     threads: Threads = Threads.ONE,
     checksums: Checksums = Checksums.VERIFY,
+    texts: Texts = Texts.DECODED,
     memory_limit: int | None = None,
     created_by: str = "",
 ) -> list[pa.Array | pa.ChunkedArray]:
@@ -94,7 +98,8 @@ def decode_columns(
     -------
     list of pyarrow.Array or pyarrow.ChunkedArray
         For each field of `arrow_schema` an array of its type with `rows.count` rows, in order. Chunked
-        only where one array cannot hold it: dictionaries that differ, offsets beyond 2 GiB.
+        only where one array cannot hold it: dictionaries that differ, offsets beyond 2 GiB. With
+        `Texts.INDEXED` some may be DictionaryArrays instead, to be looked up later.
 
     Raises
     ------
@@ -115,7 +120,7 @@ def decode_columns(
             plan = plan_splice(schema, key_value, fields, created_by=created_by)
         job = _Job(plan, chunks, rows, row_group, threads, memory_limit)
         job.verify(sorted(set(leaves)))
-        return job.decode(arrow_schema, checksums)
+        return job.decode(arrow_schema, checksums, texts)
     except AccelError as error:
         raise error.at(path=path, place=f"row group {row_group}")
 
@@ -154,8 +159,10 @@ class _Job:
                 place=partial(self._place, (ordinal,)),
             )
 
-    def decode(self, arrow_schema: pa.Schema, checksums: Checksums) -> list[pa.Array | pa.ChunkedArray]:
-        units = self._units()
+    def decode(
+        self, arrow_schema: pa.Schema, checksums: Checksums, texts: Texts
+    ) -> list[pa.Array | pa.ChunkedArray]:
+        units = self._units(arrow_schema)
         spliced = {
             leaf: SplicedChunk(facts.parts, self._chunks[leaf].codec, facts.num_values, facts.uncompressed)
             for leaf, facts in self._facts.items()
@@ -164,7 +171,11 @@ class _Job:
         num_rows = 1 + max(unit.num_rows for unit in units)
         data = splice(self._plan, spliced, num_rows=num_rows)
         with translate_errors(place=partial(self._place, self._facts)):
-            reader = open_reader(data, verify_checksums=checksums is Checksums.VERIFY)
+            reader = open_reader(
+                data,
+                verify_checksums=checksums is Checksums.VERIFY,
+                indexed=[self._plan.column(unit.leaves[0]) for unit in units if unit.indexed],
+            )
         found: list[list[pa.ChunkedArray]] = [[] for _ in arrow_schema]
         arrays: dict[_Unit, pa.ChunkedArray] = {}
         for batch in self._batches(units):
@@ -175,30 +186,38 @@ class _Job:
         out = []
         for field, parts in zip(arrow_schema, found, strict=True):
             array = parts[0] if len(parts) == 1 else self._merge(parts, field)
-            if not array.type.equals(field.type) or len(array) != self._rows.count:
+            if array.num_chunks == 1:
+                array = array.chunk(0)
+            indexed = is_indexed(array, field.type)
+            if not (indexed or array.type.equals(field.type)) or len(array) != self._rows.count:
                 raise ParquetFormatError(
                     f"column {field.name} decoded to {len(array)} rows of {array.type}, due are "
                     f"{self._rows.count} of {field.type}"
                 )
-            out.append(array.chunk(0) if array.num_chunks == 1 else array)
+            if indexed and texts is Texts.DECODED:
+                place = f"row group {self._row_group}, column {field.name}"
+                array = look_up(array, field.type, memory_limit=self._memory_limit, place=place)
+            out.append(array)
         return out
 
-    def _units(self) -> list[_Unit]:
+    def _units(self, arrow_schema: pa.Schema) -> list[_Unit]:
         """Of each field: one unit where its pages align for certain, else one a leaf."""
         units: list[_Unit] = []
         schema = self._plan.schema
         for position, field in enumerate(self._plan.fields):
             start, stop = schema.field_leaves[field]
             leaves = tuple(leaf for leaf in range(start, stop) if leaf in self._facts)
+            kind = arrow_schema.field(position).type
             if all(self._chunks[leaf].whole for leaf in leaves) and len(self._row_counts(leaves)) == 1:
-                units.append(self._unit(position, leaves))
+                units.append(self._unit(position, leaves, kind))
                 continue
-            units.extend(self._unit(position, (leaf,)) for leaf in leaves)
+            units.extend(self._unit(position, (leaf,), kind) for leaf in leaves)
         return units
 
-    def _unit(self, field: int, leaves: tuple[int, ...]) -> _Unit:
+    def _unit(self, field: int, leaves: tuple[int, ...], kind: pa.DataType) -> _Unit:
         num_rows = self._chunks[leaves[0]].num_rows
-        return _Unit(field, leaves, num_rows, self._step(leaves, num_rows))
+        indexed = stays_indexed(kind, self._facts[leaves[0]])
+        return _Unit(field, leaves, num_rows, None if indexed else self._step(leaves, num_rows), indexed)
 
     def _row_counts(self, leaves: Iterable[int]) -> set[int]:
         return {self._chunks[leaf].num_rows for leaf in leaves}
@@ -277,6 +296,7 @@ class _Job:
             self._check_levels(chunk, array)
         placed = place_rows(chunk, self._rows)
         with translate_errors(place=partial(self._place, unit.leaves)):
+            check_indices(array)
             return trim(array, placed)
 
     def _check_levels(self, chunk: ChunkPages, array: pa.ChunkedArray) -> None:
@@ -310,12 +330,9 @@ class _Job:
 _FEW_STEPS = 32
 """More of them than this, and it is worth knowing the longest text of the dictionary."""
 
-_MOST_JOINED = 1 << 30
-"""Bytes up to which arrays are joined: 32-bit offsets end at twice that."""
-
 
 def _fits(arrays: Sequence[pa.Array]) -> bool:
-    return 0 < len(arrays) and sum(int(array.nbytes) for array in arrays) < _MOST_JOINED
+    return 0 < len(arrays) and sum(int(array.nbytes) for array in arrays) < MOST_JOINED
 
 
 def _join(arrays: Sequence[pa.Array]) -> pa.Array:

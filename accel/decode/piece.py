@@ -13,6 +13,7 @@ from accel.arrays import bools, mask, repeat_scalar
 from accel.decode.arrow import projected_schema
 from accel.decode.chunks import ChunkPages
 from accel.decode.columns import decode_columns
+from accel.decode.texts import Texts, is_indexed, look_up
 from accel.planning.conform import conform_array
 from accel.planning.pages import Piece, PieceLeaf
 from accel.planning.selection import RowSelection
@@ -64,16 +65,17 @@ def decode_piece(
     if not piece.sure:
         # One decode serves the filter and the result.
         leaves = sorted({*query.filter_leaves, *query.output_leaves})
-        columns = decoder.decode(leaves, piece.rows)
+        columns = decoder.decode(leaves, piece.rows, texts=Texts.INDEXED)
         matches = _mask(task, columns, piece.rows.count)
         matched = int(np.count_nonzero(matches))
         if matched == 0:
             return []
+        names = {f.name for f in query.output}
+        columns = {n: a for n, a in columns.items() if n in names}
         if matched < len(matches):
-            names = {f.name for f in query.output}
             packed = bools(matches)
-            columns = {n: _filter(a, packed) for n, a in columns.items() if n in names}
-        return _batches(task, columns, matched, batch_rows)
+            columns = {n: _filter(a, packed) for n, a in columns.items()}
+        return _batches(task, decoder.look_up(columns), matched, batch_rows)
     rows = decoder.match(piece, maybe)
     if not rows:
         return []
@@ -99,8 +101,11 @@ class _Decoder:
         self._parts = {part.reads.leaf: part for part in piece.leaves}
         self._fetched = fetched
         self._memory_limit = memory_limit
+        self._kinds: dict[str, pa.DataType] = {}
 
-    def decode(self, leaves: Sequence[int], rows: RowSelection) -> dict[str, pa.Array]:
+    def decode(
+        self, leaves: Sequence[int], rows: RowSelection, *, texts: Texts = Texts.DECODED
+    ) -> dict[str, pa.Array]:
         """The top-level columns that hold these leaves, by name, at the given rows."""
         if not leaves:
             return {}
@@ -116,16 +121,29 @@ class _Decoder:
             leaves=leaves,
             path=file.id.path,
             row_group=self._task.row_group,
+            texts=texts,
             memory_limit=self._memory_limit,
             created_by=file.created_by,
         )
+        self._kinds.update(zip(schema.names, schema.types, strict=True))
         return dict(zip(schema.names, (_whole(a) for a in arrays), strict=True))
+
+    def look_up(self, columns: Mapping[str, pa.Array]) -> dict[str, pa.Array]:
+        """The columns, with the texts that came as indices looked up."""
+        out = {}
+        for name, array in columns.items():
+            kind = self._kinds[name]
+            if is_indexed(array, kind):
+                place = f"row group {self._task.row_group}, column {name}"
+                array = look_up(array, kind, memory_limit=self._memory_limit, place=place)
+            out[name] = array
+        return out
 
     def match(self, piece: Piece, maybe: RowSelection) -> RowSelection:
         """The rows that are known to match, and those of `maybe` that do."""
         if not maybe:
             return piece.sure
-        columns = self.decode(self._task.file.query.filter_leaves, maybe)
+        columns = self.decode(self._task.file.query.filter_leaves, maybe, texts=Texts.INDEXED)
         return piece.sure.union(maybe.refine(_mask(self._task, columns, maybe.count)))
 
     def _chunk(self, part: PieceLeaf, fetched: LeafBytes) -> ChunkPages:

@@ -45,6 +45,7 @@ class DictionaryTexts:
 
     page: Buffer
     """Header included."""
+    entries: int
     named: int
     """Values of the data pages that name its entries, nulls included."""
     longest: int
@@ -247,8 +248,9 @@ def _texts(
 ) -> DictionaryTexts | None:
     if page is None or dictionary is None or named == 0 or element.physical is not Physical.BYTE_ARRAY:
         return None
-    longest = int(dictionary.uncompressed[0]) - 4 * int(dictionary.num_values[0])
-    return DictionaryTexts(memoryview(page)[: int(dictionary.end[0])], named, longest)
+    entries = int(dictionary.num_values[0])
+    longest = int(dictionary.uncompressed[0]) - 4 * entries
+    return DictionaryTexts(memoryview(page)[: int(dictionary.end[0])], entries, named, longest)
 
 
 def _prefixed(walked: list[PageTable], element: SchemaElement) -> int:

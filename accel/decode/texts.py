@@ -1,0 +1,169 @@
+"""Texts that stay indices into their dictionary until it is known which rows are wanted.
+
+pyarrow decodes a chunk of dictionary-encoded texts to indices several times faster than to texts, and looks
+them up faster afterwards than it decodes them; where few rows are kept, only theirs are looked up.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from accel.arrays import validity
+from accel.decode.arrow import translate_errors
+from accel.decode.verify import PageFacts
+from accel.errors import MemoryLimitError, ParquetFormatError
+
+__all__ = ["MOST_JOINED", "Texts", "check_indices", "is_indexed", "look_up", "stays_indexed"]
+
+Ints = npt.NDArray[np.integer]
+
+MOST_JOINED = 1 << 30
+"""Bytes of text up to which one array holds them: 32-bit offsets end at twice that."""
+_LEAST_NAMED = 2
+"""A dictionary whose entries are named fewer times than this on average would cost more than the texts."""
+
+
+class Texts(enum.Enum):
+    """What becomes of dictionary-encoded texts."""
+
+    DECODED = "decoded"
+    """They come as their column's type."""
+    INDEXED = "indexed"
+    """They may come as a DictionaryArray of it, for `look_up`."""
+
+
+def stays_indexed(kind: pa.DataType, facts: PageFacts) -> bool:
+    """Whether a flat column of this type is read as indices first: all of its pages are dictionary-encoded."""
+    texts = facts.texts
+    if texts is None or texts.named < facts.num_values or texts.named < _LEAST_NAMED * texts.entries:
+        return False
+    return _is_text(kind)
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    types = pa.types
+    narrow = types.is_string(kind) or types.is_binary(kind)
+    return bool(narrow or types.is_large_string(kind) or types.is_large_binary(kind))
+
+
+def is_indexed(array: pa.Array | pa.ChunkedArray, kind: pa.DataType) -> bool:
+    """Whether an array holds indices where its column is of this type."""
+    return bool(pa.types.is_dictionary(array.type) and not pa.types.is_dictionary(kind))
+
+
+def check_indices(array: pa.ChunkedArray) -> None:
+    """Hold the indices of dictionary arrays, at any depth, against their dictionaries: pyarrow does not.
+
+    Raises
+    ------
+    ParquetFormatError
+        One names no entry. Looking it up would read whatever lies there.
+    """
+    if _holds_indices(array.type):
+        for chunk in array.chunks:
+            _check(chunk)
+
+
+def _holds_indices(kind: pa.DataType) -> bool:
+    if isinstance(kind, pa.BaseExtensionType):
+        return _holds_indices(kind.storage_type)
+    if pa.types.is_dictionary(kind):
+        return True
+    return any(_holds_indices(kind.field(i).type) for i in range(kind.num_fields))
+
+
+def _check(array: pa.Array) -> None:
+    kind = array.type
+    if isinstance(kind, pa.BaseExtensionType):
+        _check(array.storage)
+    elif pa.types.is_dictionary(kind):
+        entries = len(array.dictionary)
+        places = _unsigned(_places(array.indices))
+        if places.max(initial=0) >= entries and array.indices.null_count:
+            places = _unsigned(_valid_places(array.indices))
+        if len(places) and places.max() >= entries:
+            raise ParquetFormatError(f"an index into a dictionary of {entries} entries is out of bounds")
+    elif pa.types.is_struct(kind):
+        for number in range(kind.num_fields):
+            _check(array.field(number))
+    elif kind.num_fields:
+        _check(array.values)
+
+
+def look_up(
+    array: pa.Array | pa.ChunkedArray, kind: pa.DataType, *, memory_limit: int | None, place: str
+) -> pa.Array | pa.ChunkedArray:
+    """The texts that an array's indices name; in several chunks where one cannot hold them.
+
+    Raises
+    ------
+    MemoryLimitError
+        They come to more than `memory_limit` bytes.
+    """
+    chunks = array.chunks if isinstance(array, pa.ChunkedArray) else [array]
+    if memory_limit is not None and _exceed(chunks, memory_limit):
+        raise MemoryLimitError(
+            f"the column decodes to more than {memory_limit} bytes",
+            place=place,
+            hint="raise options.memory_limit",
+        )
+    with translate_errors(place=place):
+        parts = [part.cast(kind) for chunk in chunks for part in _cut(chunk)]
+    return parts[0] if len(parts) == 1 else pa.chunked_array(parts, type=kind)
+
+
+def _exceed(chunks: Sequence[pa.DictionaryArray], limit: int) -> bool:
+    return sum(map(_most_bytes, chunks)) > limit and sum(map(_bytes, chunks)) > limit
+
+
+def _cut(array: pa.DictionaryArray) -> list[pa.DictionaryArray]:
+    """The array in parts that fit 32-bit offsets."""
+    if _most_bytes(array) <= MOST_JOINED or len(array) < 2 or _bytes(array) <= MOST_JOINED:
+        return [array]
+    half = len(array) // 2
+    return [*_cut(array.slice(0, half)), *_cut(array.slice(half))]
+
+
+def _lengths(dictionary: pa.Array) -> npt.NDArray[np.int64]:
+    wide = pa.types.is_large_string(dictionary.type) or pa.types.is_large_binary(dictionary.type)
+    dtype = np.dtype(np.int64 if wide else np.int32)
+    if not len(dictionary):
+        return np.zeros(0, np.int64)
+    offsets = np.frombuffer(
+        dictionary.buffers()[1], dtype, len(dictionary) + 1, dictionary.offset * dtype.itemsize
+    )
+    return np.diff(offsets).astype(np.int64)
+
+
+def _most_bytes(array: pa.DictionaryArray) -> int:
+    return int(_lengths(array.dictionary).max(initial=0)) * len(array)
+
+
+def _bytes(array: pa.DictionaryArray) -> int:
+    if not len(array.dictionary):
+        return 0
+    return int(_lengths(array.dictionary)[_valid_places(array.indices)].sum())
+
+
+def _places(indices: pa.Array) -> Ints:
+    """The indices; what stands under a null is arbitrary."""
+    dtype = np.dtype(indices.type.to_pandas_dtype())
+    buffer = indices.buffers()[1]
+    if buffer is None or not len(indices):
+        return np.zeros(0, dtype)
+    return np.frombuffer(buffer, dtype, len(indices), dtype.itemsize * indices.offset)
+
+
+def _valid_places(indices: pa.Array) -> Ints:
+    places = _places(indices)
+    return places[validity(indices)] if indices.null_count else places
+
+
+def _unsigned(places: Ints) -> Ints:
+    """Negative numbers as vast ones."""
+    return places.view(f"u{places.dtype.itemsize}")

@@ -1,0 +1,187 @@
+"""Texts that stay indices until their rows are chosen: the same texts, the same limits, and no index out of bounds."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from accel.decode import columns as decoding
+from accel.decode import texts
+from accel.decode.arrow import projected_schema
+from accel.decode.columns import decode_columns
+from accel.decode.texts import Texts, is_indexed, look_up
+from accel.decode.verify import PageFacts, verify_chunk
+from accel.errors import MemoryLimitError, ParquetFormatError
+from accel.planning.selection import RowSelection
+from tests.unit.decode.selected import (
+    assert_same,
+    chosen_pages,
+    decode,
+    open_metadata,
+    random_rows,
+    truth,
+)
+
+_TYPES = [pa.string(), pa.large_string(), pa.binary(), pa.large_binary()]
+
+
+def _write(array: pa.Array, **options: Any) -> bytes:
+    sink = pa.BufferOutputStream()
+    pq.write_table(
+        pa.Table.from_arrays([array], names=["s"]),
+        sink,
+        **{"write_page_index": True, "max_rows_per_page": 40, "write_batch_size": 40, **options},
+    )
+    return sink.getvalue().to_pybytes()
+
+
+def _values(rng: random.Random, rows: int, entries: int, nulls: float) -> list[str | None]:
+    return [None if rng.random() < nulls else f"{rng.randrange(entries)}é" * 3 for _ in range(rows)]
+
+
+def _indexed(data: bytes, rows: RowSelection) -> pa.Array | pa.ChunkedArray:
+    meta = open_metadata(data)
+    return decode_columns(
+        meta.schema,
+        meta.key_value,
+        {0: chosen_pages(data, meta, 0, 0, rows)},
+        rows,
+        arrow_schema=projected_schema(meta.schema, meta.key_value, [0]),
+        leaves=[0],
+        path="file.parquet",
+        row_group=0,
+        texts=Texts.INDEXED,
+    )[0]
+
+
+@pytest.mark.parametrize("nulls", [0.0, 0.3, 1.0])
+@pytest.mark.parametrize("kind", _TYPES, ids=str)
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"data_page_version": "2.0"},
+        {"dictionary_pagesize_limit": 200},
+        {"use_dictionary": False},
+        {"compression": "zstd", "store_schema": False},
+    ],
+    ids=["dictionary", "v2", "falls back to plain", "plain", "no Arrow schema"],
+)
+def test_both_ways_give_the_same_texts(
+    kind: pa.DataType, nulls: float, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng = random.Random(f"{kind} {nulls} {options}")
+    data = _write(pa.array(_values(rng, 400, 30, nulls), pa.string()).cast(kind), **options)
+    for _ in range(12):
+        rows = random_rows(rng, 400)
+        expected = truth(data, rows)
+        assert_same(decode(data, rows), expected)
+        found = _indexed(data, rows)
+        if is_indexed(found, expected.schema.types[0]):
+            found = look_up(found, expected.schema.types[0], memory_limit=None, place="here")
+        assert found.to_pylist() == expected["s"].to_pylist()
+        with monkeypatch.context() as patch:
+            patch.setattr(decoding, "stays_indexed", lambda kind, facts: False)
+            assert_same(decode(data, rows), expected)
+
+
+def _facts(data: bytes) -> PageFacts:
+    meta = open_metadata(data)
+    chunk = chosen_pages(data, meta, 0, 0, RowSelection.all(400))
+    return verify_chunk(
+        chunk, meta.schema.leaves[0], meta.schema.elements[1], memory_limit=None, place=lambda: "here"
+    )
+
+
+@pytest.mark.parametrize(
+    ("entries", "options", "stays"),
+    [
+        (30, {}, True),
+        (100_000, {}, False),
+        (30, {"dictionary_pagesize_limit": 200}, False),
+        (30, {"use_dictionary": False}, False),
+    ],
+    ids=["few entries", "hardly any named twice", "falls back to plain", "plain"],
+)
+def test_which_texts_stay_indices(entries: int, options: dict[str, Any], stays: bool) -> None:
+    data = _write(pa.array(_values(random.Random(1), 400, entries, 0.1)), **options)
+    assert texts.stays_indexed(pa.string(), _facts(data)) is stays
+    assert texts.stays_indexed(pa.string_view(), _facts(data)) is False
+
+
+def test_only_the_rows_that_are_kept_count_against_the_limit() -> None:
+    values = ["x" * 65_536 if i % 40 == 0 else "y" for i in range(400)]
+    data = _write(pa.array(values))
+    few = RowSelection.of([(0, 2), (41, 80)])
+    assert decode(data, few, memory_limit=200_000)["s"].to_pylist() == [*values[:2], *values[41:80]]
+    with pytest.raises(MemoryLimitError, match="column s: the column decodes to more than 200000 bytes"):
+        decode(data, RowSelection.all(400), memory_limit=200_000)
+
+
+def test_texts_beyond_what_an_array_holds_come_in_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(texts, "MOST_JOINED", 100)
+    array = pa.DictionaryArray.from_arrays(
+        pa.array([0, 1, None, 2, 0, 2, 1, 1], pa.int32()), pa.array(["a" * 30, "", "b" * 90])
+    )
+    found = look_up(array.slice(1), pa.string(), memory_limit=None, place="here")
+    assert found.to_pylist() == ["", None, "b" * 90, "a" * 30, "b" * 90, "", ""]
+    assert [len(chunk) for chunk in found.chunks] == [3, 1, 1, 2]
+
+
+def _of_indices(indices: list[int | None], entries: list[str]) -> pa.Array:
+    given = pa.array(indices, pa.int32())
+    return pa.DictionaryArray.from_arrays(given, pa.array(entries, pa.string()), safe=False)
+
+
+@pytest.mark.parametrize(
+    ("indices", "entries"),
+    [([0, 2], ["a", "b"]), ([0, -1], ["a"]), ([0], [])],
+    ids=["high", "negative", "none"],
+)
+def test_indices_out_of_bounds_are_refused(indices: list[int | None], entries: list[str]) -> None:
+    array = _of_indices(indices, entries)
+    nested = pa.StructArray.from_arrays([array], names=["f"])
+    listed = pa.ListArray.from_arrays(pa.array([0, len(array)], pa.int32()), array)
+    for bad in (array, nested, listed):
+        with pytest.raises(ParquetFormatError, match="out of bounds"):
+            texts.check_indices(pa.chunked_array([bad]))
+
+
+def test_what_stands_under_a_null_is_no_index() -> None:
+    valid = pa.py_buffer(np.packbits([True, False], bitorder="little"))
+    places = pa.py_buffer(np.array([0, 77], np.int32))
+    indices = pa.Array.from_buffers(pa.int32(), 2, [valid, places])
+    array = pa.DictionaryArray.from_arrays(indices, pa.array(["a"]), safe=False)
+    texts.check_indices(pa.chunked_array([array]))
+    texts.check_indices(pa.chunked_array([pa.array([1.5])]))
+    texts.check_indices(pa.chunked_array([_of_indices([None], [])]))
+
+
+@pytest.mark.parametrize("stored", [pa.string(), pa.dictionary(pa.int32(), pa.string())], ids=str)
+def test_a_page_that_names_no_entry_is_refused(stored: pa.DataType) -> None:
+    array = pa.array(["a", "b"] + ["c"] * 62).cast(stored)
+    data = _write(array, compression="none", max_rows_per_page=100, write_batch_size=100)
+    meta = open_metadata(data)
+    chunk = chosen_pages(data, meta, 0, 0, RowSelection.all(64))
+    (page,) = chunk.buffers
+    broken = bytes(page)
+    # The last run: 62 times the third entry. There is no fourth.
+    assert broken[-1] == 2
+    chunk = replace(chunk, buffers=(broken[:-1] + b"\x03",))
+    with pytest.raises(ParquetFormatError):
+        decode_columns(
+            meta.schema,
+            meta.key_value,
+            {0: chunk},
+            RowSelection.all(64),
+            arrow_schema=projected_schema(meta.schema, meta.key_value, [0]),
+            leaves=[0],
+            path="file.parquet",
+            row_group=0,
+        )
