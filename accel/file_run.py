@@ -12,6 +12,7 @@ import pyarrow as pa
 from accel.admission import Budget, Order
 from accel.errors import AccelError, MemoryLimitError, ObjectChangedError, ParquetFormatError
 from accel.options import MIB
+from accel.piece_reads import narrow_task
 from accel.planning.pages import cut_pieces
 from accel.planning.task import ScanTask
 from accel.task_reads import TaskReads
@@ -150,7 +151,7 @@ class FileRun:
             task = self._budget.cut(planned)
             self.promised += task.sure.count
             if task.reads_whole_chunks and self._decoded_bytes(task) > _DECODE_AT_ONCE:
-                await self._start_whole(group, task, queue)
+                await self._start_whole(group, task, queue, abreast=len(tasks))
             else:
                 reads = run.reader.reads(task, abreast=len(tasks))
                 await self._start_pieces(group, task, reads, queue, depth=self._depth)
@@ -179,15 +180,26 @@ class FileRun:
             reading.add_done_callback(reading_on.discard)
         return reading_on
 
-    async def _start_whole(self, group: asyncio.TaskGroup, task: ScanTask, queue: _Started) -> None:
+    async def _start_whole(
+        self, group: asyncio.TaskGroup, task: ScanTask, queue: _Started, *, abreast: int
+    ) -> None:
         """Chunks without an offset index, too large to decode at once: fetch them, then cut what came."""
         admission = self._run.admission
         order = await self._enter(task, task.nbytes)
         admission.pin(order)
-        reads = self._run.reader.reads(task)
-        task = await reads.fetch_chunks()
+        reader = self._run.reader
+        reads = reader.reads(task, abreast=abreast)
         depth = self._depth + 1
-        self._run.reader.metrics.deepest(depth)
+        if reads.two_phases:
+            task = await narrow_task(reader, task, reads, piece_bytes=self._run.piece_bytes)
+            reader.metrics.deepest(depth)
+            depth += 1
+            if not task.rows:
+                admission.leave(order)
+                return
+            reads = reads.over(task)
+        task = await reads.fetch_chunks()
+        reader.metrics.deepest(depth)
         reading_on = await self._start_pieces(group, task, reads.over(task), queue, depth=depth)
         while reading_on:
             await asyncio.wait([next(iter(reading_on))])

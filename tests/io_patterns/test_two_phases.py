@@ -106,6 +106,26 @@ def test_pieces_share_the_pages_that_straddle_them(
     assert two.num_rows > 0
 
 
+@pytest.mark.parametrize("where", ["mark = 4", "mark = 4 or w1 < 3", "mark = 5", "mark <> 7 and w0 > 2"])
+@pytest.mark.parametrize("cut", [True, False], ids=["too large to decode at once", "small enough"])
+def test_without_page_index(monkeypatch: pytest.MonkeyPatch, data: bytes, where: str, cut: bool) -> None:
+    """Chunks come whole: the filter's first, the others of row groups where a row matches, once each."""
+    monkeypatch.setattr("accel.file_run._DECODE_AT_ONCE", 0 if cut else 1 << 40)
+    full = pq.read_table(io.BytesIO(data))
+    plain = write_file(full, Layout(group_rows=GROUP, page_rows=PAGE, dictionary=["mark"], page_index=False))
+    store = RecordingStore(DictStore({PATH: plain}))
+    found = scan(store, where, phases="two", piece_bytes=20_000)
+    got = found.to_table()
+    assert got.equals(scan(DictStore({PATH: plain}), where, phases="one").to_table())
+    assert found.metrics.late_pieces == 2
+    asked = store.fetched(PATH)
+    assert all(one.end <= other.start for one, other in itertools.pairwise(asked))
+    if where == "mark = 4":
+        # Of the first row group only the filter's chunk, and the metadata.
+        assert sum(r.length for r in asked) < len(plain) * 0.6
+    assert found.metrics.round_trips == (3 if got.num_rows else 2)
+
+
 def test_auto_weighs_what_it_saves(store: RecordingStore) -> None:
     """Little to leave out: one round trip, whatever the filter keeps."""
     found = scan(store, "mark = 4", phases="auto", columns=["w0"])
