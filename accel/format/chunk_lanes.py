@@ -26,6 +26,8 @@ __all__ = ["FEWEST", "read_groups_at_once"]
 
 FEWEST: Final = 64
 """Chunks; where there are fewer the plain reader is done sooner."""
+_BLOCK: Final = 1 << 16
+"""Bytes that are searched at a time: small enough for the processor's own memory."""
 _FILE_OFFSET: Final = 2 << 4 | I64
 """The header of a ColumnChunk's field before its metadata, as its first."""
 
@@ -43,13 +45,13 @@ def read_groups_at_once(reader: Reader, num_groups: int, num_leaves: int) -> Row
     if heads is None:
         return None
     lanes = Lanes(as_words(buf), heads, last=2)
-    found = lanes.read(CHUNK_FIELDS)
-    ends = lanes.pos
-    odd = np.flatnonzero(lanes.odd)
-    rows = np.empty((len(odd), len(SLOTS)), np.int64)
     arrays = {}
     shape = num_groups, num_leaves
     try:
+        found = lanes.read(CHUNK_FIELDS)
+        ends = lanes.pos
+        odd = np.flatnonzero(lanes.odd)
+        rows = np.empty((len(odd), len(SLOTS)), np.int64)
         for place, lane in enumerate(odd.tolist()):
             plain = Reader(buf, int(heads[lane]))
             rows[place] = read_chunk_on(plain)
@@ -74,14 +76,16 @@ def read_groups_at_once(reader: Reader, num_groups: int, num_leaves: int) -> Row
 def _find_chunks(buf: bytes, begin: int, count: int) -> Int64s | None:
     """Where chunks' metadata may be: the header of its struct, of its type, of its list of encodings."""
     data = np.frombuffer(buf, np.uint8, len(buf) - begin, begin)
-    if len(data) < 5:
-        return None
-    like = data[:-4] == 0x1C
-    like &= data[1:-3] == 0x15
-    like &= data[3:-1] == 0x19
-    heads = np.flatnonzero(like)
-    if len(heads) < count:
-        return None
+    found = []
+    like, other = np.empty((2, _BLOCK), np.bool_)
+    for at in range(0, len(data) - 4, _BLOCK):
+        size = min(_BLOCK, len(data) - 4 - at)
+        np.equal(data[at : at + size], 3 - 2 << 4 | STRUCT, out=like[:size])
+        for ahead, byte in ((1, 1 << 4 | I32), (3, 2 - 1 << 4 | LIST)):
+            np.equal(data[at + ahead : at + ahead + size], byte, out=other[:size])
+            like[:size] &= other[:size]
+        found.append(np.flatnonzero(like[:size]) + at)
+    heads = np.concatenate(found) if found else np.zeros(0, np.int64)
     usual = (data[heads + 2] & 0xF1) == 0
     usual &= (data[heads + 4] & 0x0F) == I32
     if not usual.all():

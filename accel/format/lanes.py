@@ -52,10 +52,11 @@ class Lanes:
     words : array of uint64
         Of `as_words`.
     pos : array of int64
-        Where each lane is: at a field's header. A lane that leaves the buffer keeps counting, and goes
-        on reading the last eight bytes: its position tells.
+        Where each lane is: at a field's header.
     last : int
         The number of the field before it; 0 at the start of a struct.
+
+    Every method raises IndexError when a lane has left the buffer, or is in its last seven bytes.
     """
 
     __slots__ = ("_left", "_word", "last", "odd", "pos", "words")
@@ -71,7 +72,7 @@ class Lanes:
     def word(self, need: int = 8) -> Words:
         """What follows each position: at least `need` bytes, zeros behind. Not to be written to."""
         if self._left < need:
-            self._word = self.words[np.minimum(self.pos, len(self.words) - 1)]
+            self._word = self.words[self.pos]
             self._left = 8
         return self._word
 
@@ -89,21 +90,24 @@ class Lanes:
     def read(self, fields: Sequence[Field]) -> dict[str, Int64s]:
         """Read structs up to and with their STOP; returns what the fields' readers do, -1 for who has none."""
         into: dict[str, Int64s] = {}
+        head = self.word(1) & np.uint64(0xFF)
         for field, ctype, value in fields:
             wanted = (field - self.last) * 16 + ctype
             if not isinstance(wanted, int):
                 wanted = wanted.astype(np.uint64)
-            head = self.word(1) & np.uint64(0xFF)
             hits = head == wanted
             if ctype == TRUE:
                 hits |= head == wanted + (FALSE - TRUE)
             count = np.count_nonzero(hits)
+            if not count:
+                continue
             if count == len(hits):
                 into |= value(self)
                 self.last = field
-            elif count:
+            else:
                 self._read_some(np.flatnonzero(hits), field, value, into)
-        self.odd |= (self.word(1) & np.uint64(0xFF)) != 0
+            head = self.word(1) & np.uint64(0xFF)
+        self.odd |= head != 0
         self.skip(1)
         return into
 
@@ -167,12 +171,18 @@ class Lanes:
         elif longest == int(bits.min(initial=longest)):
             self.skip(1 + longest // 8)
             return _join(value, longest)
-        self.move((bits >> 3).astype(np.int64) + 1)
+        bits += 8
+        self.pos = self.pos + (bits >> 3)
+        self._left -= 1 + longest // 8
+        if self._left > 0:
+            self._word = self._word >> bits
         return _join(value, longest)
 
     def pass_numbers(self, counts: Int64s) -> None:
         """Go over as many numbers as `counts` says, without a header between them."""
         index = np.flatnonzero(counts)
+        if not len(index):
+            return
         part = self if len(index) == len(counts) else self.part(index)
         part._pass_numbers(counts[index])
         if part is not self:

@@ -19,7 +19,7 @@ MAX_PATH_PARTS: Final = 4_000_000
 """The lengths of all leaves' paths together. A schema may be deep (32,767 levels can be said) or wide,
 but one with a leaf on each of very many levels would take memory in the square of its size."""
 
-_FEW: Final = 8
+_FEW: Final = 32
 """Elements; fewer are sooner read than compared."""
 
 MAX_LEVEL: Final = 32_767
