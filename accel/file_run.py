@@ -145,15 +145,17 @@ class FileRun:
         queue: _Started,
     ) -> None:
         run = self._run
+        # With a limit they are read one after the other.
+        abreast = len(tasks) if run.rows_wanted() is None else 1
         for planned in tasks:
             if self._budget.spent:
                 break
             task = self._budget.cut(planned)
             self.promised += task.sure.count
             if task.reads_whole_chunks and self._decoded_bytes(task) > _DECODE_AT_ONCE:
-                await self._start_whole(group, task, queue, abreast=len(tasks))
+                await self._start_whole(group, task, queue, abreast=abreast)
             else:
-                reads = run.reader.reads(task, abreast=len(tasks))
+                reads = run.reader.reads(task, abreast=abreast)
                 await self._start_pieces(group, task, reads, queue, depth=self._depth)
         queue.put_nowait(None)
 
