@@ -81,7 +81,8 @@ class Accel(Peer):
     def concurrently(self, queries: Sequence[Query]) -> list[int]:
         async def one(query: Query) -> int:
             scan = self._scan(query)
-            return await scan.count_rows_async() if query.count else (await scan.to_table_async()).num_rows
+            found = await (scan.count_rows_async() if query.count else scan.to_table_async())
+            return int(found if query.count else found.num_rows)
 
         async def every() -> list[int]:
             return await asyncio.gather(*map(one, queries))

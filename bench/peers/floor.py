@@ -134,7 +134,7 @@ class Floor(Peer):
 
     async def _meet(self, key: str) -> None:
         """The tail of a file, and its footer parsed."""
-        suffix = {"range": {"suffix": self._tail_sizes[key]}}
+        suffix: Any = {"range": {"suffix": self._tail_sizes[key]}}
         found = await self._obstore.get_async(self._store, key, options=suffix)
         tail = memoryview(await found.bytes_async())
         # Its offsets are not looked at: the tail alone is enough.

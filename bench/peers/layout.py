@@ -98,7 +98,7 @@ class Layout:
         doubtful = {name: _cut(array, by_name[name].maybe) for name, array in arrays.items()}
         mask = self.mask(doubtful)
         if not self.output:
-            return self.sure + sum(chunk.true_count for chunk in mask.chunks)
+            return self.sure + sum(int(chunk.true_count) for chunk in mask.chunks)
         found = 0
         for name in self.output:
             found = len(doubtful[name].filter(mask))

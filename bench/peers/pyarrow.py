@@ -15,7 +15,6 @@ Settings, and why:
 
 from __future__ import annotations
 
-import decimal
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -35,12 +34,7 @@ def expression(query: Query, schema: Any) -> Any:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    def scalar(value: Any, kind: Any) -> Any:
-        if pa.types.is_decimal(kind):
-            value = decimal.Decimal(repr(value))
-        if pa.types.is_dictionary(kind):
-            kind = kind.value_type
-        return pa.scalar(value, kind)
+    from bench.peers.exact import scalar
 
     joined = None
     for column, op, value in query.where:
