@@ -6,10 +6,12 @@ import asyncio
 import dataclasses
 import os
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
+from functools import partial
 from typing import Protocol
 
 import pyarrow as pa
 
+from accel.io.slices import each
 from accel.io.store import ObjectEntry
 from accel.metrics import Metrics
 from accel.planning.file import DataFile, Listing
@@ -79,7 +81,7 @@ async def discover(
     if not (partitioning in ("hive", None) or isinstance(partitioning, pa.Schema)):
         raise ValueError(f"partitioning is 'hive', None, or a pyarrow.Schema, not {partitioning!r}")
     texts = _texts(source)
-    named = [read_source(text, glob=glob, in_store=in_store) for text in texts]
+    named = await each(texts, partial(read_source, glob=glob, in_store=in_store))
     found = await _find_all(named, client_for, metrics)
     files = [file for part in found for file in part]
     waves = max((_waves(item) for item in named), default=0)
@@ -87,15 +89,13 @@ async def discover(
         return Listing(tuple(files), pa.schema([]), waves)
     # Below one directory the layout is known to be meant; elsewhere a path just may hold a `=`.
     whole = len(named) == 1 and named[0].shape in (Shape.DIRECTORY, Shape.OPEN) and files[0].url != texts[0]
-    spellings = [
-        spell(file.url, item.directories(file, below=whole))
-        for item, part in zip(named, found, strict=True)
-        for file in part
-    ]
+    owned = [(item, file) for item, part in zip(named, found, strict=True) for file in part]
+    spellings = await each(owned, lambda one: spell(one[1].url, one[0].directories(one[1], below=whole)))
     types = partitioning if isinstance(partitioning, pa.Schema) else None
     schema, values = settle(spellings, types, strict=whole, as_text=as_text)
     if len(schema):
-        files = [dataclasses.replace(f, partition=v) for f, v in zip(files, values, strict=True)]
+        placed = zip(files, values, strict=True)
+        files = await each(placed, lambda one: dataclasses.replace(one[0], partition=one[1]))
     return Listing(tuple(files), schema, waves)
 
 
@@ -118,9 +118,9 @@ async def _find_all(
     named: Sequence[Named], client_for: Callable[[str], ListingClient], metrics: Metrics
 ) -> list[Sequence[DataFile]]:
     """The files of every source; those that need a listing are listed together."""
-    found: list[Sequence[DataFile]] = [
-        (item.as_file(),) if item.shape is Shape.FILE else () for item in named
-    ]
+    found: list[Sequence[DataFile]] = await each(
+        named, lambda item: (item.as_file(),) if item.shape is Shape.FILE else ()
+    )
     pending = [i for i, item in enumerate(named) if item.shape is not Shape.FILE]
     if len(pending) == 1:
         found[pending[0]] = await _find(named[pending[0]], client_for, metrics)
@@ -147,9 +147,9 @@ async def _find(
         files: list[DataFile] = []
         for directory in directories:
             below = await _list(directory, client_for, metrics)
-            files += listed.visible(directory, below)
+            files += await listed.visible(directory, below)
         return files or listed.nothing(item)
-    return listed.choose(item, await _list(item, client_for, metrics))
+    return await listed.choose(item, await _list(item, client_for, metrics))
 
 
 async def _list(

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from accel.errors import ObjectNotFoundError
+from accel.io.slices import each
 from accel.io.store import ObjectEntry
 from accel.planning.file import DataFile
 from accel.tables.pattern import is_hidden
@@ -14,7 +15,7 @@ from accel.tables.source import Named, Shape
 __all__ = ["choose", "nothing", "visible"]
 
 
-def choose(item: Named, entries: Sequence[ObjectEntry]) -> Sequence[DataFile]:
+async def choose(item: Named, entries: Sequence[ObjectEntry]) -> Sequence[DataFile]:
     """The data files of a directory, glob, or open name, from its listing sorted by path.
 
     Raises
@@ -23,8 +24,8 @@ def choose(item: Named, entries: Sequence[ObjectEntry]) -> Sequence[DataFile]:
         A directory without a data file, or a pattern that nothing matches.
     """
     if item.shape is Shape.GLOB:
-        return _choose_matching(item, entries)
-    files = visible(item, entries)
+        return await _choose_matching(item, entries)
+    files = await visible(item, entries)
     if files:
         return files
     if item.shape is Shape.OPEN:
@@ -37,18 +38,20 @@ def choose(item: Named, entries: Sequence[ObjectEntry]) -> Sequence[DataFile]:
     nothing(item)
 
 
-def visible(item: Named, entries: Sequence[ObjectEntry]) -> Sequence[DataFile]:
+async def visible(item: Named, entries: Sequence[ObjectEntry]) -> Sequence[DataFile]:
     """What a directory takes of its listing: neither hidden names nor markers."""
     prefix = item.prefix
     below = f"{prefix}/" if prefix else ""
-    files = []
-    for entry in entries:
-        if not entry.path.startswith(below) or len(entry.path) == len(below):
-            continue
-        if _is_marker(entry) or any(map(is_hidden, item.relative(entry).split("/"))):
-            continue
-        files.append(item.below(entry))
-    return files
+
+    def take(entry: ObjectEntry) -> DataFile | None:
+        path = entry.path
+        if not path.startswith(below) or len(path) == len(below) or _is_marker(entry):
+            return None
+        if any(map(is_hidden, path[len(below) :].split("/"))):
+            return None
+        return item.below(entry)
+
+    return [file for file in await each(entries, take) if file is not None]
 
 
 def nothing(item: Named) -> NoReturn:
@@ -66,7 +69,7 @@ def nothing(item: Named) -> NoReturn:
     )
 
 
-def _choose_matching(item: Named, entries: Sequence[ObjectEntry]) -> Sequence[DataFile]:
+async def _choose_matching(item: Named, entries: Sequence[ObjectEntry]) -> Sequence[DataFile]:
     pattern = item.pattern
     if pattern is None:
         raise TypeError("a glob has a pattern")
@@ -78,7 +81,8 @@ def _choose_matching(item: Named, entries: Sequence[ObjectEntry]) -> Sequence[Da
     # Only where no file matches are directories meant: `year=201[23]`, or `*.parquet` as Spark writes them.
     tests = (pattern.match_above,) if pattern.directories else (pattern.match, pattern.match_above)
     for test in tests:
-        files = [item.below(entry) for entry in data if test(item.relative(entry))]
+        matching = await each(data, lambda entry, test=test: test(item.relative(entry)))  # type: ignore[misc]
+        files = [item.below(entry) for entry, matches in zip(data, matching, strict=True) if matches]
         if files:
             return files
     nothing(item)
