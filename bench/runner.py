@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -15,8 +16,6 @@ from bench.suite import Axis, Case, Mode
 
 __all__ = ["Effort", "Runner"]
 
-REFERENCE = "accel"
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Effort:
@@ -24,16 +23,25 @@ class Effort:
 
     rounds: dict[Mode, int]
     heavy_rounds: int
+    """Of cases in which a sample takes seconds."""
+    sweep_rounds: int
+    """Of cases that are there for a plot only."""
+    at_once_modes: tuple[Mode, ...]
+    """In which modes many queries at once are asked: the systems that read most need minutes."""
     budget: float
     """Seconds of one mode of one case after which no round begins, once `least` were taken."""
-    least: int = 2
+    least: int
     limit: float = 120.0
     """Seconds that one call may take."""
 
     def rounds_of(self, case: Case, mode: Mode) -> int:
         """Rounds of a mode of a case, if there is time."""
         wanted = self.rounds[mode]
-        return min(wanted, self.heavy_rounds) if case.heavy or case.at_once > 1 else wanted
+        if case.at_once > 1 and mode not in self.at_once_modes:
+            return 0
+        if case.heavy or case.at_once > 1:
+            wanted = min(wanted, self.heavy_rounds)
+        return min(wanted, self.sweep_rounds) if case.swept else wanted
 
 
 @dataclass(slots=True)
@@ -60,15 +68,21 @@ class Runner:
     failures: list[Failure] = field(default_factory=list)
     _children: dict[str, Child] = field(default_factory=dict)
 
-    def open(self) -> None:
-        """Start every system; one that cannot be had is left out, and said."""
+    def open(self, first: Sequence[Query]) -> None:
+        """Start every system and ask it the first queries; one that cannot be had is left out, and said."""
+        self.network.begin(first_byte=0.0)
         for name in self.names:
             child = Child(name, limit=self.effort.limit)
             try:
                 child.open(self.network.endpoint)
+                for query in first:
+                    with contextlib.suppress(Unsupported):
+                        child.run(query)
             except (PeerError, Unsupported) as error:
                 child.close()
-                self._fail(Case(name="", what="", fresh=iter(()), met=()), Mode.COLD, name, "error", str(error))
+                self._fail(
+                    Case(name="start", what="", fresh=iter(()), met=()), Mode.COLD, name, "error", str(error)
+                )
                 continue
             self._children[name] = child
 
@@ -82,6 +96,8 @@ class Runner:
         for case in cases:
             able = list(self._children)
             for mode in case.modes:
+                if not self.effort.rounds_of(case, mode):
+                    continue
                 started = time.monotonic()
                 before = len(self.samples)
                 able = self._run_mode(case, mode, able)

@@ -69,6 +69,11 @@ class Case:
     heavy: bool = False
     """A sample takes seconds: few are taken."""
 
+    @property
+    def swept(self) -> bool:
+        """Whether it is there for a plot along its axis only."""
+        return self.name.startswith("by ")
+
     def take(self) -> tuple[Query, ...]:
         """The queries of the next sample."""
         return tuple(islice(self.fresh, self.at_once))
@@ -120,7 +125,13 @@ def cases(catalog: Catalog) -> list[Case]:
 def _points(catalog: Catalog) -> Iterator[Case]:
     for name, what, key, column, columns in (
         ("point", "one row by a sorted key, five columns", SYNTHETIC, "key", FIVE),
-        ("point tpchgen", "the lines of an order, file as tpchgen-cli writes it", TPCHGEN, "l_orderkey", LINE),
+        (
+            "point tpchgen",
+            "the lines of an order, file as tpchgen-cli writes it",
+            TPCHGEN,
+            "l_orderkey",
+            LINE,
+        ),
         ("point spark", "the lines of an order, file as Spark writes it", SPARK, "l_orderkey", LINE),
         ("point accel", "the lines of an order, file as accel writes it", ACCEL, "l_orderkey", LINE),
         ("point bloom", "one row by an unsorted unique key under a bloom filter", ACCEL, "l_uid", LINE),

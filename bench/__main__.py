@@ -1,0 +1,197 @@
+"""`python -m bench`: accel and what one would use instead, on the same bytes, in one run.
+
+Writes bench/report/ and prints the table. With --gate it fails when ratios are worse than the committed baseline's.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from bench import micros
+from bench.data.catalog import Catalog, make_catalog, upload
+from bench.data.scale import QUICK, of_factor
+from bench.document import CaseNote, Document, about_machine, read_document, write_document
+from bench.gate import BASELINE, compare, figures, read_baseline, update_baseline
+from bench.network import BANDWIDTH, BUCKET, FIRST_BYTE, slow_network
+from bench.peers.registry import PEERS
+from bench.plots import draw_all
+from bench.queries import Query
+from bench.runner import Effort, Runner
+from bench.suite import FIVE, FLIGHT, FLIGHTS, SYNTHETIC, Case, Mode, cases
+from bench.tables import aligned, markdown, overview
+from bench.targets import verdicts
+
+REPORT = Path(__file__).with_name("report")
+
+_QUICK = Effort(
+    rounds={Mode.COLD: 2, Mode.WARM: 3, Mode.REPEATED: 1},
+    heavy_rounds=1,
+    sweep_rounds=1,
+    at_once_modes=(Mode.WARM,),
+    budget=2.0,
+    least=1,
+)
+_WHOLE = Effort(
+    rounds={Mode.COLD: 20, Mode.WARM: 60, Mode.REPEATED: 20},
+    heavy_rounds=5,
+    sweep_rounds=10,
+    at_once_modes=tuple(Mode),
+    budget=40.0,
+    least=2,
+)
+_FIRST = (
+    Query("first", (FLIGHTS,), FLIGHT, (("carrier", "=", "HA"), ("dep_delay", ">", 60))),
+    Query("first", (SYNTHETIC,), FIVE, (("key", "=", 300),)),
+)
+"""Asked of every system before all cases: whatever it imports or starts on its first queries is no part of them."""
+_NOT_QUICK = {
+    "spark": "its start takes longer than the quick run has",
+    "arro3": "it reads whole files, having neither filters nor columns",
+    "datafusion-pushdown": "the quick run has DataFusion as it comes",
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run, report, compare; 0 when all went well, 1 when answers differ or the gate is shut."""
+    given = _parse(arguments)
+    started = time.monotonic()
+
+    def tell(line: str) -> None:
+        print(f"[{time.monotonic() - started:6.1f} s] {line}", flush=True)
+
+    if given.again:
+        document = read_document(given.report / "report.json")
+    else:
+        document = _run(given, tell)
+        given.report.mkdir(parents=True, exist_ok=True)
+        write_document(document, given.report / "report.json")
+    _write(document, given.report, tell)
+    print()
+    print(aligned(overview(document)))
+    print()
+    found = verdicts(document)
+    print(aligned([("target", "measured", "met"), *((v.target, v.measured, v.word) for v in found)]))
+    machine = document.machine
+    print(
+        f"\nAbsolute times are this machine's ({machine['cores']} cores, load {machine['load']}): compare ratios. "
+        f"All of it: {given.report / 'report.md'}"
+    )
+    return _judge(document, given)
+
+
+def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__.split("\n", 1)[0])
+    parser.add_argument("--quick", action="store_true", help="small data, few samples: some four minutes")
+    parser.add_argument(
+        "--scale", type=float, default=1, help="TPC-H scale factor of lineitem (default 1; 10)"
+    )
+    parser.add_argument("--systems", help=f"some of {','.join(PEERS)}")
+    parser.add_argument("--cases", help="names of cases, with commas between them")
+    parser.add_argument("--no-micro", action="store_true", help="without the micro-benchmarks")
+    parser.add_argument("--gate", action="store_true", help="fail when worse than the baseline")
+    parser.add_argument("--update-baseline", action="store_true", help=f"write {BASELINE.name}")
+    parser.add_argument("--again", action="store_true", help="do not run: read the last report")
+    parser.add_argument("--report", type=Path, default=REPORT, help="the folder of the report")
+    given = parser.parse_args(arguments)
+    given.systems = given.systems.split(",") if given.systems else None
+    given.cases = {name.strip() for name in given.cases.split(",")} if given.cases else None
+    unknown = set(given.systems or ()) - PEERS.keys()
+    if unknown:
+        parser.error(f"no such systems: {', '.join(sorted(unknown))}; there are {', '.join(PEERS)}")
+    return given
+
+
+def _run(given: argparse.Namespace, tell: Callable[[str], None]) -> Document:
+    """Make the data, start everything, ask all cases."""
+    scale = QUICK if given.quick else of_factor(given.scale)
+    skipped: dict[str, str] = {}
+    names = list(given.systems or PEERS)
+    if given.quick and not given.systems:
+        skipped |= {name: f"{why}; --systems names it" for name, why in _NOT_QUICK.items()}
+        names = [name for name in names if name not in _NOT_QUICK]
+    if not scale.by_spark:
+        skipped["lineitem as Spark writes it"] = "the quick run starts no Spark"
+    for name, why in skipped.items():
+        tell(f"skipped: {name}: {why}")
+    catalog = make_catalog(scale)
+    chosen = [case for case in cases(catalog) if not given.cases or case.name in given.cases]
+    if not chosen:
+        raise SystemExit(
+            f"no such cases; there are {', '.join(dict.fromkeys(c.name for c in cases(catalog)))}"
+        )
+    machine = about_machine()
+    runner = _ask(catalog, chosen, names, _QUICK if given.quick else _WHOLE, tell)
+    micro: dict[str, dict[str, float]] = {}
+    if not given.no_micro and not given.cases:
+        micro, missing = micros.run_micros(micros.QUICK if given.quick else micros.ALL, tell)
+        skipped |= missing
+    return Document(
+        scale=scale.name,
+        systems=names,
+        cases={case.name: CaseNote.of(case) for case in chosen},
+        samples=runner.samples,
+        failures=runner.failures,
+        skipped=skipped,
+        micro=micro,
+        machine=machine,
+        network={"first_byte": FIRST_BYTE, "bandwidth": BANDWIDTH},
+    )
+
+
+def _ask(
+    catalog: Catalog,
+    chosen: Sequence[Case],
+    names: Sequence[str],
+    effort: Effort,
+    tell: Callable[[str], None],
+) -> Runner:
+    with slow_network() as network:
+        upload(catalog, BUCKET, network.storage_options)
+        tell(f"{catalog.bytes / 1e6:,.0f} MB in {len(catalog.objects()):,} objects are up")
+        runner = Runner(network, names, effort, tell)
+        runner.open(_FIRST)
+        try:
+            runner.run(chosen)
+        finally:
+            runner.close()
+    return runner
+
+
+def _write(document: Document, folder: Path, tell: Callable[[str], None]) -> None:
+    """The table and the pictures."""
+    (folder / "report.md").write_text(markdown(document, verdicts(document)))
+    pictures = draw_all(document, folder)
+    tell(f"{len(pictures)} plots and report.md are in {folder}")
+
+
+def _judge(document: Document, given: argparse.Namespace) -> int:
+    """Whether the answers agree, and the gate."""
+    status = 0
+    for failure in document.wrong:
+        print(f"WRONG: {failure.system}, {failure.case}, {failure.mode}: {failure.text}", file=sys.stderr)
+        status = 1
+    if given.update_baseline:
+        update_baseline(document)
+        print(f"{BASELINE.name} now has this run as {document.scale}")
+    if given.gate:
+        before = read_baseline(document.scale)
+        if before is None:
+            print(
+                f"the gate: {BASELINE.name} has nothing for {document.scale}; --update-baseline",
+                file=sys.stderr,
+            )
+            return 1
+        worse = compare(figures(document), before, cases=given.cases)
+        for regression in worse:
+            print(f"WORSE: {regression}", file=sys.stderr)
+        print(f"the gate: {len(worse)} figures are worse than the baseline" if worse else "the gate: passed")
+        status = 1 if worse else status
+    return status
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
