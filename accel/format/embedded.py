@@ -10,7 +10,7 @@ import itertools
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeGuard
 
 from accel.errors import IndexFormatError
 from accel.format.fingerprint import fingerprint
@@ -21,6 +21,7 @@ from accel.ranges import Buffer
 __all__ = [
     "IDX1_KEY",
     "TOC_KEY",
+    "Covered",
     "Entry",
     "Toc",
     "checksum",
@@ -39,6 +40,19 @@ _VERSION = 1
 _MAX_TOC = 64 << 20
 _MAX_TEXT = 4096
 _MAX_PATH = 1000
+_VALUE = "value"
+
+Path = tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Covered:
+    """A column that an index of several speaks of."""
+
+    column: Path
+    signature: str
+    of: str
+    """What of it: "value", or an expression's name ("lower", "year", ...; "tuple" for a place in one)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,8 +62,8 @@ class Entry:
     kind: str
     version: int
     """Of the kind's bytes."""
-    column: tuple[str, ...]
-    """Names from the top level down."""
+    column: Path
+    """Names from the top level down. Where the index is of several columns, the one whose pages are its units."""
     signature: str
     """What the column's values were stored as: `accel.indexes.native.signature_of`."""
     level: str
@@ -67,6 +81,23 @@ class Entry:
     """Length of the part that finds the others, for kinds that can be read in parts; else 0."""
     params: Mapping[str, Any] = field(default_factory=dict)
     """How it was made, for people."""
+    columns: tuple[Covered, ...] = ()
+    """What an index of several columns, or of several things of one, speaks of; empty where it is of `column`."""
+
+    def paths(self) -> tuple[Path, ...]:
+        """The columns that it speaks of, each once."""
+        return tuple(dict.fromkeys(each.column for each in self.columns)) or (self.column,)
+
+    def signature_of(self, column: Path, of: str | None = None) -> str | None:
+        """What that column's values were stored as; None where the index does not speak of it.
+
+        `of` asks for one thing of it ("value", "lower", ...); None: for any.
+        """
+        if not self.columns:
+            told = self.params.get("of", _VALUE)
+            return self.signature if column == self.column and of in (None, told) else None
+        found = (each for each in self.columns if each.column == column and of in (None, each.of))
+        return next((each.signature for each in found), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +127,9 @@ def encode_toc(entries: Iterable[Entry], metadata: FileMetadata) -> bytes:
         rows = [
             [e.row_group, e.units, e.offset, e.length, f"{e.checksum:016x}", e.head] for e in (first, *rest)
         ]
-        shared = {name: value for name, value in zip(_SHARED, head[:-1], strict=True)}
+        shared: dict[str, Any] = {name: value for name, value in zip(_SHARED, head[:-2], strict=True)}
+        if first.columns:
+            shared["columns"] = [[each.column, each.signature, each.of] for each in first.columns]
         runs.append({**shared, "params": first.params, "at": rows})
     toc = {"version": _VERSION, "fingerprint": f"{fingerprint(metadata):016x}", "indexes": runs}
     return json.dumps(toc, separators=(",", ":"), ensure_ascii=False, sort_keys=False).encode()
@@ -107,7 +140,7 @@ _SHARED = ("kind", "version", "column", "signature", "level")
 
 def _shared(entry: Entry) -> tuple[Any, ...]:
     params = json.dumps(entry.params, sort_keys=True)
-    return entry.kind, entry.version, entry.column, entry.signature, entry.level, params
+    return entry.kind, entry.version, entry.column, entry.signature, entry.level, entry.columns, params
 
 
 def parse_toc(metadata: FileMetadata) -> Toc | None:
@@ -159,10 +192,10 @@ def _entries(run: Any, metadata: FileMetadata) -> Iterable[Entry]:
     path, params = run.get("column"), run.get("params", {})
     if not all(isinstance(text, str) and len(text) <= _MAX_TEXT for text in texts):
         raise IndexFormatError("the table of contents has an index without kind, signature or level")
-    if not isinstance(path, list) or not 1 <= len(path) <= _MAX_PATH:
+    columns = run.get("columns", [])
+    if not _is_path(path) or not isinstance(params, dict) or not isinstance(columns, list):
         raise IndexFormatError("the table of contents has an index of no column")
-    if not all(isinstance(name, str) for name in path) or not isinstance(params, dict):
-        raise IndexFormatError("the table of contents has an index of no column")
+    covered = tuple(map(_covered, columns))
     version = run.get("version")
     if not _is_int(version):
         raise IndexFormatError("the table of contents has an index without a version")
@@ -172,6 +205,7 @@ def _entries(run: Any, metadata: FileMetadata) -> Iterable[Entry]:
             kind=run["kind"],
             version=run["version"],
             column=tuple(path),
+            columns=covered,
             signature=run["signature"],
             level=run["level"],
             row_group=row_group,
@@ -182,6 +216,19 @@ def _entries(run: Any, metadata: FileMetadata) -> Iterable[Entry]:
             head=head,
             params=params,
         )
+
+
+def _is_path(path: Any) -> TypeGuard[list[str]]:
+    return (
+        isinstance(path, list) and 1 <= len(path) <= _MAX_PATH and all(isinstance(name, str) for name in path)
+    )
+
+
+def _covered(each: Any) -> Covered:
+    good = isinstance(each, list) and len(each) == 3 and _is_path(each[0])
+    if not good or not all(isinstance(text, str) and len(text) <= _MAX_TEXT for text in each[1:]):
+        raise IndexFormatError("the table of contents has an index of a column that is none")
+    return Covered(tuple(each[0]), each[1], each[2])
 
 
 def _place(place: Any, metadata: FileMetadata) -> tuple[int, int, int, int, int, int]:

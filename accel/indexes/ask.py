@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 
 from accel.errors import IndexFormatError
@@ -10,7 +13,7 @@ from accel.indexes.native import signature_of
 from accel.indexes.question import LeafOp, LeafQuestion
 from accel.predicate.evidence import Evidence
 
-__all__ = ["ask"]
+__all__ = ["ask", "ask_all"]
 
 
 def ask(parsed: ParsedIndex, question: LeafQuestion, *, units: int, signature: str) -> Evidence | None:
@@ -41,12 +44,33 @@ def ask(parsed: ParsedIndex, question: LeafQuestion, *, units: int, signature: s
         raise IndexFormatError(f"an index failed while pruning: {type(error).__name__}: {error}") from error
     if found is None:
         return None
+    _check(found, units)
+    if question.with_null:
+        # What the list does not hold is NULL.
+        return Evidence(found.may_true, np.zeros(units, bool), found.may_null | found.may_false)
+    return found
+
+
+def ask_all(parsed: Any, asked: Sequence[tuple[LeafQuestion, bool]], *, units: int) -> Evidence | None:
+    """What an index of several columns proves of leaves together: that each is true, or false where it comes with False.
+
+    None where it cannot say. The signatures of the leaves' columns are the caller's to check. Raises as `ask` does.
+    """
+    together = getattr(parsed, "prune_all", None)
+    if together is None or not asked:
+        return None
+    try:
+        found = together(asked)
+    except Exception as error:
+        raise IndexFormatError(f"an index failed while pruning: {type(error).__name__}: {error}") from error
+    if found is not None:
+        _check(found, units)
+    return found  # type: ignore[no-any-return]
+
+
+def _check(found: object, units: int) -> None:
     if not isinstance(found, Evidence):
         raise IndexFormatError(f"an index answered with {type(found).__name__}, not with Evidence")
     flags = (found.may_true, found.may_false, found.may_null)
     if any(not isinstance(f, np.ndarray) or f.dtype != bool or f.shape != (units,) for f in flags):
         raise IndexFormatError(f"an index answered with other than {units} truth values")
-    if question.with_null:
-        # What the list does not hold is NULL.
-        return Evidence(found.may_true, np.zeros(units, bool), found.may_null | found.may_false)
-    return found

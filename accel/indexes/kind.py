@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
@@ -16,7 +16,16 @@ from accel.indexes.native import code_values
 from accel.indexes.question import LeafOp, LeafQuestion
 from accel.predicate.evidence import Evidence
 
-__all__ = ["ChunkValues", "IndexKind", "Level", "ParsedIndex", "Presence", "RowRanges", "first_rows_of"]
+__all__ = [
+    "ChunkValues",
+    "IndexBuilder",
+    "IndexKind",
+    "Level",
+    "ParsedIndex",
+    "Presence",
+    "RowRanges",
+    "first_rows_of",
+]
 
 Bools = npt.NDArray[np.bool_]
 Int64s = npt.NDArray[np.int64]
@@ -37,12 +46,15 @@ class Level(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ChunkValues:
-    """The values of one column in one row group."""
+    """The values of one column in one row group, or in a run of its pages.
+
+    For an index of several columns they are structs, with a field a column.
+    """
 
     array: pa.Array
     """Decoded, one value a row; the field of a struct arrives alone. It may be a dictionary array."""
     first_rows: Int64s
-    """The row that each data page starts with; [0] where pages are not known."""
+    """The row of these that each data page starts with; [0] where pages are not known."""
     num_rows: int
 
     def __post_init__(self) -> None:
@@ -94,6 +106,17 @@ class Presence:
 
     def __len__(self) -> int:
         return len(self.null)
+
+    @classmethod
+    def joined(cls, parts: Sequence[Presence]) -> Presence:
+        """The units of all parts, in order."""
+        if len(parts) == 1:
+            return parts[0]
+        none = [np.zeros(0, bool)]
+        return cls(
+            np.concatenate([part.null for part in parts] or none),
+            np.concatenate([part.value for part in parts] or none),
+        )
 
     def __or__(self, other: Presence) -> Presence:
         return Presence(self.null | other.null, self.value | other.value)
@@ -153,9 +176,27 @@ def first_rows_of(parsed: ParsedIndex) -> Int64s | None:
     return found
 
 
+class IndexBuilder(Protocol):
+    """One index in the making."""
+
+    def add(self, chunk: ChunkValues) -> None:
+        """Take the next rows: a run of whole pages of a row group, or all of it."""
+        ...
+
+    def finish(self) -> bytes:
+        """The index of all rows taken."""
+        ...
+
+
 @runtime_checkable
 class IndexKind(Protocol):
-    """One kind of index. Derive from it to inherit what is optional."""
+    """One kind of index. Derive from it to inherit what is optional.
+
+    A kind may have a method `builder(*, level) -> IndexBuilder` besides: then row groups are not decoded as a whole,
+    but handed over a run of pages at a time, and large ones cost no more memory than that.
+
+    A kind that is of several columns says which by an attribute `inputs`, a sequence of their names or dotted paths.
+    """
 
     name: ClassVar[str] = ""
     """As in files and in `indexes={"column": "name"}`."""
@@ -167,7 +208,13 @@ class IndexKind(Protocol):
 
     def build(self, chunks: Iterable[ChunkValues], *, level: Level) -> bytes:
         """The index over a file (all row groups in order, none of them kept) or over one row group."""
-        ...
+        begin = getattr(self, "builder", None)
+        if begin is None:
+            raise NotImplementedError(f"{type(self).__name__} builds no index")
+        builder: IndexBuilder = begin(level=level)
+        for chunk in chunks:
+            builder.add(chunk)
+        return builder.finish()
 
     def parse(self, data: bytes, *, level: Level, units: int) -> ParsedIndex:
         """Read back what `build` made.

@@ -50,12 +50,14 @@ def register_index(kind: IndexKind) -> IndexKind:
 
 
 def find_kind(name: str, version: int | None = None) -> IndexKind | None:
-    """The kind of that name; None where it is not known, or is of another version."""
+    """The kind of that name; None where it is not known, or does not read that version."""
     found = _own(name) or _registered.get(name)
     if found is None:
         _load_packages()
         found = _registered.get(name)
-    return found if found is None or version in (None, found.version) else None
+    if found is None or version is None:
+        return found
+    return found if version in getattr(found, "reads", {found.version}) else None
 
 
 def make_kind(spec: str | IndexKind) -> IndexKind:

@@ -64,6 +64,25 @@ class ZoneStats:
         )
 
     @classmethod
+    def joined(cls, parts: Sequence[ZoneStats]) -> ZoneStats:
+        """The units of all parts, in order; they are of one type."""
+        if len(parts) == 1:
+            return parts[0]
+        sums = [part.sums for part in parts]
+        return cls(
+            tag=parts[0].tag,
+            lower=tuple(value for part in parts for value in part.lower),
+            upper=tuple(value for part in parts for value in part.upper),
+            exact=np.concatenate([part.exact for part in parts]),
+            rows=np.concatenate([part.rows for part in parts]),
+            nulls=np.concatenate([part.nulls for part in parts]),
+            nans=np.concatenate([part.nans for part in parts]),
+            sums=None
+            if None in sums
+            else tuple(total for each in sums if each is not None for total in each),
+        )
+
+    @classmethod
     def merged(cls, parts: Sequence[ZoneStats]) -> ZoneStats:
         """One unit of many: `parts` are of one type, each of one unit."""
         tag = parts[0].tag

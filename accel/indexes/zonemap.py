@@ -1,5 +1,5 @@
 """`zonemap`: minimum, maximum, null count, sum and count of units, of a column, of an expression over it,
-or of several columns.
+or of several columns; and the least and greatest of tuples of columns.
 
 Answers every question by its bounds. Costs about 60 bytes a unit for numbers, and twice the bounds' own length for
 text (cut at 64 bytes). Unlike Parquet's statistics it counts NaN, says whether a bound is exact, and has sums.
@@ -7,29 +7,34 @@ text (cut at 64 bytes). Unlike Parquet's statistics it counts NaN, says whether 
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Mapping
+import dataclasses
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-import numpy as np
 import pyarrow as pa
 
 from accel.errors import IndexFormatError, SchemaMismatchError
 from accel.indexes.expressions import Expression, apply_expression
 from accel.indexes.kind import ChunkValues, IndexKind, Level
-from accel.indexes.native import Tag, from_natives, native_values, tag_of
+from accel.indexes.members import Member, inputs_of, member_of, split_members
+from accel.indexes.native import uniform
 from accel.indexes.question import LeafOp, LeafQuestion
 from accel.indexes.wire import BlobReader, BlobWriter
+from accel.indexes.zone_bytes import MAX_PARTS, read_path, read_stats, read_text, write_path, write_stats
 from accel.indexes.zone_prune import prune_zones
-from accel.indexes.zone_stats import FILL, ZoneStats, unit_stats
+from accel.indexes.zone_stats import ZoneStats, unit_stats
+from accel.indexes.zone_tuples import TupleZones, read_tuples, tuple_zones, write_tuples
 from accel.predicate.evidence import Evidence
 
-__all__ = ["ParsedZonemap", "Zonemap"]
+__all__ = ["ParsedZonemap", "ZoneMember", "Zonemap"]
 
-_MAGIC = b"AIZm"
-_SUM_BYTES = 16
-_MAX_MEMBERS = 1000
+_MAGIC = b"AIZ2"
+_FIRST_MAGIC = b"AIZm"
+_FIGURES, _TUPLES = 1, 2
+
+Path = tuple[str, ...]
+Figures = ZoneStats | TupleZones
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,18 +45,23 @@ class Zonemap(IndexKind):
     ----------
     of : str
         The expression: "value", "lower", "year", "month", "day" or "hour".
-    columns : tuple of tuple of str
-        For a zone map of several columns: their paths, in the order of the fields of the struct array that
-        `build` then gets. Empty for one column.
+    columns : sequence of str, or of paths as tuples of str
+        For a zone map of several things: columns (`a`, `b.c`), expressions (`lower(s)`) and tuples of columns
+        (`(a, b)`), whose units are the pages of one column. Empty for one column. `build` gets structs then, with
+        a field for each of `inputs`.
+    paths : sequence of paths
+        What the inputs are in the file, where a name has a dot in it; by default what they read like.
     """
 
     name: ClassVar[str] = "zonemap"
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
+    reads: ClassVar[frozenset[int]] = frozenset({1, 2})
     levels: ClassVar[frozenset[Level]] = frozenset({Level.FILE, Level.ROW_GROUP, Level.PAGE})
     ops: ClassVar[frozenset[LeafOp]] = frozenset(LeafOp)
 
     of: str = "value"
-    columns: tuple[tuple[str, ...], ...] = ()
+    columns: Sequence[str | Path] = ()
+    paths: Sequence[Path] = ()
 
     def __post_init__(self) -> None:
         try:
@@ -59,143 +69,210 @@ class Zonemap(IndexKind):
         except ValueError:
             known = ", ".join(Expression)
             raise ValueError(f"a zone map is of one of {known}, not of {self.of!r}") from None
+        if isinstance(self.columns, str):
+            object.__setattr__(self, "columns", split_members(self.columns))
+        if len(self.members) > MAX_PARTS:
+            raise ValueError(f"a zone map is of {MAX_PARTS} columns at most")
 
-    def build(self, chunks: Iterable[ChunkValues], *, level: Level) -> bytes:
-        gathered: list[list[ZoneStats]] = []
-        for chunk in chunks:
-            try:
-                members = self._members(chunk.array)
-                arrays = [apply_expression(Expression(self.of), array) for array in members]
-            except UnicodeDecodeError:
-                raise SchemaMismatchError(f"{self.of}() of text that is not UTF-8") from None
-            gathered.append([unit_stats(array, chunk.starts(level)) for array in arrays])
-        if not gathered:
-            raise ValueError("a zone map of nothing: pass a chunk without rows for a file without row groups")
-        figures = [
-            ZoneStats.merged(parts) if level is Level.FILE else parts[0]
-            for parts in zip(*gathered, strict=True)
-        ]
-        out = BlobWriter(_MAGIC)
-        out.u32(len(figures[0].rows))
-        out.block(self.of.encode())
-        out.u32(len(figures))
-        for path, stats in zip(self.columns or ((),), figures, strict=True):
-            out.u32(len(path))
-            for part in path:
-                out.block(part.encode())
-            _write_stats(out, stats)
-        return out.bytes()
+    @property
+    def members(self) -> tuple[Member, ...]:
+        """What it is of, where that is several things; else nothing."""
+        of = Expression(self.of)
+        return tuple(
+            member_of(each, default=of) if isinstance(each, str) else Member(of, (".".join(each),))
+            for each in self.columns
+        )
 
-    def _members(self, array: pa.Array) -> list[pa.Array]:
-        if not self.columns:
-            return [array]
-        if not pa.types.is_struct(array.type) or array.type.num_fields != len(self.columns):
-            raise SchemaMismatchError(f"a zone map of {len(self.columns)} columns cannot be of {array.type}")
-        members: list[pa.Array] = array.flatten()
-        return members
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """The columns that it is made of, each once."""
+        return inputs_of(self.members)
+
+    def over(self, columns: Sequence[str]) -> Zonemap:
+        """The same of several columns."""
+        return dataclasses.replace(self, columns=tuple(columns), paths=())
+
+    def located(self, paths: Sequence[Path]) -> Zonemap:
+        """The same, with the paths of the inputs."""
+        return dataclasses.replace(self, paths=tuple(paths))
+
+    def covers(self) -> tuple[tuple[int, str], ...]:
+        """What each of its members says something of: an input, and an expression of it or "tuple"."""
+        inputs = self.inputs
+        return tuple(
+            (inputs.index(column), "tuple" if len(member.columns) > 1 else str(member.of))
+            for member in self.members
+            for column in member.columns
+        )
+
+    def path_of(self, column: str) -> Path:
+        """Where an input is in the file."""
+        if self.paths:
+            return tuple(self.paths[self.inputs.index(column)])
+        given = {".".join(each): each for each in self.columns if not isinstance(each, str)}
+        return given.get(column, tuple(column.split(".")))
+
+    def builder(self, *, level: Level) -> _Builder:
+        return _Builder(self, level)
 
     def parse(self, data: bytes, *, level: Level, units: int) -> ParsedZonemap:
+        if data[:4] == _FIRST_MAGIC:
+            return _parse_first(data, units)
         blob = BlobReader(data, _MAGIC)
         blob.units(units)
-        try:
-            of = Expression(bytes(blob.block()).decode())
-            count = blob.u32()
-            if not 1 <= count <= _MAX_MEMBERS:
-                raise IndexFormatError(f"a zone map of {count} columns")
-            members: dict[tuple[str, ...], ZoneStats] = {}
-            for _ in range(count):
-                parts = blob.u32()
-                if parts > _MAX_MEMBERS:
-                    raise IndexFormatError(f"a zone map has a path of {parts} parts")
-                path = tuple(bytes(blob.block()).decode() for _ in range(parts))
-                members[path] = _read_stats(blob, units)
-        except ValueError as error:
-            if isinstance(error, IndexFormatError):
-                raise
-            raise IndexFormatError(f"a zone map has a text that is none: {error}") from error
+        count = blob.u32()
+        if not 1 <= count <= MAX_PARTS:
+            raise IndexFormatError(f"a zone map of {count} members")
+        members = tuple(_read_member(blob, units) for _ in range(count))
         blob.end()
-        return ParsedZonemap(of, members, 4 * len(data))
+        return ParsedZonemap(members, 4 * len(data))
 
     @property
     def params(self) -> Mapping[str, Any]:
-        several = {"columns": [list(path) for path in self.columns]} if self.columns else {}
+        several = {"columns": [str(member) for member in self.members]} if self.columns else {}
         return {"of": self.of, **several}
 
 
-def _write_stats(out: BlobWriter, stats: ZoneStats) -> None:
-    out.array(stats.rows, "<i8")
-    out.array(stats.nulls, "<i8")
-    out.array(stats.nans, "<i8")
-    out.flags(stats.exact)
-    for bounds in (stats.lower, stats.upper):
-        out.flags(np.array([value is not None for value in bounds], bool))
-        filled = [FILL[stats.tag] if value is None else value for value in bounds]
-        out.values(from_natives(filled, stats.tag))
-    sums = stats.sums
-    whole = sums is not None and stats.tag is not Tag.FLOAT64
-    if sums is None or (whole and any(abs(total) >> 126 for total in sums if isinstance(total, int))):
-        out.u32(0)
-    elif whole:
-        out.u32(1)
-        raw = b"".join(int(total).to_bytes(_SUM_BYTES, "little", signed=True) for total in sums)
-        out.array(np.frombuffer(raw, np.uint8), "u1")
-    else:
-        out.u32(2)
-        out.array(np.array(sums, np.float64), "<f8")
+class _Builder:
+    def __init__(self, kind: Zonemap, level: Level) -> None:
+        self.kind = kind
+        self.level = level
+        self.members = kind.members or (Member(Expression(kind.of), ("",)),)
+        self.inputs = inputs_of(self.members)
+        self.parts: list[list[Any]] = [[] for _ in self.members]
+
+    def add(self, chunk: ChunkValues) -> None:
+        starts = chunk.starts(self.level)
+        columns = dict(zip(self.inputs, self._fields(chunk.array), strict=True))
+        for member, parts in zip(self.members, self.parts, strict=True):
+            if len(member.columns) > 1:
+                parts.append(tuple_zones([uniform(columns[name]) for name in member.columns], starts))
+                continue
+            try:
+                values = apply_expression(member.of, columns[member.columns[0]])
+            except UnicodeDecodeError:
+                raise SchemaMismatchError(f"{member.of}() of text that is not UTF-8") from None
+            parts.append(unit_stats(values, starts))
+
+    def _fields(self, array: pa.Array) -> list[pa.Array]:
+        if not self.kind.columns:
+            return [array]
+        if not pa.types.is_struct(array.type) or array.type.num_fields != len(self.inputs):
+            raise SchemaMismatchError(f"a zone map of {len(self.inputs)} columns cannot be of {array.type}")
+        fields: list[pa.Array] = array.flatten()
+        return fields
+
+    def finish(self) -> bytes:
+        if not self.parts[0]:
+            raise ValueError("a zone map of nothing: pass a chunk without rows for a file without row groups")
+        join = "joined" if self.level is Level.PAGE else "merged"
+        figures = [getattr(type(parts[0]), join)(parts) for parts in self.parts]
+        out = BlobWriter(_MAGIC)
+        out.u32(len(figures[0].lower))
+        out.u32(len(figures))
+        for member, found in zip(self.members, figures, strict=True):
+            out.u32(_TUPLES if isinstance(found, TupleZones) else _FIGURES)
+            out.block(member.of.encode())
+            paths = [self.kind.path_of(name) for name in member.columns] if self.kind.columns else [()]
+            out.u32(len(paths))
+            for path in paths:
+                write_path(out, path)
+            if isinstance(found, TupleZones):
+                write_tuples(out, found)
+            else:
+                write_stats(out, found)
+        return out.bytes()
 
 
-def _read_stats(blob: BlobReader, units: int) -> ZoneStats:
-    rows, nulls, nans = (blob.array(units, "<i8").astype(np.int64) for _ in range(3))
-    good = (nulls >= 0) & (nans >= 0) & (nulls <= rows) & (nans <= rows - nulls)
-    if not bool(good.all()):
-        raise IndexFormatError("a zone map's counts contradict each other")
-    exact = blob.flags(units)
-    sides: list[tuple[Any, ...]] = []
-    tags = set()
-    for _ in range(2):
-        has = blob.flags(units)
-        values = blob.values()
-        if len(values) != units:
-            raise IndexFormatError("a zone map has bounds of another number of units")
-        tags.add(tag_of(values.type))
-        natives = native_values(values).tolist()
-        sides.append(tuple(v if there else None for v, there in zip(natives, has.tolist(), strict=True)))
-    tag = tags.pop()
-    if tags or tag is None:
-        raise IndexFormatError("a zone map has bounds of two types")
-    if tag is Tag.FLOAT64 and any(v is not None and math.isnan(v) for side in sides for v in side):
-        raise IndexFormatError("a zone map has NaN for a bound")
-    form = blob.u32()
-    sums: tuple[int | float, ...] | None = None
-    if form == 1:
-        raw = bytes(blob.take(units * _SUM_BYTES))
-        pieces = (raw[i : i + _SUM_BYTES] for i in range(0, len(raw), _SUM_BYTES))
-        sums = tuple(int.from_bytes(piece, "little", signed=True) for piece in pieces)
-    elif form == 2:
-        sums = tuple(blob.array(units, "<f8").tolist())
-    elif form:
-        raise IndexFormatError("a zone map has sums of an unknown form")
-    return ZoneStats(tag, sides[0], sides[1], exact, rows, nulls, nans, sums)
+@dataclass(frozen=True, slots=True, eq=False)
+class ZoneMember:
+    """One of the things that a zone map is of, read back."""
+
+    of: Expression
+    paths: tuple[Path, ...]
+    """One, the empty one where the index is of one column; more for a tuple."""
+    figures: Figures
+
+
+def _read_member(blob: BlobReader, units: int) -> ZoneMember:
+    form, of = blob.u32(), _expression(read_text(blob))
+    count = blob.u32()
+    if form not in (_FIGURES, _TUPLES) or not 1 <= count <= MAX_PARTS or (form == _FIGURES and count > 1):
+        raise IndexFormatError("a zone map has a member that is none")
+    paths = tuple(read_path(blob) for _ in range(count))
+    figures: Figures = read_stats(blob, units) if form == _FIGURES else read_tuples(blob, count, units)
+    return ZoneMember(of, paths, figures)
+
+
+def _expression(text: str) -> Expression:
+    try:
+        return Expression(text)
+    except ValueError:
+        raise IndexFormatError(f"a zone map of {text[:40]!r}") from None
+
+
+def _parse_first(data: bytes, units: int) -> ParsedZonemap:
+    """Version 1: one expression for all columns, and no tuples."""
+    blob = BlobReader(data, _FIRST_MAGIC)
+    blob.units(units)
+    of, count = _expression(read_text(blob)), blob.u32()
+    if not 1 <= count <= MAX_PARTS:
+        raise IndexFormatError(f"a zone map of {count} columns")
+    members = tuple(ZoneMember(of, (read_path(blob),), read_stats(blob, units)) for _ in range(count))
+    blob.end()
+    return ParsedZonemap(members, 4 * len(data))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ParsedZonemap:
     """A zone map read back."""
 
-    of: Expression
-    members: Mapping[tuple[str, ...], ZoneStats]
-    """The figures by column path; under the empty path where it is of one column."""
+    members: tuple[ZoneMember, ...]
     nbytes: int
 
-    def stats(self, path: tuple[str, ...]) -> ZoneStats | None:
-        """The figures of a column: what `count`, `min`, `max` and `sum` of whole units can be answered from."""
-        return self.members.get(path, self.members.get(()))
+    @property
+    def of(self) -> Expression:
+        """The expression, where it is of one thing."""
+        return self.members[0].of if len(self.members) == 1 else Expression.VALUE
+
+    def stats(self, path: Path, of: Expression | None = None) -> ZoneStats | None:
+        """The figures of a column, or of an expression of it (by default the map's own): what `count`, `min`, `max`
+        and `sum` of whole units can be answered from."""
+        of = self.of if of is None else of
+        for member in self.members:
+            if member.of is of and member.paths[0] in (path, ()) and isinstance(member.figures, ZoneStats):
+                return member.figures
+        return None
 
     def prune(self, question: LeafQuestion) -> Evidence | None:
-        stats = self.stats(question.path)
-        return None if stats is None else prune_zones(self.of, stats, question)
+        found: Evidence | None = None
+        for member in self.members:
+            if isinstance(member.figures, ZoneStats) and member.paths[0] in (question.path, ()):
+                found = _both(found, prune_zones(member.of, member.figures, question))
+        return _both(found, self.prune_all([(question, True)]))
+
+    def prune_all(self, asked: Sequence[tuple[LeafQuestion, bool]]) -> Evidence | None:
+        """Evidence that all of these questions are true, or false where they come with False; None where their
+        columns are in no tuple."""
+        found: Evidence | None = None
+        for member in self.members:
+            if not isinstance(member.figures, TupleZones):
+                continue
+            hit = member.figures.hit(member.paths, asked)
+            if hit is not None:
+                found = _both(found, Evidence(hit, hit | True, hit | True))
+        return found
 
     def describe(self) -> Mapping[str, Any]:
         """What `accel inspect` shows."""
-        units = {len(stats.rows) for stats in self.members.values()}
-        return {"of": str(self.of), "columns": len(self.members), "units": max(units)}
+        return {
+            "of": str(self.of),
+            "columns": len(self.members),
+            "units": len(self.members[0].figures.lower),
+        }
+
+
+def _both(a: Evidence | None, b: Evidence | None) -> Evidence | None:
+    if a is None or b is None:
+        return b if a is None else a
+    return Evidence(a.may_true & b.may_true, a.may_false & b.may_false, a.may_null & b.may_null)

@@ -14,17 +14,18 @@ import numpy as np
 import numpy.typing as npt
 
 from accel.errors import IndexFormatError
-from accel.format.embedded import Entry, Toc, verify_blob
+from accel.format.embedded import Entry, verify_blob
 from accel.format.idx1 import idx1_range
-from accel.indexes.ask import ask
+from accel.indexes.ask import ask, ask_all
 from accel.indexes.kind import IndexKind, Level, ParsedIndex, first_rows_of
 from accel.indexes.native import signature_of
 from accel.indexes.question import LeafOp, LeafQuestion, question_of
 from accel.indexes.registry import find_kind
 from accel.planning.handle import FileHandle
+from accel.planning.page_indexes import take_page_indexes
 from accel.planning.query import FileQuery
 from accel.planning.witness import Statement, Witnesses
-from accel.predicate.atoms import Node, column_atoms
+from accel.predicate.atoms import AllOf, AnyOf, IsTrue, Negation, Node, column_atoms
 from accel.ranges import ByteRange, Kind, ReadKey, Stash, Want
 
 __all__ = ["Embedded"]
@@ -52,6 +53,8 @@ class _Source:
     span: ByteRange
     leaf: int
     asked: tuple[tuple[Node, LeafQuestion], ...]
+    together: tuple[tuple[Node, tuple[tuple[LeafQuestion, bool], ...]], ...] = ()
+    """Conjunctions of leaves over the columns of an index of several."""
 
     @property
     def level(self) -> Level:
@@ -64,6 +67,12 @@ class _Source:
     @property
     def units(self) -> int:
         return 1 if self.entry is None else self.entry.units
+
+    def signature_of(self, question: LeafQuestion) -> str:
+        """What the question's column was stored as when the index was built; who named an IDX1 vouches for it."""
+        if self.entry is None:
+            return signature_of(question.arrow_type)
+        return self.entry.signature_of(question.path) or ""
 
     @property
     def first(self) -> ByteRange:
@@ -96,7 +105,7 @@ class Embedded:
             question = question_of(node, column)
             if question is not None and len(query.filter_paths.get(column.path, ())) == 1:
                 asked.setdefault(column.path, []).append((node, question))
-        found = list(_labelled(handle.toc, query, asked)) if handle.toc is not None else []
+        found = list(_labelled(handle, query, asked)) if handle.toc is not None else []
         try:
             found += _named(handle, query, asked, named)
         except IndexFormatError as error:
@@ -120,7 +129,18 @@ class Embedded:
                 if span.length <= most_bytes or self.handle.in_tail(span) is not None:
                     want = source.want(span)
                     out[want.key] = want
+                    out |= {want.key: want for want in self._places(source)}
         return list(out.values())
+
+    def _places(self, source: _Source) -> list[Want]:
+        """Where the pages are that an index speaks of, if nobody else asked for that column's."""
+        at = (source.row_group, source.leaf)
+        if source.level is not Level.PAGE or at in self.handle.offset_indexes:
+            return []
+        chunks = self.handle.metadata.chunks
+        start, length = int(chunks.offset_index_offset[at]), int(chunks.offset_index_length[at])
+        found = ByteRange(start, start + length)
+        return [Want(ReadKey(Kind.OFFSET_INDEX, *at), found)] if start > 0 and length > 0 else []
 
     def _spans(self, source: _Source) -> list[ByteRange]:
         if source.ordinal not in self.handle.indexes:
@@ -135,6 +155,8 @@ class Embedded:
     def learn(self, stash: Stash, on_bad: OnBad) -> None:
         """Take in what came; what does not verify is passed over from now on."""
         for source in self.sources:
+            places = [want for want in self._places(source) if want.key in stash]
+            take_page_indexes(self.handle, places, stash, on_bad)
             try:
                 self._take(source, stash)
             except IndexFormatError as error:
@@ -184,8 +206,16 @@ class Embedded:
         if first_rows is None:
             return
         for node, question in source.asked:
-            signature = signature_of(question.arrow_type) if source.entry is None else source.entry.signature
-            evidence = ask(parsed, question, units=len(first_rows), signature=signature)
+            evidence = ask(parsed, question, units=len(first_rows), signature=source.signature_of(question))
+            if evidence is not None:
+                witnesses.add(node, group, Statement(first_rows, evidence))
+        for node, questions in source.together:
+            known = [
+                (question, truth)
+                for question, truth in questions
+                if source.signature_of(question) == signature_of(question.arrow_type)
+            ]
+            evidence = ask_all(parsed, known, units=len(first_rows))
             if evidence is not None:
                 witnesses.add(node, group, Statement(first_rows, evidence))
 
@@ -239,14 +269,54 @@ def _idx1() -> IndexKind:
     return Idx1()
 
 
-def _labelled(toc: Toc, query: FileQuery, asked: Asked) -> Iterator[_Source]:
-    for ordinal, entry in enumerate(toc.entries):
-        here = asked.get(entry.column)
+def _labelled(handle: FileHandle, query: FileQuery, asked: Asked) -> Iterator[_Source]:
+    toc = handle.toc
+    for ordinal, entry in enumerate(toc.entries if toc is not None else ()):
+        here = [pair for path in entry.paths() for pair in asked.get(path, ())]
         kind = find_kind(entry.kind, entry.version) if here else None
-        if here is None or kind is None or entry.level not in set(kind.levels):
+        if not here or kind is None or entry.level not in set(kind.levels):
+            continue
+        leaf = _leaf_of(handle, query, entry.column)
+        if leaf is None:
             continue
         ops = getattr(kind, "ops", frozenset(LeafOp))
         answerable = tuple((node, question) for node, question in here if question.op in ops)
         if answerable:
             span = ByteRange(entry.offset, entry.offset + entry.length)
-            yield _Source(ordinal, entry, kind, span, query.filter_paths[entry.column][0], answerable)
+            questions = {id(node): question for node, question in answerable}
+            several = len(entry.paths()) > 1 and query.bound is not None
+            together = tuple(_conjunctions(query.bound.root, questions)) if several and query.bound else ()
+            yield _Source(ordinal, entry, kind, span, leaf, answerable, together)
+
+
+def _leaf_of(handle: FileHandle, query: FileQuery, path: tuple[str, ...]) -> int | None:
+    """The column of an index, which the predicate need not name where the index is of several."""
+    known = query.filter_paths.get(path)
+    if known is not None:
+        return known[0]
+    for leaf in handle.metadata.schema.leaves:
+        if leaf.path == path:
+            return leaf.ordinal if not leaf.max_repetition else None
+    return None
+
+
+def _conjunctions(
+    node: Node, questions: Mapping[int, LeafQuestion]
+) -> Iterator[tuple[Node, tuple[tuple[LeafQuestion, bool], ...]]]:
+    """Every AND of a tree that has two leaves or more among these, and with each whether it is to be true."""
+    match node:
+        case AllOf():
+            leaves = [
+                (each.operand, False) if isinstance(each, Negation) else (each, True)
+                for each in node.operands
+            ]
+            found = tuple((questions[id(leaf)], truth) for leaf, truth in leaves if id(leaf) in questions)
+            if len(found) > 1:
+                yield node, found
+            for operand in node.operands:
+                yield from _conjunctions(operand, questions)
+        case AnyOf():
+            for operand in node.operands:
+                yield from _conjunctions(operand, questions)
+        case Negation() | IsTrue():
+            yield from _conjunctions(node.operand, questions)

@@ -1,30 +1,27 @@
-"""Indexes built over the columns of a file: each column is decoded once, a row group at a time."""
+"""Indexes built over a column, or over several at once, as their pages are decoded."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import contextlib
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from accel.errors import AccelError, MemoryLimitError, SchemaMismatchError
-from accel.format.model import FileMetadata, OffsetIndex
+from accel.errors import AccelError, MemoryLimitError
 from accel.indexes.kind import ChunkValues, Level
 from accel.indexes.native import signature_of
-from accel.options import MIB, Options
-from accel.writing.original import At
+from accel.writing.makers import TextList, Timed, checked, make_maker, streams
 from accel.writing.scratch import Kept, Scratch
-from accel.writing.source import Source
-from accel.writing.values import ColumnValues, Texts
+from accel.writing.values import join_parts
 from accel.writing.wanted import WantedIndex
 
-__all__ = ["BuiltIndex", "build_indexes"]
+__all__ = ["BuiltIndex", "IndexSet", "in_asked_order"]
 
-_MOST_IDX1_BYTES = 64 * MIB
-_NO_PAGES = np.zeros(1, np.int64)
+Int64s = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -35,170 +32,156 @@ class BuiltIndex:
     row_group: int
     """-1 for one of the whole file."""
     units: int
-    signature: str
-    """What values of the column are stored as, for whom a type of the same name is not enough."""
+    signatures: tuple[str, ...]
+    """What values of the column, or of each of the columns, are stored as, for whom a type of the same name is not
+    enough."""
     data: Kept
     seconds: float
     """What building it took, decoding not counted."""
 
 
-def build_indexes(
-    source: Source,
-    metadata: FileMetadata,
-    offset_indexes: Mapping[At, OffsetIndex],
-    wanted: Sequence[WantedIndex],
-    *,
-    options: Options,
-    scratch: Scratch,
-    note: Callable[[int], None],
-) -> list[BuiltIndex]:
-    """Build all wanted indexes.
-
-    Parameters
-    ----------
-    offset_indexes : mapping
-        Of every chunk of a column that wants an index by pages.
-    scratch : Scratch
-        Keeps their bytes.
-    note : callable
-        Told the stored bytes of each chunk that was decoded.
-
-    Raises
-    ------
-    AccelError
-        A kind failed, or the column is not of a type that it takes; the column is named.
-    """
-    by_leaf: dict[int, list[WantedIndex]] = {}
-    for index in wanted:
-        by_leaf.setdefault(index.leaf.ordinal, []).append(index)
-    built: list[BuiltIndex] = []
-    for indexes in by_leaf.values():
-        values = ColumnValues(source, metadata, indexes[0].leaf, options, texts=Texts.CODED)
-        built += _Column(values, offset_indexes, scratch, note).build(indexes)
+def in_asked_order(built: Sequence[BuiltIndex], wanted: Sequence[WantedIndex]) -> list[BuiltIndex]:
+    """Index after index as they were asked for, each by row group."""
     # By identity: a kind of the caller's need not be hashable.
     order = {id(index): turn for turn, index in enumerate(wanted)}
     return sorted(built, key=lambda index: (order[id(index.wanted)], index.row_group))
 
 
-class _Column:
-    """The indexes of one column."""
+class IndexSet:
+    """The indexes of one column, or one index of several, over a file. A context manager.
+
+    For every row group in order: `begin`, `add` for each run of its pages, `end`; then `finish`. What fails is an
+    AccelError that names file, column and row group.
+    """
 
     def __init__(
         self,
-        values: ColumnValues,
-        offset_indexes: Mapping[At, OffsetIndex],
+        wanted: Sequence[WantedIndex],
+        types: Sequence[pa.DataType],
         scratch: Scratch,
-        note: Callable[[int], None],
+        *,
+        path: str,
+        memory_limit: int,
     ) -> None:
-        self.values = values
-        self.offset_indexes = offset_indexes
+        self.wanted = wanted
         self.scratch = scratch
-        self.note = note
-        self.name = ".".join(values.leaf.path)
-        self.signature = signature_of(values.type)
-        self.elsewhere = 0.0
-        """Seconds that went by within a build and are not its own."""
+        self.path = path
+        self.memory_limit = memory_limit
+        self.name = wanted[0].column
+        self.signatures = tuple(map(signature_of, types))
+        self.type = types[0] if not wanted[0].leaves else _struct(types)
+        self.whole_groups = any(not streams(index.kind) for index in wanted)
+        self.built: list[BuiltIndex] = []
+        self._group = -1
+        self._held: list[ChunkValues] = []
+        self._makers: dict[int, Timed] = {}
+        self._files: dict[int, Timed] = {}
 
-    def build(self, indexes: Sequence[WantedIndex]) -> list[BuiltIndex]:
-        grouped = [index for index in indexes if index.level is not Level.FILE]
-        whole = [index for index in indexes if index.level is Level.FILE and index.kind is not None]
-        texts = [_TextList(index, self) for index in indexes if index.kind is None]
-        built: list[BuiltIndex] = []
+    def __enter__(self) -> Self:
+        for turn, index in enumerate(self.wanted):
+            if index.level is Level.FILE:
+                with self._naming(index):
+                    self._files[turn] = Timed(
+                        TextList(self.name, self.type)
+                        if index.kind is None
+                        else make_maker(index.kind, Level.FILE)
+                    )
+        return self
 
-        def chunks(*, first: bool) -> Iterator[ChunkValues]:
-            """The row groups; on the first way through they also feed what is built group by group."""
-            if not self.values.metadata.num_row_groups:
-                yield ChunkValues(pa.nulls(0, self.values.type), _NO_PAGES, 0)
-            for group in range(self.values.metadata.num_row_groups):
-                chunk = self._decode(group)
-                begun = time.perf_counter()
-                for index in grouped if first else ():
-                    built.append(self._call(index, iter((chunk,)), group, len(chunk.starts(index.level))))
-                for text in texts if first else ():
-                    text.add(chunk.array)
-                self.elsewhere += time.perf_counter() - begun
-                yield chunk
+    def __exit__(self, *raised: object) -> None:
+        for maker in (*self._files.values(), *self._makers.values()):
+            maker.close()
 
-        for turn, index in enumerate(whole):
-            built.append(self._call(index, chunks(first=turn == 0), -1, 1))
-        if not whole:
-            for _ in chunks(first=True):
-                pass
-        return built + [text.finish() for text in texts]
+    def begin(self, group: int, *, paged: bool) -> None:
+        """Start a row group. `paged` says that its pages are known."""
+        self._group = group
+        self._held = []
+        for turn, index in enumerate(self.wanted):
+            if index.kind is None or index.level is Level.FILE:
+                continue
+            with self._naming(index):
+                if index.level is Level.PAGE and not paged:
+                    raise AccelError("the pages are not known, so no index can be made of them")
+                self._makers[turn] = Timed(make_maker(index.kind, index.level))
 
-    def _decode(self, group: int) -> ChunkValues:
-        begun = time.perf_counter()
-        values = self.values
-        at = (group, values.leaf.ordinal)
-        index = self.offset_indexes.get(at)
-        num_rows = int(values.metadata.group_rows[group])
-        array = values.read_group(group, index)
-        self.elsewhere += time.perf_counter() - begun
-        self.note(int(values.metadata.chunks.compressed[at]))
-        return ChunkValues(array, _NO_PAGES if index is None else index.first_row, num_rows)
+    def add(self, chunk: ChunkValues) -> None:
+        """The next rows of the row group."""
+        self._feed(chunk, whole=False)
+        if self.whole_groups:
+            self._held.append(chunk)
+            if sum(held.array.nbytes for held in self._held) > self.memory_limit:
+                raise MemoryLimitError(
+                    f"the column's values come to more than {self.memory_limit} bytes",
+                    path=self.path,
+                    place=f"row group {self._group}, column {self.name}",
+                    hint="raise options.memory_limit, or write smaller row groups",
+                )
 
-    def _call(self, index: WantedIndex, chunks: Iterator[ChunkValues], group: int, units: int) -> BuiltIndex:
-        assert index.kind is not None
-        begun, before = time.perf_counter(), self.elsewhere
-        place = f"column {self.name}" + (f", row group {group}" if group >= 0 else "")
-        paged = (group, index.leaf.ordinal) in self.offset_indexes
-        if index.level is Level.PAGE and units and not paged:
-            raise AccelError("the pages are not known, so no index can be made of them", place=place)
+    def end(self, num_rows: int, *, pages: int) -> None:
+        """All rows of the row group were given."""
+        if not num_rows:
+            self._feed(self._nothing(), whole=False)
+        if self.whole_groups:
+            self._feed(_joined(self._held) if self._held else self._nothing(), whole=True)
+            self._held = []
+        units = {Level.PAGE: pages if num_rows else 0, Level.ROW_GROUP: 1, Level.ROW_RANGE: num_rows}
+        for turn, maker in self._makers.items():
+            self._take(self.wanted[turn], maker, self._group, units[self.wanted[turn].level])
+        self._makers = {}
+
+    def finish(self) -> list[BuiltIndex]:
+        """All indexes of all row groups, and those of the file."""
+        if self._group < 0:
+            # A file without row groups: kinds still see the type.
+            for whole in (False, True):
+                self._feed(self._nothing(), whole=whole)
+        self._group = -1
+        for turn, maker in self._files.items():
+            self._take(self.wanted[turn], maker, -1, 1)
+        return self.built
+
+    def _nothing(self) -> ChunkValues:
+        return ChunkValues(pa.nulls(0, self.type), np.zeros(1, np.int64), 0)
+
+    def _feed(self, chunk: ChunkValues, *, whole: bool) -> None:
+        """Give rows to the kinds that take row groups as a whole, or to those that take them in pieces."""
+        for turn, maker in (*self._files.items(), *self._makers.items()):
+            index = self.wanted[turn]
+            if streams(index.kind) is not whole:
+                with self._naming(index):
+                    maker.add(chunk)
+
+    def _take(self, index: WantedIndex, maker: Timed, group: int, units: int) -> None:
+        with self._naming(index):
+            data = checked(maker.finish(), index.kind_name, self._place)
+        kept = self.scratch.keep(data)
+        self.built.append(BuiltIndex(index, group, units, self.signatures, kept, maker.seconds))
+
+    @property
+    def _place(self) -> str:
+        return f"column {self.name}" + (f", row group {self._group}" if self._group >= 0 else "")
+
+    @contextlib.contextmanager
+    def _naming(self, index: WantedIndex) -> Iterator[None]:
         try:
-            data = index.kind.build(chunks, level=index.level)
-            for _ in chunks:  # a kind that stops early must not keep the others from their row groups
-                pass
+            yield
         except AccelError as error:
-            raise error.at(path=self.values.source.name, place=place)
+            raise error.at(path=self.path, place=self._place)
         except Exception as error:
             raise AccelError(
                 f"index kind {index.kind_name} failed: {type(error).__name__}: {error}",
-                path=self.values.source.name,
-                place=place,
+                path=self.path,
+                place=self._place,
             ) from error
-        if not isinstance(data, bytes):
-            raise AccelError(
-                f"index kind {index.kind_name} built a {type(data).__name__}, not bytes", place=place
-            )
-        seconds = time.perf_counter() - begun - (self.elsewhere - before)
-        return BuiltIndex(index, group, units, self.signature, self.scratch.keep(data), seconds)
 
 
-class _TextList:
-    """The distinct texts of a column, for IDX1."""
+def _struct(types: Sequence[pa.DataType]) -> pa.DataType:
+    return pa.struct([pa.field(str(i), kind) for i, kind in enumerate(types)])
 
-    def __init__(self, index: WantedIndex, column: _Column) -> None:
-        self.index = index
-        self.column = column
-        self.found: pa.Array | None = None
-        self.seconds = 0.0
-        kind = column.values.type
-        if pa.types.is_dictionary(kind):
-            kind = kind.value_type
-        if not (pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)):
-            raise SchemaMismatchError(f"idx1 lists texts, and column {column.name} is of type {kind}")
 
-    def add(self, array: pa.Array) -> None:
-        begun = time.perf_counter()
-        if pa.types.is_dictionary(array.type):
-            # A dictionary may hold what no row has.
-            array = array.dictionary.take(pc.unique(array.indices).drop_null())
-        if array.type != pa.large_string():
-            array = array.cast(pa.large_string())
-        here = pc.unique(array).drop_null()
-        self.found = here if self.found is None else pc.unique(pa.concat_arrays([self.found, here]))
-        if self.found.nbytes > _MOST_IDX1_BYTES:
-            raise MemoryLimitError(
-                f"column {self.column.name} has more than {_MOST_IDX1_BYTES} bytes of distinct texts",
-                hint="idx1 is for columns of few values",
-            )
-        self.seconds += time.perf_counter() - begun
-
-    def finish(self) -> BuiltIndex:
-        from accel.format.idx1 import encode_idx1
-
-        texts = [] if self.found is None else sorted(self.found.to_pylist())
-        signature = self.column.signature
-        return BuiltIndex(
-            self.index, -1, 1, signature, self.column.scratch.keep(encode_idx1(texts)), self.seconds
-        )
+def _joined(chunks: Sequence[ChunkValues]) -> ChunkValues:
+    if len(chunks) == 1:
+        return chunks[0]
+    rows = np.cumsum([0, *(chunk.num_rows for chunk in chunks)])
+    first = [chunk.first_rows + start for chunk, start in zip(chunks, rows[:-1].tolist(), strict=True)]
+    return ChunkValues(join_parts([chunk.array for chunk in chunks]), np.concatenate(first), int(rows[-1]))

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from accel.errors import AccelError, IndexFormatError
-from accel.format.embedded import IDX1_KEY, TOC_KEY, Entry, checksum, encode_toc, parse_toc
+from accel.format.embedded import IDX1_KEY, TOC_KEY, Covered, Entry, checksum, encode_toc, parse_toc
 from accel.format.model import FileMetadata
 from accel.writing.building import BuiltIndex
 from accel.writing.source import Source
@@ -44,11 +44,13 @@ def _entry(placed: PlacedIndex) -> Entry:
     index, wanted = placed.index, placed.index.wanted
     data = index.data.read()
     head_bytes = getattr(wanted.kind, "head_bytes", None)
+    leaf = wanted.leaf.ordinal
+    signatures = dict(zip([each.ordinal for each in wanted.leaves] or [leaf], index.signatures, strict=True))
     return Entry(
         kind=wanted.kind_name,
         version=1 if wanted.kind is None else wanted.kind.version,
         column=tuple(wanted.leaf.path),
-        signature=index.signature,
+        signature=signatures.get(leaf, index.signatures[0]),
         level=str(wanted.level),
         row_group=index.row_group,
         units=index.units,
@@ -57,7 +59,16 @@ def _entry(placed: PlacedIndex) -> Entry:
         checksum=checksum(data),
         head=head_bytes(data) if head_bytes is not None else 0,
         params={} if wanted.kind is None else dict(wanted.kind.params),
+        columns=_covered(index),
     )
+
+
+def _covered(index: BuiltIndex) -> tuple[Covered, ...]:
+    """What an index of several columns speaks of; each column as it is, where its kind does not say."""
+    leaves, kind = index.wanted.leaves, index.wanted.kind
+    covers = getattr(kind, "covers", None)
+    told = [(at, "value") for at in range(len(leaves))] if covers is None else covers()
+    return tuple(Covered(leaves[at].path, index.signatures[at], of) for at, of in told) if leaves else ()
 
 
 def check_container(metadata: FileMetadata, built: Sequence[BuiltIndex], *, start: int) -> None:

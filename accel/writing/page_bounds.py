@@ -16,6 +16,8 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -23,6 +25,8 @@ from accel.format.model import Physical, SchemaElement
 from accel.format.thrift import BINARY, I32, I64, LIST, TRUE, ThriftList, write_struct
 
 __all__ = ["BoundsBuilder", "bounds_builder"]
+
+Int64s = npt.NDArray[np.int64]
 
 _MOST_BYTES = 64
 """Longer text bounds are cut, as parquet-java and arrow-rs cut them."""
@@ -55,6 +59,12 @@ class BoundsBuilder:
     """Of the pages that are not all null: their bounds as comparable values."""
     void: bool = False
     """No index can be given: there is a NaN."""
+
+    def add_run(self, array: pa.Array, first_rows: Int64s) -> None:
+        """Take the values of the next pages, given where each starts among them."""
+        stops = np.append(first_rows[1:], len(array))
+        for start, stop in zip(first_rows.tolist(), stops.tolist(), strict=True):
+            self.add(array.slice(start, stop - start))
 
     def add(self, page: pa.Array) -> None:
         """Take the values of the next page."""

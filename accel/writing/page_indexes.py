@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -19,9 +18,10 @@ from accel.planning.selection import RowSelection
 from accel.writing.original import At, Original
 from accel.writing.page_bounds import BoundsBuilder, bounds_builder
 from accel.writing.page_locations import ChunkPageList, encode_offset_index, list_pages
-from accel.writing.values import ColumnValues, flat_leaf
+from accel.writing.source import Source
+from accel.writing.values import flat_leaf
 
-__all__ = ["PageIndexes", "complete_page_indexes"]
+__all__ = ["PageIndexMaking", "PageIndexes"]
 
 
 @dataclass(slots=True, eq=False)
@@ -41,84 +41,75 @@ class PageIndexes:
     """Columns whose pages could not be located."""
 
 
-def complete_page_indexes(
-    original: Original, *, options: Options, note: Callable[[int], None]
-) -> PageIndexes:
-    """Make the page indexes that the file lacks.
+class PageIndexMaking:
+    """Makes the page indexes that a file lacks, chunk by chunk.
 
     A file of which some pages cannot be located gets no offset index that it had not: readers expect
     them of all columns of a row group or of none.
-
-    Parameters
-    ----------
-    note : callable
-        Told the stored bytes of each chunk that was looked through.
     """
-    job = _Completion(original, options, note)
-    job.locate()
-    job.bound()
-    return job.found
 
-
-class _Completion:
-    def __init__(self, original: Original, options: Options, note: Callable[[int], None]) -> None:
+    def __init__(self, original: Original, source: Source, options: Options) -> None:
         self.original = original
+        self.source = source
         self.metadata = original.metadata
         self.options = options
-        self.note = note
-        self.found = PageIndexes(
-            dict(original.offset_bytes), dict(original.column_bytes), dict(original.offset_indexes)
-        )
+        self.offset_indexes = dict(original.offset_indexes)
+        """Those found are here for indexes by page, whether or not they are written."""
+        self.new: dict[At, OffsetIndex] = {}
+        self.bounds: dict[At, bytes] = {}
+        self.unknown: dict[str, None] = {}
+        self.type_orders = False
+        self.ordered = self._orders()
 
-    def locate(self) -> None:
-        """Offset indexes."""
-        new: dict[At, OffsetIndex] = {}
-        unknown: dict[str, None] = {}
-        for at in self._chunks():
-            if at in self.found.offset_indexes:
-                continue
-            leaf = self.metadata.schema.leaves[at[1]]
-            index = self._locate(at, leaf)
-            if index is None:
-                unknown[".".join(leaf.path)] = None
-            else:
-                new[at] = index
-        self.found.unknown = list(unknown)
-        # Known here, for indexes by page, whether or not they are written.
-        self.found.offset_indexes.update(new)
-        if unknown:
-            return
-        self.found.added = len(new)
-        self.found.offset_bytes.update({at: encode_offset_index(index) for at, index in new.items()})
+    def lacks(self, at: At) -> bool:
+        """Whether a chunk has rows, and no offset index."""
+        return bool(self.metadata.group_rows[at[0]]) and at not in self.original.offset_indexes
 
-    def bound(self) -> None:
-        """Column indexes, for flat columns."""
-        if self.found.unknown:
-            return
-        ordered = self._orders()
-        for leaf in self.metadata.schema.leaves:
-            lacking = [
-                group
-                for group in range(self.metadata.num_row_groups)
-                if (group, leaf.ordinal) in self.found.offset_bytes
-                and (group, leaf.ordinal) not in self.found.column_bytes
-                # Whoever wrote one half alone may have had a reason.
-                and (group, leaf.ordinal) not in self.original.offset_bytes
-            ]
-            if lacking and ordered[leaf.ordinal] and flat_leaf(leaf):
-                self._bound(leaf, lacking)
-        if not self.found.added_bounds:
-            self.found.type_orders = False
+    def locate(self, at: At) -> OffsetIndex | None:
+        """The offset index of a chunk that lacks one; None where its pages cannot be told apart."""
+        leaf = self.metadata.schema.leaves[at[1]]
+        index = self._locate(at, leaf)
+        if index is None:
+            self.unknown[".".join(leaf.path)] = None
+        else:
+            self.new[at] = self.offset_indexes[at] = index
+        return index
 
-    def _chunks(self) -> list[At]:
-        groups = [g for g, rows in enumerate(self.metadata.group_rows.tolist()) if rows]
-        return [(group, leaf.ordinal) for group in groups for leaf in self.metadata.schema.leaves]
+    def bounds_of(self, at: At, kind: pa.DataType) -> BoundsBuilder | None:
+        """To be fed with the pages of a chunk that was located; None where it can have no bounds.
+
+        `kind` is the type of the decoded values.
+        """
+        leaf = self.metadata.schema.leaves[at[1]]
+        # Whoever wrote one half alone may have had a reason.
+        if at not in self.new or at in self.original.offset_bytes or self.unknown:
+            return None
+        if not self.ordered[leaf.ordinal] or not flat_leaf(leaf):
+            return None
+        return bounds_builder(self.metadata.schema.elements[leaf.element], kind)
+
+    def take_bounds(self, at: At, builder: BoundsBuilder) -> None:
+        data = builder.finish()
+        if data is not None:
+            self.bounds[at] = data
+
+    def finish(self) -> PageIndexes:
+        """All that the file has and is to have."""
+        original = self.original
+        found = PageIndexes(dict(original.offset_bytes), dict(original.column_bytes), self.offset_indexes)
+        found.unknown = list(self.unknown)
+        if not self.unknown:
+            found.offset_bytes |= {at: encode_offset_index(index) for at, index in self.new.items()}
+            found.column_bytes |= self.bounds
+            found.added, found.added_bounds = len(self.new), len(self.bounds)
+            found.type_orders = self.type_orders and bool(self.bounds)
+        return found
 
     def _locate(self, at: At, leaf: Leaf) -> OffsetIndex | None:
         chunks = self.metadata.chunks
         num_rows = int(self.metadata.group_rows[at[0]])
         pages = list_pages(
-            self.original.source,
+            self.source,
             int(chunks.start[at]),
             int(chunks.end[at]),
             num_values=int(chunks.num_values[at]),
@@ -136,7 +127,7 @@ class _Completion:
         num_rows = int(self.metadata.group_rows[at[0]])
         if end - start > self.options.memory_limit // 4:
             return None
-        [data] = self.original.source.read([(start, end)])
+        [data] = self.source.read([(start, end)])
         whole = ChunkPages(
             leaf=leaf.ordinal,
             codec=int(chunks.codec[at]),
@@ -154,7 +145,7 @@ class _Completion:
                 RowSelection.all(num_rows),
                 arrow_schema=projected_schema(schema, self.metadata.key_value, [leaf.ordinal]),
                 leaves=[leaf.ordinal],
-                path=self.original.source.name,
+                path=self.source.name,
                 row_group=at[0],
                 memory_limit=self.options.memory_limit,
                 created_by=self.metadata.created_by,
@@ -172,44 +163,11 @@ class _Completion:
         chunks = self.metadata.chunks
         if not bool((orders != ColumnOrder.UNDEFINED).any()):
             # Without column orders, new ones must not give a meaning to bounds that had none.
-            if bool((chunks.min_start >= 0).any() | (chunks.max_start >= 0).any()) or self.found.column_bytes:
+            if (
+                bool((chunks.min_start >= 0).any() | (chunks.max_start >= 0).any())
+                or self.original.column_bytes
+            ):
                 return [False] * len(orders)
-            self.found.type_orders = True
+            self.type_orders = True
             return [True] * len(orders)
         return [order == ColumnOrder.TYPE_DEFINED for order in orders.tolist()]
-
-    def _bound(self, leaf: Leaf, groups: list[int]) -> None:
-        element = self.metadata.schema.elements[leaf.element]
-        values = ColumnValues(self.original.source, self.metadata, leaf, self.options)
-        if bounds_builder(element, values.type) is None:
-            return
-        for group in groups:
-            at = (group, leaf.ordinal)
-            index = self.found.offset_indexes[at]
-            builder = bounds_builder(element, values.type)
-            assert builder is not None
-            _fill(builder, values, group, index)
-            data = builder.finish()
-            self.note(int(self.metadata.chunks.compressed[at]))
-            if data is not None:
-                self.found.column_bytes[at] = data
-                self.found.added_bounds += 1
-
-
-def _fill(builder: BoundsBuilder, values: ColumnValues, group: int, index: OffsetIndex) -> None:
-    """Hand the pages over one by one; pieces are cut between pages, but an array's parts need not be."""
-    num_rows = int(values.metadata.group_rows[group])
-    stops = np.append(index.first_row[1:], num_rows).tolist()
-    firsts = index.first_row.tolist()
-    page, row = 0, 0
-    carried: pa.Array | None = None
-    for part in values.read_pieces(group, index):
-        if builder.void:
-            return
-        array = part if carried is None else pa.concat_arrays([carried, part])
-        start = row
-        while page < len(stops) and stops[page] <= start + len(array):
-            builder.add(array.slice(firsts[page] - start, stops[page] - firsts[page]))
-            page += 1
-        row = firsts[page] if page < len(stops) else start + len(array)
-        carried = array.slice(row - start) if row - start < len(array) else None

@@ -7,13 +7,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from accel.options import Options
-from accel.writing.building import BuiltIndex, build_indexes
+from accel.writing.building import BuiltIndex
 from accel.writing.container import earlier_ranges
 from accel.writing.original import Original, open_original
-from accel.writing.page_indexes import PageIndexes, complete_page_indexes
+from accel.writing.page_indexes import PageIndexes
 from accel.writing.report import EmbeddedIndex, EmbedReport
 from accel.writing.scratch import Scratch
 from accel.writing.source import Source
+from accel.writing.survey import Survey
 from accel.writing.tail import Tail, make_tail, verify_tail
 from accel.writing.wanted import IDX1, Indexes, read_wanted
 
@@ -45,14 +46,10 @@ def prepare(source: Source, indexes: Indexes, *, options: Options, counter: Coun
     original = open_original(source, options=options)
     metadata = original.metadata
     wanted = read_wanted(indexes, metadata)
-    leaves = {index.leaf.ordinal for index in wanted}
-    total = int(sum(metadata.chunks.compressed[:, leaf].sum() for leaf in leaves))
-    note = _ignore if counter is None else counter("index", total)
-    pages = complete_page_indexes(original, options=options, note=note)
     scratch = Scratch()
-    built = build_indexes(
-        source, metadata, pages.offset_indexes, wanted, options=options, scratch=scratch, note=note
-    )
+    survey = Survey(original, wanted, options=options, scratch=scratch)
+    note = _ignore if counter is None else counter("index", survey.stored_bytes())
+    pages, built = survey.run(note)
     earlier = earlier_ranges(metadata, source, idx1=any(w.kind_name == IDX1 for w in wanted))
     tail = make_tail(metadata, built, pages, earlier=earlier)
     verify_tail(tail, metadata, built)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import base64
 import enum
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -18,17 +19,22 @@ from accel.decode.columns import decode_columns
 from accel.decode.splice import ARROW_SCHEMA
 from accel.errors import ColumnNotFoundError, MemoryLimitError, SchemaMismatchError
 from accel.format.model import Encoding, FileMetadata, Leaf, OffsetIndex
+from accel.indexes.kind import ChunkValues
 from accel.options import MIB, Options
 from accel.planning.selection import RowSelection
 from accel.writing.original import At
 from accel.writing.source import Source
 
-__all__ = ["ColumnValues", "Texts", "find_leaf", "flat_leaf"]
+__all__ = ["ColumnValues", "Texts", "find_leaf", "flat_leaf", "join_parts"]
+
+Int64s = npt.NDArray[np.int64]
 
 _TEXTS = (pa.string(), pa.large_string(), pa.binary(), pa.large_binary())
 _DICTIONARY_ENCODINGS = (1 << Encoding.PLAIN_DICTIONARY) | (1 << Encoding.RLE_DICTIONARY)
 _PIECE_BYTES = 8 * MIB
 """Stored bytes that are read and decoded at once."""
+_PIECE_ROWS = 1 << 19
+"""Rows, likewise: few bytes may hold many."""
 
 
 def find_leaf(metadata: FileMetadata, column: str) -> Leaf:
@@ -106,37 +112,20 @@ class ColumnValues:
             found = found.field(name).type
         return found
 
-    def read_group(self, group: int, index: OffsetIndex | None) -> pa.Array:
-        """All values of one row group.
+    def read_runs(self, group: int, index: OffsetIndex | None) -> Iterator[ChunkValues]:
+        """All values of one row group in order, a bounded run of whole pages at a time; all at once where the pages are
+        not known.
 
         Raises
         ------
         MemoryLimitError
-            They are more than `options.memory_limit`.
+            A run is more than `options.memory_limit`.
         """
-        parts: list[pa.Array] = []
-        held = 0
-        for part in self.read_pieces(group, index):
-            held += part.nbytes
-            if held > self.options.memory_limit:
-                raise MemoryLimitError(
-                    f"the column's values come to more than {self.options.memory_limit} bytes",
-                    path=self.source.name,
-                    place=f"row group {group}, column {'.'.join(self.leaf.path)}",
-                    hint="raise options.memory_limit, or write smaller row groups",
-                )
-            parts.append(part)
-        if not parts:
-            return pa.nulls(0, self.type)
-        return parts[0] if len(parts) == 1 else _concat(parts)
-
-    def read_pieces(self, group: int, index: OffsetIndex | None) -> Iterator[pa.Array]:
-        """The same in pieces of whole pages, in order."""
         num_rows = int(self.metadata.group_rows[group])
         if not num_rows:
             return
         if index is None:
-            yield from self._decode(group, self._whole(group, num_rows), 0, num_rows)
+            yield self._decode(group, self._whole(group, num_rows), 0, num_rows, np.zeros(1, np.int64))
             return
         at = (group, self.leaf.ordinal)
         start = int(self.metadata.chunks.start[at])
@@ -145,13 +134,15 @@ class ColumnValues:
             [dictionary] = self.source.read([(start, int(index.offset[0]))])
         for lo, hi in itertools.pairwise(self._cuts(index, at)):
             pages = self._pages(index, lo, hi, dictionary, at, num_rows)
-            yield from self._decode(group, pages, int(pages.first_rows[0]), int(pages.stop_rows[-1]))
+            first, last = int(pages.first_rows[0]), int(pages.stop_rows[-1])
+            yield self._decode(group, pages, first, last, pages.first_rows - first)
 
     def _cuts(self, index: OffsetIndex, at: At) -> list[int]:
-        """Pages to cut at, by stored bytes or by what they are expected to decode to."""
+        """Pages to cut at: by stored bytes, or by what they are expected to decode to, and by rows."""
         chunks = self.metadata.chunks
         expansion = max(1.0, int(chunks.uncompressed[at]) / max(1, int(chunks.compressed[at])) / 4)
-        turns = (np.cumsum(index.size) * expansion // _PIECE_BYTES).astype(np.int64)
+        most = max(1, min(_PIECE_BYTES, self.options.memory_limit // 8))
+        turns = (np.cumsum(index.size) * expansion // most).astype(np.int64) + index.first_row // _PIECE_ROWS
         return [0, *(np.flatnonzero(np.diff(turns)) + 1).tolist(), index.num_pages]
 
     def _whole(self, group: int, num_rows: int) -> ChunkPages:
@@ -183,7 +174,9 @@ class ColumnValues:
             num_values=int(self.metadata.chunks.num_values[at]),
         )
 
-    def _decode(self, group: int, pages: ChunkPages, start: int, stop: int) -> Iterator[pa.Array]:
+    def _decode(
+        self, group: int, pages: ChunkPages, start: int, stop: int, first_rows: Int64s
+    ) -> ChunkValues:
         [array] = decode_columns(
             self.metadata.schema,
             self.key_value,
@@ -196,8 +189,16 @@ class ColumnValues:
             memory_limit=self.options.memory_limit,
             created_by=self.metadata.created_by,
         )
-        for part in array.chunks if isinstance(array, pa.ChunkedArray) else [array]:
-            yield _dig(part, self.leaf.path[1:])
+        parts = array.chunks if isinstance(array, pa.ChunkedArray) else [array]
+        dug = [_dig(part, self.leaf.path[1:]) for part in parts]
+        if sum(part.nbytes for part in dug) > self.options.memory_limit:
+            raise MemoryLimitError(
+                f"the column's values come to more than {self.options.memory_limit} bytes",
+                path=self.source.name,
+                place=f"row group {group}, column {'.'.join(self.leaf.path)}",
+                hint="raise options.memory_limit, or write smaller pages",
+            )
+        return ChunkValues(join_parts(dug) if dug else pa.nulls(0, self.type), first_rows, stop - start)
 
 
 def _coded_schema(metadata: FileMetadata, leaf: Leaf, kind: pa.DataType) -> bytes:
@@ -218,8 +219,10 @@ def _dig(array: pa.Array, path: tuple[str, ...]) -> pa.Array:
     return array
 
 
-def _concat(parts: list[pa.Array]) -> pa.Array:
+def join_parts(parts: Sequence[pa.Array]) -> pa.Array:
     """One array; where 32-bit offsets cannot hold it, of the large type."""
+    if len(parts) == 1:
+        return parts[0]
     kind = parts[0].type
     if sum(part.nbytes for part in parts) > 1 << 30:
         wide = {pa.string(): pa.large_string(), pa.binary(): pa.large_binary()}

@@ -6,9 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from accel.errors import AccelError
+from accel.errors import AccelError, ColumnNotFoundError
 from accel.format.model import FileMetadata, Leaf
 from accel.indexes.kind import IndexKind, Level
+from accel.indexes.members import split_members
 from accel.indexes.registry import make_kind
 from accel.writing.values import find_leaf
 
@@ -18,9 +19,12 @@ IDX1 = "idx1"
 """The seeds' distinct-value list, found by the footer key `distinct_index_offset`."""
 
 Indexes = Mapping[str, Any]
-"""Column -> one index or a list of them; each a kind's name, a kind, or a pair of either and a level."""
+"""Column -> one index or a list of them; each a kind's name, a kind, or a pair of either and a level. Instead of a
+column: a list of columns, expressions and tuples ("a, lower(s), (a, b)") for kinds that are of several, or "*" for kinds
+that name their columns themselves."""
 
 _BY_DEFAULT = (Level.PAGE, Level.ROW_RANGE, Level.ROW_GROUP, Level.FILE)
+_ITSELF = "*"
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,13 +33,27 @@ class WantedIndex:
 
     column: str
     leaf: Leaf
+    """Of an index of several columns, the one whose pages are its units."""
     kind: IndexKind | None
     """None for IDX1."""
     level: Level
+    leaves: tuple[Leaf, ...] = ()
+    """The columns that an index of several is made of, in the order of the kind's `inputs`; empty for others."""
 
     @property
     def kind_name(self) -> str:
         return IDX1 if self.kind is None else self.kind.name
+
+
+@dataclass(frozen=True, slots=True)
+class _Key:
+    """What an index is asked for."""
+
+    text: str
+    leaf: Leaf | None
+    """The column, if it is one."""
+    members: tuple[str, ...]
+    """The list, if it is one."""
 
 
 def read_wanted(indexes: Indexes, metadata: FileMetadata) -> tuple[WantedIndex, ...]:
@@ -52,15 +70,29 @@ def read_wanted(indexes: Indexes, metadata: FileMetadata) -> tuple[WantedIndex, 
         raise TypeError('indexes= maps columns to kinds: {"category": "distinct"}')
     wanted = []
     for column, asked in indexes.items():
-        leaf = find_leaf(metadata, column)
+        key = _read_key(column, metadata)
         for kind, level in _each(asked):
-            wanted.append(_one(column, leaf, kind, level))
+            wanted.append(_one(key, kind, level, metadata))
     if sum(index.kind is None for index in wanted) > 1:
         raise ValueError("a file can hold one idx1 index")
-    seen = {(index.leaf.ordinal, index.kind_name, index.level) for index in wanted}
+    seen = {
+        (index.leaf.ordinal, index.kind_name, index.level, str(getattr(index.kind, "members", "")))
+        for index in wanted
+    }
     if len(seen) != len(wanted):
         raise ValueError("an index is asked for twice")
     return tuple(wanted)
+
+
+def _read_key(column: str, metadata: FileMetadata) -> _Key:
+    try:
+        return _Key(column, find_leaf(metadata, column), ())
+    except ColumnNotFoundError:
+        if column.strip() == _ITSELF:
+            return _Key(column, None, ())
+        if not set(column) & set('(,"'):
+            raise
+    return _Key(column, None, split_members(column))
 
 
 def _each(asked: Any) -> Iterator[tuple[Any, str | None]]:
@@ -77,21 +109,43 @@ def _is_level(value: Any) -> bool:
     return isinstance(value, str) and value in {str(level) for level in Level}
 
 
-def _one(column: str, leaf: Leaf, asked: Any, level: str | None) -> WantedIndex:
+def _one(key: _Key, asked: Any, level: str | None, metadata: FileMetadata) -> WantedIndex:
     if asked == IDX1:
         if level not in (None, Level.FILE):
             raise ValueError("idx1 is an index of the whole file")
-        return WantedIndex(column, leaf, None, Level.FILE)
+        if key.leaf is None:
+            raise ValueError(f"idx1 is of one column, not of {key.text!r}")
+        return WantedIndex(key.text, key.leaf, None, Level.FILE)
     kind = _kind(asked)
+    chosen = _level(kind, level)
+    over: Any = kind
+    if key.members:
+        if not hasattr(kind, "over"):
+            raise ValueError(f"index kind {kind.name} is of one column, not of {key.text!r}")
+        over = over.over(key.members)
+    leaves = tuple(find_leaf(metadata, column) for column in getattr(over, "inputs", ()))
+    if not leaves:
+        if key.leaf is None:
+            raise ValueError(
+                f"index kind {kind.name} does not say of which columns it is: name one for {key.text!r}"
+            )
+        return WantedIndex(key.text, key.leaf, kind, chosen)
+    if hasattr(over, "located"):
+        over = over.located([leaf.path for leaf in leaves])
+    label = ", ".join(str(member) for member in getattr(over, "members", over.inputs))
+    return WantedIndex(label, leaves[0] if key.leaf is None else key.leaf, over, chosen, leaves)
+
+
+def _level(kind: IndexKind, level: str | None) -> Level:
     if level is None:
         chosen = next((known for known in _BY_DEFAULT if known in kind.levels), None)
         if chosen is None:
             raise AccelError(f"index kind {kind.name} has no level")
-        return WantedIndex(column, leaf, kind, chosen)
+        return chosen
     if Level(level) not in kind.levels:
         have = ", ".join(sorted(kind.levels))
         raise ValueError(f"index kind {kind.name} has no level {level!r}, only {have}")
-    return WantedIndex(column, leaf, kind, Level(level))
+    return Level(level)
 
 
 def _kind(asked: Any) -> IndexKind:

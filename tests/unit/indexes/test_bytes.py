@@ -9,7 +9,7 @@ import pyarrow as pa
 import xxhash
 from pyroaring import BitMap
 
-from accel.indexes import Bitmap, Bloom, Distinct, IndexKind, Level, Ngram, Sketch, Zonemap
+from accel.indexes import Bitmap, Bloom, ChunkValues, Distinct, IndexKind, Level, Ngram, Sketch, Zonemap
 from tests.unit.indexes.data import pages
 
 
@@ -81,13 +81,45 @@ def test_ngram() -> None:
     assert built(Ngram(), ["aBcD", "x"], ["ABC"]) == expected
 
 
-def test_zonemap() -> None:
+def figures() -> bytes:
+    """Of a page with 7, -2 and a null, and of one with a null."""
     bounds = flags(1, 0) + u32(1, 2)
-    expected = b"AIZm" + u32(2) + u32(5) + b"value" + u32(1) + u32(0)
-    expected += i64(3, 1) + i64(1, 1) + i64(0, 0) + flags(1, 1)
-    expected += bounds + i64(-2, 0) + bounds + i64(7, 0)
-    expected += u32(1) + (5).to_bytes(16, "little") + (0).to_bytes(16, "little")
-    assert built(Zonemap(), [7, -2, None], [None], type=pa.int16()) == expected
+    data = i64(3, 1) + i64(1, 1) + i64(0, 0) + flags(1, 1)
+    data += bounds + i64(-2, 0) + bounds + i64(7, 0)
+    return data + u32(1) + (5).to_bytes(16, "little") + (0).to_bytes(16, "little")
+
+
+def test_zonemap() -> None:
+    member = u32(1) + u32(5) + b"value" + u32(1) + u32(0)
+    assert (
+        built(Zonemap(), [7, -2, None], [None], type=pa.int16()) == b"AIZ2" + u32(2, 1) + member + figures()
+    )
+
+
+def test_zonemap_of_version_1_is_read() -> None:
+    data = b"AIZm" + u32(2) + u32(5) + b"value" + u32(1) + u32(0) + figures()
+    stats = Zonemap().parse(data, level=Level.PAGE, units=2).stats(())
+    assert stats is not None
+    assert (stats.lower, stats.upper, stats.sums) == ((-2, None), (7, None), (5, 0))
+    data = b"AIZm" + u32(2) + u32(5) + b"lower" + u32(1) + u32(2) + u32(1) + b"a" + u32(1) + b"b" + figures()
+    parsed = Zonemap().parse(data, level=Level.PAGE, units=2)
+    assert parsed.of == "lower"
+    assert parsed.stats(("a", "b")) is not None
+    assert parsed.stats(("a",)) is None
+
+
+def test_zonemap_of_tuples() -> None:
+    values = [{"a": 1, "b": "x"}, {"a": 1, "b": "y" * 65}, {"a": 2, "b": None}]
+    kind = Zonemap(columns=("(a, b)",))
+    array = pa.array(values, pa.struct({"a": pa.int64(), "b": pa.string()}))
+    data = kind.build(iter([ChunkValues(array, np.array([0, 2]), 3)]), level=Level.PAGE)
+    member = u32(2) + u32(5) + b"value" + u32(2) + u32(1) + u32(1) + b"a" + u32(1) + u32(1) + b"b"
+    lower = (
+        flags(1, 1) + flags(0, 0) + u32(1, 2) + i64(1, 2) + flags(1, 1) + flags(0, 1) + u32(6, 2, 1, 1) + b"x"
+    )
+    upper = flags(1, 1) + flags(0, 0) + u32(1, 2) + i64(1, 2)
+    upper += flags(1, 1) + flags(0, 1) + u32(6, 2, 64, 64) + b"y" * 63 + b"z"
+    assert data == b"AIZ2" + u32(2, 1) + member + lower + upper
 
 
 def test_sketch() -> None:

@@ -247,7 +247,7 @@ def test_several_columns_in_one() -> None:
     assert parsed.stats(("a",)).upper == (1, 2)
     assert parsed.stats(("s", "b")).lower == (b"x", None)
     assert parsed.stats(("s",)) is None
-    assert kind.params == {"of": "value", "columns": [["a"], ["s", "b"]]}
+    assert kind.params == {"of": "value", "columns": ["a", "s.b"]}
 
 
 @pytest.mark.parametrize(

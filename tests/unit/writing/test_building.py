@@ -11,10 +11,10 @@ from accel.errors import AccelError, MemoryLimitError, SchemaMismatchError
 from accel.indexes import Bitmap, Bloom, Distinct, Ngram, Sketch, Zonemap
 from accel.indexes.kind import ChunkValues, IndexKind, Level
 from accel.options import Options
-from accel.writing.building import BuiltIndex, build_indexes
+from accel.writing.building import BuiltIndex
 from accel.writing.original import open_original
-from accel.writing.page_indexes import complete_page_indexes
 from accel.writing.scratch import Scratch
+from accel.writing.survey import Survey
 from accel.writing.wanted import read_wanted
 from tests.unit.writing.files import as_source, read_all, sample, write
 
@@ -24,11 +24,8 @@ def build(path: str | Path, indexes: Any, **options: Any) -> list[tuple[BuiltInd
     chosen, scratch = Options(**options), Scratch(most_held=100)
     try:
         original = open_original(source, options=chosen)
-        pages = complete_page_indexes(original, options=chosen, note=lambda count: None)
-        built = build_indexes(
-            source, original.metadata, pages.offset_indexes, read_wanted(indexes, original.metadata),
-            options=chosen, scratch=scratch, note=lambda count: None,
-        )  # fmt: skip
+        wanted = read_wanted(indexes, original.metadata)
+        _, built = Survey(original, wanted, options=chosen, scratch=scratch).run(lambda count: None)
         return [(index, index.data.read()) for index in built]
     finally:
         source.close()
