@@ -20,7 +20,8 @@ def _meta(schema: pa.Schema) -> object:
 _TWO = pa.schema([("a", pa.int32()), ("s", pa.struct([("x", pa.int64()), ("y", pa.string())]))])
 
 
-def _footer(data: bytes) -> dict[int, tuple[int, object]]:
+def _footer(spliced: pa.Buffer) -> dict[int, tuple[int, object]]:
+    data = spliced.to_pybytes()
     length = int.from_bytes(data[-8:-4], "little")
     struct, end = read_struct(data[-8 - length : -8])
     assert end == length
