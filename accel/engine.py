@@ -264,7 +264,10 @@ class Engine:
         explained = explain_plans(
             session, plans, question, source=self.describe(), listing=await session.listing()
         )
-        return Plan(tasks, schema=question.output, explained=explained)
+        # Without a cache of the caller's it would hold the metadata of all files for as long as the plan lives.
+        return Plan(
+            tasks, schema=question.output, explained=explained if self._cache is not None else explained()
+        )
 
 
 def _once_each(client_for: Callable[[Any], Client]) -> Callable[[str], Client]:

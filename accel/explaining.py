@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from accel.metrics import Metrics
 from accel.planning.explain import Explain, Level, TaskIO, predict_task
@@ -24,51 +24,61 @@ _INDEXES = (Kind.OFFSET_INDEX, Kind.COLUMN_INDEX, Kind.BLOOM, Kind.INDEX)
 
 def explain_plans(
     session: Session, plans: Sequence[FilePlan], question: Question, *, source: str, listing: Listing
-) -> Explain:
-    """Tell what a session's planning of its files did, and what reading the tasks will ask for."""
-    metrics, counts = session.reader.metrics, session.counts
-    reader = session.reader
-    data = [_predict(reader, task, abreast=len(plan.tasks)) for plan in plans for task in plan.tasks]
-    late = sum(io.late_dictionaries for io in data)
-    notes = []
-    if late:
-        notes.append(
-            f"up to {late} dictionary pages ({sum(io.late_bytes for io in data):,} bytes) in one more round trip, "
-            "if a page turns out to need one that the footer says it does not"
-        )
-    whole = sum(plan.chunks_whole for plan in plans)
-    if whole:
-        notes.append(f"{whole} column chunks are read whole: the file has no usable offset index for them")
-    notes += _selectivity(reader, plans)
-    limit = session.spec.limit
-    if limit is not None:
-        notes.append(
-            f"limit {limit}: reading stops when that many rows have come; the data level is the most it asks for"
-        )
-    levels = (
+) -> Callable[[], Explain]:
+    """What tells what a session's planning of its files did, and what reading the tasks would ask for by then.
+
+    Few of those who plan ask, so it is worked out when they do. The session is not held for that.
+    """
+    metrics, counts, reader = session.reader.metrics, session.counts, session.reader
+    measured = (
         _level("listing", metrics, _LISTING, listing.round_trips),
         _level("metadata", metrics, _METADATA, counts.opening_trips),
         _level("indexes", metrics, _INDEXES, counts.index_trips),
-        Level(
+    )
+    files, limit = (counts.files_kept, len(listing.files)), session.spec.limit
+
+    def explain() -> Explain:
+        data = [_predict(reader, task, abreast=len(plan.tasks)) for plan in plans for task in plan.tasks]
+        predicted = Level(
             name="data",
             requests=sum(io.requests for io in data),
             round_trips=max((io.round_trips for io in data), default=0),
             bytes=sum(io.bytes for io in data),
             measured=False,
-        ),
-    )
-    return Explain(
-        source=source,
-        where=None if question.where is None else _sql(question.where),
-        columns=tuple(question.output.names),
-        files=(counts.files_kept, len(listing.files)),
-        row_groups=_sums(plans, "row_groups_kept", "row_groups"),
-        pages=_sums(plans, "pages_kept", "pages"),
-        rows=_sums(plans, "rows_kept", "rows"),
-        rows_sure=sum(plan.rows_sure for plan in plans),
-        levels=levels,
-        notes=tuple(notes),
-    )
+        )
+        return Explain(
+            source=source,
+            where=None if question.where is None else _sql(question.where),
+            columns=tuple(question.output.names),
+            files=files,
+            row_groups=_sums(plans, "row_groups_kept", "row_groups"),
+            pages=_sums(plans, "pages_kept", "pages"),
+            rows=_sums(plans, "rows_kept", "rows"),
+            rows_sure=sum(plan.rows_sure for plan in plans),
+            levels=(*measured, predicted),
+            notes=tuple(_notes(reader, plans, data, limit)),
+        )
+
+    return explain
+
+
+def _notes(
+    reader: Reader, plans: Sequence[FilePlan], data: Sequence[TaskIO], limit: int | None
+) -> Iterator[str]:
+    late = sum(io.late_dictionaries for io in data)
+    if late:
+        yield (
+            f"up to {late} dictionary pages ({sum(io.late_bytes for io in data):,} bytes) in one more round trip, "
+            "if a page turns out to need one that the footer says it does not"
+        )
+    whole = sum(plan.chunks_whole for plan in plans)
+    if whole:
+        yield f"{whole} column chunks are read whole: the file has no usable offset index for them"
+    yield from _selectivity(reader, plans)
+    if limit is not None:
+        yield (
+            f"limit {limit}: reading stops when that many rows have come; the data level is the most it asks for"
+        )
 
 
 def _selectivity(reader: Reader, plans: Sequence[FilePlan]) -> Iterator[str]:

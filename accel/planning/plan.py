@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -29,7 +29,11 @@ class Plan:
     """
 
     def __init__(
-        self, tasks: Sequence[ScanTask], *, schema: pa.Schema, explained: Explain | None = None
+        self,
+        tasks: Sequence[ScanTask],
+        *,
+        schema: pa.Schema,
+        explained: Explain | Callable[[], Explain] | None = None,
     ) -> None:
         self.tasks: tuple[ScanTask, ...] = tuple(tasks)
         self.schema = schema
@@ -72,7 +76,8 @@ class Plan:
         return f"Plan({len(self.tasks)} tasks, {rows} rows)"
 
     def __getstate__(self) -> dict[str, object]:
-        return {"table": self.to_arrow(), "explained": self._explained}
+        explained = None if self._explained is None else self.explain()
+        return {"table": self.to_arrow(), "explained": explained}
 
     def __setstate__(self, state: dict[str, object]) -> None:
         other = Plan.from_arrow(state["table"])
@@ -81,12 +86,14 @@ class Plan:
         self._explained = explained if isinstance(explained, Explain) else None
 
     def explain(self) -> Explain:
-        """What planning did, and what scanning the plan will ask for."""
+        """What planning did, and what scanning the plan would ask for, as things stood when this was first called."""
         if self._explained is None:
             raise AccelError(
                 "a plan read back from Arrow does not know how it came about",
                 hint="explain the scan, or accel.scan(plan)",
             )
+        if not isinstance(self._explained, Explain):
+            self._explained = self._explained()
         return self._explained
 
     @property
