@@ -180,9 +180,9 @@ class ZoneSources:
 
     def _of_map(self, column: LeafMeasure, at: int, num_rows: int) -> Zones | None:
         parsed: Any = self.handle.indexes.get(at)
-        if parsed is None or parsed.of is not column.measure.of:
+        if parsed is None:
             return None
-        stats = parsed.stats(column.measure.path)
+        stats = parsed.stats(column.measure.path, column.measure.of)
         kind = output_type(column.measure.of, column.kind)
         if stats is None or int(stats.rows.sum()) != num_rows or tag_of(kind) is not stats.tag:
             return None
@@ -211,9 +211,8 @@ class ZoneSources:
 
 
 def _speaks_of(entry: Entry, column: LeafMeasure) -> bool:
-    known = find_kind(entry.kind, entry.version) is not None
-    same = entry.column == column.measure.path and entry.signature == signature_of(column.kind)
-    return known and same and entry.params.get("of", Expression.VALUE) == column.measure.of
+    told = entry.signature_of(column.measure.path, column.measure.of)
+    return told == signature_of(column.kind) and find_kind(entry.kind, entry.version) is not None
 
 
 def _want_index(entry: Entry, leaf: int) -> Want:

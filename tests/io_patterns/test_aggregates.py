@@ -6,6 +6,7 @@ text without one, and long.
 
 from __future__ import annotations
 
+import pathlib
 from typing import Any
 
 import numpy as np
@@ -179,8 +180,23 @@ def test_a_plan_is_counted_without_metadata(store: RecordingStore, rows: pa.Tabl
     check(scan, ALL, rows.slice(0, 10_100))
 
 
+@pytest.mark.parametrize("level", ["page", "row group", "file"])
+def test_a_zone_map_of_several_things_answers_for_each(
+    files: dict[str, bytes], rows: pa.Table, tmp_path: pathlib.Path, level: str
+) -> None:
+    (tmp_path / "a.parquet").write_bytes(files["plain.parquet"])
+    kind = (accel.indexes.Zonemap(columns=["x", "f", "lower(s)", "(x, f)"]), level)
+    accel.embed(str(tmp_path / "a.parquet"), str(tmp_path / "b.parquet"), indexes={"x": kind})
+    store = RecordingStore(DictStore({"zoned.parquet": (tmp_path / "b.parquet").read_bytes()}))
+    scan = ask(store)
+    check(scan, [*ALL, ("key", "max")], rows)
+    assert (store.requests, scan.metrics.rows_from_metadata) == (1, ROWS)
+    found = ask(store).aggregate([("lower(s)", "count")])
+    assert found.to_pylist() == [{"lower(s)_count": ROWS}]
+
+
 def test_a_damaged_zone_map_is_read_past(files: dict[str, bytes], rows: pa.Table) -> None:
-    damaged = files["zoned.parquet"].replace(b"AIZm", b"AIZn")
+    damaged = files["zoned.parquet"].replace(b"AIZ2", b"AIZ3")
     store = RecordingStore(DictStore({"zoned.parquet": damaged}))
     scan = ask(store)
     check(scan, ALL, rows)

@@ -63,6 +63,7 @@ WHERE = [
     "p = 1 OR key < 25",
     "key < 0",
 ]
+SEVERAL = ["i64", "f64", "lower(s)", "year(d)", "st.a", "(key, i8)"]
 ZONEMAPS = ["i8", "i64", "u64", "f64", "f32", "b", "s", "d", "ts", "dec", "wide", "dic", "st.a", "key"]
 
 
@@ -123,6 +124,8 @@ class Case:
     counts: tuple[int, ...]
     layout: Layout
     zonemaps: tuple[tuple[str, str], ...]
+    several: str | None
+    """The level of one more, of several things."""
     where: str | None
     asked: tuple[Any, ...]
     tail: int
@@ -147,6 +150,7 @@ def cases(draw: st.DrawFn) -> Case:
         counts=tuple(draw(st.lists(st.sampled_from([0, 1, 20, 60]), min_size=1, max_size=3))),
         layout=layout,
         zonemaps=tuple(draw(st.lists(st.tuples(st.sampled_from(ZONEMAPS), level), max_size=8, unique=True))),
+        several=draw(st.sampled_from([None, "page", "row group", "file"])),
         where=draw(st.sampled_from(WHERE)),
         asked=tuple(draw(st.lists(st.sampled_from(ASKABLE), min_size=1, max_size=6))),
         tail=draw(st.sampled_from([16, 128 * 1024])),
@@ -162,8 +166,10 @@ def make_scan(case: Case, folder: pathlib.Path) -> tuple[accel.Scan, dict[str, A
     files, selection = {}, {}
     for at, count in enumerate(case.counts):
         data = write_file(rows(rng, 50 * at, count), case.layout)
-        if case.zonemaps:
+        if case.zonemaps or case.several:
             indexes: dict[str, list[Any]] = {}
+            if case.several is not None:
+                indexes["bin"] = [(accel.indexes.Zonemap(columns=SEVERAL), case.several)]
             for column, level in case.zonemaps:
                 indexes.setdefault(column, []).append(("zonemap", level))
             (folder / "in.parquet").write_bytes(data)
