@@ -1,0 +1,147 @@
+"""Spark over S3A, on all cores of this machine: `local[*]`, Arrow out.
+
+The jars of S3A do not come with PySpark: `hadoop-aws` of PySpark's own Hadoop version and the AWS SDK's bundle, 660 MB,
+are fetched once from Maven Central by Spark's own `--packages` into the cache of tools, and put on the class path
+afterwards, so that no session copies them.
+
+Settings, and why:
+
+- `fs.s3a.input.stream.type=analytics`: Amazon's analytics accelerator, which Hadoop 3.5 brings for Parquet: footers are
+  prefetched and kept, column chunks read ahead and blocks kept for a while. Interleaved over twelve warm lookups it took
+  0.76 of the time of `classic`, which reads two thirds of the bytes in three times the requests.
+- Filter pushdown, column indexes, vectored reads and the vectorized reader are on by default.
+- The DataFrame of each source is kept as a view: listing and schema are then read once; footers Spark reads on every query.
+- `fs.s3a.connection.maximum` and the threads are Hadoop's defaults since 3.4 (500 and 96), raised for just this.
+- Adaptive execution has nothing to adapt in a scan and a filter, and costs a stage: it is off. The session is in UTC.
+- Results come by `toArrow`, the documented way to Arrow since 4.0.
+- Many queries at once: a thread each under the FAIR scheduler, as "Scheduling within an application" has it.
+- CPU time and memory count the JVM. Its first queries are slow until its code is compiled: ask a few before measuring.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import pathlib
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from bench.peers import sql
+from bench.peers.endpoint import Endpoint
+from bench.peers.protocol import Answer, Peer, Unsupported
+from bench.queries import Query
+
+__all__ = ["Spark"]
+
+_HADOOP = "3.5.0"
+_AT_ONCE = 16
+_FETCH = """
+import sys
+from pyspark.sql import SparkSession
+settings = dict(zip(sys.argv[1::2], sys.argv[2::2]))
+SparkSession.builder.master("local[1]").config(map=settings).getOrCreate().stop()
+"""
+
+
+def _jars() -> pathlib.Path:
+    """The folder of S3A's jars, filled by Spark from Maven Central where it is not yet."""
+    cache = os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache"
+    folder = pathlib.Path(cache) / "accel-tools" / f"hadoop-aws-{_HADOOP}"
+    done = folder / "complete"
+    if not done.exists():
+        print("fetching S3A's jars once, 660 MB, from Maven Central", file=sys.stderr)
+        package = f"org.apache.hadoop:hadoop-aws:{_HADOOP}"
+        settings = {
+            "spark.jars.packages": package,
+            "spark.jars.ivy": str(folder),
+            "spark.ui.enabled": "false",
+        }
+        words = [word for pair in settings.items() for word in pair]
+        command = [sys.executable, "-c", _FETCH, *words]
+        fetched = subprocess.run(command, capture_output=True, text=True, check=False)
+        if fetched.returncode:
+            raise Unsupported(f"Maven Central gave no {package}: {fetched.stderr.strip()[-500:]}")
+        done.touch()
+    return folder / "jars"
+
+
+class Spark(Peer):
+    """`pyspark`, in SQL."""
+
+    def open(self, endpoint: Endpoint) -> None:
+        jars = _jars()
+        from pyspark.sql import SparkSession
+
+        s3a = {
+            "endpoint": endpoint.url,
+            "endpoint.region": endpoint.region,
+            "access.key": endpoint.access_key_id,
+            "secret.key": endpoint.secret_access_key,
+            "aws.credentials.provider": "org.apache.hadoop.fs.s3a.SimpleAWSCredentialsProvider",
+            "path.style.access": "true",
+            "connection.ssl.enabled": str(endpoint.url.startswith("https:")).lower(),
+            "input.stream.type": "analytics",
+        }
+        settings = {
+            "spark.driver.bindAddress": "127.0.0.1",
+            "spark.driver.extraClassPath": f"{jars}/*",
+            "spark.driver.host": "127.0.0.1",
+            "spark.driver.memory": "4g",
+            "spark.scheduler.mode": "FAIR",
+            "spark.sql.adaptive.enabled": "false",
+            "spark.sql.session.timeZone": "UTC",
+            "spark.ui.enabled": "false",
+            "spark.ui.showConsoleProgress": "false",
+        }
+        settings |= {f"spark.hadoop.fs.s3a.{name}": value for name, value in s3a.items()}
+        self._spark = SparkSession.builder.master("local[*]").config(map=settings).getOrCreate()
+        self._spark.sparkContext.setLogLevel("ERROR")
+        self._endpoint = endpoint
+        self._views: dict[tuple[str, ...], str] = {}
+        atexit.register(self._stop)
+
+    def _stop(self) -> None:
+        """Let the JVM end by itself: it has folders to remove."""
+        gateway = self._spark.sparkContext._gateway
+        self._spark.stop()
+        gateway.shutdown()
+        gateway.proc.stdin.close()
+        gateway.proc.wait(8)
+
+    def forget(self) -> None:
+        for view in self._views.values():
+            self._spark.catalog.dropTempView(view)
+        self._views.clear()
+        # The analytics stream keeps footers and blocks as long as the file system is open.
+        self._spark._jvm.org.apache.hadoop.fs.FileSystem.closeAll()
+
+    def _statement(self, query: Query) -> str:
+        if query.row_groups is not None:
+            raise Unsupported("SQL has no words for row groups")
+        view = self._views.get(query.paths)
+        if view is None:
+            view = f"t{len(self._views)}"
+            urls = [self._endpoint.object_url(path, scheme="s3a") for path in query.paths]
+            self._spark.read.parquet(*urls).createOrReplaceTempView(view)
+            self._views[query.paths] = view
+        return sql.select(query, view, quote="`")
+
+    def _take(self, query: Query, statement: str) -> int:
+        found: Any = self._spark.sql(statement).toArrow()
+        return int(found.column(0)[0].as_py() if query.count else found.num_rows)
+
+    def run(self, query: Query) -> Answer:
+        started = time.perf_counter()
+        rows = self._take(query, self._statement(query))
+        return Answer(rows, time.perf_counter() - started)
+
+    def concurrently(self, queries: Sequence[Query]) -> list[int]:
+        from pyspark import inheritable_thread_target
+
+        statements = [self._statement(query) for query in queries]
+        with ThreadPoolExecutor(_AT_ONCE) as threads:
+            return list(threads.map(inheritable_thread_target(self._spark)(self._take), queries, statements))
