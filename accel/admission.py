@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import heapq
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TypeAlias
 
 from accel.errors import MemoryLimitError
 from accel.planning.task import ScanTask, truncate_task
+from accel.records import dataclass
 
 __all__ = ["Admission", "Budget", "Order"]
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 import pyarrow as pa
@@ -15,6 +14,7 @@ from accel.options import MIB
 from accel.piece_reads import narrow_task
 from accel.planning.pages import cut_pieces
 from accel.planning.task import ScanTask
+from accel.records import dataclass
 from accel.task_reads import TaskReads
 
 if TYPE_CHECKING:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import threading
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from accel.ranges import Kind
+from accel.records import dataclass
 
 __all__ = ["Counter", "Metrics"]
 

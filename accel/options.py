@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-from dataclasses import dataclass
 from numbers import Integral
+
+from accel.records import dataclass
 
 __all__ = ["KIB", "MIB", "Options", "Phases"]
 

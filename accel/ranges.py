@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TypeAlias
+
+from accel.records import dataclass
 
 __all__ = ["Buffer", "ByteRange", "Kind", "ReadKey", "Stash", "Suffix", "Want"]
 

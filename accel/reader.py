@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
 import pyarrow as pa
@@ -32,6 +32,7 @@ from accel.planning.seen import Seen
 from accel.planning.selection import RowSelection
 from accel.planning.shares import LEAST_LATE_BYTES, late_bytes
 from accel.planning.task import ScanTask, TaskFile
+from accel.records import dataclass
 from accel.task_reads import PieceRead, TaskReads
 
 if TYPE_CHECKING:

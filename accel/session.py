@@ -10,7 +10,7 @@ import asyncio
 import difflib
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 import pyarrow as pa
@@ -36,6 +36,7 @@ from accel.planning.selection import RowSelection
 from accel.planning.task import ScanTask
 from accel.predicate.expr import Expr
 from accel.reader import Reader
+from accel.records import dataclass
 from accel.sweep import Sweep
 
 __all__ = ["ScanSpec", "Session"]

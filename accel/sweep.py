@@ -10,7 +10,6 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Iterable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from accel.errors import AccelError
@@ -21,6 +20,7 @@ from accel.planning.filing import FilePlan
 from accel.planning.handle import FileHandle
 from accel.planning.query import FileQuery, Question, compile_query, with_partition
 from accel.planning.screening import excluded_files
+from accel.records import dataclass
 
 if TYPE_CHECKING:
     from accel.session import Session

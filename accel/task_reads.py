@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from accel.decode.piece import LeafBytes
 from accel.decode.verify import needs_dictionary
@@ -20,6 +20,7 @@ from accel.planning.pages import LeafReads, Piece, PieceLeaf, piece_wants
 from accel.planning.synthesis import locate_pages, page_reads
 from accel.planning.task import ScanTask
 from accel.ranges import ByteRange, Kind, ReadKey, Stash, Want
+from accel.records import dataclass
 
 __all__ = ["PieceRead", "TaskReads", "dictionary_key"]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -14,6 +13,7 @@ from accel.format.bounds import chunk_bounds, page_bounds
 from accel.format.domain import Bounds, Domain
 from accel.format.model import Codec, ColumnIndex, Encoding, FileMetadata, OffsetIndex, Physical
 from accel.planning.handle import FileHandle
+from accel.records import dataclass
 
 __all__ = ["ColumnLayout", "FileLayout", "GroupLayout", "Indexes", "describe_layout", "judge_order"]
 

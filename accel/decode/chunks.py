@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from accel.ranges import Buffer
+from accel.records import dataclass
 
 __all__ = ["ChunkPages"]
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import enum
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -22,6 +21,7 @@ from accel.decode.verify import PageFacts, verify_chunk
 from accel.errors import AccelError, MemoryLimitError, ParquetFormatError
 from accel.format.model import ParquetSchema
 from accel.planning.selection import RowSelection
+from accel.records import dataclass
 
 __all__ = ["Checksums", "Threads", "decode_columns"]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +18,7 @@ from accel.planning.pages import Piece, PieceLeaf
 from accel.planning.selection import RowSelection
 from accel.planning.task import ScanTask
 from accel.ranges import Buffer
+from accel.records import dataclass
 
 __all__ = ["LeafBytes", "decode_piece", "match_piece"]
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -21,6 +20,7 @@ from accel.errors import ParquetFormatError
 from accel.format.model import ParquetSchema
 from accel.format.thrift import BINARY, I32, Struct, write_struct
 from accel.ranges import Buffer
+from accel.records import dataclass
 
 __all__ = ["ARROW_SCHEMA", "SplicePlan", "SplicedChunk", "plan_splice", "splice"]
 

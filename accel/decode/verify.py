@@ -7,7 +7,6 @@ it has not checked. Sources: parquet-format `parquet.thrift` (PageHeader, DataPa
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +16,7 @@ from accel.errors import AccelError, MemoryLimitError, ParquetFormatError
 from accel.format.model import Codec, Encoding, Leaf, PageTable, PageType, Physical, SchemaElement
 from accel.format.page_header import parse_page_header, walk_pages
 from accel.ranges import Buffer
+from accel.records import dataclass
 
 __all__ = ["DictionaryTexts", "PageFacts", "needs_dictionary", "verify_chunk"]
 

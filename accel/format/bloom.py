@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +18,7 @@ from accel.format.reading import Raw, Reading
 from accel.format.thrift import read_struct
 from accel.format.thrift_value import I32, STRUCT
 from accel.ranges import Buffer
+from accel.records import dataclass
 
 __all__ = [
     "BLOCK_BYTES",

@@ -8,7 +8,6 @@ here raises for what a writer got wrong, since unknown bounds only cost a read.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -17,6 +16,7 @@ from accel.format.bound_values import decode_bounds
 from accel.format.domain import Bounds, Domain
 from accel.format.model import Bools, ColumnIndex, ColumnOrder, FileMetadata, Int64s, Physical, SchemaElement
 from accel.format.reading import Reading, reading_of
+from accel.records import dataclass
 
 __all__ = ["chunk_bounds", "page_bounds"]
 

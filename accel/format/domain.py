@@ -6,10 +6,11 @@ The Parquet specification's sources: `parquet.thrift` (Statistics, ColumnIndex, 
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+
+from accel.records import dataclass
 
 __all__ = ["Bounds", "Domain"]
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, TypeGuard
 
 from accel.errors import IndexFormatError
@@ -17,6 +17,7 @@ from accel.format.fingerprint import fingerprint
 from accel.format.idx1 import IDX1_KEY, encode_idx1, idx1_range, parse_idx1, parse_idx1_offset
 from accel.format.model import FileMetadata
 from accel.ranges import Buffer
+from accel.records import dataclass
 
 __all__ = [
     "IDX1_KEY",

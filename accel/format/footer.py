@@ -10,7 +10,7 @@ offset of zero) counts as absent, except that a bloom filter may lack its length
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 import numpy.typing as npt
@@ -23,6 +23,7 @@ from accel.format.row_groups import RowGroups, read_group
 from accel.format.schema import build_schema, read_elements
 from accel.format.thrift import BINARY, I16, I64, LIST, STRUCT, Reader
 from accel.ranges import Buffer
+from accel.records import dataclass
 
 __all__ = ["FooterTail", "parse_footer", "parse_tail"]
 

@@ -6,7 +6,6 @@ Source: parquet-format `parquet.thrift` (PageHeader and the headers in it).
 from __future__ import annotations
 
 from array import array
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -15,6 +14,7 @@ from accel.format.chunk import Handler, read_ints
 from accel.format.model import PageTable, PageType
 from accel.format.thrift import FALSE, STRUCT, TRUE, Reader
 from accel.ranges import Buffer
+from accel.records import dataclass
 
 __all__ = ["PageHeader", "parse_page_header", "walk_pages"]
 

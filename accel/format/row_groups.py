@@ -6,12 +6,13 @@ Source: parquet-format `parquet.thrift` (RowGroup, SortingColumn).
 from __future__ import annotations
 
 from array import array
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from accel.errors import ParquetFormatError
 from accel.format.chunk import chunk_arrays, read_chunks, read_ints
 from accel.format.model import Int64s, SortingColumn
 from accel.format.thrift import I16, I64, LIST, STRUCT, TRUE, Reader
+from accel.records import dataclass
 
 __all__ = ["RowGroups", "read_group", "read_group_on"]
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -22,6 +21,7 @@ from accel.indexes.matrix import keys_per_block, sort_distinct, write_matrix
 from accel.indexes.native import code_values, tag_of
 from accel.indexes.question import LeafOp
 from accel.indexes.wire import BlobWriter
+from accel.records import dataclass
 
 __all__ = ["Bitmap"]
 

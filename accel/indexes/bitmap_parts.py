@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -17,6 +16,7 @@ from accel.indexes.native import Tag, from_natives
 from accel.indexes.question import LeafOp, LeafQuestion
 from accel.indexes.wire import BlobReader, BlobWriter
 from accel.predicate.evidence import Evidence
+from accel.records import dataclass
 
 __all__ = ["BitmapHead", "ParsedBitmap", "Part", "encode_head", "read_head"]
 

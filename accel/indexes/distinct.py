@@ -7,7 +7,6 @@ value that a unit holds; nothing but null counts where there are more values tha
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -21,6 +20,7 @@ from accel.indexes.native import code_values, tag_of
 from accel.indexes.question import LeafOp, LeafQuestion
 from accel.indexes.wire import BlobReader, BlobWriter
 from accel.predicate.evidence import Evidence
+from accel.records import dataclass
 
 __all__ = ["Distinct", "ParsedDistinct"]
 

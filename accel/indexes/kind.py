@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
@@ -15,6 +14,7 @@ from accel.arrays import validity
 from accel.indexes.native import code_values
 from accel.indexes.question import LeafOp, LeafQuestion
 from accel.predicate.evidence import Evidence
+from accel.records import dataclass
 
 __all__ = [
     "ChunkValues",

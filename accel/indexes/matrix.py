@@ -7,7 +7,6 @@ matrix is cut into blocks of whole keys.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
@@ -15,6 +14,7 @@ import numpy.typing as npt
 
 from accel.errors import IndexFormatError
 from accel.indexes.roaring import decode_bitmap, encode_bitmap
+from accel.records import dataclass
 
 if TYPE_CHECKING:
     from pyroaring import BitMap

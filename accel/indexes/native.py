@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import enum
 import math
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,6 +18,7 @@ from accel.arrays import bytes_array, integers, mask, validity, whole
 from accel.errors import SchemaMismatchError
 from accel.format.domain import Domain
 from accel.predicate.kinds import kind_of, native
+from accel.records import dataclass
 
 __all__ = ["Coded", "Tag", "code_values", "native_values", "signature_of", "tag_of", "uniform"]
 

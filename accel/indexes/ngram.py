@@ -8,7 +8,6 @@ for each page it occurs in; for words of many kinds a tenth to a half of the com
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -23,6 +22,7 @@ from accel.indexes.native import Tag, code_values, tag_of
 from accel.indexes.question import LeafOp, LeafQuestion
 from accel.indexes.wire import BlobReader, BlobWriter
 from accel.predicate.evidence import Evidence
+from accel.records import dataclass
 
 __all__ = ["Ngram", "ParsedNgram"]
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import enum
 import math
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -26,6 +25,7 @@ from accel.predicate.atoms import (
     Pattern,
 )
 from accel.predicate.evaluate import outcome
+from accel.records import dataclass
 
 __all__ = ["LeafOp", "LeafQuestion", "question_of"]
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -22,6 +21,7 @@ from accel.indexes.native import Tag, code_values, tag_of
 from accel.indexes.question import LeafOp, LeafQuestion
 from accel.indexes.wire import BlobReader, BlobWriter
 from accel.predicate.evidence import Evidence
+from accel.records import dataclass
 
 __all__ = ["ParsedSketch", "Sketch"]
 

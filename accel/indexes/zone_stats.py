@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,6 +16,7 @@ from accel.format.domain import Bounds, Domain
 from accel.indexes.expressions import numbers_of
 from accel.indexes.native import NUMPY, Tag, code_values, tag_of
 from accel.predicate.like import successor
+from accel.records import dataclass
 
 __all__ = ["ZoneStats", "unit_stats"]
 

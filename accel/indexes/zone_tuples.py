@@ -9,7 +9,6 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -25,6 +24,7 @@ from accel.indexes.question import LeafOp, LeafQuestion
 from accel.indexes.wire import BlobReader, BlobWriter
 from accel.indexes.zone_stats import FILL
 from accel.predicate.like import successor
+from accel.records import dataclass
 
 __all__ = ["TupleZones", "read_tuples", "tuple_zones", "write_tuples"]
 

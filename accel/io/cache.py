@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Awaitable, Callable, Hashable
-from dataclasses import dataclass
 from typing import Any
 
 from cachetools import LRUCache
@@ -15,6 +14,7 @@ from accel.io.disk import Disk
 from accel.io.flights import Flights
 from accel.io.storage_options import lasts
 from accel.options import MIB
+from accel.records import dataclass
 
 __all__ = ["Cache", "CacheStats"]
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import threading
 from bisect import bisect_left, bisect_right
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from cachetools import LRUCache
 
 from accel.planning.file import ObjectId
 from accel.ranges import ByteRange
+from accel.records import dataclass
 
 __all__ = ["DataCache", "Held"]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
 
 from accel.errors import ObjectChangedError, ObjectNotFoundError, StoreError, redact
 from accel.io.faults import IncompleteBodyError, ObjectGoneError, ShortObjectError, SuffixUnsupportedError
@@ -13,6 +12,7 @@ from accel.io.retry import Retry
 from accel.io.store import Payload, RangeStore, is_weak
 from accel.metrics import Metrics
 from accel.ranges import Buffer, ByteRange, Kind, Suffix
+from accel.records import dataclass
 
 __all__ = ["Fetcher", "Pin", "same_etag"]
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Awaitable, Callable, Hashable
-from dataclasses import dataclass
 from typing import Any
+
+from accel.records import dataclass
 
 __all__ = ["Flights"]
 

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 
 from accel.errors import ObjectChangedError, ObjectNotFoundError, ParquetFormatError, StoreError
 from accel.io.faults import ShortObjectError, SuffixUnsupportedError, transient_status
 from accel.ranges import ByteRange, Suffix
+from accel.records import dataclass
 
 __all__ = ["Answer", "read_answer", "refusal", "retry_after"]
 

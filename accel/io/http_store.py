@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import weakref
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urljoin, urlsplit
 
@@ -16,6 +15,7 @@ from accel.io.http_answer import Answer, read_answer, refusal
 from accel.io.store import ObjectEntry, Payload
 from accel.options import Options
 from accel.ranges import ByteRange, Suffix
+from accel.records import dataclass
 
 if TYPE_CHECKING:
     import aiohttp

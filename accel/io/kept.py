@@ -10,13 +10,13 @@ import hashlib
 import math
 import struct
 from collections.abc import Generator
-from dataclasses import dataclass
 
 from accel.errors import AccelError
 from accel.io.store import is_weak
 from accel.planning.handle import FileHandle
 from accel.planning.need import Need, NeedTail, Steps, Tail
 from accel.ranges import Stash
+from accel.records import dataclass
 
 __all__ = ["Kept", "decode", "encode", "entry_key", "kept_of", "recorded", "reopen"]
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from urllib.parse import quote, unquote
 
 from accel.errors import StoreError, redact
+from accel.records import dataclass
 
 __all__ = ["SCHEMES", "Location", "parse_url"]
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import TypeVar
 
 from accel.errors import StoreError
 from accel.options import Options
+from accel.records import dataclass
 
 __all__ = ["Retry"]
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 from accel.ranges import Buffer, ByteRange, Suffix
+from accel.records import dataclass
 
 __all__ = ["Header", "Lister", "ObjectEntry", "Payload", "RangeStore", "Writer", "is_weak"]
 

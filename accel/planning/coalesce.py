@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 
 from accel.ranges import Buffer, ByteRange, ReadKey, Stash, Want
+from accel.records import dataclass
 
 __all__ = ["Fetch", "assemble", "coalesce"]
 

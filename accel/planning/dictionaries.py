@@ -4,7 +4,6 @@ every value that the chunk holds."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
@@ -21,6 +20,7 @@ from accel.predicate.atoms import Bound, BoundColumn, Node, over_first_column, s
 from accel.predicate.evaluate import outcome
 from accel.predicate.evidence import Evidence
 from accel.ranges import ByteRange, Kind, ReadKey, Stash, Want
+from accel.records import dataclass
 
 __all__ = ["Dictionaries", "ReadDictionary"]
 

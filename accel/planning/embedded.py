@@ -7,7 +7,6 @@ or fails while it is asked, is passed over: it can never cost a row.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -27,6 +26,7 @@ from accel.planning.query import FileQuery
 from accel.planning.witness import Statement, Witnesses
 from accel.predicate.atoms import AllOf, AnyOf, IsTrue, Negation, Node, column_atoms
 from accel.ranges import ByteRange, Kind, ReadKey, Stash, Want
+from accel.records import dataclass
 
 __all__ = ["Embedded"]
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from accel.planning.coalesce import coalesce
 from accel.planning.pages import Piece, cut_pieces, piece_wants
 from accel.planning.task import ScanTask
 from accel.planning.two_phase import filter_phase, output_phase
 from accel.ranges import ByteRange, ReadKey, Want
+from accel.records import dataclass
 
 __all__ = ["Explain", "Level", "TaskIO", "predict_task"]
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 
 import pyarrow as pa
 
 from accel.errors import redact
+from accel.records import dataclass
 
 __all__ = ["DataFile", "Listing", "ObjectId"]
 

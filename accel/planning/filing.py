@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from accel.errors import (
     AccelError,
@@ -29,6 +29,7 @@ from accel.planning.task import ScanTask, TaskFile
 from accel.planning.witness import Witnesses
 from accel.predicate.evidence import Verdict
 from accel.ranges import ReadKey
+from accel.records import dataclass
 
 __all__ = ["FilePlan", "plan_file"]
 

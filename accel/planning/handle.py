@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import pyarrow as pa
 
@@ -15,6 +15,7 @@ from accel.format.model import ColumnIndex, FileMetadata, OffsetIndex
 from accel.indexes.kind import ParsedIndex
 from accel.planning.file import ObjectId
 from accel.ranges import ByteRange
+from accel.records import dataclass
 
 __all__ = ["FileHandle"]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 import numpy as np
 import pyarrow as pa
@@ -14,6 +14,7 @@ from accel.planning.projection import field_leaves
 from accel.planning.query import FileQuery
 from accel.planning.selection import RowSelection
 from accel.planning.task import ScanTask, TaskFile
+from accel.records import dataclass
 
 __all__ = ["MEASURES_KEY", "Leftover", "left_tasks"]
 

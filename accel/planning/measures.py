@@ -5,7 +5,6 @@ from __future__ import annotations
 import enum
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -15,6 +14,7 @@ from accel.format.domain import Domain
 from accel.indexes.expressions import Expression, output_type
 from accel.planning.projection import split_name
 from accel.predicate.kinds import kind_of, plain_type
+from accel.records import dataclass
 
 __all__ = ["Aggregate", "Aggregates", "Function", "Measure", "check_aggregates", "resolve_aggregates"]
 

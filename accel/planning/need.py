@@ -6,10 +6,10 @@ The reader answers from the network, a test from a dictionary of bytes; both dri
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from dataclasses import dataclass
 from typing import TypeAlias, TypeVar
 
 from accel.ranges import Stash, Want
+from accel.records import dataclass
 
 __all__ = ["Need", "NeedTail", "Steps", "Tail", "drive"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +13,7 @@ from accel.format.model import ChunkTable, Encoding, OffsetIndex
 from accel.planning.decoded_size import DECODED_SHARE
 from accel.planning.selection import RowSelection
 from accel.ranges import ByteRange, Kind, ReadKey, Want
+from accel.records import dataclass
 
 __all__ = ["LeafReads", "Piece", "PieceLeaf", "cut_pieces", "leaf_reads", "piece_wants"]
 

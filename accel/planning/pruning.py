@@ -6,7 +6,6 @@ A verdict is only as good as its bounds: whatever is unknown is kept.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +20,7 @@ from accel.planning.witness import Witnesses
 from accel.predicate.constant import constant_bounds
 from accel.predicate.evidence import Evidence, Verdict
 from accel.predicate.prune import prune
+from accel.records import dataclass
 
 __all__ = ["PageVerdicts", "group_bounds", "prune_pages", "prune_row_groups"]
 

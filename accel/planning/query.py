@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -15,6 +14,7 @@ from accel.errors import AccelError, SchemaMismatchError
 from accel.format.model import ParquetSchema
 from accel.planning.conform import check_schema
 from accel.planning.projection import field_leaves, path_leaves
+from accel.records import dataclass
 
 if TYPE_CHECKING:
     from accel.predicate.bind import Bound

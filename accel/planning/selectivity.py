@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from accel.format.domain import Bounds, Domain
@@ -33,6 +32,7 @@ from accel.predicate.atoms import (
     Pair,
     Truth,
 )
+from accel.records import dataclass
 
 __all__ = ["expected_share"]
 

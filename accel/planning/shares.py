@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from accel.errors import IndexFormatError
 from accel.planning.handle import FileHandle
 from accel.planning.query import FileQuery
 from accel.planning.task import ScanTask
+from accel.records import dataclass
 
 __all__ = ["LEAST_LATE_BYTES", "Guesses", "guess_shares", "late_bytes"]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from accel.errors import IndexFormatError
 from accel.format.embedded import Entry, verify_blob
@@ -13,6 +12,7 @@ from accel.indexes.sketch import ParsedSketch, Sketch
 from accel.planning.handle import FileHandle
 from accel.planning.query import FileQuery
 from accel.ranges import ByteRange
+from accel.records import dataclass
 
 __all__ = ["Sketches"]
 

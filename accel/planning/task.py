@@ -6,7 +6,7 @@ Whoever runs a task sends no metadata request and needs no other argument than t
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import pyarrow as pa
 
@@ -16,6 +16,7 @@ from accel.planning.pages import LeafReads
 from accel.planning.query import FileQuery, Question
 from accel.planning.selection import RowSelection
 from accel.ranges import ByteRange
+from accel.records import dataclass
 
 __all__ = ["ScanTask", "TaskFile", "truncate_task"]
 

@@ -6,13 +6,14 @@ One more round trip against the bytes, and the decoding, of pages that hold no m
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
 from accel.planning.pages import LeafReads, Piece, PieceLeaf
 from accel.planning.selection import RowSelection
 from accel.planning.task import ScanTask
+from accel.records import dataclass
 
 __all__ = ["Forecast", "filter_phase", "forecast", "output_phase"]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 import numpy.typing as npt
@@ -10,6 +10,7 @@ import numpy.typing as npt
 from accel.predicate.atoms import Node
 from accel.predicate.evidence import Evidence
 from accel.predicate.prune import Witness
+from accel.records import dataclass
 
 __all__ = ["Statement", "Witnesses"]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,7 @@ from accel.planning.page_indexes import take_page_indexes
 from accel.planning.zones import Zones, zones_of_bounds, zones_of_stats
 from accel.predicate.kinds import kind_of
 from accel.ranges import ByteRange, Kind, ReadKey, Stash, Want
+from accel.records import dataclass
 
 __all__ = ["LeafMeasure", "ZoneSources"]
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import datetime
 import decimal
 import math
-from dataclasses import dataclass
 
 from accel.errors import PredicateError
 from accel.format.domain import Domain
@@ -19,6 +18,7 @@ from accel.predicate.expr import Ticks, Value
 from accel.predicate.kinds import Family, Kind
 from accel.predicate.moments import DAY_NANOS, nanos_of_instant, time_from_text, timestamp_from_text
 from accel.predicate.resolve import place
+from accel.records import dataclass
 
 __all__ = ["Cut", "cut", "key", "order_atom"]
 

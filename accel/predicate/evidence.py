@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+
+from accel.records import dataclass
 
 __all__ = ["Evidence", "Verdict"]
 

@@ -5,7 +5,7 @@ No recursion: parentheses are a stack of groups, so that no text can exhaust the
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from accel.predicate.cursor import MAX_DEPTH, Cursor
 from accel.predicate.expr import (
@@ -27,6 +27,7 @@ from accel.predicate.expr import (
     join,
 )
 from accel.predicate.fold import check_pattern, compare_values, like_value
+from accel.records import dataclass
 
 __all__ = ["MAX_DEPTH", "parse"]
 

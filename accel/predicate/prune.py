@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -34,6 +33,7 @@ from accel.predicate.atoms import (
     Truth,
 )
 from accel.predicate.evidence import Evidence
+from accel.records import dataclass
 
 __all__ = ["Witness", "prune"]
 

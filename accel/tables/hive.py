@@ -9,7 +9,6 @@ from __future__ import annotations
 import datetime
 import re
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote
 
@@ -17,6 +16,7 @@ import pyarrow as pa
 
 from accel.arrays import make_scalar
 from accel.errors import SchemaMismatchError
+from accel.records import dataclass
 
 __all__ = ["NULL", "Spelling", "settle", "spell"]
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import fnmatch
 import re
-from dataclasses import dataclass
+
+from accel.records import dataclass
 
 __all__ = ["Pattern", "is_hidden", "split_glob"]
 

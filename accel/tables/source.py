@@ -6,13 +6,13 @@ import enum
 import os
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from urllib.parse import quote, unquote
 
 from accel.errors import ObjectNotFoundError
 from accel.io.location import Location, parse_url
 from accel.io.store import ObjectEntry
 from accel.planning.file import DataFile
+from accel.records import dataclass
 from accel.tables.pattern import Pattern, split_glob
 
 __all__ = ["Named", "Shape", "read_source"]

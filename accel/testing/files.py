@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from accel.ranges import Buffer
+from accel.records import dataclass
 
 __all__ = ["Layout", "bench_table", "flights_table", "table", "write_bench_file", "write_file"]
 

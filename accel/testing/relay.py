@@ -6,7 +6,7 @@ import asyncio
 import re
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from typing import TypeAlias
 
@@ -15,6 +15,7 @@ from multidict import CIMultiDict
 from yarl import URL
 
 from accel.ranges import Buffer
+from accel.records import dataclass
 from accel.testing.faults import CutBody, ShortBody, Stall, Status, WrongRange
 
 __all__ = ["Etags", "Passage", "Relay", "RelayFault", "RelayScript", "Substitute"]

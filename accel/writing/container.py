@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from accel.errors import AccelError, IndexFormatError
 from accel.format.embedded import IDX1_KEY, TOC_KEY, Covered, Entry, checksum, encode_toc, parse_toc
 from accel.format.model import FileMetadata
+from accel.records import dataclass
 from accel.writing.building import BuiltIndex
 from accel.writing.source import Source
 

@@ -9,12 +9,12 @@ they are, known to accel or not, so that memory and risk stay small.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
 from accel.errors import ParquetFormatError
 from accel.format.model import Int64s
 from accel.format.thrift import BINARY, FALSE, I32, I64, LIST, STRUCT, Reader, write_struct
 from accel.format.thrift_value import Struct
+from accel.records import dataclass
 
 __all__ = ["PageIndexPlaces", "edit_footer"]
 

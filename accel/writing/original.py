@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -14,6 +13,7 @@ from accel.format.model import FileMetadata, OffsetIndex
 from accel.format.page_index import parse_column_index, parse_offset_index
 from accel.format.thrift import Reader
 from accel.options import MIB, Options
+from accel.records import dataclass
 from accel.writing.source import Source
 
 __all__ = ["At", "Original", "cut_at", "open_original", "read_metadata"]

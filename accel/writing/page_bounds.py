@@ -12,7 +12,7 @@ from __future__ import annotations
 import itertools
 import struct
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from decimal import Decimal
 from typing import Any
 
@@ -23,6 +23,7 @@ import pyarrow.compute as pc
 
 from accel.format.model import Physical, SchemaElement
 from accel.format.thrift import BINARY, I32, I64, LIST, TRUE, ThriftList, write_struct
+from accel.records import dataclass
 
 __all__ = ["BoundsBuilder", "bounds_builder"]
 

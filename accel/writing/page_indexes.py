@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 import pyarrow as pa
@@ -15,6 +15,7 @@ from accel.errors import AccelError
 from accel.format.model import ColumnOrder, Leaf, OffsetIndex
 from accel.options import Options
 from accel.planning.selection import RowSelection
+from accel.records import dataclass
 from accel.writing.original import At, Original
 from accel.writing.page_bounds import BoundsBuilder, bounds_builder
 from accel.writing.page_locations import ChunkPageList, encode_offset_index, list_pages

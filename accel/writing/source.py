@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
 from accel.errors import ObjectChangedError, ObjectNotFoundError, ParquetFormatError, StoreError
@@ -15,6 +14,7 @@ from accel.io.location import Location
 from accel.metrics import Metrics
 from accel.planning.file import ObjectId
 from accel.ranges import ByteRange, Kind, ReadKey, Want
+from accel.records import dataclass
 
 __all__ = ["Identity", "LocalSource", "RemoteSource", "Source", "open_local", "open_remote"]
 

@@ -11,7 +11,6 @@ everything behind it.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -19,6 +18,7 @@ from accel.errors import AccelError
 from accel.format.footer import parse_footer
 from accel.format.model import FileMetadata
 from accel.format.page_index import parse_column_index, parse_offset_index
+from accel.records import dataclass
 from accel.writing.building import BuiltIndex
 from accel.writing.container import (
     IDX1_KEY,
