@@ -82,8 +82,9 @@ class Sweep(AsyncIterator[FileWork]):
                 self._pass_over(place, passed)
             if self._at >= len(self._files):
                 return None
-            if self._at == 0 and self._screens and self._session.settles_unasked():
+            if self._screens and self._session.settled is None and self._session.settles_unasked():
                 await self._session.question()
+                continue
             self._take_block()
 
     async def __anext__(self) -> FileWork:
