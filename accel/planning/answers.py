@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
@@ -26,7 +26,6 @@ from accel.planning.task import ScanTask, TaskFile
 from accel.planning.zone_sources import LeafMeasure, OnBad, ZoneSources
 from accel.planning.zones import Zones
 from accel.ranges import ByteRange, Want
-from accel.records import dataclass
 
 __all__ = ["Answer", "answer_tasks", "narrow_tasks"]
 
@@ -97,6 +96,9 @@ def answer_tasks(
     if not tasks:
         return Answer([], tuple(Tally() for _ in aggregates.measures))
     found = _place(tasks[0].file, aggregates)
+    if handle.bad_toc is not None and found.columns and tasks[0].file.query.bound is None:
+        # With a predicate, planning has told it.
+        on_bad(handle.bad_toc)
     sources = ZoneSources(handle, on_bad)
     complete = _complete(handle, tasks)
     open_to = _choose(sources, tasks, found, complete=complete)

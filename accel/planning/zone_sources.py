@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -23,7 +23,6 @@ from accel.planning.page_indexes import take_page_indexes
 from accel.planning.zones import Zones, zones_of_bounds, zones_of_stats
 from accel.predicate.kinds import kind_of
 from accel.ranges import ByteRange, Kind, ReadKey, Stash, Want
-from accel.records import dataclass
 
 __all__ = ["LeafMeasure", "ZoneSources"]
 
@@ -185,7 +184,9 @@ class ZoneSources:
             return None
         stats = parsed.stats(column.measure.path, column.measure.of)
         kind = output_type(column.measure.of, column.kind)
-        if stats is None or int(stats.rows.sum()) != num_rows or tag_of(kind) is not stats.tag:
+        if stats is None or bool((stats.rows > num_rows).any()) or tag_of(kind) is not stats.tag:
+            return None
+        if int(stats.rows.sum()) != num_rows:
             return None
         return zones_of_stats(stats)
 
