@@ -8,7 +8,6 @@ here raises for what a writer got wrong, since unknown bounds only cost a read.
 
 from __future__ import annotations
 
-
 import numpy as np
 import pyarrow as pa
 
