@@ -8,22 +8,28 @@ the head (which stays cached) and one part.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import numpy as np
+import numpy.typing as npt
 
 from accel.errors import IndexFormatError
 from accel.indexes.bitmap_parts import BitmapHead, ParsedBitmap, Part, encode_head, read_head
 from accel.indexes.hashing import bits_of, hash_values
 from accel.indexes.kind import ChunkValues, IndexKind, Level, Presence
-from accel.indexes.matrix import keys_per_block, sort_distinct, write_matrix
+from accel.indexes.matrix import distinct_cells, keys_per_block, sort_distinct, write_matrix
 from accel.indexes.native import code_values, tag_of
+from accel.indexes.parts import head_length
 from accel.indexes.question import LeafOp
 from accel.indexes.wire import BlobWriter
 from accel.records import dataclass
 
 __all__ = ["Bitmap"]
+
+Bools = npt.NDArray[np.bool_]
+Int64s = npt.NDArray[np.int64]
+Uint64s = npt.NDArray[np.uint64]
 
 _LEAST_PART = 64
 _MOST_PART = 4096
@@ -50,47 +56,12 @@ class Bitmap(IndexKind):
         if not 1 <= self.range_rows < 1 << 31:
             raise ValueError(f"range_rows is a number of rows, not {self.range_rows}")
 
-    def build(self, chunks: Iterable[ChunkValues], *, level: Level) -> bytes:
-        (chunk,) = chunks
-        range_rows = 0
-        if level is Level.ROW_RANGE:
-            range_rows = self.range_rows
-            first = np.arange(0, max(chunk.num_rows, 1), range_rows, dtype=np.int64)
-            chunk = ChunkValues(chunk.array, first, chunk.num_rows)
-        presence = Presence.of(chunk, Level.PAGE)
-        units = len(presence)
-        coded = code_values(chunk.array)
-        bits = bits_of(coded.values)
-        exact = bits is not None
-        keys, rank = np.unique(hash_values(coded.values) if bits is None else bits, return_inverse=True)
-        valid = coded.codes >= 0
-        cells = sort_distinct(rank[coded.codes[valid]] * units + chunk.units(Level.PAGE)[valid])
-        counts = np.bincount(cells % units, minlength=units) if units else np.zeros(0, np.int64)
-        step = max(min(max(math.isqrt(2 * len(keys)), _LEAST_PART), _MOST_PART, keys_per_block(units)), 1)
-        parts = []
-        for low in range(0, len(keys), step):
-            high = min(low + step, len(keys))
-            a, b = np.searchsorted(cells, (low * units, high * units))
-            out = BlobWriter(Part.MAGIC)
-            out.array(keys[low:high], "<u8")
-            write_matrix(out, cells[a:b] - low * units, keys=high - low, units=units)
-            parts.append(out.bytes())
-        tag = tag_of(coded.values.type)
-        sizes = [min(step, len(keys) - low) for low in range(0, len(keys), step)]
-        return encode_head(
-            presence,
-            range_rows=range_rows,
-            tag=0 if tag is None else tag,
-            exact=exact,
-            counts=counts,
-            first_keys=keys[::step],
-            sizes=np.array(sizes, np.int64),
-            parts=parts,
-        ) + b"".join(parts)
+    def builder(self, *, level: Level) -> _Builder:
+        return _Builder(self, level)
 
     def head_bytes(self, data: bytes) -> int:
         """The length of the head of an index that was built: what a reader needs before it knows which part."""
-        return int.from_bytes(data[4:8], "little")
+        return head_length(data)
 
     def parse_head(self, data: bytes, *, level: Level, units: int) -> ParsedBitmap:
         """Read the head alone; what it wants for a question is then to be added by `with_parts`."""
@@ -99,7 +70,7 @@ class Bitmap(IndexKind):
     def parse(self, data: bytes, *, level: Level, units: int) -> ParsedBitmap:
         length = self.head_bytes(data)
         head = self._head(data[:length], level, units)
-        if len(data) != length + (int(head.ends[-1]) if len(head.ends) else 0):
+        if len(data) != length + head.directory.length:
             raise IndexFormatError("a bitmap index is not as long as its head says")
         found = ParsedBitmap(head=head, parts={})
         return found.with_parts({(a, b): memoryview(data)[a:b] for a, b in head.spans()})
@@ -115,3 +86,91 @@ class Bitmap(IndexKind):
     @property
     def params(self) -> Mapping[str, Any]:
         return {"range_rows": self.range_rows}
+
+
+class _Builder:
+    """Of the values only their keys are kept: 16 bytes for each place that a value stands in."""
+
+    def __init__(self, kind: Bitmap, level: Level) -> None:
+        self.range_rows = kind.range_rows if level is Level.ROW_RANGE else 0
+        self.rows = 0
+        self.units = 0
+        self.null = np.zeros(0, bool)
+        self.value = np.zeros(0, bool)
+        self.keys: list[Uint64s] = []
+        self.places: list[Int64s] = []
+        self.tag = 0
+        self.exact = True
+
+    def add(self, chunk: ChunkValues) -> None:
+        coded = code_values(chunk.array)
+        self.tag = tag_of(coded.values.type) or 0
+        bits = bits_of(coded.values)
+        self.exact = bits is not None
+        first = self.rows // self.range_rows if self.range_rows else self.units
+        if self.range_rows:
+            places = (self.rows + np.arange(chunk.num_rows)) // self.range_rows
+        else:
+            places = chunk.units(Level.PAGE) + first
+        self.rows += chunk.num_rows
+        if self.range_rows:
+            self.units = -(-self.rows // self.range_rows)
+        else:
+            self.units += len(chunk.starts(Level.PAGE))
+        valid = coded.codes >= 0
+        self._note(places, valid)
+        codes, places = coded.codes[valid], places[valid] - first
+        count = len(coded.values)
+        cells = distinct_cells(codes, places, width=max(self.units - first, 1), height=count)
+        code, place = np.divmod(cells, max(self.units - first, 1))
+        self.keys.append((hash_values(coded.values) if bits is None else bits)[code])
+        self.places.append(place + first)
+
+    def _note(self, places: Int64s, valid: Bools) -> None:
+        grown = self.units - len(self.null)
+        self.null = np.concatenate([self.null, np.zeros(grown, bool)])
+        self.value = np.concatenate([self.value, np.zeros(grown, bool)])
+        self.null[places[~valid]] = True
+        self.value[places[valid]] = True
+
+    def finish(self) -> bytes:
+        units = self.units
+        keys, cells = self._cells()
+        counts = np.bincount(cells % units, minlength=units) if units else np.zeros(0, np.int64)
+        step = max(min(max(math.isqrt(2 * len(keys)), _LEAST_PART), _MOST_PART, keys_per_block(units)), 1)
+        parts = []
+        for low in range(0, len(keys), step):
+            high = min(low + step, len(keys))
+            a, b = np.searchsorted(cells, (low * units, high * units))
+            out = BlobWriter(Part.MAGIC)
+            out.array(keys[low:high], "<u8")
+            write_matrix(out, cells[a:b] - low * units, keys=high - low, units=units)
+            parts.append(out.bytes())
+        sizes = [min(step, len(keys) - low) for low in range(0, len(keys), step)]
+        return encode_head(
+            Presence(self.null, self.value),
+            range_rows=self.range_rows,
+            tag=self.tag,
+            exact=self.exact,
+            counts=counts,
+            first_keys=keys[::step],
+            sizes=np.array(sizes, np.int64),
+            parts=parts,
+        ) + b"".join(parts)
+
+    def _cells(self) -> tuple[Uint64s, Int64s]:
+        """The distinct keys, ascending, and the cells of the matrix that are set, likewise."""
+        if not self.keys:
+            return np.zeros(0, np.uint64), np.zeros(0, np.int64)
+        all_keys, places = np.concatenate(self.keys), np.concatenate(self.places)
+        self.keys, self.places = [], []
+        order = np.argsort(all_keys, kind="stable")
+        ordered = all_keys[order]
+        del all_keys
+        new = np.ones(len(ordered), bool)
+        new[1:] = ordered[1:] != ordered[:-1]
+        keys = ordered[new]
+        del ordered
+        cells = (np.cumsum(new) - 1) * self.units + places[order]
+        # Two values of one hash may stand in one unit.
+        return keys, sort_distinct(cells)

@@ -13,6 +13,15 @@ from accel.indexes.hashing import bits_of, hash_natives
 from accel.indexes.kind import Presence, RowRanges
 from accel.indexes.matrix import Matrix, sort_distinct
 from accel.indexes.native import Tag, from_natives
+from accel.indexes.parts import (
+    Directory,
+    check_part,
+    close_head,
+    open_head,
+    read_directory,
+    seal_head,
+    write_directory,
+)
 from accel.indexes.question import LeafOp, LeafQuestion
 from accel.indexes.wire import BlobReader, BlobWriter
 from accel.predicate.evidence import Evidence
@@ -43,22 +52,12 @@ class BitmapHead:
     """Keys are the values themselves, not hashes of them."""
     counts: Int64s
     """Distinct keys in each unit."""
-    first_keys: Uint64s
-    sizes: Int64s
-    """Keys of each part."""
-    ends: Int64s
-    """Where each part ends, counted from the end of the head."""
-    checksums: Uint64s
+    directory: Directory
     length: int
 
     def spans(self) -> list[tuple[int, int]]:
         """The parts as half-open ranges of the whole index's bytes."""
-        edges = np.concatenate(([0], self.ends)) + self.length
-        return list(zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True))
-
-    def part_of(self, keys: Uint64s) -> Int64s:
-        """The part that each key would stand in; -1 before the first."""
-        return np.searchsorted(self.first_keys, keys, "right") - 1
+        return self.directory.spans(self.length)
 
 
 def encode_head(
@@ -73,8 +72,6 @@ def encode_head(
     parts: Sequence[bytes],
 ) -> bytes:
     """The head's bytes. Its own length stands second, XXH64 of all before it last."""
-    import xxhash
-
     body = BlobWriter(b"")
     body.u32(len(presence))
     body.u32(range_rows)
@@ -82,14 +79,8 @@ def encode_head(
     body.u32(tag)
     body.u32(int(exact))
     body.array(counts, "<u4")
-    body.u32(len(parts))
-    body.array(first_keys, "<u8")
-    body.array(sizes, "<u4")
-    body.array(np.cumsum([len(part) for part in parts], dtype=np.int64), "<u8")
-    body.array(np.array([xxhash.xxh64_intdigest(part) for part in parts], np.uint64), "<u8")
-    rest = body.bytes()
-    data = _MAGIC + (len(rest) + 16).to_bytes(4, "little") + rest
-    return data + xxhash.xxh64_intdigest(data).to_bytes(8, "little")
+    write_directory(body, first_keys, sizes, parts)
+    return seal_head(_MAGIC, body)
 
 
 def read_head(data: bytes, *, rows: int) -> BitmapHead:
@@ -100,13 +91,7 @@ def read_head(data: bytes, *, rows: int) -> BitmapHead:
     IndexFormatError
         It is none, or of another number of rows.
     """
-    import xxhash
-
-    blob = BlobReader(data, _MAGIC)
-    if blob.u32() != len(data) or len(data) < 16:
-        raise IndexFormatError("the head of a bitmap index is not as long as it says")
-    if xxhash.xxh64_intdigest(data[:-8]) != int.from_bytes(data[-8:], "little"):
-        raise IndexFormatError("the head of a bitmap index has a wrong checksum")
+    blob = open_head(data, _MAGIC)
     units, range_rows = blob.u32(), blob.u32()
     if (range_rows or rows) and (not range_rows or units != -(-rows // range_rows)):
         raise IndexFormatError("a bitmap index is not of the row group's rows")
@@ -117,15 +102,9 @@ def read_head(data: bytes, *, rows: int) -> BitmapHead:
         raise IndexFormatError("a bitmap index holds values of an unknown type") from None
     exact = blob.u32()
     counts = blob.array(units, "<u4").astype(np.int64)
-    parts = blob.u32()
-    first_keys = blob.array(parts, "<u8")
-    sizes = blob.array(parts, "<u4").astype(np.int64)
-    ends = blob.array(parts, "<u8").astype(np.int64)
-    checksums = blob.array(parts, "<u8")
-    blob.take(8)
-    blob.end()
-    wrong = exact > 1 or bool((first_keys[1:] <= first_keys[:-1]).any()) or bool((sizes < 1).any())
-    if wrong or bool((np.diff(ends, prepend=0) <= 0).any()):
+    directory = read_directory(blob)
+    close_head(blob)
+    if exact > 1:
         raise IndexFormatError("the head of a bitmap index contradicts itself")
     return BitmapHead(
         presence=presence,
@@ -134,10 +113,7 @@ def read_head(data: bytes, *, rows: int) -> BitmapHead:
         tag=tag,
         exact=bool(exact),
         counts=counts,
-        first_keys=first_keys,
-        sizes=sizes,
-        ends=ends,
-        checksums=checksums,
+        directory=directory,
         length=len(data),
     )
 
@@ -154,16 +130,13 @@ class Part:
     @classmethod
     def read(cls, data: memoryview, head: BitmapHead, number: int) -> Part:
         """Raises IndexFormatError for what is not the part that the head tells of."""
-        import xxhash
-
-        if xxhash.xxh64_intdigest(data) != int(head.checksums[number]):
-            raise IndexFormatError("a part of a bitmap index has a wrong checksum")
+        check_part(data, head.directory.checksums[number])
         blob = BlobReader(data, cls.MAGIC)
-        count = int(head.sizes[number])
+        count = int(head.directory.sizes[number])
         keys = blob.array(count, "<u8")
         matrix = Matrix.read(blob, keys=count, units=len(head.presence))
         blob.end()
-        if keys[0] != head.first_keys[number] or bool((keys[1:] <= keys[:-1]).any()):
+        if keys[0] != head.directory.first_keys[number] or bool((keys[1:] <= keys[:-1]).any()):
             raise IndexFormatError("a part of a bitmap index has keys out of order")
         return cls(keys, matrix)
 
@@ -192,7 +165,7 @@ class ParsedBitmap:
         if keys is None or question.op is LeafOp.IS_NULL:
             return []
         spans = self.head.spans()
-        numbers = sort_distinct(self.head.part_of(keys)).tolist()
+        numbers = sort_distinct(self.head.directory.part_of(keys)).tolist()
         return [spans[number] for number in numbers if number >= 0 and number not in self.parts]
 
     def with_parts(self, found: Mapping[tuple[int, int], memoryview]) -> ParsedBitmap:
@@ -238,7 +211,7 @@ class ParsedBitmap:
         if keys is None:
             return None
         hits = np.zeros(len(presence), np.int64)
-        for key, number in zip(keys, self.head.part_of(keys).tolist(), strict=True):
+        for key, number in zip(keys, self.head.directory.part_of(keys).tolist(), strict=True):
             if number < 0:
                 continue
             part = self.parts.get(number)
@@ -254,8 +227,8 @@ class ParsedBitmap:
     def describe(self) -> Mapping[str, Any]:
         """What `accel inspect` shows."""
         return {
-            "keys": int(self.head.sizes.sum()),
-            "parts": len(self.head.sizes),
+            "keys": int(self.head.directory.sizes.sum()),
+            "parts": len(self.head.directory.sizes),
             "units": len(self.head.presence),
             "exact": self.head.exact,
         }

@@ -6,16 +6,17 @@ value that a unit holds; nothing but null counts where there are more values tha
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from accel.arrays import integers
 from accel.errors import IndexFormatError
 from accel.indexes.kind import ChunkValues, IndexKind, Level, Presence
-from accel.indexes.matrix import Matrix, sort_distinct, write_matrix
+from accel.indexes.matrix import Matrix, distinct_cells, write_matrix
 from accel.indexes.native import code_values, tag_of
 from accel.indexes.question import LeafOp, LeafQuestion
 from accel.indexes.wire import BlobReader, BlobWriter
@@ -23,6 +24,8 @@ from accel.predicate.evidence import Evidence
 from accel.records import dataclass
 
 __all__ = ["Distinct", "ParsedDistinct"]
+
+Int64s = npt.NDArray[np.int64]
 
 _MAGIC = b"AIDs"
 
@@ -47,35 +50,8 @@ class Distinct(IndexKind):
     max_values: int = 4096
     max_bytes: int = 1 << 20
 
-    def build(self, chunks: Iterable[ChunkValues], *, level: Level) -> bytes:
-        values: pa.Array | None = None
-        presence: Presence | None = None
-        cells = np.zeros(0, np.int64)
-        overflow = False
-        for chunk in chunks:
-            here = Presence.of(chunk, level)
-            presence = here if presence is None or level is Level.PAGE else presence | here
-            if overflow:
-                continue
-            coded = code_values(chunk.array)
-            values = coded.values if values is None else _union(values, coded.values)
-            overflow = len(values) > self.max_values or values.nbytes > self.max_bytes + 16 * len(values)
-            if level is Level.PAGE and not overflow:
-                valid = coded.codes >= 0
-                cells = sort_distinct(coded.codes[valid] * len(here) + chunk.units(level)[valid])
-        if presence is None:
-            presence = Presence(np.zeros(1, bool), np.zeros(1, bool))
-        out = BlobWriter(_MAGIC)
-        out.u32(len(presence))
-        out.presence(presence)
-        if overflow:
-            values = None
-        out.u32(int(values is not None))
-        if values is not None:
-            out.values(values)
-            if level is Level.PAGE:
-                write_matrix(out, cells, keys=len(values), units=len(presence))
-        return out.bytes()
+    def builder(self, *, level: Level) -> _Builder:
+        return _Builder(self, level)
 
     def parse(self, data: bytes, *, level: Level, units: int) -> ParsedDistinct:
         blob = BlobReader(data, _MAGIC)
@@ -96,8 +72,74 @@ class Distinct(IndexKind):
         return {"max_values": self.max_values, "max_bytes": self.max_bytes}
 
 
-def _union(a: pa.Array, b: pa.Array) -> pa.Array:
-    return pa.concat_arrays([a, b]).unique()
+class _Builder:
+    def __init__(self, kind: Distinct, level: Level) -> None:
+        self.kind = kind
+        self.paged = level is Level.PAGE
+        self.level = level
+        self.values: pa.Array | None = None
+        self.presence: list[Presence] = []
+        self.units = 0
+        self.keys: list[Int64s] = []
+        """Of the cells that are set, and their units."""
+        self.places: list[Int64s] = []
+        self.overflow = False
+
+    def add(self, chunk: ChunkValues) -> None:
+        here = Presence.of(chunk, self.level)
+        first, self.units = self.units, self.units + len(here)
+        self.presence.append(here)
+        if not self.paged and len(self.presence) > 1:
+            self.presence = [self.presence[0] | self.presence[1]]
+        if self.overflow:
+            return
+        coded = code_values(chunk.array)
+        moved = self._take(coded.values)
+        if self.overflow or not self.paged or not len(here):
+            return
+        codes, units = coded.codes, chunk.units(self.level)
+        if bool(here.null.any()):
+            valid = codes >= 0
+            codes, units = codes[valid], units[valid]
+        count = len(coded.values)
+        cells = distinct_cells(units, codes, width=max(count, 1), height=len(here))
+        unit, code = np.divmod(cells, max(count, 1))
+        self.keys.append(moved[code])
+        self.places.append(unit + first)
+
+    def _take(self, values: pa.Array) -> Int64s:
+        """Add values, each once, to those there are; the place of each among them."""
+        known = 0 if self.values is None else len(self.values)
+        if not known:
+            self.values, moved = values, np.arange(len(values))
+        else:
+            joined = pa.concat_arrays([self.values, values]).dictionary_encode()
+            self.values, moved = joined.dictionary, integers(joined.indices)[known:].astype(np.int64)
+        kind = self.kind
+        self.overflow = len(self.values) > kind.max_values or self.values.nbytes > kind.max_bytes + 16 * len(
+            self.values
+        )
+        if self.overflow:
+            self.values, self.keys, self.places = None, [], []
+        return moved
+
+    def finish(self) -> bytes:
+        presence = Presence.joined(self.presence)
+        if not self.presence and not self.paged:
+            presence = Presence(np.zeros(1, bool), np.zeros(1, bool))
+        out = BlobWriter(_MAGIC)
+        out.u32(len(presence))
+        out.presence(presence)
+        out.u32(int(self.values is not None))
+        if self.values is not None:
+            out.values(self.values)
+            if self.paged:
+                none = [np.zeros(0, np.int64)]
+                cells = np.concatenate(self.keys or none) * len(presence) + np.concatenate(
+                    self.places or none
+                )
+                write_matrix(out, np.sort(cells), keys=len(self.values), units=len(presence))
+        return out.bytes()
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -21,13 +21,15 @@ if TYPE_CHECKING:
 
     from accel.indexes.wire import BlobReader, BlobWriter
 
-__all__ = ["Matrix", "keys_per_block", "sort_distinct", "write_matrix"]
+__all__ = ["Matrix", "distinct_cells", "keys_per_block", "sort_distinct", "write_matrix"]
 
 Bools = npt.NDArray[np.bool_]
 Int64s = npt.NDArray[np.int64]
 Number = TypeVar("Number", bound=np.generic)
 
 _MEMBERS = 1 << 32
+_DENSE = 1 << 20
+"""So many flags are always looked through rather than sorting."""
 _FEW = 64
 """Up to so many keys are looked up one by one; for more, all cells are read."""
 
@@ -38,6 +40,17 @@ def sort_distinct(numbers: npt.NDArray[Number]) -> npt.NDArray[Number]:
     first = np.ones(len(ordered), bool)
     first[1:] = ordered[1:] != ordered[:-1]
     return ordered[first]
+
+
+def distinct_cells(rows: Int64s, columns: Int64s, *, width: int, height: int) -> Int64s:
+    """Cells `row * width + column` that occur, ascending, of rows below `height` and columns below `width`."""
+    cells = rows * width
+    cells += columns
+    if width * height > 16 * len(cells) + _DENSE:
+        return sort_distinct(cells)
+    seen = np.zeros(width * height, bool)
+    seen[cells] = True
+    return np.flatnonzero(seen)
 
 
 def keys_per_block(units: int) -> int:

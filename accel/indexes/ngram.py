@@ -7,7 +7,7 @@ for each page it occurs in; for words of many kinds a tenth to a half of the com
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import numpy as np
@@ -17,8 +17,18 @@ import pyarrow as pa
 from accel.arrays import from_numpy
 from accel.errors import IndexFormatError, SchemaMismatchError
 from accel.indexes.kind import ChunkValues, IndexKind, Level, Presence
-from accel.indexes.matrix import Matrix, sort_distinct, write_matrix
+from accel.indexes.matrix import Matrix, distinct_cells, keys_per_block, sort_distinct, write_matrix
 from accel.indexes.native import Tag, code_values, tag_of
+from accel.indexes.parts import (
+    Directory,
+    check_part,
+    close_head,
+    head_length,
+    open_head,
+    read_directory,
+    seal_head,
+    write_directory,
+)
 from accel.indexes.question import LeafOp, LeafQuestion
 from accel.indexes.wire import BlobReader, BlobWriter
 from accel.predicate.evidence import Evidence
@@ -29,7 +39,10 @@ __all__ = ["Ngram", "ParsedNgram"]
 Bools = npt.NDArray[np.bool_]
 Uint32s = npt.NDArray[np.uint32]
 
-_MAGIC = b"AINg"
+_MAGIC = b"AIN2"
+_FIRST_MAGIC = b"AINg"
+_PART = b"AINp"
+_PART_KEYS = 512
 _GRAMS = 1 << 24
 _MANY_KEYS = 100
 
@@ -39,60 +52,106 @@ class Ngram(IndexKind):
     """Trigrams of text, for LIKE '%part%'."""
 
     name: ClassVar[str] = "ngram"
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
+    reads: ClassVar[frozenset[int]] = frozenset({1, 2})
     levels: ClassVar[frozenset[Level]] = frozenset({Level.PAGE, Level.ROW_GROUP})
     ops: ClassVar[frozenset[LeafOp]] = frozenset({LeafOp.LIKE, LeafOp.EQ, LeafOp.IN, LeafOp.IS_NULL})
 
-    def build(self, chunks: Iterable[ChunkValues], *, level: Level) -> bytes:
-        (chunk,) = chunks
-        presence = Presence.of(chunk, level)
-        coded = code_values(chunk.array)
-        if tag_of(coded.values.type) is not Tag.BYTES:
-            raise SchemaMismatchError(f"an ngram index is of text, not of {chunk.array.type}")
-        starts = chunk.starts(level)
-        seen = np.zeros(_GRAMS, bool)
-        found: list[Uint32s] = []
-        opaque = np.zeros(len(presence), bool)
-        for unit, codes in enumerate(np.split(coded.codes, starts[1:])):
-            present = sort_distinct(codes[codes >= 0])
-            texts = coded.values.take(from_numpy(present))
-            try:
-                grams = _grams(_folded(texts))
-            except UnicodeDecodeError:
-                # What is no text may match in ways that folding does not foresee.
-                opaque[unit] = True
-                grams = np.zeros(0, np.uint32)
-            seen[grams] = True
-            found.append(np.flatnonzero(seen).astype(np.uint32))
-            seen[found[-1]] = False
-        grams = sort_distinct(np.concatenate([*found, np.zeros(0, np.uint32)]))
-        cells = [np.searchsorted(grams, here) * len(presence) + unit for unit, here in enumerate(found)]
-        out = BlobWriter(_MAGIC)
-        out.u32(len(presence))
-        out.presence(presence)
-        out.flags(opaque)
-        out.u32(len(grams))
-        out.array(grams, "<u4")
-        every = np.sort(np.concatenate([*cells, np.zeros(0, np.int64)]))
-        write_matrix(out, every, keys=len(grams), units=len(presence))
-        return out.bytes()
+    def builder(self, *, level: Level) -> _Builder:
+        return _Builder(level)
+
+    def head_bytes(self, data: bytes) -> int:
+        """The length of the head of an index that was built: what a reader needs before it knows which part."""
+        return head_length(data)
+
+    def parse_head(self, data: bytes, *, level: Level, units: int) -> ParsedNgram:
+        """Read the head alone; what it wants for a question is then to be added by `with_parts`."""
+        return ParsedNgram(_read_head(data, units), {})
 
     def parse(self, data: bytes, *, level: Level, units: int) -> ParsedNgram:
-        blob = BlobReader(data, _MAGIC)
-        blob.units(units)
-        presence = blob.presence(units)
-        opaque = blob.flags(units)
-        count = blob.u32()
-        grams = blob.array(count, "<u4")
-        if bool((grams[1:] <= grams[:-1]).any()) or (count and int(grams[-1]) >= _GRAMS):
-            raise IndexFormatError("an ngram index has runs out of order")
-        matrix = Matrix.read(blob, keys=count, units=units)
-        blob.end()
-        return ParsedNgram(presence, opaque, grams, matrix, len(data))
+        if data[:4] == _FIRST_MAGIC:
+            return _parse_first(data, units)
+        length = head_length(data)
+        head = _read_head(data[:length], units)
+        if len(data) != length + head.directory.length:
+            raise IndexFormatError("an ngram index is not as long as its head says")
+        found = ParsedNgram(head, {})
+        return found.with_parts({(a, b): memoryview(data)[a:b] for a, b in head.directory.spans(length)})
 
     @property
     def params(self) -> Mapping[str, Any]:
         return {"bytes": 3}
+
+
+class _Builder:
+    def __init__(self, level: Level) -> None:
+        self.level = level
+        self.presence: list[Presence] = []
+        self.opaque: list[bool] = []
+        self.found: list[Uint32s] = []
+        """The runs of each unit, ascending."""
+        self.seen = np.zeros(_GRAMS, bool)
+
+    def add(self, chunk: ChunkValues) -> None:
+        coded = code_values(chunk.array)
+        if tag_of(coded.values.type) is not Tag.BYTES:
+            raise SchemaMismatchError(f"an ngram index is of text, not of {chunk.array.type}")
+        here = Presence.of(chunk, self.level)
+        starts = chunk.starts(self.level)
+        for codes in np.split(coded.codes, starts[1:])[: len(here)]:
+            present = distinct_cells(
+                np.zeros(int((codes >= 0).sum()), np.int64),
+                codes[codes >= 0],
+                width=len(coded.values),
+                height=1,
+            )
+            opaque = False
+            try:
+                grams = _grams(_folded(coded.values.take(from_numpy(present))))
+            except UnicodeDecodeError:
+                # What is no text may match in ways that folding does not foresee.
+                opaque, grams = True, np.zeros(0, np.uint32)
+            self.found.append(self._distinct(grams))
+            self.opaque.append(opaque)
+        self.presence.append(here)
+        if self.level is not Level.PAGE and len(self.presence) > 1:
+            self.presence = [self.presence[0] | self.presence[1]]
+            self.opaque = [any(self.opaque)]
+            self.found = [self._distinct(np.concatenate(self.found))]
+
+    def _distinct(self, grams: Uint32s) -> Uint32s:
+        if len(grams) < _GRAMS // 64:
+            return sort_distinct(grams)
+        self.seen[grams] = True
+        found = np.flatnonzero(self.seen).astype(np.uint32)
+        self.seen[found] = False
+        return found
+
+    def finish(self) -> bytes:
+        presence = Presence.joined(self.presence)
+        units = len(presence)
+        for found in self.found:
+            self.seen[found] = True
+        grams = np.flatnonzero(self.seen).astype(np.uint32)
+        cells = [np.searchsorted(grams, here) * units + unit for unit, here in enumerate(self.found)]
+        every = np.sort(np.concatenate([*cells, np.zeros(0, np.int64)]))
+        step = max(1, min(_PART_KEYS, keys_per_block(units)))
+        firsts = range(0, len(grams), step)
+        parts = []
+        for low in firsts:
+            high = min(low + step, len(grams))
+            a, b = np.searchsorted(every, (low * units, high * units))
+            out = BlobWriter(_PART)
+            out.array(grams[low:high], "<u4")
+            write_matrix(out, every[a:b] - low * units, keys=high - low, units=units)
+            parts.append(out.bytes())
+        head = BlobWriter(b"")
+        head.u32(units)
+        head.presence(presence)
+        head.flags(np.array(self.opaque, bool)[:units])
+        sizes = np.array([min(step, len(grams) - low) for low in firsts], np.int64)
+        write_directory(head, grams[::step].astype(np.uint64), sizes, parts)
+        return seal_head(_MAGIC, head) + b"".join(parts)
 
 
 def _folded(texts: pa.Array) -> list[bytes]:
@@ -116,47 +175,143 @@ def _grams(texts: list[bytes]) -> Uint32s:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class ParsedNgram:
-    """Trigrams read back."""
-
+class _Head:
     presence: Presence
     opaque: Bools
     """Units whose text is not UTF-8: anything may match there."""
+    directory: Directory
+    length: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Part:
     grams: Uint32s
     matrix: Matrix
-    size: int
+
+
+def _read_head(data: bytes, units: int) -> _Head:
+    blob = open_head(data, _MAGIC)
+    blob.units(units)
+    presence, opaque = blob.presence(units), blob.flags(units)
+    directory = read_directory(blob)
+    close_head(blob)
+    return _Head(presence, opaque, directory, len(data))
+
+
+def _read_part(blob: BlobReader, count: int, units: int) -> _Part:
+    grams = blob.array(count, "<u4")
+    matrix = Matrix.read(blob, keys=count, units=units)
+    blob.end()
+    if bool((grams[1:] <= grams[:-1]).any()) or (count and int(grams[-1]) >= _GRAMS):
+        raise IndexFormatError("an ngram index has runs out of order")
+    return _Part(grams, matrix)
+
+
+def _parse_first(data: bytes, units: int) -> ParsedNgram:
+    """Version 1: one part, and no head."""
+    blob = BlobReader(data, _FIRST_MAGIC)
+    blob.units(units)
+    presence, opaque = blob.presence(units), blob.flags(units)
+    part = _read_part(blob, blob.u32(), units)
+    count = min(len(part.grams), 1)
+    one = np.full(count, len(part.grams), np.int64)
+    directory = Directory(part.grams[:1].astype(np.uint64), one, one, np.zeros(count, np.uint64))
+    return ParsedNgram(_Head(presence, opaque, directory, len(data)), {0: part} if count else {})
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ParsedNgram:
+    """Trigrams read back, or the head and some of the parts."""
+
+    head: _Head
+    parts: Mapping[int, _Part]
 
     @property
     def nbytes(self) -> int:
-        return 2 * self.size + 256
+        held = sum(part.grams.nbytes + part.matrix.nbytes for part in self.parts.values())
+        return self.head.length + self.head.directory.nbytes + 2 * held + 512
+
+    def wants(self, question: LeafQuestion) -> list[tuple[int, int]]:
+        """The parts that the question needs and that are not here, as ranges of the index's bytes."""
+        runs = self._runs(question)
+        if runs is None:
+            return []
+        wanted = _grams([run for each in runs for run in each]).astype(np.uint64)
+        spans = self.head.directory.spans(self.head.length)
+        numbers = sort_distinct(self.head.directory.part_of(wanted)).tolist()
+        return [spans[number] for number in numbers if number >= 0 and number not in self.parts]
+
+    def with_parts(self, found: Mapping[tuple[int, int], memoryview]) -> ParsedNgram:
+        """The same index with more parts, each by the range that `wants` gave.
+
+        Raises
+        ------
+        IndexFormatError
+            A part does not verify.
+        """
+        directory = self.head.directory
+        numbers = {span: number for number, span in enumerate(directory.spans(self.head.length))}
+        more = dict(self.parts)
+        for span, data in found.items():
+            number = numbers[span]
+            check_part(data, directory.checksums[number])
+            part = _read_part(BlobReader(data, _PART), int(directory.sizes[number]), len(self.head.presence))
+            if int(part.grams[0]) != int(directory.first_keys[number]):
+                raise IndexFormatError("a part of an ngram index has runs out of order")
+            more[number] = part
+        return ParsedNgram(self.head, more)
 
     def prune(self, question: LeafQuestion) -> Evidence | None:
+        presence = self.head.presence
         if question.op is LeafOp.IS_NULL:
-            return self.presence.nulls()
+            return presence.nulls()
+        runs = self._runs(question)
+        if runs is None:
+            return None
+        hit = np.zeros(len(presence), bool)
+        for each in runs:
+            having = self._having(each)
+            if having is None:
+                return None
+            hit |= having
+        return presence.evidence(hit | self.head.opaque)
+
+    def _runs(self, question: LeafQuestion) -> list[list[bytes]] | None:
+        """The texts that a value must hold to pass, all of one of these lists; None where it cannot say."""
         if question.tag is not Tag.BYTES:
             return None
         if question.op is LeafOp.LIKE and question.pattern is not None:
-            runs = question.pattern.runs
-            hit = self._having([run.casefold().encode() for run in runs])
-        elif question.op in (LeafOp.EQ, LeafOp.IN) and len(question.values) <= _MANY_KEYS:
-            hit = np.zeros(len(self.presence), bool)
-            for value in question.values:
-                hit |= self._having(_question_text(value))
-        else:
-            return None
-        return self.presence.evidence(hit | self.opaque)
+            return [[run.casefold().encode() for run in question.pattern.runs]]
+        if question.op in (LeafOp.EQ, LeafOp.IN) and len(question.values) <= _MANY_KEYS:
+            return [_question_text(value) for value in question.values]
+        return None
 
-    def _having(self, runs: list[bytes]) -> Bools:
-        """Units that have every trigram of the runs."""
+    def _having(self, runs: list[bytes]) -> Bools | None:
+        """Units that have every trigram of the runs; None where a part is not here."""
         wanted = sort_distinct(_grams(runs))
-        at = np.searchsorted(self.grams, wanted)
-        if bool((at == len(self.grams)).any()) or bool((self.grams[at] != wanted).any()):
-            return np.zeros(len(self.presence), bool)
-        return self.matrix.all(at.tolist())
+        out = np.ones(len(self.head.presence), bool)
+        numbers = self.head.directory.part_of(wanted.astype(np.uint64))
+        for number in sort_distinct(numbers).tolist():
+            if number < 0:
+                return np.zeros(len(out), bool)
+            part = self.parts.get(number)
+            if part is None:
+                return None
+            here = wanted[numbers == number]
+            at = np.searchsorted(part.grams, here)
+            if int(at[-1]) == len(part.grams) or bool((part.grams[at] != here).any()):
+                return np.zeros(len(out), bool)
+            out &= part.matrix.all(at.tolist())
+        return out
 
     def describe(self) -> Mapping[str, Any]:
         """What `accel inspect` shows."""
-        return {"grams": len(self.grams), "units": len(self.presence)}
+        directory = self.head.directory
+        return {
+            "grams": int(directory.sizes.sum()),
+            "parts": len(directory),
+            "units": len(self.head.presence),
+        }
 
 
 def _question_text(value: bytes) -> list[bytes]:

@@ -6,7 +6,7 @@ Proves nothing, so it never prunes. Costs: 2 KB for the HyperLogLog sketch, 1 KB
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import numpy as np
@@ -58,42 +58,8 @@ class Sketch(IndexKind):
         if not 4 <= self.lg_k <= 18 or not 1 <= self.buckets <= _MAX_BUCKETS:
             raise ValueError("a sketch has lg_k of 4 to 18 and 1 to 65536 buckets")
 
-    def build(self, chunks: Iterable[ChunkValues], *, level: Level) -> bytes:
-        import datasketches  # type: ignore[import-untyped]
-
-        distinct = datasketches.hll_sketch(self.lg_k, datasketches.tgt_hll_type.HLL_4)
-        spread = datasketches.kll_doubles_sketch(_KLL_K)
-        rows = nulls = nans = 0
-        tag = 0
-        for chunk in chunks:
-            coded = code_values(chunk.array)
-            tag = tag_of(coded.values.type) or 0
-            for key in hash_values(coded.values).view(np.int64).tolist():
-                distinct.update(key)
-            places = _places(coded.values)
-            present = coded.codes[coded.codes >= 0]
-            numbers = places[present] if len(places) else places
-            nan = np.isnan(numbers)
-            rows += chunk.num_rows
-            nulls += chunk.num_rows - len(present)
-            nans += int(nan.sum())
-            if len(numbers) > int(nan.sum()):
-                spread.update(numbers[~nan])
-        out = BlobWriter(_MAGIC)
-        out.u32(tag)
-        for count in (rows, nulls, nans):
-            out.u64(count)
-        out.array(np.array([distinct.get_estimate()]), "<f8")
-        if spread.is_empty():
-            out.u32(0)
-        else:
-            ranks = np.linspace(0.0, 1.0, self.buckets + 1)
-            inner = spread.get_quantiles(ranks[1:-1]) if self.buckets > 1 else []
-            edges = [spread.get_min_value(), *inner, spread.get_max_value()]
-            out.u32(self.buckets)
-            out.array(np.maximum.accumulate(np.array(edges, np.float64)), "<f8")
-        out.block(distinct.serialize_compact())
-        return out.bytes()
+    def builder(self, *, level: Level) -> _Builder:
+        return _Builder(self)
 
     def parse(self, data: bytes, *, level: Level, units: int) -> ParsedSketch:
         blob = BlobReader(data, _MAGIC)
@@ -129,6 +95,50 @@ class Sketch(IndexKind):
     @property
     def params(self) -> Mapping[str, Any]:
         return {"lg_k": self.lg_k, "buckets": self.buckets}
+
+
+class _Builder:
+    def __init__(self, kind: Sketch) -> None:
+        import datasketches  # type: ignore[import-untyped]
+
+        self.kind = kind
+        self.distinct = datasketches.hll_sketch(kind.lg_k, datasketches.tgt_hll_type.HLL_4)
+        self.spread = datasketches.kll_doubles_sketch(_KLL_K)
+        self.rows = self.nulls = self.nans = 0
+        self.tag = 0
+
+    def add(self, chunk: ChunkValues) -> None:
+        coded = code_values(chunk.array)
+        self.tag = tag_of(coded.values.type) or 0
+        for key in hash_values(coded.values).view(np.int64).tolist():
+            self.distinct.update(key)
+        places = _places(coded.values)
+        present = coded.codes[coded.codes >= 0]
+        numbers = places[present] if len(places) else places
+        nan = np.isnan(numbers)
+        self.rows += chunk.num_rows
+        self.nulls += chunk.num_rows - len(present)
+        self.nans += int(nan.sum())
+        if len(numbers) > int(nan.sum()):
+            self.spread.update(numbers[~nan])
+
+    def finish(self) -> bytes:
+        out = BlobWriter(_MAGIC)
+        out.u32(self.tag)
+        for count in (self.rows, self.nulls, self.nans):
+            out.u64(count)
+        out.array(np.array([self.distinct.get_estimate()]), "<f8")
+        buckets, spread = self.kind.buckets, self.spread
+        if spread.is_empty():
+            out.u32(0)
+        else:
+            ranks = np.linspace(0.0, 1.0, buckets + 1)
+            inner = spread.get_quantiles(ranks[1:-1]) if buckets > 1 else []
+            edges = [spread.get_min_value(), *inner, spread.get_max_value()]
+            out.u32(buckets)
+            out.array(np.maximum.accumulate(np.array(edges, np.float64)), "<f8")
+        out.block(self.distinct.serialize_compact())
+        return out.bytes()
 
 
 def _places(values: pa.Array) -> Floats:

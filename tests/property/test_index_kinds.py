@@ -183,6 +183,22 @@ def pieces(parsed: ParsedIndex, chunks: list[ChunkValues], level: Level) -> list
     return list(chunks[0].parts(level))
 
 
+def runs_of(chunk: ChunkValues, pages: int) -> list[ChunkValues]:
+    """The same rows in runs of so many pages."""
+    first = chunk.first_rows[::pages]
+    stops = np.append(first[1:], chunk.num_rows)
+    if not chunk.num_rows:
+        return [chunk]
+    return [
+        ChunkValues(
+            chunk.array.slice(a, b - a),
+            chunk.first_rows[(chunk.first_rows >= a) & (chunk.first_rows < b)] - a,
+            int(b - a),
+        )
+        for a, b in zip(first.tolist(), stops.tolist(), strict=True)
+    ]
+
+
 def units_of(chunks: list[ChunkValues], level: Level) -> int:
     return 1 if level is Level.FILE else len(chunks[0].starts(level))
 
@@ -201,14 +217,16 @@ def test_the_outcomes_of_every_row_are_allowed(name: str, level: Level) -> None:
     kind, names = KINDS[name]
 
     @settings(max_examples=100, deadline=None, derandomize=True, database=None)
-    @given(inputs(names or tuple(SORTS)))
-    def check(given_: tuple[Sort, list[ChunkValues], list[Expr]]) -> None:
+    @given(inputs(names or tuple(SORTS)), st.integers(1, 5))
+    def check(given_: tuple[Sort, list[ChunkValues], list[Expr]], every: int) -> None:
         sort, chunks, asked = given_
         chunks = chunks if level is Level.FILE else chunks[:1]
         data = kind.build(iter(chunks), level=level)
         parsed = kind.parse(data, level=level, units=units_of(chunks, level))
         assert parsed.nbytes > 0
         units = pieces(parsed, chunks, level)
+        run_by_run = kind.build((run for chunk in chunks for run in runs_of(chunk, every)), level=level)
+        parsed = kind.parse(run_by_run, level=level, units=units_of(chunks, level))
         for expr in asked:
             bound = bind(expr, pa.schema([("c", sort.type)]))
 
@@ -311,3 +329,78 @@ def test_bytes_that_are_cut_or_changed_are_refused_or_answer_without_harm(
         found = ask(parsed, question, units=entries, signature=signature_of(sort.type))
         assert found is None or len(found) == entries
     assert refused > 0
+
+
+IN_PARTS = [(name, level, of) for name, level, of in DAMAGED if hasattr(KINDS[name][0], "parse_head")]
+
+
+@pytest.fixture
+def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Parts of few keys, so that little data has several."""
+    monkeypatch.setattr("accel.indexes.ngram._PART_KEYS", 2)
+    monkeypatch.setattr("accel.indexes.bitmap._LEAST_PART", 1)
+    monkeypatch.setattr("accel.indexes.bitmap._MOST_PART", 2)
+    monkeypatch.setattr("accel.indexes.bloom._part_count", lambda counts: 4)
+
+
+def asked_of(sort: Sort) -> list[Any]:
+    """Questions of every operator."""
+    column = Column("c")
+    found: list[Expr] = [IsNull(column), InList(column, sort.literals[:3])]
+    found += [Compare(Op.EQ, column, Literal(v)) for v in sort.literals]
+    found += [Like(column, p, i) for p in PATTERNS for i in (True, False)] if sort.like else []
+    bounds = [bind(expr, pa.schema([("c", sort.type)])) for expr in found]
+    return [q for b in bounds if (q := question_of(b.root, b.columns[0])) is not None]
+
+
+@pytest.mark.usefixtures("small_parts")
+@pytest.mark.parametrize(("name", "level", "of"), IN_PARTS, ids=[f"{n}-{v}-{s}" for n, v, s in IN_PARTS])
+def test_the_parts_that_a_question_wants_answer_as_the_whole(name: str, level: Level, of: str) -> None:
+    """And every one of them that is cut, changed, or another's, is refused."""
+    kind: Any = KINDS[name][0]
+    sort = SORTS[of]
+    array = pa.array([*sort.values, None] * 3, sort.type)
+    chunk = ChunkValues(array, np.arange(0, len(array), 5, dtype=np.int64), len(array))
+    data = kind.build(iter((chunk,)), level=level)
+    units = units_of([chunk], level)
+    whole = kind.parse(data, level=level, units=units)
+    head = kind.parse_head(data[: kind.head_bytes(data)], level=level, units=units)
+    read: set[tuple[int, int]] = set()
+    for question in asked_of(sort):
+        wanted = head.wants(question)
+        read |= set(wanted)
+        partly = head.with_parts({(a, b): memoryview(data)[a:b] for a, b in wanted})
+        assert partly.wants(question) == []
+        a, b = partly.prune(question), whole.prune(question)
+        assert (a is None) == (b is None)
+        if a is not None:
+            for left, right in (
+                (a.may_true, b.may_true),
+                (a.may_false, b.may_false),
+                (a.may_null, b.may_null),
+            ):
+                assert left.tolist() == right.tolist()
+        if wanted:
+            assert head.prune(question) is None
+    assert len(read) > 1
+    spans = sorted(read)
+    for turn, (start, end) in enumerate(spans):
+        piece = data[start:end]
+        other = spans[turn - 1]
+        harmed = [piece[:-1], b"", piece + b"\0", bytes(len(piece))]
+        harmed += [
+            bytes((*piece[:at], piece[at] ^ 1 << at % 8, *piece[at + 1 :])) for at in range(0, len(piece), 7)
+        ]
+        if data[other[0] : other[1]] != piece:
+            harmed.append(data[other[0] : other[1]])
+        for each in harmed:
+            if each != piece:
+                with pytest.raises(IndexFormatError):
+                    head.with_parts({(start, end): memoryview(each)})
+    for at in range(kind.head_bytes(data)):
+        with pytest.raises(IndexFormatError):
+            kind.parse_head(
+                bytes((*data[:at], data[at] ^ 1, *data[at + 1 : kind.head_bytes(data)])),
+                level=level,
+                units=units,
+            )

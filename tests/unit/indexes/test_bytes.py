@@ -10,7 +10,7 @@ import xxhash
 from pyroaring import BitMap
 
 from accel.indexes import Bitmap, Bloom, ChunkValues, Distinct, IndexKind, Level, Ngram, Sketch, Zonemap
-from tests.unit.indexes.data import pages
+from tests.unit.indexes.data import ask_for, pages, shown
 
 
 def u32(*values: int) -> bytes:
@@ -69,16 +69,48 @@ def test_bloom() -> None:
     for text in (b"x", b"yz"):
         low = xxhash.xxh64_intdigest(text) % 2**32
         words = [word | 1 << (low * salt % 2**32 >> 27) for word, salt in zip(words, salts, strict=True)]
-    expected = b"AIBf" + u32(2) + flags(1, 0) + flags(0, 1) + u32(6) + u32(0, 1) + u32(*words)
-    assert built(Bloom(), [None], ["x", "yz"]) == expected
+    first = u32(2) + flags(1, 0) + flags(0, 1) + u32(6) + u32(0, 1)
+    part = u32(*words)
+    rest = first + u32(1) + u64(xxhash.xxh64_intdigest(part))
+    head = b"AIB2" + u32(len(rest) + 16) + rest
+    data = head + u64(xxhash.xxh64_intdigest(head)) + part
+    assert built(Bloom(), [None], ["x", "yz"]) == data
+    assert Bloom().head_bytes(data) == len(data) - 32
+    asked = ask_for("x IN ('x', 'other')", pa.string())
+    for old in (b"AIBf" + first + part, data):
+        parsed = Bloom().parse(old, level=Level.PAGE, units=2)
+        assert shown(parsed.prune(asked)) == ["N", "TF"]
+
+
+def test_the_parts_of_blooms() -> None:
+    kind = Bloom()
+    values = [list(range(30_000)), list(range(30_000, 60_000))]
+    data = built(kind, *values, type=pa.int64())
+    whole = kind.parse(data, level=Level.PAGE, units=2)
+    blocks, count = whole.head.counts, len(whole.head.checksums)
+    assert count > 1
+    start = kind.head_bytes(data)
+    words = np.frombuffer(data[start:], "<u4").reshape(count, -1, 8)
+    for key in (5, 59_999):
+        h = xxhash.xxh64_intdigest(i64(key))
+        unit = key // 30_000
+        block = (h >> 32) * int(blocks[unit]) * count >> 32
+        part, inner = divmod(block, int(blocks[unit]))
+        assert part == (h >> 32) * count >> 32
+        assert (words[part, int(blocks[:unit].sum()) + inner] != 0).all()
 
 
 def test_ngram() -> None:
     grams = sorted(int.from_bytes(g, "big") for g in (b"abc", b"bcd"))
-    expected = (
-        b"AINg" + u32(2) + flags(0, 0) + flags(1, 1) + flags(0, 0) + u32(2) + u32(*grams) + matrix(0, 1, 2)
-    )
-    assert built(Ngram(), ["aBcD", "x"], ["ABC"]) == expected
+    first = u32(2) + flags(0, 0) + flags(1, 1) + flags(0, 0)
+    part = b"AINp" + u32(*grams) + matrix(0, 1, 2)
+    rest = first + u32(1) + u64(grams[0]) + u32(2) + u64(len(part)) + u64(xxhash.xxh64_intdigest(part))
+    head = b"AIN2" + u32(len(rest) + 16) + rest
+    data = head + u64(xxhash.xxh64_intdigest(head)) + part
+    assert built(Ngram(), ["aBcD", "x"], ["ABC"]) == data
+    asked = ask_for("x LIKE '%abcd%'", pa.string())
+    for old in (b"AINg" + first + u32(2) + u32(*grams) + matrix(0, 1, 2), data):
+        assert shown(Ngram().parse(old, level=Level.PAGE, units=2).prune(asked)) == ["TF", "F"]
 
 
 def figures() -> bytes:
