@@ -110,13 +110,13 @@ def _predict(reader: Reader, task: ScanTask, *, abreast: int) -> TaskIO:
         for leaf in task.reads
         if reads.has_dictionary(key := ReadKey(Kind.DICTIONARY, task.row_group, leaf.column))
     }
-    options = reader.options
+    merging = reader.merging(task, abreast=abreast)
     return predict_task(
         task,
         have_dictionary=cached,
-        piece_bytes=options.cut_bytes,
-        max_gap_bytes=options.max_gap_bytes,
-        max_coalesced_bytes=options.max_coalesced_bytes,
+        piece_bytes=reader.options.cut_bytes,
+        max_gap_bytes=merging.max_gap_bytes,
+        max_coalesced_bytes=merging.max_coalesced_bytes,
         missing=reads.missing,
         two_phases=reads.two_phases,
     )

@@ -38,10 +38,13 @@ class Options:
     """A learned hint never exceeds this."""
     max_footer_bytes: int = 256 * MIB
     """A footer that claims to be longer is refused."""
-    max_gap_bytes: int = 32 * KIB
-    """Two ranges of one file are merged when no more than this many unwanted bytes lie between."""
-    max_coalesced_bytes: int = 8 * MIB
-    """A merged request is not grown beyond this, and a longer range is split into such pieces."""
+    max_gap_bytes: int | None = None
+    """Two ranges of one file are merged when no more than this many unwanted bytes lie between. None: what one
+    response brings in the time that a request costs (0.4 ms), as learned of the store: 32 KiB at 90 MB/s."""
+    max_coalesced_bytes: int | None = None
+    """A merged request is not grown beyond this, and a longer range is split into such pieces. None: 8 MiB, or a
+    quarter of what is read at once, though no less than 512 KiB, where several responses at once are known (or not
+    yet known not) to bring more than one."""
     probe_min_bytes: int = MIB
     """Bloom filters and dictionaries are asked when the pages in doubt come to at least so many bytes: a round trip
     costs about what these do. Filters met before are used at any size."""
@@ -101,7 +104,9 @@ class Options:
                 if value not in names:
                     raise ValueError(f"option {field.name} is one of {', '.join(names)}, not {value!r}")
                 continue
-            if isinstance(field.default, int) and (
+            if field.default is None and value is None:
+                continue
+            if (field.default is None or isinstance(field.default, int)) and (
                 isinstance(value, bool) or not isinstance(value, Integral)
             ):
                 raise TypeError(f"option {field.name} is a whole number, not {value!r}")

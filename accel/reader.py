@@ -22,6 +22,7 @@ from accel.io.client import Client
 from accel.metrics import Metrics
 from accel.opener import Opener, Tails
 from accel.options import Options, Phases
+from accel.planning.coalesce import Merging, Shape
 from accel.planning.file import DataFile
 from accel.planning.filing import FilePlan, plan_file
 from accel.planning.handle import FileHandle
@@ -67,6 +68,7 @@ class Reader:
         self.seen = Seen()
         # Versions that were current by then, give or take the cache's `max_age`, stand for the whole run.
         self._started = time.monotonic()
+        self._shapes: dict[str, Shape] = {}
         self._pool = DecodePool.shared(options.decode_threads)
 
     def client(self, root: str) -> Client:
@@ -182,7 +184,15 @@ class Reader:
             handle,
             self.forecast(task, abreast=abreast) is not None,
             current=handle is not None and handle.checked_at >= self._started - self._cache.max_age,
+            merging=self.merging(task, abreast=abreast),
         )
+
+    def merging(self, task: ScanTask, *, abreast: int = 1) -> Merging:
+        """How the ranges of a task become requests: by what was known of the network when this run first asked."""
+        shape = self._shapes.get(task.file.root)
+        if shape is None:
+            shape = self._shapes[task.file.root] = self._client_for(task.file.root).shape()
+        return shape.merging(task.nbytes * abreast)
 
     def forecast(self, task: ScanTask, *, abreast: int) -> Forecast | None:
         """What reading a task in two phases is expected to come to; None where it is read in one."""

@@ -14,6 +14,7 @@ from accel.io.cache import Cache
 from accel.io.client import Client
 from accel.io.pinned_reads import PinnedReads
 from accel.metrics import Metrics
+from accel.planning.coalesce import Merging
 from accel.planning.file import ObjectId
 from accel.planning.handle import FileHandle
 from accel.planning.pages import LeafReads, Piece, PieceLeaf, piece_wants
@@ -53,13 +54,20 @@ class TaskReads:
     """Read the filter's columns first, and the others only where rows match."""
     current: bool = False
     """The file's version is known to be the current one: pages of it that are cached may be used."""
+    merging: Merging | None = None
+    """How ranges become requests; None leaves it to the client."""
     _source: PinnedReads = field(init=False)
     _carried: dict[tuple[int, int], asyncio.Future[bytes]] = field(default_factory=dict)
     _pending: dict[ReadKey, asyncio.Future[bytes]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._source = PinnedReads(
-            self.client, self.cache, self.task.file.id, metrics=self.metrics, current=self.current
+            self.client,
+            self.cache,
+            self.task.file.id,
+            metrics=self.metrics,
+            current=self.current,
+            merging=self.merging,
         )
 
     def missing(self, want: Want) -> ByteRange | None:
@@ -159,7 +167,13 @@ class TaskReads:
     def over(self, task: ScanTask) -> TaskReads:
         """The same, for another form of the task."""
         return TaskReads(
-            task, self.client, self.cache, self.metrics, self.handle, current=self.current
+            task,
+            self.client,
+            self.cache,
+            self.metrics,
+            self.handle,
+            current=self.current,
+            merging=self.merging,
         )
 
     def _learn(self, reads: LeafReads, chunk: memoryview) -> OffsetIndex | None:

@@ -16,7 +16,7 @@ from accel.errors import (
     StoreError,
     redact,
 )
-from accel.io.faults import SuffixUnsupportedError
+from accel.io.faults import SuffixUnsupportedError, foremost
 from accel.io.fetch import Fetcher, Pin, same_etag
 from accel.io.gate import Gate
 from accel.io.network import Network
@@ -24,7 +24,7 @@ from accel.io.retry import Retry
 from accel.io.store import Header, Lister, ObjectEntry, Payload, RangeStore
 from accel.metrics import Metrics
 from accel.options import Options
-from accel.planning.coalesce import Fetch, assemble, coalesce
+from accel.planning.coalesce import Fetch, Merging, Shape, assemble, coalesce
 from accel.planning.file import ObjectId
 from accel.ranges import ByteRange, Kind, Stash, Suffix, Want
 
@@ -34,6 +34,7 @@ _LIST_PAGE = 1000
 # A local file until measured: the hand-off to a thread and one read; bytes come from the page cache.
 _LOCAL_LATENCY = 0.0002
 _LOCAL_BANDWIDTH = 2e9
+_LOCAL_REQUEST = 0.05e-3
 
 
 class Client:
@@ -64,6 +65,7 @@ class Client:
         self.network = Network(
             latency=_LOCAL_LATENCY if local else options.assumed_latency,
             bandwidth=_LOCAL_BANDWIDTH if local else options.assumed_bandwidth,
+            **({"request_seconds": _LOCAL_REQUEST} if local else {}),
         )
         """What has been learned of the way to the store."""
         self._fetcher = Fetcher(
@@ -78,8 +80,23 @@ class Client:
     def __repr__(self) -> str:
         return f"Client({self.root!r})"
 
+    def shape(self) -> Shape:
+        """What requests should look like: as the options say, else as the network is known to be now."""
+        gap, network = self.options.max_gap_bytes, self.network
+        return Shape(
+            gap_bytes=network.gap_bytes if gap is None else gap,
+            streams=network.few_streams,
+            max_coalesced_bytes=self.options.max_coalesced_bytes,
+        )
+
     async def read(
-        self, path: str, wants: Sequence[Want], *, pin: ObjectId | None, metrics: Metrics
+        self,
+        path: str,
+        wants: Sequence[Want],
+        *,
+        pin: ObjectId | None,
+        metrics: Metrics,
+        merging: Merging | None = None,
     ) -> Stash:
         """Bring all wanted ranges of one object at once, each exactly.
 
@@ -91,6 +108,8 @@ class Client:
             The version that they must be of. None: they only have to be of one and the same.
         metrics : Metrics
             A request counts for the kind that most of its wanted bytes are of.
+        merging : Merging, optional
+            How ranges are merged and split; by default as `shape` has it.
 
         Raises
         ------
@@ -104,10 +123,12 @@ class Client:
             return {}
         with self._naming(path):
             self._check_pin(path, wants, pin)
+        if merging is None:
+            merging = self.shape().merging(sum(want.range.length for want in wants))
         fetches = coalesce(
             wants,
-            max_gap_bytes=self.options.max_gap_bytes,
-            max_coalesced_bytes=self.options.max_coalesced_bytes,
+            max_gap_bytes=merging.max_gap_bytes,
+            max_coalesced_bytes=merging.max_coalesced_bytes,
         )
         known = Pin() if pin is None else Pin(pin.size, pin.etag)
         payloads: Sequence[Payload]
@@ -280,7 +301,7 @@ class Client:
             async with asyncio.TaskGroup() as group:
                 tasks = [group.create_task(self._fetch(path, f, pin, metrics)) for f in fetches]
         except BaseExceptionGroup as failures:
-            failure = _foremost(failures)
+            failure = foremost(failures)
         else:
             return [task.result() for task in tasks]
         raise failure
@@ -316,20 +337,3 @@ def _unpinnable(path: str) -> StoreError:
         path=path,
         hint="options.allow_unpinned reads it without that protection",
     )
-
-
-def _foremost(failures: BaseExceptionGroup[BaseException]) -> BaseException:
-    """The one error of a group that says most: another version, else the first of accel's own."""
-    flat: list[BaseException] = []
-    pending: list[BaseException] = [failures]
-    while pending:
-        error = pending.pop(0)
-        if isinstance(error, BaseExceptionGroup):
-            pending.extend(error.exceptions)
-        else:
-            flat.append(error)
-    for kind in (ObjectChangedError, AccelError):
-        for error in flat:
-            if isinstance(error, kind):
-                return error
-    return flat[0]

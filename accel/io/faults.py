@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from accel.errors import ObjectChangedError, ObjectNotFoundError, StoreError
+from accel.errors import AccelError, ObjectChangedError, ObjectNotFoundError, StoreError
 from accel.ranges import ByteRange
 
 __all__ = [
@@ -10,6 +10,7 @@ __all__ = [
     "ObjectGoneError",
     "ShortObjectError",
     "SuffixUnsupportedError",
+    "foremost",
     "transient_status",
 ]
 
@@ -66,3 +67,20 @@ class SuffixUnsupportedError(StoreError):
 
 class ObjectGoneError(ObjectChangedError, ObjectNotFoundError):
     """The object whose metadata was read has been deleted since: changed, and not found."""
+
+
+def foremost(failures: BaseExceptionGroup[BaseException]) -> BaseException:
+    """The one error of a group that says most: another version, else the first of accel's own."""
+    flat: list[BaseException] = []
+    pending: list[BaseException] = [failures]
+    while pending:
+        error = pending.pop(0)
+        if isinstance(error, BaseExceptionGroup):
+            pending.extend(error.exceptions)
+        else:
+            flat.append(error)
+    for kind in (ObjectChangedError, AccelError):
+        for error in flat:
+            if isinstance(error, kind):
+                return error
+    return flat[0]

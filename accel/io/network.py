@@ -25,6 +25,12 @@ _LATENCY_QUANTILE = 0.25
 _LEAST_TRANSFER = 0.2
 # Several streams are taken to bring so much more than one, until it was seen.
 _ASSUMED_STREAMS = 4.0
+# What a request costs beside the wait for it, which all requests of a read share: CPU at both ends.
+_REQUEST_SECONDS = 0.4e-3
+# A gap is worth reading over between these limits; so many streams at most are worth opening for one read.
+_SHORTEST_GAP = 4 * 1024
+_LONGEST_GAP = 1024 * 1024
+_MOST_STREAMS = 4
 # Below this a request's time is the machine's own.
 _LEAST_SECONDS = 1e-6
 
@@ -56,9 +62,16 @@ class Network:
         Seconds until the first byte, taken for true until requests have shown otherwise.
     bandwidth : float
         Bytes a second of one stream, likewise.
+    request_seconds : float
+        What one request more costs when it is sent together with others.
     """
 
-    def __init__(self, *, latency: float, bandwidth: float) -> None:
+    def __init__(
+        self, *, latency: float, bandwidth: float, request_seconds: float = _REQUEST_SECONDS
+    ) -> None:
+        self._request_seconds = request_seconds
+        self._gap = 0
+        self._few_streams = 0
         self._assumed_latency = latency
         self._assumed_bandwidth = bandwidth
         self._small = _Ring(_SMALL_KEPT)
@@ -131,6 +144,23 @@ class Network:
         return max(1, round(all_of_them / one))
 
     @property
+    def gap_bytes(self) -> int:
+        """Unwanted bytes that one stream brings in the time that a request costs.
+
+        A power of two that stays until it is clearly wrong, for what is predicted by it shall come true.
+        """
+        worth = self.bandwidth * self._request_seconds
+        self._gap = min(max(_steady(self._gap, worth), _SHORTEST_GAP), _LONGEST_GAP)
+        return self._gap
+
+    @property
+    def few_streams(self) -> int:
+        """1, 2 or 4: requests that one read is worth being split into, where they would be long. As steady."""
+        one, all_of_them = self._both()
+        self._few_streams = min(_steady(self._few_streams, all_of_them / one), _MOST_STREAMS)
+        return self._few_streams
+
+    @property
     def p95(self) -> float | None:
         """Seconds within which 95 of 100 recent small requests were answered whole; None while too few were seen."""
         if self._p95_is_stale:
@@ -165,6 +195,13 @@ class Network:
                 found = (one, max(one, together))
             self._bandwidths = found
         return found
+
+
+def _steady(known: int, found: float) -> int:
+    """The power of two at or below what was found; what was known, where that is still about right."""
+    if 0.7 * known <= found < 2.8 * known:
+        return known
+    return 1 << max(0, int(math.log2(max(found, 1.0))))
 
 
 def _quantile(values: Sequence[float], share: float) -> float:

@@ -10,6 +10,7 @@ from accel.io.client import Client
 from accel.io.data_cache import Held
 from accel.io.store import is_weak
 from accel.metrics import Metrics
+from accel.planning.coalesce import Merging
 from accel.planning.file import ObjectId
 from accel.ranges import ByteRange, Kind, ReadKey, Stash, Want
 
@@ -34,12 +35,22 @@ class PinnedReads:
     current : bool
         Whether the version is known to be the current one, as far as `Cache.max_age` asks: what was read of it
         before may stand for it then. Otherwise each read asks the store.
+    merging : Merging, optional
+        How ranges become requests.
     """
 
     def __init__(
-        self, client: Client, cache: Cache, file: ObjectId, *, metrics: Metrics, current: bool
+        self,
+        client: Client,
+        cache: Cache,
+        file: ObjectId,
+        *,
+        metrics: Metrics,
+        current: bool,
+        merging: Merging | None = None,
     ) -> None:
         self._client = client
+        self._merging = merging
         self._data = cache.data_tier
         self._flights = cache.flights
         self._file = file
@@ -110,7 +121,9 @@ class PinnedReads:
         return found
 
     async def _load(self, wants: tuple[Want, ...]) -> Stash:
-        stash = await self._client.read(self._file.path, wants, pin=self._file, metrics=self._metrics)
+        stash = await self._client.read(
+            self._file.path, wants, pin=self._file, metrics=self._metrics, merging=self._merging
+        )
         if self._keeps:
             self._keep(wants, stash)
         return stash

@@ -9,7 +9,11 @@ from itertools import pairwise
 from accel.ranges import Buffer, ByteRange, ReadKey, Stash, Want
 from accel.records import dataclass
 
-__all__ = ["Fetch", "assemble", "coalesce"]
+__all__ = ["Fetch", "Merging", "Shape", "assemble", "coalesce"]
+
+# A learned length of a merged request lies between these.
+_SHORTEST = 512 * 1024
+_LONGEST = 8 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +26,38 @@ class Fetch:
 
     range: ByteRange
     wants: tuple[Want, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Merging:
+    """How the ranges of one read become requests: see `coalesce`."""
+
+    max_gap_bytes: int
+    max_coalesced_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shape:
+    """What requests to one store should look like, taken once for a run: what it learns meanwhile comes too late.
+
+    So what was predicted is what is asked for.
+    """
+
+    gap_bytes: int
+    """Bytes that come in about the time that a request costs."""
+    streams: int
+    """So many requests at once bring so many times what one does."""
+    max_coalesced_bytes: int | None = None
+    """Where it is given and not to be found."""
+
+    def merging(self, nbytes: int) -> Merging:
+        """For reads that bring about so many bytes at the same time: no request longer than all streams' fair share."""
+        longest = self.max_coalesced_bytes
+        if longest is None:
+            # One stream gains nothing by being cut.
+            share = nbytes // self.streams if self.streams > 1 else _LONGEST
+            longest = min(max(share, _SHORTEST), _LONGEST)
+        return Merging(self.gap_bytes, longest)
 
 
 def coalesce(wants: Sequence[Want], *, max_gap_bytes: int, max_coalesced_bytes: int) -> list[Fetch]:

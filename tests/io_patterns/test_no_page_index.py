@@ -78,7 +78,7 @@ def test_large_chunks_without_index_are_cut_after_the_fetch(monkeypatch: pytest.
     table = bench_table(ROWS)
     plain = write_file(table, Layout(group_rows=ROWS, page_rows=PAGE, page_index=False))
     store = RecordingStore(DictStore({"f.parquet": plain}))
-    options = accel.Options(tail_hint=4096, piece_bytes=30_000, max_gap_bytes=0)
+    options = accel.Options(tail_hint=4096, piece_bytes=30_000, max_gap_bytes=0, max_coalesced_bytes=8 << 20)
     scan = accel.scan("f.parquet", "amount > 500000", store=store, cache=accel.Cache(), options=options)
     batches = list(scan)
     assert len(batches) > 3

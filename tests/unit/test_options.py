@@ -39,6 +39,15 @@ def test_counts_and_sizes_are_whole_numbers(name: str, value: object) -> None:
         Options(**{name: value})  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("name", ["max_gap_bytes", "max_coalesced_bytes"])
+def test_what_is_learned_where_nothing_is_said(name: str) -> None:
+    assert getattr(Options(), name) is None
+    assert getattr(Options(**{name: 5}), name) == 5  # type: ignore[arg-type]
+    for value in (1.5, "8", True):
+        with pytest.raises(TypeError, match=f"option {name} is a whole number"):
+            Options(**{name: value})  # type: ignore[arg-type]
+
+
 def test_every_one_is_documented() -> None:
     source = inspect.getsource(Options)
     for before, after in zip(FIELDS, [*FIELDS[1:], "def "], strict=True):

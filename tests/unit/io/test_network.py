@@ -10,6 +10,7 @@ from accel.io.client import Client
 from accel.io.network import Network
 from accel.metrics import Metrics
 from accel.options import MIB, Options
+from accel.planning.coalesce import Merging, Shape
 from accel.ranges import ByteRange, Kind, ReadKey, Want
 from accel.testing import DictStore, LatencyStore
 
@@ -169,3 +170,44 @@ def test_where_it_starts() -> None:
     local = Client(DictStore(), root="file://", token="t", options=Options())
     assert local.network.latency < 0.001
     assert local.network.bandwidth > 1e9
+
+
+@pytest.mark.parametrize(
+    ("bandwidth", "gap"),
+    [(1e3, 4 * KIB), (10e6, 4 * KIB), (90e6, 32 * KIB), (200e6, 64 * KIB), (1e9, 256 * KIB), (1e12, MIB)],
+)
+def test_a_gap_is_what_comes_while_a_request_is_made(bandwidth: float, gap: int) -> None:
+    assert Network(latency=0.03, bandwidth=bandwidth).gap_bytes == gap
+
+
+def test_what_requests_look_like_changes_seldom() -> None:
+    """A store that varies by a third about its bandwidth keeps its gap; one that is four times as fast does not."""
+    network = fresh()
+    assert (network.gap_bytes, network.few_streams) == (32 * KIB, 4)
+    rng = random.Random(1)
+    for _ in range(200):
+        network.observe(KIB, 0.001)
+        network.observe(8 * MIB, 8 * MIB / (90e6 * rng.uniform(0.75, 1.33)))
+        assert (network.gap_bytes, network.few_streams) == (32 * KIB, 4)
+    for _ in range(20):
+        network.observe(8 * MIB, 8 * MIB / 400e6)
+    assert network.gap_bytes == 128 * KIB
+
+
+def test_one_link_for_all_is_not_split() -> None:
+    network = fresh()
+    for _ in range(20):
+        for company in (1, 8):
+            network.observe(8 * MIB, 8 * MIB * company / 90e6, company)
+    assert network.few_streams == 1
+
+
+def test_the_shape_of_requests() -> None:
+    learned = client_over(DictStore()).shape()
+    assert learned.merging(100) == Merging(32 * KIB, 512 * KIB)
+    assert learned.merging(4 * MIB) == Merging(32 * KIB, MIB)
+    assert learned.merging(100 * MIB) == Merging(32 * KIB, 8 * MIB)
+    told = client_over(DictStore(), max_gap_bytes=0, max_coalesced_bytes=77).shape()
+    assert told.merging(100 * MIB) == Merging(0, 77)
+    alone = Shape(gap_bytes=7, streams=1)
+    assert alone.merging(100) == Merging(7, 8 * MIB)
