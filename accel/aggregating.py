@@ -115,6 +115,11 @@ class Aggregation:
             )
         return found
 
+    @property
+    def answered(self) -> int:
+        """Rows that metadata answered, of runs that were not folded yet."""
+        return sum(answer.rows for _, answer in self._answers.values())
+
     # -- folding ---------------------------------------------------------------------------------
 
     async def fold(self, running: Running, *, decode_threads: int) -> None:

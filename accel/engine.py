@@ -247,12 +247,17 @@ class Engine:
 
     # -- planning --------------------------------------------------------------------------------
 
-    async def plan(self, metrics: Metrics) -> Plan:
-        """All tasks, from metadata alone."""
+    async def plan(self, metrics: Metrics, *, answering: Answering | None = None) -> Plan:
+        """All tasks, from metadata alone; with `answering`, of what that leaves to be read."""
         if is_planned(self.spec.source):
             source = self.spec.source
+            if answering is not None:
+                raise AccelError(
+                    "the aggregates of a plan are not explained", hint="explain those of the scan"
+                )
             return source if isinstance(source, Plan) else Plan(_tasks_of(source), schema=_schema_of(source))
         session = self._session(metrics)
+        session.answering = answering
         try:
             plans = await plan_files(session)
             question = await session.question()

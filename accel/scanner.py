@@ -18,6 +18,9 @@ from accel.planning.explain import Explain
 
 __all__ = ["Scan"]
 
+Asked = Sequence[tuple[str | Sequence[str], str]]
+"""Aggregates: a column and a function each."""
+
 
 class Scan:
     """A question over Parquet files: nothing is read before it is asked.
@@ -164,7 +167,7 @@ class Scan:
         """`count_rows`, awaited."""
         return int((await self.aggregate_async(_COUNT))["count_all"][0].as_py())
 
-    def aggregate(self, aggregates: Sequence[tuple[str | Sequence[str], str]]) -> pa.Table:
+    def aggregate(self, aggregates: Asked) -> pa.Table:
         """Counts, sums, minima and maxima of the result, in one row.
 
         What the metadata proves is not read: see docs/aggregates.md.
@@ -189,21 +192,24 @@ class Scan:
         SchemaMismatchError
             A function has no meaning for its column's type.
         """
-        aggregation = Aggregation(aggregates, limited=self._limit() is not None)
+        aggregation = self._aggregation(aggregates)
         for part in self._engine.parts():
             runtime.run(self._fold(part, aggregation))
             if aggregation.rows == self._limit():
                 break
         return aggregation.result()
 
-    async def aggregate_async(self, aggregates: Sequence[tuple[str | Sequence[str], str]]) -> pa.Table:
+    async def aggregate_async(self, aggregates: Asked) -> pa.Table:
         """`aggregate`, awaited."""
-        aggregation = Aggregation(aggregates, limited=self._limit() is not None)
+        aggregation = self._aggregation(aggregates)
         for part in self._engine.parts():
             await runtime.bridge(self._fold(part, aggregation))
             if aggregation.rows == self._limit():
                 break
         return aggregation.result()
+
+    def _aggregation(self, aggregates: Asked) -> Aggregation:
+        return Aggregation(aggregates, limited=self._limit() is not None)
 
     async def _fold(self, part: Engine, aggregation: Aggregation) -> None:
         limit = self._limit()
@@ -219,38 +225,49 @@ class Scan:
         given = self._engine.spec.limit
         return limit if given is None else given if limit is None else min(limit, given)
 
-    def explain(self, *, analyze: bool = False) -> Explain:
+    def explain(self, *, analyze: bool = False, aggregates: Asked | None = None) -> Explain:
         """Plan the scan (reading metadata, no data) and tell what pruning did and what will be asked for.
 
         Parameters
         ----------
         analyze : bool
             Also run it, and add what really happened.
+        aggregates : sequence of (column, function), optional
+            Explain `aggregate` with these, and not the reading of all rows.
         """
-        return runtime.run(self._explain(analyze))
+        return runtime.run(self._explain(analyze, aggregates))
 
-    async def explain_async(self, *, analyze: bool = False) -> Explain:
+    async def explain_async(self, *, analyze: bool = False, aggregates: Asked | None = None) -> Explain:
         """`explain`, awaited."""
-        return await runtime.bridge(self._explain(analyze))
+        return await runtime.bridge(self._explain(analyze, aggregates))
 
-    async def _explain(self, analyze: bool) -> Explain:
+    async def _explain(self, analyze: bool, aggregates: Asked | None) -> Explain:
         if self._engine.stream:
             raise AccelError(
                 "a scan over an iterator cannot be explained", hint="explain a scan of the paths as a list"
             )
-        planned = await self._engine.plan(Metrics())
+        asking = None if aggregates is None else self._aggregation(aggregates)
+        planned = await self._engine.plan(Metrics(), answering=asking)
         explained = planned.explain()
+        if asking is not None:
+            explained = dataclasses.replace(explained, rows_from_metadata=asking.answered)
         if analyze:
-            running = self._run(self._engine)
-            try:
-                while await running.take() is not None:
-                    pass
-            finally:
-                self._running.discard(running)
-                await running.close()
+            if aggregates is None:
+                await self._exhaust()
+            else:
+                await self._fold(self._engine, self._aggregation(aggregates))
             counts = {k: v for k, v in self._metrics.as_dict().items() if v not in (0, [], {})}
             explained = dataclasses.replace(explained, analyzed=counts)
         return explained
+
+    async def _exhaust(self) -> None:
+        running = self._run(self._engine)
+        try:
+            while await running.take() is not None:
+                pass
+        finally:
+            self._running.discard(running)
+            await running.close()
 
     # -- Arrow -----------------------------------------------------------------------------------
 

@@ -128,6 +128,14 @@ def _add_scan(commands: Any, shared: argparse.ArgumentParser) -> None:
     parser.add_argument("--limit", "-n", type=_count, metavar="N", help="stop after so many rows")
     parser.add_argument("--count", action="store_true", help="print only how many rows match")
     parser.add_argument(
+        "--aggregate",
+        "-a",
+        action="append",
+        type=_aggregate,
+        metavar="COLUMN=FUNCTION",
+        help="sum, min, max or count of a column, or count_all; one row comes out; may be repeated",
+    )
+    parser.add_argument(
         "--format",
         "-f",
         choices=FORMATS,
@@ -174,6 +182,11 @@ def _header(text: str) -> tuple[str, str]:
     if not colon or not name.strip() or any(c in text for c in "\r\n\0"):
         raise argparse.ArgumentTypeError("expected 'NAME: VALUE'")
     return name.strip(), value.strip()
+
+
+def _aggregate(text: str) -> tuple[Any, str]:
+    column, _, function = text.rpartition("=")
+    return (column if column else ()), function
 
 
 def _count(text: str) -> int:

@@ -54,6 +54,11 @@ def run_scan(given: argparse.Namespace) -> None:
     if to_screen and kind in ("arrow", "parquet"):
         raise UsageError(f"{kind} is binary: not written to a terminal (save it with -o FILE, or pipe it)")
     limit = given.limit
+    if given.aggregate:
+        asked = _scan(given, limit=limit)
+        _write_row(asked.aggregate(given.aggregate), kind, given.output)
+        _finish(given, asked, started)
+        return
     cut = kind == "table" and limit is None
     asked = _scan(given, limit=_TABLE_ROWS + 1 if cut else limit)
     with asked, show_progress(asked, shown=not to_screen):
@@ -69,7 +74,7 @@ def _scan(given: argparse.Namespace, *, limit: int | None = None) -> Scan:
 
 
 def _refuse_with_count(given: argparse.Namespace) -> None:
-    for name in ("limit", "columns", "format", "output"):
+    for name in ("limit", "columns", "format", "output", "aggregate"):
         if getattr(given, name) is not None:
             raise UsageError(f"--count goes with no --{name}")
 
@@ -104,6 +109,15 @@ def _write(asked: Scan, kind: str, output: str | None, most: int | None) -> bool
             left = None if left is None else left - batch.num_rows
         sink.close()
     return False
+
+
+def _write_row(found: pa.Table, kind: str, output: str | None) -> None:
+    """Write what is one batch."""
+    with open_output(output) as out:
+        sink = _make_sink(kind, out, found.schema)
+        for batch in found.to_batches():
+            sink.write(batch)
+        sink.close()
 
 
 def _chain(first: pa.RecordBatch | None, rest: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -125,6 +125,8 @@ class Explain:
     rows: tuple[int, int]
     rows_sure: int
     """Rows that the statistics alone prove to match."""
+    rows_from_metadata: int = 0
+    """Rows that an aggregate takes in without anything of them being read."""
     levels: tuple[Level, ...]
     notes: tuple[str, ...] = ()
     analyzed: Mapping[str, object] | None = None
@@ -158,6 +160,8 @@ class Explain:
             lines.append(f"  {name:<11}{kept:>14,} of {total:,}")
         if self.rows_sure and self.where is not None:
             lines.append(f"  {'':<11}{self.rows_sure:>14,} rows proved to match without being read")
+        if self.rows_from_metadata:
+            lines.append(f"  {'':<11}{self.rows_from_metadata:>14,} rows answered from metadata")
         lines.append(f"requests   {'count':>7} {'trips':>6} {'bytes':>14}")
         for level in self.levels:
             kind = "" if level.measured else "  (predicted)"

@@ -157,6 +157,22 @@ def test_counting_reads_rows_in_doubt_only(store: RecordingStore, asked: str) ->
         assert scan.metrics.rows_from_metadata == rows - pages * 100
 
 
+def test_explaining_tells_what_will_be_asked_for(store: RecordingStore) -> None:
+    scan = ask(store, "key BETWEEN 700 AND 20099")
+    told = scan.explain(aggregates=ALL)
+    assert (told.rows_from_metadata, told.columns) == (19_000, ("x", "f"))
+    assert (told.requests["data"], told.round_trips["data"], told.pages[0]) == (6, 1, 6)
+    assert "19,000 rows answered from metadata" in str(told)
+    store.clear()
+    analyzed = scan.explain(aggregates=ALL, analyze=True).analyzed
+    assert analyzed is not None
+    assert (store.requests, analyzed["rows_from_metadata"]) == (6, 19_000)
+    assert scan.explain().rows_from_metadata == 0
+    plan = accel.plan("zoned.parquet", store=store, options=OPTIONS)
+    with pytest.raises(accel.AccelError, match="aggregates of a plan"):
+        accel.scan(plan, store=store).explain(aggregates=ALL)
+
+
 def test_a_selection_is_answered_by_pages(store: RecordingStore, rows: pa.Table) -> None:
     chosen = {"zoned.parquet": {0: [(0, 1000), (1750, 2000)]}}
     scan = ask(store, selection=chosen)

@@ -163,6 +163,16 @@ def test_counting(source: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out == "143\n"
 
 
+def test_aggregates(source: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found = pq.read_table(source).group_by([]).aggregate([("id", "max"), ([], "count_all")]).to_pylist()
+    wanted = ",".join(str(value) for value in found[0].values())
+    asked = ["scan", source, "--aggregate", "id=max", "-a", "count_all"]
+    assert main(asked) == 0
+    assert capsys.readouterr().out == f"id_max,count_all\n{wanted}\n"
+    assert main([*asked, "-o", str(tmp_path / "x.json"), "-n", "3"]) == 0
+    assert json.loads((tmp_path / "x.json").read_text())["count_all"] == 3
+
+
 def test_several_sources_and_partitions(
     source: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -225,6 +235,8 @@ def test_a_predicate_that_does_not_parse_is_shown(source: str, capsys: pytest.Ca
         (["scan", "{source}", "-o", "{tmp}/none/x.csv"], 1, "No such file or directory"),
         (["scan", "{source}", "-f", "csv", "-o", "{tmp}"], 1, "{tmp}: is a directory"),
         (["scan", "{source}", "--count", "-n", "3"], 2, "--count goes with no --limit"),
+        (["scan", "{source}", "-a", "id=median"], 2, "no aggregate 'median'"),
+        (["scan", "{source}", "-a", "id=max", "--count"], 2, "--count goes with no --aggregate"),
         (["inspect", "{tmp}/none.parquet"], 1, "there is no such file"),
         (["explain", "{source}", "-w", "id ="], 2, "  id =\n"),
     ],
