@@ -9,6 +9,7 @@ import argparse
 import sys
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from bench import micros
@@ -91,7 +92,10 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--systems", help=f"some of {','.join(PEERS)}")
     parser.add_argument("--cases", help="names of cases, with commas between them")
-    parser.add_argument("--no-micro", action="store_true", help="without the micro-benchmarks")
+    parser.add_argument("--micro", choices=("no", "yes"), help="micro-benchmarks (default: unless --quick)")
+    parser.add_argument(
+        "--budget", type=float, help="seconds of each mode of each case after which no round begins"
+    )
     parser.add_argument("--gate", action="store_true", help="fail when worse than the baseline")
     parser.add_argument("--update-baseline", action="store_true", help=f"write {BASELINE.name}")
     parser.add_argument("--again", action="store_true", help="do not run: read the last report")
@@ -124,11 +128,14 @@ def _run(given: argparse.Namespace, tell: Callable[[str], None]) -> Document:
             f"no such cases; there are {', '.join(dict.fromkeys(c.name for c in cases(catalog)))}"
         )
     machine = about_machine()
-    runner = _ask(catalog, chosen, names, _QUICK if given.quick else _WHOLE, tell)
+    effort = _QUICK if given.quick else _WHOLE
+    runner = _ask(catalog, chosen, names, replace(effort, budget=given.budget or effort.budget), tell)
     micro: dict[str, dict[str, float]] = {}
-    if not given.no_micro and not given.cases:
-        micro, missing = micros.run_micros(micros.QUICK if given.quick else micros.ALL, tell)
+    if given.micro == "yes" or not (given.micro or given.quick or given.cases):
+        micro, missing = micros.run_micros(micros.ALL, tell)
         skipped |= missing
+    else:
+        skipped["micro-benchmarks"] = "they take minutes; --micro yes runs them"
     return Document(
         scale=scale.name,
         systems=names,

@@ -67,7 +67,7 @@ def figures(document: Document) -> dict[str, dict[str, float]]:
         subject = lines.get(SUBJECT)
         if subject is None:
             continue
-        peer = document.summary.fastest(place)
+        peer = document.summary.rival(place)
         values = {
             "time over the floor's": document.summary.over_floor(place, subject),
             "fastest peer's time over accel's": None if peer is None else peer.p50 / subject.p50,

@@ -8,11 +8,9 @@ import subprocess
 import sys
 from collections.abc import Callable, Sequence
 
-__all__ = ["ALL", "QUICK", "run_micros"]
+__all__ = ["ALL", "run_micros"]
 
 ALL = ("footer", "planning", "startup", "full_scan", "memory", "lookup_cpu")
-QUICK = ("footer", "startup")
-"""Those that end within seconds."""
 _LIMIT = 900.0
 _CALL = """
 import contextlib, json, sys

@@ -121,6 +121,9 @@ class Runner:
             turn = number % max(1, len(able))
             found: dict[str, tuple[int, ...]] = {}
             for name in able[turn:] + able[:turn]:
+                if mode is Mode.WARM and number and case.overlapping and not self._meet(case, mode, name, ()):
+                    able = [other for other in able if other != name]
+                    continue
                 rows = self._sample(case, mode, number, name, queries)
                 if rows is None:
                     able = [other for other in able if other != name]

@@ -53,7 +53,7 @@ def overview(document: Document) -> list[Cells]:
     rows: list[Cells] = [OVERVIEW]
     summary = document.summary
     for place, lines in summary:
-        subject, peer = lines.get(SUBJECT), summary.fastest(place)
+        subject, peer = lines.get(SUBJECT), summary.rival(place)
         if subject is None:
             continue
         rows.append(
@@ -109,6 +109,7 @@ def _sections(document: Document, verdicts: Sequence[Verdict]) -> Iterator[str]:
     yield "Versions: " + ", ".join(f"{name} {version}" for name, version in machine["versions"].items()) + "."
     yield "\n## accel, the floor and the fastest peer\n"
     yield _table(overview(document))
+    yield "\nThe fastest peer is one that does not answer from a cache of data, but where the query is repeated."
     yield "\n## Targets\n"
     yield _table([("target", "measured", "met"), *((v.target, v.measured, v.word) for v in verdicts)])
     yield "\n## Every system"

@@ -56,7 +56,7 @@ def make_catalog(scale: Scale) -> Catalog:
         "lineitem/tpchgen.parquet": lineitem.by_tpchgen(scale.lineitem),
         "lineitem/accel.parquet": lineitem.by_accel(scale.lineitem),
         "flights.parquet": generated.flights(),
-        "synthetic.parquet": generated.synthetic(scale.synthetic_rows),
+        "synthetic.parquet": generated.synthetic(scale.synthetic_rows, scale.synthetic_groups),
     }
     if scale.by_spark:
         files["lineitem/spark.parquet"] = lineitem.by_spark(scale.lineitem)

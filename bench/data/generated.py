@@ -26,9 +26,13 @@ def flights() -> Path:
     return made("flights.parquet", make)
 
 
-def synthetic(rows: int) -> Path:
-    """Four row groups, zstd, pages of 10,000 rows, a page index; see `accel.testing.files.bench_table`."""
-    return made(f"synthetic-{rows}.parquet", lambda path: write_bench_file(path, rows=rows) and None)
+def synthetic(rows: int, groups: int) -> Path:
+    """zstd, pages of 10,000 rows, a page index; see `accel.testing.files.bench_table`."""
+
+    def make(path: Path) -> None:
+        write_bench_file(path, rows=rows, groups=groups)
+
+    return made(f"synthetic-{rows}-{groups}.parquet", make)
 
 
 def wide(columns: int, groups: int) -> Path:

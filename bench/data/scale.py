@@ -15,24 +15,29 @@ class Scale:
     lineitem: float
     """TPC-H scale factor; 1 is six million lines."""
     synthetic_rows: int
+    synthetic_groups: int
     wide_columns: tuple[int, ...]
     """Columns of the wide tables, ascending; the last is the one that queries ask."""
     wide_groups: int
     file_counts: tuple[int, ...]
     """Files of the directories of small files, ascending; the last is the one that queries ask."""
     file_rows: int
+    at_once: int
+    """Lookups that are asked all at the same time."""
     by_spark: bool
     """Whether Spark writes lineitem too: it takes half a minute to start and write."""
 
 
 QUICK = Scale(
     name="quick",
-    lineitem=0.1,
-    synthetic_rows=500_000,
+    lineitem=0.05,
+    synthetic_rows=400_000,
+    synthetic_groups=2,
     wide_columns=(20, 100, 400),
     wide_groups=20,
     file_counts=(10, 50, 200),
     file_rows=500,
+    at_once=64,
     by_spark=False,
 )
 
@@ -43,9 +48,11 @@ def of_factor(factor: float) -> Scale:
         name=f"scale-{factor:g}",
         lineitem=factor,
         synthetic_rows=2_000_000,
+        synthetic_groups=4,
         wide_columns=(20, 200, 1000, 2000),
         wide_groups=20,
         file_counts=(10, 100, 500, 2000),
         file_rows=500,
+        at_once=256,
         by_spark=True,
     )
