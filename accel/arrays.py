@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -25,11 +25,13 @@ __all__ = [
     "one",
     "relabel",
     "repeat_scalar",
+    "sort_distinct",
     "validity",
     "whole",
 ]
 
 Bools = npt.NDArray[np.bool_]
+Number = TypeVar("Number", bound=np.generic)
 
 
 def relabel(array: pa.Array, to: pa.DataType) -> pa.Array:
@@ -188,3 +190,11 @@ def _fixed(array: pa.Array, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
     if buffer is None or not len(array):
         return np.zeros(len(array), dtype)
     return np.frombuffer(buffer, dtype, len(array), array.offset * dtype.itemsize)
+
+
+def sort_distinct(numbers: npt.NDArray[Number]) -> npt.NDArray[Number]:
+    """Each number once, ascending, without NaN among them. (`np.unique` hashes since numpy 2.3, which is slower.)"""
+    ordered = np.sort(numbers)
+    first = np.ones(len(ordered), bool)
+    first[1:] = ordered[1:] != ordered[:-1]
+    return ordered[first]

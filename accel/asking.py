@@ -21,6 +21,7 @@ from accel.session import ScanSpec
 __all__ = ["plan", "plan_async", "scan"]
 
 _DEFAULT = Cache()
+_OPTIONS = Options()
 
 
 def scan(
@@ -99,7 +100,7 @@ def scan(
         glob=glob,
         order=order,
         embedded=embedded,
-        options=options or Options(),
+        options=_OPTIONS if options is None else options,
     )
     return Scan(_engine(spec, store=store, storage_options=storage_options, cache=cache))
 

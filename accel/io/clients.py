@@ -27,6 +27,9 @@ _OF_CLIENT = (
     "memory_limit",
     "assumed_latency",
     "assumed_bandwidth",
+    "hedge_share",
+    "hedge_factor",
+    "hedge_floor",
     "connect_timeout",
     "read_timeout",
     "max_attempts",
@@ -103,12 +106,11 @@ def client_for(
 
 
 def _client_of(store: Any, options: Options, share: tuple[object, ...]) -> Client:
-    adapted = _adapt(store)
     with _registry.lock:
         token = _token_of(store)
         client = _registry.given.get((token, share))
         if client is None:
-            client = Client(adapted, root="store:", token=token, options=options)
+            client = Client(_adapt(store), root="store:", token=token, options=options)
             _registry.given[token, share] = client
         return client
 

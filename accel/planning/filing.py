@@ -14,7 +14,6 @@ from accel.errors import (
 )
 from accel.format.model import Codec
 from accel.planning.blooms import Blooms
-from accel.planning.decoded_size import decoded_bytes
 from accel.planning.dictionaries import Dictionaries, ReadDictionary
 from accel.planning.embedded import Embedded
 from accel.planning.handle import FileHandle
@@ -106,14 +105,14 @@ def plan_file(
     """
     _check_selection(handle, task_file, selection)
     query = task_file.query
-    verdicts = prune_row_groups(handle, query)
-    group_rows = handle.metadata.group_rows
-    plan = FilePlan(row_groups=handle.metadata.num_row_groups, rows=int(group_rows.sum()))
+    plan = FilePlan(row_groups=handle.metadata.num_row_groups, rows=handle.metadata.num_rows)
     kept = [
-        (group, verdicts[group] == Verdict.ALL)
-        for group in range(plan.row_groups)
-        if verdicts[group] != Verdict.NONE and (selection is None or selection.get(group))
+        (group, verdict == Verdict.ALL)
+        for group, verdict in enumerate(prune_row_groups(handle, query).tolist())
+        if verdict != Verdict.NONE and (selection is None or selection.get(group))
     ]
+    if not kept and handle.bad_toc is None and not task_file.question.embedded:
+        return plan  # no index is left to be asked, or to be told of
     embedded = Embedded.of(handle, query, task_file.question.embedded, on_bad_index)
     wants = page_index_wants(
         handle,
@@ -258,7 +257,7 @@ def _draft(
                 leaf=leaf,
                 for_filter=leaf in filters,
                 for_output=leaf in outputs,
-                decoded_bytes=decoded_bytes(handle.metadata, group, leaf),
+                decoded_bytes=handle.decoded_bytes(group, leaf),
             )
         )
     return ScanTask(task_file, group, num_rows, rows, sure, tuple(reads))
@@ -266,7 +265,9 @@ def _draft(
 
 def _check_chunks(handle: FileHandle, group: int, task: ScanTask) -> None:
     for reads in task.reads:
-        _check_chunk(handle, group, reads.column)
+        if (group, reads.column) not in handle.readable:
+            _check_chunk(handle, group, reads.column)
+            handle.readable.add((group, reads.column))
 
 
 def _check_chunk(handle: FileHandle, group: int, leaf: int) -> None:

@@ -13,6 +13,7 @@ from accel.format.embedded import Toc
 from accel.format.idx1 import idx1_range
 from accel.format.model import ColumnIndex, FileMetadata, OffsetIndex
 from accel.indexes.kind import ParsedIndex
+from accel.planning.decoded_size import decoded_bytes
 from accel.planning.file import ObjectId
 from accel.ranges import ByteRange
 from accel.records import dataclass
@@ -54,9 +55,20 @@ class FileHandle:
     """Those met so far, by their place in the table; None where one did not verify."""
     checked_at: float = 0.0
     """When the store last said that this is the current version (monotonic clock)."""
+    readable: set[tuple[int, int]] = field(default_factory=set)
+    """By (row group, leaf): the chunks whose footer entries were found good enough to be read by."""
+    decoded: dict[tuple[int, int], int] = field(default_factory=dict)
+    """By (row group, leaf), for those that were asked for: see `decoded_bytes`."""
     schema_nbytes: int = 0
     distrusted: bool = False
     """Its page index contradicts its pages: chunks are read whole."""
+
+    def decoded_bytes(self, row_group: int, leaf: int) -> int:
+        """How large a chunk is once decoded, as far as the footer tells."""
+        found = self.decoded.get((row_group, leaf))
+        if found is None:
+            found = self.decoded[row_group, leaf] = decoded_bytes(self.metadata, row_group, leaf)
+        return found
 
     def in_tail(self, wanted: ByteRange) -> memoryview | None:
         """The bytes of a range that the first read already brought, else None."""
@@ -98,6 +110,7 @@ class FileHandle:
         total += sum(i.nbytes for i in self.column_indexes.values() if i is not None)
         for bounds in (*self.chunk_bounds.values(), *self.page_bounds.values()):
             total += 60 * len(bounds) + 128
+        total += 120 * (len(self.readable) + len(self.decoded))
         total += sum(state.nbytes for state in self.blooms.values())
         for index in self.indexes.values():
             if index is not None:

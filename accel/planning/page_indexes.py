@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from accel.errors import IndexFormatError
 from accel.format.page_index import parse_column_index, parse_offset_index
-from accel.planning.decoded_size import DECODED_SHARE, decoded_bytes
+from accel.planning.decoded_size import DECODED_SHARE
 from accel.planning.handle import FileHandle
 from accel.planning.need import Need, Steps, Tail
 from accel.planning.query import FileQuery
@@ -46,21 +46,26 @@ def page_index_wants(
         prune = bool(bounded) and not certain
         leaves = query.output_leaves if certain else every
         partial = selection is not None and selection[group].count < handle.metadata.group_rows[group]
-        large = sum(_weight(handle, group, leaf) for leaf in leaves) > piece_bytes
         if prune:
             for leaf in bounded:
                 if (group, leaf) not in handle.column_indexes:
                     wants += _index_want(handle, Kind.COLUMN_INDEX, group, leaf)
-        if prune or partial or large or early or (pages_indexed and not certain):
-            for leaf in leaves:
-                if (group, leaf) not in handle.offset_indexes:
-                    wants += _index_want(handle, Kind.OFFSET_INDEX, group, leaf)
+        missing = [leaf for leaf in leaves if (group, leaf) not in handle.offset_indexes]
+        if missing and (
+            prune
+            or partial
+            or early
+            or (pages_indexed and not certain)
+            or sum(_weight(handle, group, leaf) for leaf in leaves) > piece_bytes
+        ):
+            for leaf in missing:
+                wants += _index_want(handle, Kind.OFFSET_INDEX, group, leaf)
     return wants
 
 
 def _weight(handle: FileHandle, group: int, leaf: int) -> int:
     compressed = int(handle.metadata.chunks.compressed[group, leaf])
-    return max(compressed, decoded_bytes(handle.metadata, group, leaf) // DECODED_SHARE)
+    return max(compressed, handle.decoded_bytes(group, leaf) // DECODED_SHARE)
 
 
 def _index_want(handle: FileHandle, kind: Kind, group: int, leaf: int) -> list[Want]:

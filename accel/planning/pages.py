@@ -167,10 +167,8 @@ def leaf_reads(
         ordinal = offset = size = first = stop = empty
         total = 0
     else:
-        keep = np.flatnonzero(rows.overlaps(index.first_row, num_rows)).astype(np.int64)
-        ordinal, offset, size = keep, index.offset[keep], index.size[keep]
-        first = index.first_row[keep]
-        stop = np.append(index.first_row[1:], num_rows)[keep]
+        ordinal, first, stop, keep = _pages(index, rows, num_rows)
+        offset, size = index.offset[keep], index.size[keep]
         total = index.num_pages
         if start < int(index.offset[0]):
             dictionary = ByteRange(start, int(index.offset[0]))
@@ -193,6 +191,24 @@ def leaf_reads(
         stop_row=stop,
         total_pages=total,
     )
+
+
+def _pages(
+    index: OffsetIndex, rows: RowSelection, num_rows: int
+) -> tuple[Int64s, Int64s, Int64s, slice | Int64s]:
+    """The pages that hold the rows: ordinals, first rows, stop rows, and their place in the index."""
+    first_row = index.first_row
+    keep = rows.units(first_row, num_rows)
+    if not isinstance(keep, slice):
+        return keep, first_row[keep], np.append(first_row[1:], num_rows)[keep], keep
+    lo, hi = keep.start, keep.stop
+    if hi < len(first_row):
+        stop = first_row[lo + 1 : hi + 1]
+    else:
+        stop = np.empty(hi - lo, np.int64)
+        stop[:-1] = first_row[lo + 1 :]
+        stop[-1:] = num_rows
+    return np.arange(lo, hi), first_row[keep], stop, keep
 
 
 def _dictionary_pages(chunks: ChunkTable, at: tuple[int, int]) -> int:

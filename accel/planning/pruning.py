@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from accel.arrays import sort_distinct
 from accel.format.bounds import chunk_bounds, page_bounds
 from accel.format.domain import Bounds
 from accel.planning.handle import FileHandle
@@ -78,15 +79,16 @@ def prune_pages(handle: FileHandle, query: FileQuery, row_group: int, witnesses:
             whole[path] = group_bounds(handle, leaf, kind).take(np.array([row_group], np.int64))
         else:
             paged[path] = found
-    starts = [np.zeros(1, np.int64), *(first for first, _ in paged.values()), *witnesses.cuts(row_group)]
-    cuts = np.unique(np.concatenate(starts))
-    lengths = np.diff(np.append(cuts, num_rows))
+    starts = [*(first for first, _ in paged.values()), *witnesses.cuts(row_group)]
+    aligned = bool(starts) and all(np.array_equal(starts[0], other) for other in starts[1:])
+    cuts = starts[0] if aligned else sort_distinct(np.concatenate([np.zeros(1, np.int64), *starts]))
     bounds: dict[tuple[str, ...], Bounds] = {
-        path: b.take(np.searchsorted(first, cuts, side="right") - 1) for path, (first, b) in paged.items()
+        path: b if aligned else b.take(np.searchsorted(first, cuts, side="right") - 1)
+        for path, (first, b) in paged.items()
     }
     bounds |= {path: b.take(np.zeros(len(cuts), np.int64)) for path, b in whole.items()}
     for path, value in query.constants.items():
-        bounds[path] = constant_bounds(value, lengths)
+        bounds[path] = constant_bounds(value, np.diff(np.append(cuts, num_rows)))
     witness = witnesses.of_rows(row_group, cuts)
     verdicts = prune(query.bound, bounds, len(cuts), witness=witness).verdicts()
     return PageVerdicts(

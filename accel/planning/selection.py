@@ -53,8 +53,20 @@ class RowSelection:
     @classmethod
     def from_units(cls, first_rows: Int64s, num_rows: int, keep: Bools) -> RowSelection:
         """The rows of the units (pages) that are kept; unit i ends where unit i + 1 starts."""
-        stops = np.append(first_rows[1:], num_rows)
-        return cls._normal(first_rows[keep], stops[keep])
+        edges = np.empty(len(keep) + 2, bool)
+        edges[0] = edges[-1] = False
+        edges[1:-1] = keep
+        # Where keeping begins and where it ends, by turns.
+        turns = np.flatnonzero(edges[1:] != edges[:-1])
+        if not len(turns):
+            return cls.none()
+        begins, ends = turns[::2], turns[1::2]
+        starts = first_rows[begins]
+        stops = np.append(first_rows, num_rows)[ends]
+        # Units without rows are possible; what they leave is not as it should be.
+        if bool((stops <= starts).any()) or bool((starts[1:] <= stops[:-1]).any()):
+            return cls._normal(starts, stops)
+        return cls(starts, stops)
 
     @classmethod
     def _normal(cls, starts: Int64s, stops: Int64s) -> RowSelection:
@@ -158,6 +170,14 @@ class RowSelection:
         lo = np.searchsorted(self.stops, first_rows, side="right")
         hi = np.searchsorted(self.starts, stops, side="left")
         return np.asarray(hi > lo, dtype=bool)
+
+    def units(self, first_rows: Int64s, num_rows: int) -> slice | Int64s:
+        """The places of those that `overlaps` flags; a slice where that is cheaper to find."""
+        if len(self.starts) != 1:
+            return np.flatnonzero(self.overlaps(first_rows, num_rows)).astype(np.int64, copy=False)
+        lo = int(first_rows.searchsorted(self.starts[0], "right")) - 1
+        hi = int(first_rows.searchsorted(self.stops[0], "left"))
+        return slice(max(lo, 0), hi)
 
     def counts(self, first_rows: Int64s, stop_rows: Int64s) -> Int64s:
         """How many selected rows each of the spans `first_rows[i]..stop_rows[i]` holds."""

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from accel.arrays import bytes_array, integers, integers_array, mask, validity, whole
+from accel.arrays import bytes_array, integers, integers_array, mask, sort_distinct, validity, whole
 from accel.format.domain import Domain
 from accel.predicate.atoms import Keys
 from accel.predicate.coerce import key
@@ -134,14 +134,14 @@ def _keys(numbers: npt.NDArray[Any], kind: Kind) -> Keys:
     if kind.domain is Domain.FLOAT:
         without = numbers[~np.isnan(numbers)]
         nan = len(without) < len(numbers)
-        numbers = np.unique(without + 0.0)
+        numbers = sort_distinct(without + 0.0)
         # Hashing tells the zeros apart: either key stands for both.
         hashed = np.append(numbers, -0.0) if bool((numbers == 0).any()) else numbers
         return Keys(integers_array(hashed, kind.native), numbers, nan)
     if kind.domain is Domain.BOOLEAN:
         return Keys(pa.nulls(0, pa.bool_()), numbers.astype(bool), False)
     if numbers.dtype != object:
-        numbers = np.unique(numbers)
+        numbers = sort_distinct(numbers)
     return Keys(integers_array(numbers, kind.native), numbers, nan)
 
 

@@ -83,6 +83,22 @@ def test_units(mask: np.ndarray, cuts: set[int]) -> None:
     assert RowSelection.from_units(first, n, keep) == RowSelection.from_mask(rebuilt)
 
 
+@given(masks, st.sets(st.integers(1, 39)), st.tuples(st.integers(0, 40), st.integers(0, 40)).map(sorted))
+def test_the_places_of_units(mask: np.ndarray, cuts: set[int], one: list[int]) -> None:
+    n = len(mask)
+    first = np.array([0, *sorted(c for c in cuts if c < n)], np.int64)
+    for selection in (RowSelection.from_mask(mask), RowSelection.of([(min(one[0], n), min(one[1], n))])):
+        places = np.arange(len(first))[selection.units(first, n)]
+        assert places.tolist() == np.flatnonzero(selection.overlaps(first, n)).tolist()
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.booleans()), min_size=1, max_size=12))
+def test_units_may_have_no_rows(units: list[tuple[int, bool]]) -> None:
+    sizes, keep = np.array([size for size, _ in units]), np.array([kept for _, kept in units])
+    first, n = np.cumsum(sizes) - sizes, int(sizes.sum())
+    assert RowSelection.from_units(first, n, keep) == RowSelection.from_mask(np.repeat(keep, sizes))
+
+
 def test_of_unites_and_drops_empty() -> None:
     assert list(RowSelection.of([(5, 7), (0, 2), (6, 9), (3, 3), (2, 3)])) == [(0, 3), (5, 9)]
     assert list(RowSelection.of([])) == []
