@@ -82,7 +82,7 @@ else:
             body["__slots__"] = (*self.kinds, "__weakref__") if self.weak else tuple(self.kinds)
             body |= {name: _Lazily(self, name) for name in _LOOKED_AT}
             body["__init__"] = self.first_init()
-            if self.repr:
+            if self.repr and "__repr__" not in body:
                 body["__repr__"] = _repr(self.but("repr"))
             if self.eq:
                 body |= _comparisons(self.but("compare"))

@@ -7,7 +7,6 @@ a directory costs one listing, one wave of footers and one of data.
 from __future__ import annotations
 
 import asyncio
-import difflib
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import field, replace
@@ -320,6 +319,8 @@ class Session:
             name = str(given)
             url = known.get(name) or known.get(name.removeprefix("file://"))
             if url is None:
+                import difflib
+
                 close = difflib.get_close_matches(name, known, n=1)
                 hint = f"; did you mean {redact(close[0])!r}?" if close else ""
                 raise ValueError(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import secrets
 import threading
 import weakref
 from collections import OrderedDict
@@ -133,7 +132,7 @@ def _token_of(store: Any) -> str:
         alive = weakref.ref(store, forget)
     except TypeError:
         raise _no_store(store) from None
-    token = f"store-{secrets.token_hex(8)}"
+    token = f"store-{os.urandom(8).hex()}"
     _registry.tokens[identity] = (alive, token)
     return token
 

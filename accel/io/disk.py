@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import secrets
 import stat
 import threading
 import time
@@ -156,7 +155,7 @@ class Disk:
         return True
 
     def _put(self, key: bytes, blob: bytes) -> None:
-        beside = os.path.join(self._directory, f".{key.hex()}.{secrets.token_hex(8)}.tmp")
+        beside = os.path.join(self._directory, f".{key.hex()}.{os.urandom(8).hex()}.tmp")
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
         handle = os.open(beside, flags, 0o600)
         try:

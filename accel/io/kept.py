@@ -6,7 +6,6 @@ is wrong with one, it is no entry.
 
 from __future__ import annotations
 
-import hashlib
 import math
 import struct
 from collections.abc import Generator
@@ -44,6 +43,8 @@ class Kept:
 
 def entry_key(token: str, path: str) -> bytes:
     """32 bytes that stand for one file as one set of credentials sees it, and tell neither."""
+    import hashlib
+
     name = f"{len(token)}:{token}{path}".encode("utf-8", "surrogatepass")
     return hashlib.blake2b(name, digest_size=32, person=b"accel-metadata").digest()
 
@@ -132,4 +133,6 @@ def _is_strong(etag: str) -> bool:
 
 
 def _checksum(data: bytes | memoryview) -> bytes:
+    import hashlib
+
     return hashlib.blake2b(data, digest_size=_CHECKSUM_BYTES).digest()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 from collections.abc import Mapping
@@ -78,6 +77,8 @@ def fingerprint(root: str, options: StorageOptions | None) -> str:
     The environment counts too: obstore takes credentials from there. Processes come to the same one (`lasts`),
     unless an option is an object that only one of them has.
     """
+    import hashlib
+
     digest = hashlib.blake2b(digest_size=16)
     for part in (root, _canonical(options or {})):
         digest.update(part.encode("utf-8", "surrogateescape") + b"\0")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Sequence
 
 import pyarrow as pa
@@ -24,6 +23,8 @@ def split_name(name: str, schema: pa.Schema) -> tuple[str, ...]:
         index = schema.get_field_index(head)
         if index >= 0 and _has_path(schema.field(index).type, tuple(parts[cut:])):
             return (head, *parts[cut:])
+    import difflib
+
     close = difflib.get_close_matches(name, schema.names, n=3)
     raise ColumnNotFoundError(
         f"there is no column {name!r}",

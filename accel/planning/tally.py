@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from accel import kernels as pc
 from accel.arrays import bools, bytes_array, integers_array, relabel, whole
 from accel.format.domain import Domain
 from accel.indexes.expressions import Expression, apply_expression

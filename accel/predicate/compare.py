@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from accel import kernels as pc
 from accel.arrays import bools, integers, validity
 from accel.format.domain import Domain
 from accel.predicate.atoms import Order
@@ -106,6 +105,8 @@ def _integers_floats(a: npt.NDArray[Any], kind: Kind, b: npt.NDArray[Any]) -> Si
 
 
 def _fractions_floats(a: npt.NDArray[Any], kind: Kind, b: npt.NDArray[Any]) -> Signs:
+    from fractions import Fraction
+
     out = np.empty(len(a), np.int8)
     for i, (integer, number) in enumerate(zip(a.tolist(), b.tolist(), strict=True)):
         if math.isfinite(number):

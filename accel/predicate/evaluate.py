@@ -13,8 +13,8 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from accel import kernels as pc
 from accel.arrays import bools, mask, one, relabel, validity, whole
 from accel.format.domain import Domain
 from accel.predicate.atoms import (

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from accel import kernels as pc
 from accel.arrays import bytes_array, integers, integers_array, mask, sort_distinct, validity, whole
 from accel.format.domain import Domain
 from accel.predicate.atoms import Keys

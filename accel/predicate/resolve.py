@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
-
 import pyarrow as pa
 
 from accel.errors import ColumnNotFoundError, PredicateError
@@ -66,6 +64,8 @@ def _child(column: Column, field: pa.Field, parts: tuple[str, ...], depth: int) 
 def _missing(
     column: Column, name: str, names: list[str], *, within: str | None = None
 ) -> ColumnNotFoundError:
+    import difflib
+
     close = difflib.get_close_matches(name, names, 3)
     close += [other for other in names if other.lower() == name.lower() and other not in close][:3]
     inside = f" in {within!r}" if within else ""

@@ -78,7 +78,34 @@ def empty() -> type:
     return Empty
 
 
-CLASSES = {"plain": plain, "full": full, "single": single, "empty": empty}
+def shown() -> type:
+    class Shown:
+        x: int
+
+        def __repr__(self) -> str:
+            return f"<{self.x}>"
+
+    return Shown
+
+
+def compared() -> type:
+    class Compared:
+        x: int
+
+        def __eq__(self, other: object) -> bool:
+            return True
+
+    return Compared
+
+
+CLASSES = {
+    "shown": shown,
+    "compared": compared,
+    "plain": plain,
+    "full": full,
+    "single": single,
+    "empty": empty,
+}
 ARGUMENTS: dict[str, list[tuple[tuple[Any, ...], dict[str, Any]]]] = {
     "plain": [
         ((1,), {}),
@@ -96,6 +123,8 @@ ARGUMENTS: dict[str, list[tuple[tuple[Any, ...], dict[str, Any]]]] = {
     ],
     "single": [((float("nan"),), {}), (([],), {}), ((), {"value": 1})],
     "empty": [((), {}), ((1,), {})],
+    "shown": [((1,), {}), ((2,), {})],
+    "compared": [((1,), {}), ((2,), {})],
 }
 
 
