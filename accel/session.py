@@ -183,12 +183,13 @@ class Session:
         partitions = tuple(name for name in listing.partition_schema.names if name not in own)
         last = [f for f in listing.partition_schema if f.name in partitions and f.name not in schema.names]
         data_set = pa.schema([*schema, *last])
+        bound = None
         try:
             if spec.where is not None:
                 from accel.predicate.bind import bind
 
                 # Refuses what no file could answer before any is read.
-                bind(spec.where, data_set)
+                bound = bind(spec.where, data_set)
             output = project_schema(data_set, spec.columns)
         except AccelError as error:
             if isinstance(error, PredicateError):
@@ -201,7 +202,9 @@ class Session:
             partition_names=partitions,
             embedded=spec.embedded,
         )
-        return question if self.answering is None else self.answering.narrow(question)
+        question = question if self.answering is None else self.answering.narrow(question)
+        question.compiled.bound = bound
+        return question
 
     # -- files -----------------------------------------------------------------------------------
 

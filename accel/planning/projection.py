@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from collections import Counter
 from collections.abc import Sequence
 
 import pyarrow as pa
 
 from accel.errors import ColumnNotFoundError, SchemaMismatchError
-from accel.format.model import ParquetSchema
+from accel.format.model import Leaf, ParquetSchema
 
 __all__ = ["field_leaves", "path_leaves", "project_schema", "split_name"]
 
@@ -75,8 +77,9 @@ def project_schema(schema: pa.Schema, columns: Sequence[str] | None) -> pa.Schem
         seen.add(path)
         wanted.setdefault(path[0], []).append(path[1:])
     fields = []
+    counts = Counter(schema.names)
     for top, paths in wanted.items():
-        _refuse_duplicates([n for n in schema.names if n == top])
+        _refuse_duplicates([top] * counts[top])
         field = schema.field(top)
         if () not in paths:
             field = field.with_type(_prune(field.type, paths))
@@ -102,8 +105,14 @@ def _prune(kind: pa.DataType, paths: list[tuple[str, ...]]) -> pa.DataType:
 
 
 def _subtree(schema: ParquetSchema, element: int) -> list[int]:
-    end = schema.subtree_ends[element]
-    return [leaf.ordinal for leaf in schema.leaves if element <= leaf.element < end]
+    first, end = (
+        bisect_left(schema.leaves, at, key=_element) for at in (element, schema.subtree_ends[element])
+    )
+    return list(range(first, end))
+
+
+def _element(leaf: Leaf) -> int:
+    return leaf.element
 
 
 def _children(schema: ParquetSchema, element: int) -> list[int]:

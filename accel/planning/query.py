@@ -70,6 +70,8 @@ class _Compiled:
     """
 
     def __init__(self) -> None:
+        self.bound: Bound | None = None
+        """The predicate, bound to the data set's own schema."""
         self._found: dict[int, tuple[ParquetSchema, pa.Schema, FileQuery]] = {}
 
     def get(self, file_schema: ParquetSchema, arrow_schema: pa.Schema) -> FileQuery | None:
@@ -142,7 +144,10 @@ def with_partition(query: FileQuery, partition: Mapping[str, pa.Scalar]) -> File
 def _compile(question: Question, file_schema: ParquetSchema, arrow_schema: pa.Schema, url: str) -> FileQuery:
     """The question put to a file whose path says nothing: what it has no column for is null."""
     named = [f for f in arrow_schema if f.name not in question.partition_names]
-    check_schema(pa.schema(named), question.output, url=url)
+    # Most files have the data set's columns, all of them and of its types.
+    same = arrow_schema.equals(question.schema)
+    if not same:
+        check_schema(pa.schema(named), question.output, url=url)
     _refuse_ambiguous(named, question.output.names, url=url)
     in_file = {field.name for field in named}
     output_leaves: set[int] = set()
@@ -158,8 +163,10 @@ def _compile(question: Question, file_schema: ParquetSchema, arrow_schema: pa.Sc
     if question.where is not None:
         from accel.predicate.bind import bind
 
+        bound = question.compiled.bound if same else None
         try:
-            bound = bind(question.where, _overlay(question.schema, pa.schema(named)))
+            if bound is None:
+                bound = bind(question.where, _overlay(question.schema, pa.schema(named)))
         except AccelError as error:
             raise error.at(path=url) from None
         _refuse_ambiguous(named, [column.path[0] for column in bound.columns], url=url)
