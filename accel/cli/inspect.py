@@ -11,7 +11,7 @@ from typing import Any
 
 from accel.cli.advice import advise
 from accel.cli.arguments import storage_options
-from accel.cli.layout import FileLayout, Indexes, describe_layout
+from accel.cli.layout import EmbeddedLayout, FileLayout, Indexes, describe_layout
 from accel.cli.progress import byte_count
 from accel.cli.table import GAP, console_for, print_table
 from accel.cli.values import safe_text
@@ -128,7 +128,7 @@ def _print(file: FileLayout, *, row_groups: bool) -> None:
     if file.key_value:
         say("metadata", ", ".join(f"{name} ({byte_count(n)})" for name, n in file.key_value.items()))
     for index in file.embedded:
-        say("index", f"{index.kind} of {index.column} by {index.level}, {byte_count(index.bytes)}")
+        say("index", _index(index))
     if not file.indexes_read:
         say("note", "the page indexes were not read for their size: pages are counted by the footer")
     console.print()
@@ -146,6 +146,13 @@ def _print(file: FileLayout, *, row_groups: bool) -> None:
         console.print("what would make it faster", style="bold")
     for line in advice or ["nothing to advise"]:
         console.print(f"  - {line}" if advice else f"  {line}", soft_wrap=not sys.stdout.isatty())
+
+
+def _index(index: EmbeddedLayout) -> str:
+    """What it is, and what it cost."""
+    took = "" if index.seconds is None else f", {index.seconds:.3f} s to build"
+    over = f" ({index.units:,})" if index.units > 1 else ""
+    return f"{index.kind} of {index.column} by {index.level}{over}, {byte_count(index.bytes)}{took}"
 
 
 def _footer(file: FileLayout) -> str:

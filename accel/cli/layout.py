@@ -11,6 +11,7 @@ from accel.cli.extremes import extremes, leaf_type
 from accel.cli.values import safe_text
 from accel.format.bounds import chunk_bounds, page_bounds
 from accel.format.domain import Bounds, Domain
+from accel.format.embedded import Entry
 from accel.format.model import Codec, ColumnIndex, Encoding, FileMetadata, OffsetIndex, Physical
 from accel.planning.handle import FileHandle
 from accel.records import dataclass
@@ -78,7 +79,11 @@ class EmbeddedLayout:
     level: str
     count: int
     """One a file, or one a row group."""
+    units: int
+    """Files, row groups, pages or rows that they speak of."""
     bytes: int
+    seconds: float | None
+    """What building them took, decoding not counted; None where the file does not say."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,13 +144,37 @@ def describe_layout(url: str, handle: FileHandle, indexes: Indexes) -> FileLayou
 
 
 def _embedded(handle: FileHandle) -> tuple[EmbeddedLayout, ...]:
-    found: dict[tuple[str, str, str], list[int]] = {}
+    found: dict[tuple[str, str, str], list[Entry]] = {}
     for entry in handle.toc.entries if handle.toc is not None else ():
-        found.setdefault((entry.kind, ".".join(entry.column), entry.level), []).append(entry.length)
+        found.setdefault((entry.kind, _covered(entry), entry.level), []).append(entry)
     return tuple(
-        EmbeddedLayout(kind=kind, column=column, level=level, count=len(sizes), bytes=sum(sizes))
-        for (kind, column, level), sizes in found.items()
+        EmbeddedLayout(
+            kind=safe_text(kind),
+            column=safe_text(column),
+            level=safe_text(level),
+            count=len(entries),
+            units=sum(entry.units for entry in entries),
+            bytes=sum(entry.length for entry in entries),
+            seconds=_sum([entry.seconds for entry in entries]),
+        )
+        for (kind, column, level), entries in found.items()
     )
+
+
+def _covered(entry: Entry) -> str:
+    """The column that an index is of, or what of which columns."""
+    told = entry.params.get("columns")
+    if entry.columns and isinstance(told, list):
+        return ", ".join(map(str, told))
+    if entry.columns:
+        return ", ".join(".".join(each.column) for each in entry.columns)
+    column, of = ".".join(entry.column), entry.params.get("of", "value")
+    return column if of == "value" else f"{of}({column})"
+
+
+def _sum(seconds: list[float | None]) -> float | None:
+    known = [each for each in seconds if each is not None]
+    return round(sum(known), 3) if len(known) == len(seconds) else None
 
 
 def _total(values: np.ndarray[tuple[int, ...], np.dtype[np.int64]]) -> int:

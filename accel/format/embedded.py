@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import field
 from typing import Any, TypeGuard
@@ -84,6 +85,9 @@ class Entry:
     """How it was made, for people."""
     columns: tuple[Covered, ...] = ()
     """What an index of several columns, or of several things of one, speaks of; empty where it is of `column`."""
+    seconds: float | None = None
+    """Processor time that building it took, decoding not counted: its part of what the run's indexes took. None where
+    the file does not say."""
 
     def paths(self) -> tuple[Path, ...]:
         """The columns that it speaks of, each once."""
@@ -131,6 +135,9 @@ def encode_toc(entries: Iterable[Entry], metadata: FileMetadata) -> bytes:
         shared: dict[str, Any] = {name: value for name, value in zip(_SHARED, head[:-2], strict=True)}
         if first.columns:
             shared["columns"] = [[each.column, each.signature, each.of] for each in first.columns]
+        seconds = [e.seconds for e in (first, *rest) if e.seconds is not None]
+        if seconds:
+            shared["seconds"] = round(sum(seconds), 3)
         runs.append({**shared, "params": first.params, "at": rows})
     toc = {"version": _VERSION, "fingerprint": f"{fingerprint(metadata):016x}", "indexes": runs}
     return json.dumps(toc, separators=(",", ":"), ensure_ascii=False, sort_keys=False).encode()
@@ -200,6 +207,9 @@ def _entries(run: Any, metadata: FileMetadata) -> Iterable[Entry]:
     version = run.get("version")
     if not _is_int(version):
         raise IndexFormatError("the table of contents has an index without a version")
+    seconds = run.get("seconds")
+    timed = isinstance(seconds, int | float) and 0 <= seconds < math.inf
+    each = float(seconds) / max(len(run["at"]), 1) if timed and seconds is not None else None
     for place in run["at"]:
         row_group, units, offset, length, check, head = _place(place, metadata)
         yield Entry(
@@ -216,6 +226,7 @@ def _entries(run: Any, metadata: FileMetadata) -> Iterable[Entry]:
             checksum=check,
             head=head,
             params=params,
+            seconds=each,
         )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 
 from accel.errors import AccelError, IndexFormatError
@@ -9,16 +10,20 @@ from accel.format.embedded import IDX1_KEY, TOC_KEY, Covered, Entry, checksum, e
 from accel.format.model import FileMetadata
 from accel.records import dataclass
 from accel.writing.building import BuiltIndex
-from accel.writing.source import Source
 
 __all__ = [
     "IDX1_KEY",
     "TOC_KEY",
     "PlacedIndex",
     "check_container",
-    "earlier_ranges",
+    "earlier_entries",
     "encode_container",
+    "kept_entries",
 ]
+
+
+_REPRODUCIBLE = "SOURCE_DATE_EPOCH"
+"""The environment variable by which builds ask for the same bytes every time: seconds are not written then."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -29,14 +34,17 @@ class PlacedIndex:
     offset: int
 
 
-def encode_container(metadata: FileMetadata, placed: Sequence[PlacedIndex]) -> dict[str, bytes | None]:
-    """The footer keys to set; None for one to remove."""
+def encode_container(
+    metadata: FileMetadata, placed: Sequence[PlacedIndex], kept: Sequence[Entry]
+) -> dict[str, bytes | None]:
+    """The footer keys to set; None for one to remove. `kept` are entries of before that stay."""
     pairs: dict[str, bytes | None] = {TOC_KEY: None}
     for each in placed:
         if each.index.wanted.kind is None:
             pairs[IDX1_KEY] = str(each.offset).encode()
-    if placed:
-        pairs[TOC_KEY] = encode_toc([_entry(each) for each in placed], metadata)
+    entries = [*kept, *(_entry(each) for each in placed)]
+    if entries:
+        pairs[TOC_KEY] = encode_toc(entries, metadata)
     return pairs
 
 
@@ -60,6 +68,7 @@ def _entry(placed: PlacedIndex) -> Entry:
         head=head_bytes(data) if head_bytes is not None else 0,
         params={} if wanted.kind is None else dict(wanted.kind.params),
         columns=_covered(index),
+        seconds=None if _REPRODUCIBLE in os.environ else index.seconds,
     )
 
 
@@ -71,17 +80,21 @@ def _covered(index: BuiltIndex) -> tuple[Covered, ...]:
     return tuple(Covered(leaves[at].path, index.signatures[at], of) for at, of in told) if leaves else ()
 
 
-def check_container(metadata: FileMetadata, built: Sequence[BuiltIndex], *, start: int) -> None:
-    """Read the keys of a new footer back, and hold them against the indexes that stand from `start` on.
+def check_container(
+    metadata: FileMetadata, built: Sequence[BuiltIndex], kept: Sequence[Entry], *, start: int
+) -> None:
+    """Read the keys of a new footer back, and hold them against the indexes that stand from `start` on, and those kept.
 
     Raises AccelError where they differ.
     """
     at = start
     toc = parse_toc(metadata)
     entries = toc.entries if toc is not None else ()
-    if len(entries) != len(built):
-        raise AccelError(f"{len(entries)} indexes read back where {len(built)} were built")
-    for entry, index in zip(entries, built, strict=True):
+    if len(entries) != len(kept) + len(built):
+        raise AccelError(f"{len(entries)} indexes read back where {len(kept) + len(built)} should be")
+    if list(entries[: len(kept)]) != list(kept):
+        raise AccelError("an index that was to stay does not read back")
+    for entry, index in zip(entries[len(kept) :], built, strict=True):
         if (entry.offset, entry.length, entry.kind) != (at, index.data.length, index.wanted.kind_name):
             raise AccelError(f"an index of column {index.wanted.column} does not read back")
         if index.wanted.kind is None and metadata.key_value.get(IDX1_KEY) != str(at).encode():
@@ -89,14 +102,18 @@ def check_container(metadata: FileMetadata, built: Sequence[BuiltIndex], *, star
         at += index.data.length
 
 
-def earlier_ranges(metadata: FileMetadata, source: Source, *, idx1: bool) -> list[tuple[int, int]]:
-    """Where accel's own earlier indexes stand; IDX1 among them only where it is to be written anew.
-
-    A table of contents that makes no sense names nothing: what it meant stays in the file.
-    """
+def earlier_entries(metadata: FileMetadata) -> tuple[Entry, ...]:
+    """accel's own earlier indexes. A table of contents that makes no sense names nothing: what it meant stays in the
+    file."""
     try:
         toc = parse_toc(metadata)
     except IndexFormatError:
-        return []
-    entries = toc.entries if toc is not None else ()
-    return [(e.offset, e.offset + e.length) for e in entries if idx1 or e.kind != "idx1"]
+        return ()
+    return toc.entries if toc is not None else ()
+
+
+def kept_entries(metadata: FileMetadata, *, idx1: bool) -> tuple[Entry, ...]:
+    """Those that stay: an IDX1, where none is written anew, so that its column stays known."""
+    offset = metadata.key_value.get(IDX1_KEY)
+    entries = () if idx1 else earlier_entries(metadata)
+    return tuple(e for e in entries if e.kind == "idx1" and offset == str(e.offset).encode())

@@ -43,21 +43,21 @@ def make_maker(kind: IndexKind, level: Level) -> Maker:
 
 
 class Timed:
-    """A maker, and the seconds that it took."""
+    """A maker, and the processor time that it took."""
 
     def __init__(self, maker: Maker) -> None:
         self._maker = maker
         self.seconds = 0.0
 
     def add(self, chunk: ChunkValues) -> None:
-        begun = time.perf_counter()
+        begun = time.thread_time()
         self._maker.add(chunk)
-        self.seconds += time.perf_counter() - begun
+        self.seconds += time.thread_time() - begun
 
     def finish(self) -> bytes:
-        begun = time.perf_counter()
+        begun = time.thread_time()
         data = self._maker.finish()
-        self.seconds += time.perf_counter() - begun
+        self.seconds += time.thread_time() - begun + getattr(self._maker, "seconds", 0.0)
         return data
 
     def close(self) -> None:
@@ -102,6 +102,8 @@ class _Pulled:
         self._asks = threading.Semaphore(0)
         self._stopped = False
         self._ended = False
+        self.seconds = 0.0
+        """What it took in its own thread."""
         self._result: Any = None
         self._error: BaseException | None = None
         self._thread = threading.Thread(target=self._run, name=f"accel-index-{kind.name}", daemon=True)
@@ -134,6 +136,7 @@ class _Pulled:
         except BaseException as error:  # noqa: BLE001 - raised again where it is asked for
             self._error = error
         finally:
+            self.seconds = time.thread_time()
             self._ended = True
             self._asks.release()
 

@@ -8,7 +8,6 @@ from collections.abc import Callable
 from accel.options import Options
 from accel.records import dataclass
 from accel.writing.building import BuiltIndex
-from accel.writing.container import earlier_ranges
 from accel.writing.original import Original, open_original
 from accel.writing.page_indexes import PageIndexes
 from accel.writing.report import EmbeddedIndex, EmbedReport
@@ -16,7 +15,7 @@ from accel.writing.scratch import Scratch
 from accel.writing.source import Source
 from accel.writing.survey import Survey
 from accel.writing.tail import Tail, make_tail, verify_tail
-from accel.writing.wanted import IDX1, Indexes, read_wanted
+from accel.writing.wanted import Indexes, read_wanted
 
 __all__ = ["Made", "prepare", "report_on"]
 
@@ -50,8 +49,7 @@ def prepare(source: Source, indexes: Indexes, *, options: Options, counter: Coun
     survey = Survey(original, wanted, options=options, scratch=scratch)
     note = _ignore if counter is None else counter("index", survey.stored_bytes())
     pages, built = survey.run(note)
-    earlier = earlier_ranges(metadata, source, idx1=any(w.kind_name == IDX1 for w in wanted))
-    tail = make_tail(metadata, built, pages, earlier=earlier)
+    tail = make_tail(metadata, built, pages, idx1=any(index.kind is None for index in wanted))
     verify_tail(tail, metadata, built)
     return Made(original, built, pages, tail, scratch, begun)
 

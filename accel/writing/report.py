@@ -30,7 +30,7 @@ class EmbeddedIndex:
     units: int
     nbytes: int
     seconds: float
-    """Building alone: decoding is shared by the indexes of a column."""
+    """Processor time of building alone: decoding is shared by the indexes of a column."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

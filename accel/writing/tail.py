@@ -15,6 +15,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from accel.errors import AccelError
+from accel.format.embedded import Entry
 from accel.format.footer import parse_footer
 from accel.format.model import FileMetadata
 from accel.format.page_index import parse_column_index, parse_offset_index
@@ -25,7 +26,9 @@ from accel.writing.container import (
     TOC_KEY,
     PlacedIndex,
     check_container,
+    earlier_entries,
     encode_container,
+    kept_entries,
 )
 from accel.writing.footer_edit import PageIndexPlaces, edit_footer
 from accel.writing.original import At, cut_at
@@ -47,6 +50,8 @@ class Tail:
     """The indexes, in their order."""
     rest: bytes
     """Page indexes, footer, its length and the magic."""
+    kept: tuple[Entry, ...]
+    """Indexes of before that stay where they are."""
     index_bytes: int
     page_index_bytes: int
     footer_bytes: int
@@ -71,7 +76,7 @@ def make_tail(
     built: Sequence[BuiltIndex],
     found: PageIndexes,
     *,
-    earlier: Sequence[tuple[int, int]],
+    idx1: bool,
 ) -> Tail:
     """Lay everything out behind the cut.
 
@@ -83,10 +88,12 @@ def make_tail(
         The indexes, of which at most one is IDX1.
     found : PageIndexes
         All page indexes that the file is to have.
-    earlier : sequence of (int, int)
-        Byte ranges of the original's indexes that these take the place of.
+    idx1 : bool
+        Whether they take the place of the original's IDX1 too, and not only of its other indexes.
     """
-    start = cut_at(metadata, list(earlier))
+    kept = kept_entries(metadata, idx1=idx1)
+    gone = [e for e in earlier_entries(metadata) if idx1 or e.kind != "idx1"]
+    start = cut_at(metadata, [(e.offset, e.offset + e.length) for e in gone])
     at = start
     run: list[Kept] = []
     placed: list[PlacedIndex] = []
@@ -111,11 +118,11 @@ def make_tail(
     footer = edit_footer(
         metadata.footer,
         places=PageIndexPlaces(*arrays),
-        key_value=encode_container(metadata, placed),
+        key_value=encode_container(metadata, placed, kept),
         type_orders=len(metadata.schema.leaves) if found.type_orders else 0,
     )
     parts += [footer, len(footer).to_bytes(4, "little"), _MAGIC]
-    return Tail(start, tuple(run), b"".join(parts), index_bytes, page_index_bytes, len(footer))
+    return Tail(start, tuple(run), b"".join(parts), kept, index_bytes, page_index_bytes, len(footer))
 
 
 def in_order(built: Sequence[BuiltIndex]) -> list[BuiltIndex]:
@@ -146,7 +153,7 @@ def verify_tail(tail: Tail, original: FileMetadata, built: Sequence[BuiltIndex])
         raise AccelError("a bloom filter lies among the page indexes: the file's footer contradicts itself")
     for chunk in np.argwhere(chunks.offset_index_offset > 0).tolist():
         _check_page_index(metadata, data, offset, (chunk[0], chunk[1]))
-    check_container(metadata, in_order(built), start=tail.start)
+    check_container(metadata, in_order(built), tail.kept, start=tail.start)
     return metadata
 
 

@@ -4,7 +4,7 @@ Isolated: what embedding costs over a plain copy of the same file, in a process 
 processor time are its alone. The file (zstd, six columns, row groups of 500,000 rows, a page index) is made
 once and lies in the page cache. The swept variable is what is embedded, and whether in place.
 
-`python -m bench.e2e.embed [--megabytes N] [--runs N] [--keep DIR]` prints one table; 1,000 megabytes are the case
+`python -m bench.e2e.embed [--megabytes N] [--runs N] [--only CASE] [--keep DIR]` prints one table; 1,000 megabytes are the case
 that the target is stated for: 200 MB/s a core at least, under 300 MB of memory.
 """
 
@@ -48,9 +48,12 @@ CASES: dict[str, tuple[dict[str, str], str]] = {
     "distinct": ({"category": "distinct"}, "copy"),
     "distinct, in place": ({"category": "distinct"}, "in place"),
     "distinct, dry run": ({"category": "distinct"}, "dry"),
+    "distinct, no dictionaries": ({"category": "distinct"}, "copy"),
     "idx1": ({"category": "idx1"}, "copy"),
     "distinct and bitmap": ({"category": "distinct", "amount": "bitmap"}, "copy"),
 }
+_PLAIN = "no dictionaries"
+"""A case of that name is of the same rows, written without dictionaries."""
 
 
 def measure(path: Path, indexes: dict[str, str], how: str) -> tuple[float, float, float, float, float]:
@@ -65,10 +68,21 @@ def measure(path: Path, indexes: dict[str, str], how: str) -> tuple[float, float
     return wall, cpu, peak, base, size
 
 
+def _rewrite(path: Path, plain: Path) -> None:
+    import pyarrow.parquet as pq
+
+    file = pq.ParquetFile(path)
+    settings = {"compression": "zstd", "use_dictionary": False, "write_page_index": True}
+    with pq.ParquetWriter(plain, file.schema_arrow, max_rows_per_page=10_000, **settings) as writer:
+        for group in range(file.num_row_groups):
+            writer.write_table(file.read_row_group(group))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("--megabytes", type=int, default=200)
     parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--only", default="", help="cases whose name has this")
     parser.add_argument("--keep", help="directory for the file, which stays there for the next run")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as scratch:
@@ -76,17 +90,24 @@ def main() -> None:
         if not path.exists():
             rows = given.megabytes * 1_000_000 // _BYTES_A_ROW
             write_bench_file(path, rows=rows, groups=max(1, rows // _GROUP_ROWS))
-        size = path.stat().st_size / 1e6
-        path.read_bytes()[:0]
-        print(f"file {size:.0f} MB, {os.cpu_count()} cores, median of {given.runs} runs\n")
+        plain = path.with_suffix(".plain")
+        if not plain.exists():
+            _rewrite(path, plain)
         print(
-            f"{'case':24} {'wall s':>8} {'MB/s':>8} {'cpu s':>8} {'MB/s/core':>10} {'peak MB':>8} {'own MB':>7} {'index kB':>9}"
+            f"file {path.stat().st_size / 1e6:.0f} MB, {os.cpu_count()} cores, median of {given.runs} runs\n"
+        )
+        print(
+            f"{'case':26} {'wall s':>8} {'MB/s':>8} {'cpu s':>8} {'MB/s/core':>10} {'peak MB':>8} {'own MB':>7} {'index kB':>9}"
         )
         for name, (indexes, how) in CASES.items():
-            runs = [measure(path, indexes, how) for _ in range(given.runs)]
+            if given.only not in name:
+                continue
+            of = plain if _PLAIN in name else path
+            size = of.stat().st_size / 1e6
+            runs = [measure(of, indexes, how) for _ in range(given.runs)]
             wall, cpu, peak, base, index = (statistics.median(column) for column in zip(*runs, strict=True))
             print(
-                f"{name:24} {wall:8.2f} {size / wall:8.0f} {cpu:8.2f} {size / cpu:10.0f} {peak / 1e6:8.0f} "
+                f"{name:26} {wall:8.2f} {size / wall:8.0f} {cpu:8.2f} {size / cpu:10.0f} {peak / 1e6:8.0f} "
                 f"{(peak - base) / 1e6:7.0f} {index / 1e3:9.1f}"
             )
 

@@ -15,6 +15,7 @@ from accel.writing.building import BuiltIndex
 from accel.writing.original import open_original
 from accel.writing.scratch import Scratch
 from accel.writing.survey import Survey
+from accel.writing.values import ColumnValues
 from accel.writing.wanted import read_wanted
 from tests.unit.writing.files import as_source, read_all, sample, write
 
@@ -163,8 +164,71 @@ class TestIdx1:
         assert data == b"IDX1" + bytes(8)
 
 
-def test_a_row_group_beyond_the_limit(tmp_path: Path) -> None:
-    table = pa.table({"c": [f"{i:050d}" for i in range(3000)]})
-    path = write(tmp_path / "a.parquet", table, use_dictionary=False)
-    with pytest.raises(MemoryLimitError, match="row group 0, column c"):
-        build(path, {"c": "distinct"}, memory_limit=20_000)
+class TestMemory:
+    """A row group of 54 kB, in pages of 7 kB, where 20 kB are allowed."""
+
+    @pytest.fixture
+    def path(self, tmp_path: Path) -> str:
+        table = pa.table({"c": [f"{i:050d}" for i in range(3000)]})
+        return write(tmp_path / "a.parquet", table, use_dictionary=False)
+
+    @pytest.mark.parametrize("kind", ["distinct", "bitmap", "bloom", "ngram", "zonemap", "sketch"])
+    def test_kinds_that_are_built_run_by_run_need_not_hold_a_row_group(self, path: str, kind: str) -> None:
+        few, many = build(path, {"c": kind}, memory_limit=20_000), build(path, {"c": kind})
+        assert [data for _, data in few] == [data for _, data in many]
+
+    @pytest.mark.parametrize("level", ["page", "file"])
+    def test_others_are_refused(self, path: str, level: str) -> None:
+        with pytest.raises(MemoryLimitError, match="row group 0, column c"):
+            build(path, {"c": (Recorder(), level)}, memory_limit=20_000)
+
+    def test_a_page_beyond_the_limit(self, path: str) -> None:
+        with pytest.raises(MemoryLimitError, match="row group 0, column c"):
+            build(path, {"c": "distinct"}, memory_limit=5_000)
+
+
+def test_several_indexes_of_a_file_decode_it_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write(tmp_path / "a.parquet")
+    decoded = []
+    read = ColumnValues.read_runs
+
+    def counted(self: ColumnValues, group: int, index: Any) -> Any:
+        decoded.append((self.leaf.path, group))
+        return read(self, group, index)
+
+    monkeypatch.setattr(ColumnValues, "read_runs", counted)
+    whole = [(kind, "file") for kind in ("distinct", "zonemap", "sketch", Recorder(), Renamed())]
+    built = build(path, {"category": [*whole, "idx1", "bitmap"]})
+    assert len(built) == 9
+    assert [at for at in decoded if at[0] == ("category",)] == [(("category",), group) for group in range(3)]
+
+
+class Renamed(Recorder):
+    name = "another"
+
+
+def test_several_columns_arrive_as_structs(tmp_path: Path) -> None:
+    """Cut at the pages of the first, or of the column that the index is asked for."""
+
+    class Pair(Recorder):
+        inputs = ("place.x", "category")
+
+    path = write(tmp_path / "a.parquet")
+    table = read_all(path)
+    kind = Pair()
+    [*built] = build(path, {"*": (kind, "page"), "id": (kind, "file")})
+    assert {(i.wanted.column, i.wanted.leaf.path, i.wanted.level, i.units) for i, _ in built} == {
+        ("place.x, category", ("place", "x"), Level.PAGE, 8),
+        ("place.x, category", ("id",), Level.FILE, 1),
+    }
+    x = [None if p is None else p["x"] for p in table.column("place").to_pylist()]
+    truth = list(zip(x, table.column("category").to_pylist(), strict=True))
+    for level, chunks in kind.seen:
+        for chunk in chunks:
+            first, second = (
+                part.dictionary_decode() if pa.types.is_dictionary(part.type) else part
+                for part in chunk.array.flatten()
+            )
+            found = list(zip(first.to_pylist(), second.to_pylist(), strict=True))
+            assert found in [truth[start : start + 1000] for start in (0, 1000, 2000)]
+            assert chunk.first_rows.tolist() == list(range(0, 1000, 128)), level

@@ -5,6 +5,8 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
+import accel
+from accel.format.embedded import parse_toc
 from accel.writing import embed
 from tests.unit.writing.files import metadata_of, read_all, sample, write
 
@@ -44,6 +46,60 @@ def test_idx1_that_is_not_asked_for_again_stays(tmp_path: Path) -> None:
     embed(path, indexes={"id": "distinct"})
     assert metadata_of(path).key_value["distinct_index_offset"] == str(at).encode()
     assert Path(path).read_bytes()[at : at + length] == before[at : at + length]
+    assert labels(path) == [("idx1", ("category",), at), ("distinct", ("id",), None)]
+    embed(path, indexes={})
+    assert labels(path) == [("idx1", ("category",), at)]
+    scan = accel.scan(path, "category = 'cat-5x'", cache=None)
+    assert scan.count_rows() == 0
+    assert scan.metrics.row_groups.kept == 0
+    embed(path, indexes={"code": "idx1"})
+    [(_, column, _)] = labels(path)
+    assert column == ("code",)
+
+
+def labels(path: str) -> list[tuple[str, tuple[str, ...], int | None]]:
+    """Of each index its kind and column, and of an IDX1 its place."""
+    toc = parse_toc(metadata_of(path))
+    assert toc is not None
+    found = {(e.kind, e.column, e.offset if e.kind == "idx1" else None): None for e in toc.entries}
+    return list(found)
+
+
+def test_a_label_of_an_idx1_that_somebody_replaced_goes(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.parquet")
+    embed(path, indexes={"category": "idx1"})
+    data = Path(path).read_bytes()
+    at = metadata_of(path).key_value["distinct_index_offset"]
+    other = str(int(at) - 1).encode()
+    Path(path).write_bytes(
+        data.replace(
+            b"distinct_index_offset\x18" + bytes([len(at)]) + at,
+            b"distinct_index_offset\x18" + bytes([len(at)]) + other,
+        )
+    )
+    assert metadata_of(path).key_value["distinct_index_offset"] == other
+    embed(path, indexes={"id": "distinct"})
+    assert [kind for kind, _, _ in labels(path)] == ["distinct"]
+
+
+def test_what_building_took_is_told_but_to_reproducible_builds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write(tmp_path / "a.parquet")
+    indexes = {"id": ["bitmap", "zonemap"], "category": "idx1"}
+    embed(path, indexes=indexes)
+    toc = parse_toc(metadata_of(path))
+    assert toc is not None
+    assert all(entry.seconds is not None and 0 <= entry.seconds < 60 for entry in toc.entries)
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "0")
+    copies = []
+    for name in ("b.parquet", "c.parquet"):
+        embed(path, str(tmp_path / name), indexes=indexes)
+        copies.append((tmp_path / name).read_bytes())
+    assert copies[0] == copies[1]
+    toc = parse_toc(metadata_of(tmp_path / "b.parquet"))
+    assert toc is not None
+    assert {entry.seconds for entry in toc.entries} == {None}
 
 
 def test_without_indexes_the_earlier_ones_go(tmp_path: Path) -> None:

@@ -1,0 +1,73 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from accel.errors import AccelError
+from accel.indexes import Zonemap
+from accel.writing.wanted import read_wanted
+from tests.unit.writing.files import metadata_of, write
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> str:
+    columns = {"a": [1], "b": [{"c": 1}], "s": ["x"], "b.d": [2], "odd, (name)": [3]}
+    return write(tmp_path / "a.parquet", pa.table(columns))
+
+
+@pytest.mark.parametrize(
+    ("indexes", "label", "anchor", "leaves"),
+    [
+        ({"a": "zonemap"}, "a", ("a",), []),
+        ({"b.c": "zonemap"}, "b.c", ("b", "c"), []),
+        ({"odd, (name)": "zonemap"}, "odd, (name)", ("odd, (name)",), []),
+        ({"lower(s)": "zonemap"}, "lower(s)", ("s",), [("s",)]),
+        ({"a, b.c, lower(s)": "zonemap"}, "a, b.c, lower(s)", ("a",), [("a",), ("b", "c"), ("s",)]),
+        ({"(s, a)": "zonemap"}, "(s, a)", ("s",), [("s",), ("a",)]),
+        ({"s, (s, a), lower(s)": "zonemap"}, "s, (s, a), lower(s)", ("s",), [("s",), ("a",)]),
+        ({'b.d, "odd, (name)"': "zonemap"}, 'b.d, "odd, (name)"', ("b.d",), [("b.d",), ("odd, (name)",)]),
+        ({"*": Zonemap(columns=("a", "lower(s)"))}, "a, lower(s)", ("a",), [("a",), ("s",)]),
+        ({"*": Zonemap(columns=(("b", "c"),))}, "b.c", ("b", "c"), [("b", "c")]),
+        ({"s": Zonemap(columns="a, b.c")}, "a, b.c", ("s",), [("a",), ("b", "c")]),
+        ({"*": Zonemap(of="lower", columns=("s",))}, "lower(s)", ("s",), [("s",)]),
+    ],
+    ids=lambda value: str(value) if isinstance(value, dict) else "",
+)
+def test_what_it_is_of(
+    path: str, indexes: Any, label: str, anchor: tuple[str, ...], leaves: list[Any]
+) -> None:
+    [wanted] = read_wanted(indexes, metadata_of(path))
+    assert (wanted.column, wanted.leaf.path, [leaf.path for leaf in wanted.leaves]) == (label, anchor, leaves)
+    if leaves:
+        kind: Any = wanted.kind
+        assert [kind.path_of(name) for name in kind.inputs] == leaves
+
+
+@pytest.mark.parametrize(
+    ("indexes", "message"),
+    [
+        ({"a, s": "distinct"}, "index kind distinct is of one column, not of 'a, s'"),
+        ({"a, s": "idx1"}, "idx1 is of one column"),
+        ({"*": "distinct"}, "index kind distinct does not say of which columns"),
+        ({"*": "zonemap"}, "index kind zonemap does not say of which columns"),
+        ({"a, none": "zonemap"}, "no column none"),
+        ({"none": "zonemap"}, "no column none"),
+        ({"upper(s)": "zonemap"}, r"an index is of one of value, lower, .* not of 'upper\(s\)'"),
+        ({"(a": "zonemap"}, "is no list of columns"),
+        ({"a,,s": "zonemap"}, "is no list of columns"),
+        ({"(a)": "zonemap"}, "a tuple is of two columns or more"),
+        ({"a, s": ["zonemap", "zonemap"]}, "asked for twice"),
+    ],
+    ids=lambda value: str(value) if isinstance(value, dict) else "",
+)
+def test_what_cannot_be(path: str, indexes: Any, message: str) -> None:
+    with pytest.raises((ValueError, AccelError), match=message):
+        read_wanted(indexes, metadata_of(path))
+
+
+def test_two_sets_of_one_column(path: str) -> None:
+    wanted = read_wanted({"a": "zonemap", "a, s": "zonemap", "a, b.c": "zonemap"}, metadata_of(path))
+    assert [index.column for index in wanted] == ["a", "a, s", "a, b.c"]
