@@ -35,6 +35,8 @@ class Metrics:
     round_trips: int = 0
     """Dependent waves of requests of the file that had the most (listing included)."""
     retries: int = 0
+    hedged: int = 0
+    """Second requests for small ones that were late: counted among the requests too."""
     requests_by_kind: dict[Kind, int] = field(default_factory=dict)
     bytes_by_kind: dict[Kind, int] = field(default_factory=dict)
     files: Counter = field(default_factory=Counter)

@@ -12,6 +12,14 @@ __all__ = ["KIB", "MIB", "Options", "Phases"]
 
 KIB = 1024
 MIB = 1024 * KIB
+_MAY_BE_ZERO = (
+    "decode_threads",
+    "max_gap_bytes",
+    "inline_decode_bytes",
+    "probe_min_bytes",
+    "hedge_share",
+    "hedge_floor",
+)
 
 
 class Phases(enum.StrEnum):
@@ -80,6 +88,13 @@ class Options:
     """The first retry waits a random time up to this; each further one up to twice the last."""
     backoff_max: float = 10.0
     """No wait before a retry is longer, whatever the server asks for."""
+    hedge_share: float = 0.05
+    """Second requests for small ones (512 KiB) that are late, as a share of all such requests at most; the first
+    answer wins. 0: none. Never for local files."""
+    hedge_factor: float = 1.5
+    """A request is late after so many times what 95 of 100 recent small ones of its store took,"""
+    hedge_floor: float = 0.05
+    """and after so many seconds."""
     max_unranged_bytes: int = 64 * MIB
     """An HTTP server that answers a range with the whole object is read up to this, else refused."""
     max_conditional_put_bytes: int = 256 * MIB
@@ -110,10 +125,6 @@ class Options:
                 isinstance(value, bool) or not isinstance(value, Integral)
             ):
                 raise TypeError(f"option {field.name} is a whole number, not {value!r}")
-            least = (
-                0
-                if field.name in ("decode_threads", "max_gap_bytes", "inline_decode_bytes", "probe_min_bytes")
-                else 1e-9
-            )
+            least = 0 if field.name in _MAY_BE_ZERO else 1e-9
             if not value >= least:
                 raise ValueError(f"option {field.name}: {value!r} is too small")

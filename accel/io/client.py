@@ -19,6 +19,7 @@ from accel.errors import (
 from accel.io.faults import SuffixUnsupportedError, foremost
 from accel.io.fetch import Fetcher, Pin, same_etag
 from accel.io.gate import Gate
+from accel.io.hedge import Hedge
 from accel.io.network import Network
 from accel.io.retry import Retry
 from accel.io.store import Header, Lister, ObjectEntry, Payload, RangeStore
@@ -73,6 +74,13 @@ class Client:
             gate=self.gate,
             retry=self._retry,
             network=self.network,
+            hedge=Hedge(
+                self.network,
+                self.gate,
+                share=0.0 if local else options.hedge_share,
+                factor=options.hedge_factor,
+                floor=options.hedge_floor,
+            ),
             allow_unpinned=options.allow_unpinned,
         )
         self._suffixes = True

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
+from collections.abc import Callable
+from functools import partial
 
 from accel.errors import ObjectChangedError, ObjectNotFoundError, StoreError, redact
 from accel.io.faults import IncompleteBodyError, ObjectGoneError, ShortObjectError, SuffixUnsupportedError
 from accel.io.gate import Gate
+from accel.io.hedge import Hedge
 from accel.io.network import Network
 from accel.io.retry import Retry
 from accel.io.store import Payload, RangeStore, is_weak
@@ -43,10 +47,18 @@ class Fetcher:
     """Sends requests to one store. Used on one event loop."""
 
     def __init__(
-        self, store: RangeStore, *, gate: Gate, retry: Retry, network: Network, allow_unpinned: bool
+        self,
+        store: RangeStore,
+        *,
+        gate: Gate,
+        retry: Retry,
+        network: Network,
+        hedge: Hedge,
+        allow_unpinned: bool,
     ) -> None:
         self._store = store
         self._network = network
+        self._hedge = hedge
         self._gate = gate
         self._retry = retry
         self._allow_unpinned = allow_unpinned
@@ -67,7 +79,12 @@ class Fetcher:
         while True:
             anchor = body.anchor(pin)
             try:
-                payload = await self._send(path, body.rest, anchor.if_match, kind, metrics)
+                send = partial(self._send, path, body.rest, anchor.if_match, kind, metrics)
+                delay = self._hedge.delay(body.rest.length)
+                if delay is None:
+                    payload = await send()
+                else:
+                    payload = await self._hedge.race(send, delay, on_second=partial(metrics.add, "hedged"))
                 self._verify(anchor, payload.size, payload.etag, path)
                 return body.finish(payload)
             except IncompleteBodyError as error:
@@ -89,12 +106,20 @@ class Fetcher:
             metrics.add("retries")
 
     async def _send(
-        self, path: str, want: ByteRange | Suffix, if_match: str | None, kind: Kind, metrics: Metrics
+        self,
+        path: str,
+        want: ByteRange | Suffix,
+        if_match: str | None,
+        kind: Kind,
+        metrics: Metrics,
+        on_sent: Callable[[], None] | None = None,
     ) -> Payload:
         async with self._gate.slot(want.length):
             received, sent = 0, True
             company = self._gate.requests
             started = time.perf_counter()
+            if on_sent is not None:
+                on_sent()
             try:
                 payload = await self._store.read(path, want, if_match=if_match)
                 took = time.perf_counter() - started
@@ -104,6 +129,11 @@ class Fetcher:
                 return payload
             except IncompleteBodyError as error:
                 received = len(error.partial)
+                raise
+            except asyncio.CancelledError:
+                if on_sent is not None:
+                    # It took so long at least: forgotten, the slow would not count among all.
+                    self._network.late(time.perf_counter() - started)
                 raise
             except SuffixUnsupportedError as error:
                 sent = error.sent

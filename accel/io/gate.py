@@ -28,6 +28,11 @@ class Gate:
         self.bytes = 0
         self._queue: deque[tuple[asyncio.Future[None], int]] = deque()
 
+    @property
+    def has_room(self) -> bool:
+        """Whether one more request would be sent at once."""
+        return not self._queue and self.requests < self._max_requests
+
     @asynccontextmanager
     async def slot(self, length: int) -> AsyncIterator[None]:
         """Wait for room for a request of `length` bytes, and hold it."""

@@ -117,6 +117,13 @@ class Network:
             rings[1].add(rate * company)
             self._bandwidths = None
 
+    def late(self, seconds: float) -> None:
+        """Learn of a small request that was given up after so many seconds, if that was longer than most take."""
+        if self._p95 is not None and seconds > self._p95:
+            self._small.add(seconds)
+            self._latency = None
+            self._p95_is_stale = True
+
     @property
     def latency(self) -> float:
         """Seconds from sending a request to its first byte: of recent small requests a low quantile."""

@@ -13,7 +13,14 @@ from accel.options import Options
 
 FIELDS = [field.name for field in dataclasses.fields(Options)]
 NUMBERS = [name for name in FIELDS if not isinstance(getattr(Options(), name), bool | enum.Enum)]
-MAY_BE_ZERO = {"decode_threads", "max_gap_bytes", "inline_decode_bytes", "probe_min_bytes"}
+MAY_BE_ZERO = {
+    "decode_threads",
+    "max_gap_bytes",
+    "inline_decode_bytes",
+    "probe_min_bytes",
+    "hedge_share",
+    "hedge_floor",
+}
 
 
 @pytest.mark.parametrize("name", NUMBERS)
