@@ -14,6 +14,7 @@ from accel.io.cache import Cache
 from accel.io.client import Client
 from accel.io.pinned_reads import PinnedReads
 from accel.metrics import Metrics
+from accel.options import MIB
 from accel.planning.coalesce import Merging
 from accel.planning.file import ObjectId
 from accel.planning.handle import FileHandle
@@ -24,6 +25,9 @@ from accel.ranges import ByteRange, Kind, ReadKey, Stash, Want
 from accel.records import dataclass
 
 __all__ = ["PieceRead", "TaskReads", "dictionary_key"]
+
+# A task that reads less than so many bytes is a lookup.
+_SCANNED = 4 * MIB
 
 
 def dictionary_key(client: Client, file: ObjectId, key: ReadKey) -> tuple[object, ...]:
@@ -248,15 +252,23 @@ class TaskReads:
         return found, trips
 
     def _keep(self, wants: list[Want], stash: Mapping[ReadKey, memoryview]) -> None:
-        """Cache dictionary pages like metadata: each is needed again by the next lookup."""
+        """Cache dictionary pages like metadata: each is needed again by the next lookup. Not those of a scan: of a
+        large file they would push out all else."""
+        keeps = self.task.file.id.etag is not None and not self._is_scan()
         for want in wants:
             # A copy, so that the merged response it came in can go.
             data = bytes(stash[want.key])
             waiting = self._pending.get(want.key)
             if waiting is not None and not waiting.done():
                 waiting.set_result(data)
-            if self.task.file.id.etag is not None:
+            if keeps:
                 self.cache.put(self._dictionary_key(want.key), data, len(data) + 256)
+
+    def _is_scan(self) -> bool:
+        """Whether the task reads much, and most of each column chunk."""
+        if self.task.nbytes < _SCANNED:
+            return False
+        return all(2 * len(leaf.ordinal) > leaf.total_pages for leaf in self.task.reads)
 
     def _carry(self, piece: Piece, stash: Mapping[ReadKey, memoryview]) -> None:
         """Hand the pages that a later piece shares to whoever waits for them."""

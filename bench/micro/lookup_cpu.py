@@ -171,12 +171,12 @@ def measure(
     rng = random.Random(7)
     keys = [3 * rng.randrange(rows) for _ in range(lookups)]
     for group in range(4):
-        for page in range(0, 12):
+        for page in range(12):
             accel_lookup(store, cache, 3 * (group * rows // 4 + page * 10_000 + 3))
     out: dict[str, float] = {}
     one_by_one = partial(_each, partial(accel_lookup, store, cache), keys)
     many = [3 * rng.randrange(rows) for _ in range(256)]
-    at_once = lambda: asyncio.run(_concurrent(store, cache, many))  # noqa: E731
+    at_once = lambda: asyncio.run(_concurrent(store, cache, many))
     at_once()
     out["accel, one at a time"] = _rounds(one_by_one, lookups, rounds)
     out["accel, 256 at once"] = _rounds(at_once, len(many), rounds)

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 import accel
+from accel import task_reads
 from accel.errors import StoreError
 from accel.io import runtime
 from accel.io.clients import client_for
@@ -83,6 +84,20 @@ def test_a_dictionary_is_kept_like_metadata(store: RecordingStore) -> None:
     assert again.metrics.dictionary_hits > 0
     assert task.reads[1].dictionary not in [call.range for call in store.calls]
     assert store.bytes == task.nbytes
+
+
+def test_the_dictionaries_of_a_large_scan_are_not_kept(
+    store: RecordingStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(task_reads, "_SCANNED", 1)
+    cache = accel.Cache(data=0)
+    task, reads, pieces = prepare(store, cache)
+    fetch_all(reads, pieces)
+    assert cache.stats().entries == 0
+    dictionary = task.reads[1].dictionary
+    assert dictionary is not None
+    asked = [call.range for call in store.calls if call.range is not None]
+    assert sum(part.covers(dictionary) for part in asked) == 1
 
 
 def test_a_failure_strands_nobody(store: RecordingStore) -> None:
