@@ -57,6 +57,7 @@ def draw_all(document: Document, folder: Path) -> list[Path]:
             continue
         path = folder / f"{name}.svg"
         figure.savefig(path, metadata={"Date": None})
+        figure.set_layout_engine("none")  # it is laid out, and takes longest
         figure.savefig(path.with_suffix(".png"), dpi=120)
         _close(figure)
         written.append(path)
@@ -127,11 +128,13 @@ def _bytes(document: Document) -> Figure | None:
             named = None if system in seen else system
             seen.add(system)
             size = 46 if system == SUBJECT else 24
-            panel.scatter(ratio, row, s=size, color=_COLOURS.get(system, _OTHER), label=named, linewidths=0)
+            panel.scatter(
+                max(ratio, 0.5), row, s=size, color=_COLOURS.get(system, _OTHER), label=named, linewidths=0
+            )
     panel.axvline(1, color=_COLOURS[FLOOR], linewidth=1, linestyle="--")
     panel.set(
         xscale="log",
-        xlabel="bytes over the needed ones (dashed: the floor)",
+        xlabel="bytes over the needed ones (dashed: the floor; 0.5: half or less, by a cache)",
         title="bytes fetched, metadata warm",
     )
     panel.set_yticks(range(len(rows)), [case for case, _ in rows])
@@ -153,13 +156,15 @@ def _growth(document: Document, axis: Axis, scale: str) -> Figure | None:
     modes = {m: s for m, s in points.items() if len({at for p in s.values() for at, _ in p}) > 1}
     if not modes:
         return None
+    from matplotlib.ticker import NullLocator
+
     figure, panels = _panels(len(modes), height=3.4)
     for panel, (mode, systems) in zip(panels, modes.items(), strict=True):
         _lines(panel, systems, document.systems)
         panel.set(xscale=scale, yscale="log", xlabel=axis, ylabel="ms, median", title=mode)
         ticks = sorted({at for taken in systems.values() for at, _ in taken})
         panel.set_xticks(ticks, [f"{at:g}" for at in ticks])
-        panel.minorticks_off()
+        panel.xaxis.set_minor_locator(NullLocator())
         _plain_log(panel.yaxis)
         panel.grid(alpha=0.3)
     panels[-1].legend(loc="center left", bbox_to_anchor=(1.0, 0.5), fontsize=8)
@@ -199,11 +204,11 @@ def _panels(
 
 def _plain_log(axis: Any) -> None:
     """Numbers as one writes them, not powers of ten."""
-    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
     axis.set_major_locator(LogLocator(base=10, subs=(1, 2, 5), numticks=12))
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-    axis.set_minor_formatter(NullFormatter())
+    axis.set_minor_locator(NullLocator())
 
 
 def _median(values: Sequence[float]) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import count, islice, repeat
@@ -11,7 +11,7 @@ from typing import Any
 
 from bench.data.catalog import Catalog
 from bench.queries import Query
-from bench.sampling import fresh_rows, fresh_slots, row_of_each_group
+from bench.sampling import BLOCK, fresh_rows, fresh_slots, row_of_each_group
 
 __all__ = ["Axis", "Case", "Mode", "cases"]
 
@@ -101,17 +101,30 @@ def _case(
     return Case(name=name, what=what, fresh=fresh, met=tuple(seen), **settings)
 
 
-def _lookups(
-    catalog: Catalog, key: str, column: str, *, shift: int = 0
-) -> tuple[Callable[[int], Asked], Iterator[Asked], list[Asked]]:
-    """How a row is looked up by its value of a column; fresh ones; and those that meet the file."""
-    values = catalog.column(key, column)
+@dataclass(frozen=True, slots=True)
+class _Lookups:
+    """Lookups of the rows of a file by their value of a column."""
 
-    def where(row: int) -> Asked:
-        return ((column, "=", int(values[row]) + shift),)
+    values: Any
+    starts: Sequence[int]
+    column: str
+    block: int
 
-    met = [where(row) for row in row_of_each_group(catalog.group_starts(key), _GROUPS_MET)]
-    return where, (where(row) for row in fresh_rows(len(values), _SEED)), met
+    def where(self, row: int, shift: int = 0) -> Asked:
+        """The predicate of a row; shifted by one, of none."""
+        return ((self.column, "=", int(self.values[row]) + shift),)
+
+    def fresh(self, shift: int = 0, seed: int = _SEED) -> Iterator[Asked]:
+        """Of rows in blocks that were not met."""
+        return (self.where(row, shift) for row in fresh_rows(len(self.values), seed, block=self.block))
+
+    def met(self, shift: int = 0) -> list[Asked]:
+        """Of a row in each of some row groups."""
+        return [self.where(row, shift) for row in row_of_each_group(self.starts, _GROUPS_MET)]
+
+
+def _lookups(catalog: Catalog, key: str, column: str, *, block: int = BLOCK) -> _Lookups:
+    return _Lookups(catalog.column(key, column), catalog.group_starts(key), column, block)
 
 
 def cases(catalog: Catalog) -> list[Case]:
@@ -127,39 +140,42 @@ def cases(catalog: Catalog) -> list[Case]:
 
 
 def _points(catalog: Catalog) -> Iterator[Case]:
-    for name, what, key, column, columns in (
-        ("point", "one row by a sorted key, five columns", SYNTHETIC, "key", FIVE),
-        (
-            "point tpchgen",
-            "the lines of an order, file as tpchgen-cli writes it",
-            TPCHGEN,
-            "l_orderkey",
-            NUMBERS,
-        ),
-        ("point spark", "the lines of an order, file as Spark writes it", SPARK, "l_orderkey", LINE),
-        ("point accel", "the lines of an order, file as accel writes it", ACCEL, "l_orderkey", LINE),
-        ("point bloom", "one row by an unsorted unique key under a bloom filter", ACCEL, "l_uid", LINE),
-        ("point bitmap", "one row by an unsorted unique key under a bitmap", ACCEL, "l_ref", LINE),
+    by_key = _lookups(catalog, SYNTHETIC, "key")
+    what = "one row by a sorted key, five columns"
+    query = Query("point", (SYNTHETIC,), FIVE)
+    yield _case("point", what, query, by_key.fresh(), met=by_key.met(), axis=Axis.DELAY, at=30)
+    for writer, key, columns in (
+        ("tpchgen", TPCHGEN, NUMBERS),
+        ("spark", SPARK, NUMBERS),
+        ("accel", ACCEL, LINE),
     ):
         if key in catalog.files:
-            _, fresh, met = _lookups(catalog, key, column)
-            swept = {"axis": Axis.DELAY, "at": 30} if name == "point" else {}
-            yield _case(name, what, Query(name, (key,), columns), fresh, met=met, **swept)
-    _, present, met = _lookups(catalog, SYNTHETIC, "key")
-    absent = (((column, op, value + 1),) for ((column, op, value),) in present)
+            # The first two write pages of 20,000 rows.
+            lines = _lookups(catalog, key, "l_orderkey", block=2 * BLOCK)
+            what = f"the lines of an order by its sorted key, in the file of {writer}"
+            query = Query(f"point {writer}", (key,), columns)
+            yield _case(query.name, what, query, lines.fresh(), met=lines.met())
+    by_uid = _lookups(catalog, ACCEL, "l_uid")
+    what = "one row by an unsorted unique key under a bloom filter"
+    query = Query("point bloom", (ACCEL,), LINE)
+    # Met by absent keys, which need the filters and no data.
+    yield _case(query.name, what, query, by_uid.fresh(), met=by_uid.met(shift=1), overlapping=True)
+    by_ref = _lookups(catalog, ACCEL, "l_ref")
+    what = "one row by an unsorted unique key under a bitmap"
+    query = Query("point bitmap", (ACCEL,), LINE)
+    yield _case(query.name, what, query, by_ref.fresh(), met=by_ref.met())
     what = "an absent key between two present ones"
-    yield _case("miss", what, Query("miss", (SYNTHETIC,), FIVE), absent, met=met)
-    _, present, met = _lookups(catalog, ACCEL, "l_uid")
-    absent = (((column, op, value + 1),) for ((column, op, value),) in present)
+    yield _case("miss", what, Query("miss", (SYNTHETIC,), FIVE), by_key.fresh(shift=1), met=by_key.met())
     what = "an absent unsorted key under a bloom filter"
-    yield _case("miss bloom", what, Query("miss bloom", (ACCEL,), LINE), absent, met=met)
+    query = Query("miss bloom", (ACCEL,), LINE)
+    yield _case(query.name, what, query, by_uid.fresh(shift=1), met=by_uid.met(shift=1))
 
 
 def _several_rows(catalog: Catalog) -> Iterator[Case]:
     keys = catalog.column(ACCEL, "l_orderkey")
     rows = fresh_rows(len(keys), _SEED + 1, block=max(1, len(keys) // 500))
     hundreds = ((("l_orderkey", "in", tuple(int(keys[r]) for r in islice(rows, 100))),) for _ in count())
-    _, _, met = _lookups(catalog, ACCEL, "l_orderkey")
+    met = _lookups(catalog, ACCEL, "l_orderkey").met()
     query = Query("in 100", (ACCEL,), LINE)
     yield _case("in 100", "IN of 100 sorted keys", query, hundreds, met=met, overlapping=True)
 
@@ -182,7 +198,7 @@ def _filters(catalog: Catalog) -> Iterator[Case]:
             begin = dt.date(1992 + slot // 12, slot % 12 + 1, 1)
             yield (("l_linenumber", "=", 7), ("l_shipdate", ">=", begin), ("l_shipdate", "<", _next(begin)))
 
-    _, _, lines = _lookups(catalog, ACCEL, "l_orderkey")
+    lines = _lookups(catalog, ACCEL, "l_orderkey").met()
     what = "two weak predicates that only together select"
     query = Query("weak and weak", (ACCEL,), LINE)
     yield _case("weak and weak", what, query, months(), met=lines, overlapping=True)
@@ -200,7 +216,7 @@ def _filters(catalog: Catalog) -> Iterator[Case]:
         return ((("name", "prefix", str(names[row])[:6]),) for row in fresh_rows(len(names), 7))
 
     what = "a prefix of an unsorted unique text"
-    _, _, keys = _lookups(catalog, SYNTHETIC, "key")
+    keys = _lookups(catalog, SYNTHETIC, "key").met()
     query = Query("prefix", (SYNTHETIC,), FIVE)
     yield _case("prefix", what, query, prefixes(), met=keys, overlapping=True)
     parts = catalog.column(ACCEL, "l_partkey")
@@ -215,10 +231,10 @@ def _next(month: dt.date) -> dt.date:
 
 def _scans(catalog: Catalog) -> Iterator[Case]:
     groups = len(catalog.group_starts(SYNTHETIC)) - 1
-    query = Query("top group", (SYNTHETIC,), FIVE[:4])
-    fresh = (replace(query, row_groups=(group,)) for group in fresh_slots(groups, 9))
+    top = Query("top group", (SYNTHETIC,), FIVE[:4])
+    fresh = (replace(top, row_groups=(group,)) for group in fresh_slots(groups, 9))
     what = "one row group as a whole, four columns"
-    yield Case(name="top group", what=what, fresh=fresh, met=_by_key(catalog, query), overlapping=True)
+    yield Case(name=top.name, what=what, fresh=fresh, met=_by_key(catalog, top), overlapping=True)
     for name, what, query in (
         (
             "scan few",
@@ -234,18 +250,18 @@ def _scans(catalog: Catalog) -> Iterator[Case]:
 def _by_key(catalog: Catalog, query: Query) -> tuple[Query, ...]:
     """Lookups by which a system meets the file of a query that has no predicate."""
     (key,) = query.paths
-    _, _, met = _lookups(catalog, key, "key" if key == SYNTHETIC else "l_orderkey")
+    met = _lookups(catalog, key, "key" if key == SYNTHETIC else "l_orderkey").met()
     return tuple(replace(query, where=where) for where in met)
 
 
 def _many(catalog: Catalog) -> Iterator[Case]:
-    where, _, met = _lookups(catalog, SYNTHETIC, "key")
-    rows = fresh_rows(catalog.scale.synthetic_rows, 10, block=100)
+    by_key = _lookups(catalog, SYNTHETIC, "key", block=100)
     at_once = catalog.scale.at_once
     what = f"{at_once} lookups by a sorted key, all at once in one process"
-    wheres = (where(row) for row in rows)
     query = Query("many points", (SYNTHETIC,), FIVE)
-    yield _case("many points", what, query, wheres, met=met, at_once=at_once, overlapping=True)
+    yield _case(
+        "many points", what, query, by_key.fresh(), met=by_key.met(), at_once=at_once, overlapping=True
+    )
     files = catalog.scale.file_counts[-1]
     what = f"one row of a directory of {files} small files"
     yield _in_files(catalog, files, "many files", what, axis=Axis.FILES, heavy=True)
@@ -271,12 +287,11 @@ def _in_wide(columns: int, groups: int, name: str, what: str, **settings: Any) -
 
 def _sweeps(catalog: Catalog) -> Iterator[Case]:
     for delay in (0, 10, 100):
-        _, fresh, met = _lookups(catalog, SYNTHETIC, "key")
+        by_key = _lookups(catalog, SYNTHETIC, "key")
         query = Query("by delay", (SYNTHETIC,), FIVE)
         what = "a point lookup against the injected delay"
-        yield _case(
-            "by delay", what, query, fresh, met=met, modes=(Mode.COLD, Mode.WARM), axis=Axis.DELAY, at=delay
-        )
+        swept = {"modes": (Mode.COLD, Mode.WARM), "axis": Axis.DELAY, "at": delay}
+        yield _case("by delay", what, query, by_key.fresh(), met=by_key.met(), **swept)
     for files in catalog.scale.file_counts[:-1]:
         what = "one row of a directory, against the number of its files"
         yield _in_files(catalog, files, "by files", what, modes=(Mode.COLD,), axis=Axis.FILES, heavy=True)
