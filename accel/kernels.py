@@ -22,6 +22,7 @@ _PLAIN: Final = frozenset(
         "and_kleene",
         "divide",
         "equal",
+        "filter",
         "greater",
         "greater_equal",
         "if_else",
@@ -36,6 +37,7 @@ _PLAIN: Final = frozenset(
         "or_",
         "or_kleene",
         "subtract",
+        "take",
     }
 )
 """Those that are called without options."""

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from accel import kernels
 from accel.arrays import bools, mask, repeat_scalar
 from accel.decode.arrow import projected_schema
 from accel.decode.chunks import ChunkPages
@@ -197,7 +198,7 @@ def _filter(array: pa.Array | pa.ChunkedArray, keep: pa.BooleanArray) -> pa.Arra
         if isinstance(array, pa.ChunkedArray):
             array = pa.concat_arrays(array.chunks)
         return pa.concat_arrays([array.slice(a, b - a) for a, b in RowSelection.from_mask(mask(keep))])
-    return array.filter(keep)
+    return kernels.filter(array, keep)
 
 
 def _has_views(kind: pa.DataType) -> bool:

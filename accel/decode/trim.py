@@ -6,6 +6,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from accel import kernels
 from accel.arrays import from_numpy
 from accel.decode.chunks import ChunkPages
 from accel.planning.selection import RowSelection
@@ -80,7 +81,7 @@ def _trim_chunk(array: pa.Array, starts: Int64s, stops: Int64s) -> pa.Array:
         lengths = stops - starts
         shift = np.repeat(starts - (np.cumsum(lengths) - lengths), lengths)
         indices = from_numpy(np.arange(count, dtype=np.int64) + shift)
-        return _take_views(array, indices) if is_view(array.type) else array.take(indices)
+        return _take_views(array, indices) if is_view(array.type) else kernels.take(array, indices)
     slices = [array.slice(a, b - a) for a, b in zip(starts.tolist(), stops.tolist(), strict=True)]
     return pa.concat_arrays(slices)
 
@@ -89,7 +90,7 @@ def _take_views(array: pa.Array, indices: pa.Array) -> pa.Array:
     # pyarrow has no take for views, but their 16-byte heads can be gathered, and share the text.
     validity, heads, *texts = array.buffers()
     fixed = pa.Array.from_buffers(pa.binary(16), len(array), [validity, heads], offset=array.offset)
-    taken = fixed.take(indices)
+    taken = kernels.take(fixed, indices)
     return pa.Array.from_buffers(array.type, len(taken), [*taken.buffers(), *texts], offset=taken.offset)
 
 

@@ -125,13 +125,13 @@ class _Run:
             return test(values)
         indices = self.array(column).indices
         if len(values) > len(indices):
-            return test(values.take(indices))
+            return test(pc.take(values, indices))
         result = test(values)
         if isinstance(result, pa.Scalar):
             if not indices.null_count or not result.is_valid:
                 return result
             result = pa.repeat(result, len(values))
-        return result.take(indices)
+        return pc.take(result, indices)
 
     def node(self, node: Node) -> Any:
         """A boolean array, or a scalar that stands for every row."""
@@ -185,7 +185,7 @@ class _Run:
 
     def decoded(self, column: int) -> pa.Array:
         values = self.native(column)
-        return values.take(self.array(column).indices) if self.is_dictionary(column) else values
+        return pc.take(values, self.array(column).indices) if self.is_dictionary(column) else values
 
 
 def _found(path: tuple[str, ...], columns: Columns) -> pa.Array:
