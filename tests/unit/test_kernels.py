@@ -16,7 +16,12 @@ INTS = pa.array([1, 2, None, 5])
 FLOATS = pa.array([1.0, float("nan"), None, -0.0])
 TRUTHS = pa.array([True, None, False, True])
 TEXTS = pa.array(["alpha", "beta", None, "Alp"])
-BY_TYPE = {"filter": (INTS, TRUTHS), "take": (TEXTS, pa.array([3, None, 0])), "invert": (TRUTHS,), "if_else": (TRUTHS, INTS, INTS)}
+BY_TYPE = {
+    "filter": (INTS, TRUTHS),
+    "take": (TEXTS, pa.array([3, None, 0])),
+    "invert": (TRUTHS,),
+    "if_else": (TRUTHS, INTS, INTS),
+}
 BY_TYPE |= {
     name: (TRUTHS, pa.array([None, True, False, False]))
     for name in ("and_", "or_", "and_kleene", "or_kleene")
