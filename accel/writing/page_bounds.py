@@ -3,8 +3,9 @@
 Sources: parquet-format `PageIndex.md`, `parquet.thrift` (ColumnIndex), `LogicalTypes.md` (sort orders).
 
 Bounds are written only where every reader understands them alike: an order that the schema defines, a
-type whose values pyarrow hands over as they were written, and no NaN in the chunk, since readers
-drop pages by bounds that say nothing about NaN.
+type whose values pyarrow hands over as they were written, and no NaN in the chunk: the format would have them left
+out of the bounds, and readers that take NaN for greater than numbers then drop pages that hold one (DataFusion does).
+INT96 has no order.
 """
 
 from __future__ import annotations
@@ -81,6 +82,8 @@ class BoundsBuilder:
             return
         if self.coding.to is not None:
             page = page.view(self.coding.to)
+        if pa.types.is_float16(page.type):
+            page = page.cast(pa.float32())
         if pa.types.is_floating(page.type) and pc.any(pc.is_nan(page)).as_py():
             self.void = True
             return
@@ -138,6 +141,8 @@ def _coding(element: SchemaElement, arrow: pa.DataType) -> _Coding | None:
         return _Coding(None, _float("<f", -0.0), _float("<f", 0.0))
     if kind is Physical.DOUBLE and pa.types.is_float64(arrow):
         return _Coding(None, _float("<d", -0.0), _float("<d", 0.0))
+    if pa.types.is_float16(arrow) and element.logical_type == _FLOAT16 and element.type_length == 2:
+        return _Coding(None, _float("<e", -0.0), _float("<e", 0.0))
     return _bytes(element, arrow)
 
 

@@ -14,8 +14,9 @@ import pyarrow as pa
 import pytest
 
 import accel
+from accel.format.embedded import Entry, parse_toc
 from accel.indexes import ChunkValues, Evidence, IndexKind, LeafOp, LeafQuestion, Level
-from accel.ranges import Kind, Suffix
+from accel.ranges import ByteRange, Kind, Suffix
 from accel.testing import DictStore, Layout, RecordingStore, table, write_file
 
 ROWS, GROUP, PAGE = 40_000, 10_000, 500
@@ -202,3 +203,132 @@ def test_an_unknown_kind_is_passed_over(rows: pa.Table, plain: bytes, tmp_path: 
     scan = ask(other, "city = 'city 08'", accel.Cache())
     assert scan.count_rows() == sum(c == "city 08" for c in rows.column("city").to_pylist())
     assert scan.metrics.indexes_ignored == 0
+
+
+# --- indexes that are read in parts ---
+
+TAIL = accel.Options(tail_hint=8 * 1024, max_tail_hint=8 * 1024, max_gap_bytes=0, probe_min_bytes=0)
+
+
+@pytest.mark.parametrize(
+    ("index", "where", "parts", "probed"),
+    [
+        ("bloom", "user = {key}", 1, 1),
+        ("bloom", "user = {absent}", 1, 1),
+        ("bloom", "user IN ({key}, {absent}, {other})", None, 3),
+        ("ngram", "note LIKE '%{three}%'", 1, 1),
+        ("ngram", "note LIKE '%{five}%'", None, 3),
+        ("ngram", "note ILIKE '%{FIVE}%'", None, 3),
+    ],
+)
+def test_of_a_large_index_the_head_and_the_parts_that_are_asked_for(
+    rows: pa.Table,
+    tmp_path: pathlib.Path,
+    monkeypatch: pytest.MonkeyPatch,
+    index: str,
+    where: str,
+    parts: int | None,
+    probed: int,
+) -> None:
+    """Cold: the head in one round trip, the parts that the question names in the next, each one request; then pages.
+    Asked again, the same costs the pages alone."""
+    monkeypatch.setattr("accel.planning.embedded._SMALL", 1024)
+    whole = table(user=rows.column("user"), note=rows.column("note"), pad=rows.column("pad"))
+    plain = write_file(whole, Layout(group_rows=ROWS, page_rows=PAGE, dictionary=False, statistics=["pad"]))
+    store = embedded(plain, tmp_path, {"user" if index == "bloom" else "note": index})
+    note, user = rows.column("note")[123].as_py(), rows.column("user")[123].as_py()
+    where = where.format(
+        key=user,
+        absent=user + 1,
+        other=rows.column("user")[39_999].as_py(),
+        three=note[3:6],
+        five=note[3:8],
+        FIVE=note[3:8].upper(),
+    )
+    data = store.inner.objects["f.parquet"]  # type: ignore[attr-defined]
+    entry = entry_of(data)
+    assert entry.head < entry.length
+    cache = accel.Cache()
+
+    def run() -> tuple[pa.Table, accel.Scan]:
+        scan = accel.scan("f.parquet", where, store=store, cache=cache, options=TAIL)
+        return scan.to_table(), scan
+
+    found, scan = run()
+    without = accel.scan(
+        "f.parquet", where, store=DictStore({"f.parquet": plain}), cache=accel.Cache(), options=TAIL
+    )
+    assert found.equals(without.to_table())
+    calls = [call for call in store.calls if isinstance(call.want, ByteRange)]
+    inside = [
+        (call.want.start - entry.offset, call.want.end - entry.offset)
+        for call in calls
+        if entry.offset <= call.want.start < entry.offset + entry.length
+    ]
+    assert inside[0] == (0, entry.head)
+    assert 1 <= len(inside) - 1 <= probed
+    assert parts is None or len(inside) - 1 == parts
+    assert sum(b - a for a, b in inside) < 0.6 * entry.length
+    assert scan.metrics.requests_by_kind[Kind.INDEX] == len(inside)
+    store.clear()
+    again, scan = run()
+    assert again.equals(found)
+    assert scan.metrics.requests_by_kind.get(Kind.INDEX, 0) == 0
+    assert store.requests == scan.metrics.requests_by_kind.get(Kind.PAGE, 0)
+
+
+def entry_of(data: bytes) -> Entry:
+    from accel.format.footer import parse_footer
+
+    start = len(data) - 8 - int.from_bytes(data[-8:-4], "little")
+    toc = parse_toc(parse_footer(data[start:-8], file_size=len(data), footer_start=start))
+    assert toc is not None
+    [entry] = toc.entries
+    return entry
+
+
+# --- zone maps of several columns ---
+
+
+def test_a_zone_map_of_several_columns_is_asked_for_each(rows: pa.Table, tmp_path: pathlib.Path) -> None:
+    """Its units are the pages of `pad`, which no question names; those of the others differ."""
+    order = np.argsort(rows.column("note").to_numpy(zero_copy_only=False))
+    data = rows.take(pa.array(order)).append_column("number", pa.array(np.arange(ROWS) // 7))
+    plain = write_file(data, Layout(group_rows=GROUP, page_rows=PAGE, dictionary=False, statistics=False))
+    store = embedded(plain, tmp_path, {"pad": accel.indexes.Zonemap(columns=("number", "lower(note)"))})
+    bare = RecordingStore(DictStore({"f.parquet": plain}))
+    note = data.column("note")[7_777].as_py()
+    for where, most in (
+        ("number = 1000", PAGE),
+        ("number > 5700", 2 * PAGE),
+        (f"note ILIKE '{note[:6].upper()}%'", 2 * PAGE),
+        (f"note = '{note}' AND number >= 0", PAGE),
+        (f"note = '{note}' AND number < 0", 0),
+        ("number IS NULL", 0),
+    ):
+        cache = accel.Cache()
+        scan = ask(store, where, cache)
+        found = scan.to_table()
+        assert found.equals(ask(bare, where, accel.Cache()).to_table()), where
+        assert scan.metrics.rows.kept <= most, where
+        count = accel.scan("f.parquet", where, columns=["user"], store=store, options=OPTIONS, cache=None)
+        assert count.to_table().num_rows == found.num_rows
+        assert count.metrics.rows.kept <= most, where
+        assert scan.metrics.warnings == []
+
+
+def test_a_zone_map_of_tuples_tells_pages_apart_that_share_a_value(tmp_path: pathlib.Path) -> None:
+    a, b = np.repeat(np.arange(20), 2_000), np.tile(np.arange(2_000), 20)
+    data = table(a=pa.array(a), b=pa.array(b), pad=pa.array(np.random.default_rng(1).random(40_000)))
+    plain = write_file(data, Layout(group_rows=GROUP, page_rows=PAGE + 10, dictionary=False))
+    store = embedded(plain, tmp_path, {"(a, b)": "zonemap"})
+    for where, rows in (
+        ("a = 5 AND b = 3", 1),
+        ("a = 4 AND b > 1990", 9),
+        ("(a = 4 AND b > 1990) OR (a = 7 AND NOT b >= 2)", 11),
+    ):
+        scan = ask(store, where, accel.Cache())
+        assert scan.to_table().num_rows == rows, where
+        bare = ask(RecordingStore(DictStore({"f.parquet": plain})), where, accel.Cache())
+        assert bare.to_table().num_rows == rows
+        assert 2 * scan.metrics.pages.kept <= bare.metrics.pages.kept, where

@@ -6,6 +6,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -49,6 +50,8 @@ CASES: dict[str, tuple[pa.DataType, list[Any], bytes, bytes]] = {
     "uint64": (pa.uint64(), [2**63, 3], struct.pack("<Q", 3), struct.pack("<Q", 2**63)),
     "float": (pa.float32(), [1.5, -2.0], struct.pack("<f", -2.0), struct.pack("<f", 1.5)),
     "double": (pa.float64(), [1.5, float("-inf")], struct.pack("<d", float("-inf")), struct.pack("<d", 1.5)),
+    "halffloat": (pa.float16(), [np.float16(v) for v in (1.5, -2.0, 9.0)], struct.pack("<e", -2.0), struct.pack("<e", 9.0)),
+    "half zeros": (pa.float16(), [np.float16(0.0)], struct.pack("<e", -0.0), struct.pack("<e", 0.0)),
     "zeros": (pa.float64(), [0.0, 0.0], struct.pack("<d", -0.0), struct.pack("<d", 0.0)),
     "negative zeros": (pa.float64(), [-0.0], struct.pack("<d", -0.0), struct.pack("<d", 0.0)),
     "text": (pa.string(), ["é", "z", "", None], b"", "é".encode()),
@@ -99,7 +102,7 @@ def test_bounds_of_a_page(tmp_path: Path, case: tuple[pa.DataType, list[Any], by
 
 @pytest.mark.parametrize(
     "kind",
-    [pa.float16(), pa.null(), pa.duration("us")],
+    [pa.null(), pa.duration("us")],
     ids=str,
 )
 def test_types_that_are_left_alone(tmp_path: Path, kind: pa.DataType) -> None:

@@ -52,7 +52,7 @@ def test_a_far_file_without_page_index_is_read_once(tmp_path: Path) -> None:
 
 def test_chunks_too_long_to_hold_are_read_for_their_headers_and_for_their_pages(tmp_path: Path) -> None:
     source = Far(Path(write(tmp_path / "a.parquet", sample().select(["id"]))).read_bytes())
-    options = Options(memory_limit=32_000)
+    options = Options(memory_limit=20_000)
     original = open_original(source, options=options)
     chunks = original.metadata.chunks
     lengths = (chunks.end - chunks.start).ravel()
