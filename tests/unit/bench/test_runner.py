@@ -1,0 +1,138 @@
+"""The runner over systems that are made up: turns, comparison, what drops out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import count
+from typing import ClassVar
+
+import pytest
+
+from bench import runner as under_test
+from bench.network import Traffic
+from bench.peers.protocol import Measured, PeerError, Unsupported
+from bench.queries import Query
+from bench.runner import Effort, Runner
+from bench.suite import Case, Mode
+
+EFFORT = Effort(
+    rounds={Mode.COLD: 2, Mode.WARM: 3, Mode.REPEATED: 2},
+    heavy_rounds=1,
+    sweep_rounds=1,
+    at_once_modes=(Mode.WARM,),
+    budget=100,
+    least=1,
+)
+
+
+class FakeNetwork:
+    endpoint = None
+
+    def begin(self, first_byte: float = 0.03) -> None:
+        pass
+
+    def end(self) -> Traffic:
+        return Traffic(requests=3, lists=0, trips=1, bytes=10)
+
+
+class FakeChild:
+    """Answers by its name; writes down what it was asked."""
+
+    log: ClassVar[list[tuple[str, str]]] = []
+
+    def __init__(self, name: str, *, limit: float) -> None:
+        self.name = name
+
+    def open(self, endpoint: object) -> None:
+        self.log.append((self.name, "open"))
+        if self.name == "absent":
+            raise PeerError("it is not installed")
+
+    def close(self) -> None:
+        self.log.append((self.name, "close"))
+
+    def forget(self) -> None:
+        self.log.append((self.name, "forget"))
+
+    def run(self, query: Query) -> Measured:
+        self.log.append((self.name, str(query.where[0][2])))
+        if self.name == "unable":
+            raise Unsupported("no words for it")
+        if self.name == "dying":
+            raise PeerError("Traceback\nValueError: died")
+        return Measured(0.1, 0.1, 2 if self.name == "wrong" else 1, 0.01, 5)
+
+    def concurrently(self, queries: Sequence[Query]) -> Measured:
+        self.log.append((self.name, f"{len(queries)} at once"))
+        return Measured(0.1, 0.1, len(queries), 0.01, 5, (1,) * len(queries))
+
+
+@pytest.fixture
+def fakes(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
+    monkeypatch.setattr(under_test, "Child", FakeChild)
+    monkeypatch.setattr(FakeChild, "log", [])
+    return FakeChild.log
+
+
+def queries() -> Iterator[Query]:
+    return (Query("q", ("a",), where=(("k", "=", i),)) for i in count())
+
+
+def case(**more: object) -> Case:
+    met = (Query("q", ("a",), where=(("k", "=", -1),)),)
+    return Case(**({"name": "q", "what": "", "fresh": queries(), "met": met} | more))  # type: ignore[arg-type]
+
+
+def run(names: list[str], *cases: Case) -> Runner:
+    made = Runner(FakeNetwork(), names, EFFORT, lambda line: None)  # type: ignore[arg-type]
+    made.open(())
+    made.run(cases)
+    made.close()
+    return made
+
+
+def test_every_round_asks_all_in_turn(fakes: list[tuple[str, str]]) -> None:
+    made = run(["a", "b"], case())
+    assert [what for what in fakes if what[1] not in ("open", "close")] == [
+        *[("a", "forget"), ("a", "0"), ("b", "forget"), ("b", "0")],
+        *[("b", "forget"), ("b", "1"), ("a", "forget"), ("a", "1")],
+        *[("a", "forget"), ("a", "-1"), ("b", "forget"), ("b", "-1")],
+        *[("a", "2"), ("b", "2"), ("b", "3"), ("a", "3"), ("a", "4"), ("b", "4")],
+        *[("a", "5"), ("b", "5"), ("a", "5"), ("b", "5"), ("b", "5"), ("a", "5")],
+    ]
+    assert [(s.mode, s.system, s.requests) for s in made.samples[:2]] == [("cold", "a", 3), ("cold", "b", 3)]
+    assert len(made.samples) == 14
+    assert made.failures == []
+
+
+def test_overlapping_queries_meet_the_file_before_each_sample(fakes: list[tuple[str, str]]) -> None:
+    run(["a"], case(modes=(Mode.WARM,), overlapping=True))
+    asked = [what for _, what in fakes if what not in ("open", "close")]
+    assert asked == ["forget", "-1", "0", "forget", "-1", "1", "forget", "-1", "2"]
+
+
+def test_many_at_once_only_in_some_modes(fakes: list[tuple[str, str]]) -> None:
+    made = run(["a"], case(at_once=4))
+    assert [what for _, what in fakes] == ["open", "forget", "-1", "4 at once", "close"]
+    assert [(s.mode, s.rows) for s in made.samples] == [("warm", 4)]
+
+
+def test_who_finds_other_rows_is_named(fakes: list[tuple[str, str]]) -> None:
+    made = run(["a", "wrong", "b"], case(modes=(Mode.COLD,)))
+    assert {(f.system, f.kind, f.text) for f in made.failures} == {
+        ("wrong", "rows", "2 rows, where most systems found 1")
+    }
+
+
+@pytest.mark.parametrize(("name", "kind", "opened"), [("unable", "unsupported", 1), ("dying", "error", 2)])
+def test_who_cannot_answer_drops_out(fakes: list[tuple[str, str]], name: str, kind: str, opened: int) -> None:
+    made = run(["a", name], case())
+    assert [(f.system, f.kind) for f in made.failures] == [(name, kind)]
+    assert {s.system for s in made.samples} == {"a"}
+    assert fakes.count((name, "open")) == opened
+
+
+def test_who_does_not_start_is_left_out(fakes: list[tuple[str, str]]) -> None:
+    made = run(["a", "absent"], case())
+    assert [(f.system, f.case, f.text) for f in made.failures] == [("absent", "start", "it is not installed")]
+    assert {s.system for s in made.samples} == {"a"}
