@@ -13,14 +13,12 @@ import pyarrow as pa
 from accel.answering import Answering
 from accel.arguments import is_planned, is_stream
 from accel.errors import AccelError, redact
-from accel.explaining import explain_plans
 from accel.io.cache import Cache
 from accel.io.client import Client
 from accel.metrics import Metrics
 from accel.planning.plan import Plan
 from accel.planning.query import Question
 from accel.planning.task import ScanTask
-from accel.planning.wire import decode_tasks
 from accel.reader import Reader, Tails
 from accel.run import FileWork, Run, Works, single_error
 from accel.session import ScanSpec, Session
@@ -170,6 +168,8 @@ class Engine:
         names = set(batch.schema.names)
         source: Any
         if {"version", "footer", "leaves"} <= names:
+            from accel.planning.wire import decode_tasks
+
             source = list(decode_tasks(batch))
             given = spec.where is not None or spec.columns is not None or spec.selection is not None
             if given:
@@ -266,6 +266,8 @@ class Engine:
         finally:
             await session.close()
         tasks = [task for plan in plans for task in plan.tasks]
+        from accel.explaining import explain_plans
+
         explained = explain_plans(
             session, plans, question, source=self.describe(), listing=await session.listing()
         )

@@ -5,16 +5,18 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import AsyncIterator, Iterator, Sequence
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 import pyarrow as pa
 
-from accel.aggregating import Aggregation
 from accel.engine import Engine, Running
 from accel.errors import AccelError
 from accel.io import runtime
 from accel.metrics import Metrics
-from accel.planning.explain import Explain
+
+if TYPE_CHECKING:
+    from accel.aggregating import Aggregation
+    from accel.planning.explain import Explain
 
 __all__ = ["Scan"]
 
@@ -209,6 +211,8 @@ class Scan:
         return aggregation.result()
 
     def _aggregation(self, aggregates: Asked) -> Aggregation:
+        from accel.aggregating import Aggregation
+
         return Aggregation(aggregates, limited=self._limit() is not None)
 
     async def _fold(self, part: Engine, aggregation: Aggregation) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import field
+from typing import TYPE_CHECKING
 
 from accel.errors import (
     AccelError,
@@ -13,9 +14,7 @@ from accel.errors import (
     redact,
 )
 from accel.format.model import Codec
-from accel.planning.blooms import Blooms
 from accel.planning.dictionaries import Dictionaries, ReadDictionary
-from accel.planning.embedded import Embedded
 from accel.planning.handle import FileHandle
 from accel.planning.need import Steps
 from accel.planning.page_indexes import fetch_or_recall, page_index_wants, take_page_indexes
@@ -29,6 +28,10 @@ from accel.planning.witness import Witnesses
 from accel.predicate.evidence import Verdict
 from accel.ranges import ReadKey
 from accel.records import dataclass
+
+if TYPE_CHECKING:
+    from accel.planning.blooms import Blooms
+    from accel.planning.embedded import Embedded
 
 __all__ = ["FilePlan", "plan_file"]
 
@@ -113,7 +116,7 @@ def plan_file(
     ]
     if not kept and handle.bad_toc is None and not task_file.question.embedded:
         return plan  # no index is left to be asked, or to be told of
-    embedded = Embedded.of(handle, query, task_file.question.embedded, on_bad_index)
+    embedded = _find_embedded(handle, query, task_file.question.embedded, on_bad_index)
     wants = page_index_wants(
         handle,
         query,
@@ -174,7 +177,7 @@ def _probe(
     trips = 0
     in_doubt = sum(draft.nbytes for draft in drafts.values())
     costly = in_doubt >= probe_min_bytes
-    blooms = Blooms.of(handle, query)
+    blooms = _find_blooms(handle, query)
     dictionaries = Dictionaries.of(handle, query, read_dictionary) if costly else None
     lists = dictionaries.wants(drafts) if dictionaries is not None else []
     most_bytes = in_doubt // _WORTH if costly else 0
@@ -200,6 +203,25 @@ def _probe(
     if dictionaries is not None:
         dictionaries.testify(drafts, found, witnesses)
     return trips
+
+
+
+def _find_embedded(
+    handle: FileHandle, query: FileQuery, named: Mapping[str, str], on_bad: Callable[[IndexFormatError], None]
+) -> Embedded | None:
+    if handle.toc is None and not named:
+        return None
+    from accel.planning.embedded import Embedded
+
+    return Embedded.of(handle, query, named, on_bad)
+
+
+def _find_blooms(handle: FileHandle, query: FileQuery) -> Blooms | None:
+    if not bool((handle.metadata.chunks.bloom_offset > 0).any()):
+        return None
+    from accel.planning.blooms import Blooms
+
+    return Blooms.of(handle, query)
 
 
 def _check_selection(

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import field
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from accel.errors import IndexFormatError
-from accel.format.bloom import BloomState
 from accel.format.domain import Bounds
-from accel.format.embedded import Toc
 from accel.format.idx1 import idx1_range
 from accel.format.model import ColumnIndex, FileMetadata, OffsetIndex
-from accel.indexes.kind import ParsedIndex
 from accel.planning.decoded_size import decoded_bytes
 from accel.planning.file import ObjectId
 from accel.ranges import ByteRange
 from accel.records import dataclass
+
+if TYPE_CHECKING:
+    from accel.format.bloom import BloomState
+    from accel.format.embedded import Toc
+    from accel.indexes.kind import ParsedIndex
 
 __all__ = ["FileHandle"]
 

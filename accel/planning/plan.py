@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from accel.errors import AccelError
-from accel.planning.explain import Explain
 from accel.planning.task import ScanTask
-from accel.planning.wire import TASK_ARROW_SCHEMA, decode_tasks, encode_tasks
 
 if TYPE_CHECKING:
+    from accel.planning.explain import Explain
     from accel.planning.query import Question
 
 __all__ = ["Plan"]
@@ -48,6 +47,8 @@ class Plan:
         AccelError
             The rows are no tasks of this version.
         """
+        from accel.planning.wire import decode_tasks
+
         batches = [data] if isinstance(data, pa.RecordBatch) else data.to_batches()
         tasks = [task for batch in batches for task in decode_tasks(batch)]
         schema = tasks[0].file.question.output if tasks else pa.schema([])
@@ -58,10 +59,14 @@ class Plan:
 
     def to_arrow(self) -> pa.Table:
         """One row a task, of `accel.spark.TASK_SCHEMA`'s columns."""
+        from accel.planning.wire import TASK_ARROW_SCHEMA
+
         schema = TASK_ARROW_SCHEMA.with_metadata({"accel.schema": self.schema.serialize().to_pybytes()})
         return pa.Table.from_batches([b.replace_schema_metadata(schema.metadata) for b in self], schema)
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
+        from accel.planning.wire import encode_tasks
+
         if not self.tasks:
             # Consumers take the columns from the first batch.
             yield _no_tasks()
@@ -82,6 +87,8 @@ class Plan:
     def __setstate__(self, state: dict[str, object]) -> None:
         other = Plan.from_arrow(state["table"])
         self.tasks, self.schema = other.tasks, other.schema
+        from accel.planning.explain import Explain
+
         explained = state["explained"]
         self._explained = explained if isinstance(explained, Explain) else None
 
@@ -92,7 +99,7 @@ class Plan:
                 "a plan read back from Arrow does not know how it came about",
                 hint="explain the scan, or accel.scan(plan)",
             )
-        if not isinstance(self._explained, Explain):
+        if callable(self._explained):
             self._explained = self._explained()
         return self._explained
 
@@ -103,5 +110,7 @@ class Plan:
 
 
 def _no_tasks() -> pa.RecordBatch:
+    from accel.planning.wire import TASK_ARROW_SCHEMA
+
     columns = [pa.nulls(0, field.type) for field in TASK_ARROW_SCHEMA]
     return pa.RecordBatch.from_arrays(columns, schema=TASK_ARROW_SCHEMA)
