@@ -6,6 +6,7 @@ Writes bench/report/ and prints the table. With --gate it fails when ratios are 
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -59,6 +60,8 @@ _NOT_QUICK = {
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run, report, compare; 0 when all went well, 1 when answers differ or the gate is shut."""
     given = _parse(arguments)
+    # Ended by a signal, it takes its servers and systems with it.
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     started = time.monotonic()
 
     def tell(line: str) -> None:

@@ -33,6 +33,10 @@ class Effort:
     least: int
     limit: float = 120.0
     """Seconds that one call may take."""
+    patience: float = 15.0
+    """Seconds of a call after which its system is asked nothing more in that case."""
+    introduction: float = 2.0
+    """Seconds after which a system is taken to have met a file."""
 
     def rounds_of(self, case: Case, mode: Mode) -> int:
         """Rounds of a mode of a case, if there is time."""
@@ -127,8 +131,12 @@ class Runner:
                 rows = self._sample(case, mode, number, name, queries)
                 if rows is None:
                     able = [other for other in able if other != name]
-                else:
-                    found[name] = rows
+                    continue
+                found[name] = rows
+                if self.samples[-1].seconds > self.effort.patience:
+                    text = f"a call took {self.samples[-1].seconds:.0f} s: it was asked no more"
+                    self._fail(case, mode, name, "slow", text)
+                    able = [other for other in able if other != name]
             self._compare(case, mode, found)
         return able
 
@@ -139,8 +147,11 @@ class Runner:
         try:
             if mode is Mode.WARM:
                 child.forget()
+                started = time.monotonic()
                 for query in case.met:
                     child.run(query)
+                    if time.monotonic() - started > self.effort.introduction:
+                        break
             elif len(repeated) > 1:
                 child.concurrently(repeated)
             else:

@@ -33,12 +33,12 @@ class Sample:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
-    """A system that could not answer a case, or gave another answer than the others."""
+    """A system that could not answer a case, was too slow for it, or gave another answer than the others."""
 
     case: str
     mode: str
     at: float
     system: str
     kind: str
-    """unsupported, error or rows."""
+    """unsupported, error, slow or rows."""
     text: str

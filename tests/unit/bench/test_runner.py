@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import count
 from typing import ClassVar
 
@@ -136,3 +137,16 @@ def test_who_does_not_start_is_left_out(fakes: list[tuple[str, str]]) -> None:
     made = run(["a", "absent"], case())
     assert [(f.system, f.case, f.text) for f in made.failures] == [("absent", "start", "it is not installed")]
     assert {s.system for s in made.samples} == {"a"}
+
+
+def test_who_is_slow_is_asked_no_more(fakes: list[tuple[str, str]], monkeypatch: pytest.MonkeyPatch) -> None:
+    quick = FakeChild.run
+
+    def slow(self: FakeChild, query: Query) -> Measured:
+        took = quick(self, query)
+        return replace(took, seconds=16.0) if self.name == "slow" else took
+
+    monkeypatch.setattr(FakeChild, "run", slow)
+    made = run(["a", "slow"], case())
+    assert [(s.system, s.mode) for s in made.samples if s.system == "slow"] == [("slow", "cold")]
+    assert [(f.kind, f.text) for f in made.failures] == [("slow", "a call took 16 s: it was asked no more")]
