@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import obstore
+import pyarrow as pa
 from obstore.store import AzureStore, GCSStore, HTTPStore, LocalStore, MemoryStore, S3Store
 
 from accel.errors import ParquetFormatError, StoreError
@@ -68,18 +69,19 @@ class ObstoreStore:
             except obstore.exceptions.BaseError as error:
                 raise self._cut(error, path, promised, b"", size, etag) from None
         else:
-            joined = bytearray(promised.length)
+            # Arrow's allocator has memory at hand; fresh pages of the system cost more than the copy.
+            joined = memoryview(pa.allocate_buffer(promised.length)).cast("B")
             filled = 0
             try:
                 async for part in result.stream(min_chunk_size=_PART_BYTES):
                     came = len(part)
                     if filled + came > promised.length:
                         raise _mismatch(path, promised, filled + came)
-                    joined[filled : filled + came] = part
+                    joined[filled : filled + came] = memoryview(part)
                     filled += came
             except obstore.exceptions.BaseError as error:
                 raise self._cut(error, path, promised, joined[:filled], size, etag) from None
-            whole = memoryview(joined)[:filled].toreadonly()
+            whole = joined[:filled].toreadonly()
         if whole.nbytes != promised.length:
             if whole.nbytes > promised.length:
                 raise _mismatch(path, promised, whole.nbytes)
