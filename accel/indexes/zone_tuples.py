@@ -131,7 +131,9 @@ def tuple_zones(columns: Sequence[pa.Array], starts: Int64s) -> TupleZones:
     keys = [_Ordered(column) for column in columns]
     lower: list[Values] = []
     upper: list[Values] = []
-    for start, stop in zip(starts.tolist(), [*starts[1:].tolist(), rows], strict=True):
+    # A row group without rows has no pages.
+    stops = [*starts[1:].tolist(), rows] if len(starts) else []
+    for start, stop in zip(starts.tolist(), stops, strict=True):
         lower.append(_extreme(keys, start, stop, greatest=False))
         upper.append(_extreme(keys, start, stop, greatest=True))
     return TupleZones(tags, tuple(lower), tuple(upper))

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -123,6 +124,8 @@ class Case:
     seed: int
     counts: tuple[int, ...]
     layout: Layout
+    ragged: bool
+    """Pages end by their bytes: those of different columns at different rows."""
     zonemaps: tuple[tuple[str, str], ...]
     several: str | None
     """The level of one more, of several things."""
@@ -144,15 +147,19 @@ def cases(draw: st.DrawFn) -> Case:
         page_index=draw(st.booleans()),
         statistics=draw(st.sampled_from([True, True, False])),
     )
-    level = st.sampled_from(["page", "page", "row group", "file"])
+    level = st.sampled_from(["page", "page", "page", "row group", "file"])
+    asked = draw(st.lists(st.sampled_from(ASKABLE), min_size=1, max_size=6))
+    indexed = {column for column, _ in asked if column in ZONEMAPS and draw(st.integers(0, 3))}
+    indexed |= set(draw(st.lists(st.sampled_from(ZONEMAPS), max_size=2)))
     return Case(
         seed=draw(st.integers(0, 2**31)),
         counts=tuple(draw(st.lists(st.sampled_from([0, 1, 20, 60]), min_size=1, max_size=3))),
         layout=layout,
-        zonemaps=tuple(draw(st.lists(st.tuples(st.sampled_from(ZONEMAPS), level), max_size=8, unique=True))),
+        ragged=draw(st.booleans()),
+        zonemaps=tuple((column, draw(level)) for column in sorted(indexed)),
         several=draw(st.sampled_from([None, "page", "row group", "file"])),
         where=draw(st.sampled_from(WHERE)),
-        asked=tuple(draw(st.lists(st.sampled_from(ASKABLE), min_size=1, max_size=6))),
+        asked=tuple(asked),
         tail=draw(st.sampled_from([16, 128 * 1024])),
         probe=draw(st.sampled_from([0, 1 << 20])),
         limit=draw(st.sampled_from([None, None, None, 0, 5, 33])),
@@ -161,11 +168,28 @@ def cases(draw: st.DrawFn) -> Case:
     )
 
 
+def write(data: pa.Table, case: Case) -> bytes:
+    if not case.ragged:
+        return write_file(data, case.layout)
+    out, layout = pa.BufferOutputStream(), case.layout
+    pq.write_table(
+        data,
+        out,
+        row_group_size=layout.group_rows,
+        use_dictionary=layout.dictionary,
+        write_statistics=layout.statistics,
+        write_page_index=layout.page_index,
+        data_page_size=24 * layout.page_rows,  # type: ignore[operator]
+        write_batch_size=1,
+    )
+    return bytes(out.getvalue())
+
+
 def make_scan(case: Case, folder: pathlib.Path) -> tuple[accel.Scan, dict[str, Any]]:
     rng = np.random.default_rng(case.seed)
     files, selection = {}, {}
     for at, count in enumerate(case.counts):
-        data = write_file(rows(rng, 50 * at, count), case.layout)
+        data = write(rows(rng, 50 * at, count), case)
         if case.zonemaps or case.several:
             indexes: dict[str, list[Any]] = {}
             if case.several is not None:
