@@ -28,7 +28,9 @@ class RowSelection:
 
     @classmethod
     def all(cls, num_rows: int) -> RowSelection:
-        return cls.of([(0, num_rows)])
+        if num_rows <= 0:
+            return cls.none()
+        return cls(np.zeros(1, np.int64), np.array([num_rows], np.int64))
 
     @classmethod
     def of(cls, ranges: Iterable[tuple[int, int]]) -> RowSelection:

@@ -1,0 +1,95 @@
+"""Files judged together are judged as each alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+import pytest
+
+from accel.planning.handle import FileHandle
+from accel.planning.projection import project_schema
+from accel.planning.pruning import prune_row_groups
+from accel.planning.query import FileQuery, Question, compile_query
+from accel.planning.screening import excluded_files
+from accel.predicate.evidence import Verdict
+from accel.predicate.where import to_expr
+from accel.testing import Layout, table, write_file
+from tests.unit.planning.files import Bytes
+
+SCHEMA = pa.schema([("n", pa.int64()), ("s", pa.string())])
+
+
+def opened(
+    numbers: Sequence[int | None], texts: Sequence[str | None], layout: Layout | None = None
+) -> FileHandle:
+    data = table(n=pa.array(numbers, pa.int64()), s=pa.array(texts, pa.string()))
+    return Bytes(write_file(data, layout or Layout(group_rows=2))).open()
+
+
+HANDLES = [
+    opened([0, 1, 2, 3], ["a", "a", "b", "b"]),
+    opened([4, 5, 6, 7], ["c", "c", None, None]),
+    opened([], []),
+    opened([8, 9], ["d", "d"]),
+    opened([None, None, 1, 1], ["e", "f", "g", "h"]),
+    opened([2, 2, 2, 2], ["z"] * 4, Layout(group_rows=2, statistics=False)),
+    opened([2, 2, 2, 2], ["z"] * 4, Layout(group_rows=2, statistics=["n"])),
+]
+
+
+def query_of(where: str | None, partition: dict[str, pa.Scalar] | None = None) -> FileQuery:
+    data_set = pa.schema([*SCHEMA, ("lacking", pa.int64()), ("p", pa.int64())])
+    question = Question(to_expr(where), data_set, project_schema(data_set, ["n"]), ("p",))
+    return compile_query(
+        question,
+        file_schema=HANDLES[0].metadata.schema,
+        arrow_schema=HANDLES[0].arrow_schema,
+        partition=partition or {},
+        url="u",
+    )
+
+
+PREDICATES = [
+    None,
+    "n = 5",
+    "n > 7",
+    "n < 0",
+    "n IN (1, 9)",
+    "n IS NULL",
+    "n IS NOT NULL",
+    "s = 'a'",
+    "s LIKE 'z%'",
+    "s IS NULL OR n = 9",
+    "NOT (n > 3) AND s < 'b'",
+    "lacking = 1",
+    "lacking IS NULL",
+    "p = 7",
+    "p = 8",
+    "p = 8 OR n = 4",
+    "p = 7 AND n = 4",
+    "FALSE",
+]
+
+
+@pytest.mark.parametrize("where", PREDICATES)
+@pytest.mark.parametrize("order", [1, -1])
+def test_together_as_alone(where: str | None, order: int) -> None:
+    query = query_of(where, {"p": pa.scalar(7, pa.int64())})
+    handles = HANDLES[::order]
+    alone = [
+        query.bound is not None and bool((prune_row_groups(handle, query) == Verdict.NONE).all())
+        for handle in handles
+    ]
+    assert excluded_files(handles, query) == alone
+
+
+def test_bounds_of_two_forms_stay_apart() -> None:
+    """One file's chunks have statistics, the other's have none: their numbers are not of one kind."""
+    query = query_of("n = 2 AND s = 'y'")
+    assert excluded_files(HANDLES[4:], query) == [True, False, False]
+
+
+def test_nothing_to_judge() -> None:
+    assert excluded_files([], query_of("n = 1")) == []
+    assert excluded_files(HANDLES[2:3], query_of("n = 1")) == [True]
