@@ -2,10 +2,9 @@
 
 The standard library writes and compiles the methods of a dataclass while its module is imported, about
 0.4 ms for each class, which made a third of what a fresh process paid until its first answer. Here a class
-with slots gets them at once, its `__init__` when the first instance is made, and its other methods without
-compiling. What `dataclasses.fields`, `replace` and `match` look at is made by the standard library when
-they look. A class that asks for more (`order`, fields of a base, `InitVar`, own methods in the place of
-those made here) is left to the standard library altogether.
+with slots gets them at once, a compiled `__init__` once it pays, and its other methods without compiling.
+What `dataclasses.fields` and `replace` look at is made when they look. A class that asks for more (fields
+of a base, `InitVar`, own methods in the place of those made here) is left to the standard library.
 """
 
 from __future__ import annotations
@@ -18,15 +17,26 @@ if TYPE_CHECKING:
     from dataclasses import dataclass
 else:
     import dataclasses
+    import functools
     import inspect
+    import operator
     import threading
-    from operator import attrgetter
 
     _OURS = frozenset(
-        {"__init__", "__repr__", "__eq__", "__hash__", "__setattr__", "__delattr__", "__slots__"}
+        {
+            "__init__",
+            "__eq__",
+            "__hash__",
+            "__lt__",
+            "__setattr__",
+            "__delattr__",
+            "__getstate__",
+            "__slots__",
+        }
     )
-    _KNOWN = frozenset({"frozen", "slots", "eq", "kw_only", "repr", "weakref_slot"})
-    _LOOKED_AT = ("__dataclass_fields__", "__dataclass_params__", "__match_args__")
+    _KNOWN = frozenset({"frozen", "slots", "eq", "order", "kw_only", "repr", "weakref_slot"})
+    _FEW = 8
+    """Instances that are made without a compiled `__init__`."""
 
     def dataclass(cls=None, /, **options):
         """As `dataclasses.dataclass`, at no cost before the first use where there are slots."""
@@ -55,6 +65,7 @@ else:
             self.kinds = kinds
             self.frozen = options.pop("frozen", False)
             self.eq = options.pop("eq", True)
+            self.order = options.pop("order", False)
             self.repr = options.pop("repr", True)
             self.kw_only = options.pop("kw_only", False)
             self.weak = options.pop("weakref_slot", False)
@@ -80,12 +91,14 @@ else:
             body.pop("__dict__", None)
             body.pop("__weakref__", None)
             body["__slots__"] = (*self.kinds, "__weakref__") if self.weak else tuple(self.kinds)
-            body |= {name: _Lazily(self, name) for name in _LOOKED_AT}
+            body["__dataclass_fields__"] = _Lazily(self, "__dataclass_fields__", self.look)
+            body["__dataclass_params__"] = _Lazily(self, "__dataclass_params__", self.params)
+            body["__match_args__"] = tuple([name for name in self.but("init") if not self.keyword(name)])
             body["__init__"] = self.first_init()
             if self.repr and "__repr__" not in body:
                 body["__repr__"] = _repr(self.but("repr"))
             if self.eq:
-                body |= _comparisons(self.but("compare"))
+                body |= _comparisons(self.but("compare"), order=self.order)
                 if not self.frozen:
                     body["__hash__"] = None
             if self.frozen:
@@ -94,24 +107,64 @@ else:
             self.cls.__qualname__ = cls.__qualname__
             return self.cls
 
+        def field(self, name):
+            default = self.defaults.get(name, dataclasses.MISSING)
+            return default if name in self.fields else dataclasses.field(default=default)
+
+        def keyword(self, name):
+            only = self.defaults[name].kw_only if name in self.fields else dataclasses.MISSING
+            return self.kw_only if only is dataclasses.MISSING else only
+
         def first_init(self):
-            """An `__init__` that puts the real one in its own place."""
+            """An `__init__` that needs no compiling, and puts the real one in its place once it pays."""
+            count = 0
 
             def __init__(instance, *args, **kwargs):
-                made = self.init()
-                self.cls.__init__ = made
-                made(instance, *args, **kwargs)
+                nonlocal count
+                count += 1
+                values = self.bind(args, kwargs) if count <= _FEW else None
+                if values is None:  # wrong arguments too: the real one says what is wrong
+                    self.cls.__init__ = self.init()
+                    self.cls.__init__(instance, *args, **kwargs)
+                    return
+                for name, value in values.items():
+                    object.__setattr__(instance, name, value)
+                if hasattr(instance, "__post_init__"):
+                    instance.__post_init__()
 
             return __init__
+
+        def bind(self, args, kwargs):
+            """The value of each field; None where the arguments do not fit."""
+            positional = self.cls.__match_args__
+            if len(args) > len(positional):
+                return None
+            given = dict(zip(positional, args, strict=False))
+            if not given.keys().isdisjoint(kwargs):
+                return None
+            given |= kwargs
+            values = {}
+            for name in self.kinds:
+                field = self.defaults.get(name, dataclasses.MISSING)
+                listed = name in self.fields
+                if name in given and not (listed and not field.init):
+                    values[name] = given.pop(name)
+                elif listed and field.default_factory is not dataclasses.MISSING:
+                    values[name] = field.default_factory()
+                else:
+                    default = field.default if listed else field
+                    if default is not dataclasses.MISSING:
+                        values[name] = default
+                    elif not listed or field.init:
+                        return None
+            return None if given else values
 
         def init(self):
             """The real `__init__`, compiled."""
             scope = {"_set": object.__setattr__, "_unset": dataclasses.MISSING}
             plain, keyword, lines = ["self"], [], []
             for name in self.kinds:
-                field = self.defaults.get(name, dataclasses.MISSING)
-                if not isinstance(field, dataclasses.Field):
-                    field = dataclasses.field(default=field)
+                field = self.field(name)
                 value, default = name, ""
                 if field.default_factory is not dataclasses.MISSING:
                     scope[f"_make_{name}"] = field.default_factory
@@ -124,8 +177,7 @@ else:
                     default = f"=_default_{name}"
                     value = name if field.init else f"_default_{name}"
                 if field.init:
-                    only = self.kw_only if field.kw_only is dataclasses.MISSING else field.kw_only
-                    (keyword if only else plain).append(name + default)
+                    (keyword if self.keyword(name) else plain).append(name + default)
                 elif not default:
                     continue
                 lines.append(f"_set(self, {name!r}, {value})" if self.frozen else f"self.{name} = {value}")
@@ -139,34 +191,50 @@ else:
             made.__module__ = self.cls.__module__
             return made
 
-        def standard(self):
-            """A dataclass of the standard library with the same fields, and nothing else."""
+        def look(self):
+            """What `dataclasses.fields` and `replace` look at."""
+            looked = {}
+            for name, kind in self.kinds.items():
+                looked[name] = field = self.field(name)
+                field.name, field.type, field.kw_only = name, kind, self.keyword(name)
+                field._field_type = _ordinary()
+            return looked
+
+        def params(self):
             body = {"__annotations__": dict(self.kinds), "__module__": self.cls.__module__} | self.defaults
             bare = type(self.cls.__name__, (), body)
-            return dataclasses.dataclass(bare, frozen=self.frozen, eq=self.eq, kw_only=self.kw_only)
+            flags = {"frozen": self.frozen, "eq": self.eq, "order": self.order, "kw_only": self.kw_only}
+            return dataclasses.dataclass(bare, **flags).__dataclass_params__
+
+    @functools.cache
+    def _ordinary():
+        """What the standard library marks a field with that is neither of the class only nor of `__init__` only."""
+        return next(
+            iter(dataclasses.make_dataclass("Any", ["field"]).__dataclass_fields__.values())
+        )._field_type
 
     class _Lazily:
-        """An attribute of a class that the standard library makes when it is asked for."""
+        """An attribute of a class that is made when it is asked for."""
 
-        def __init__(self, record, name):
+        def __init__(self, record, name, make):
             self.record = record
             self.name = name
+            self.make = make
 
         def __get__(self, instance, owner):
-            standard = self.record.standard()
-            for name in _LOOKED_AT:
-                setattr(self.record.cls, name, getattr(standard, name))
-            return getattr(standard, self.name)
+            made = self.make()
+            setattr(self.record.cls, self.name, made)
+            return made
 
     def _values(names):
         if not names:
             return lambda instance: ()
         if len(names) == 1:
-            only = attrgetter(names[0])
+            only = operator.attrgetter(names[0])
             return lambda instance: (only(instance),)
-        return attrgetter(*names)
+        return operator.attrgetter(*names)
 
-    def _comparisons(names):
+    def _comparisons(names, *, order):
         values = _values(names)
 
         def __eq__(self, other):
@@ -177,7 +245,19 @@ else:
         def __hash__(self):
             return hash(values(self))
 
-        return {"__eq__": __eq__, "__hash__": __hash__}
+        made = {"__eq__": __eq__, "__hash__": __hash__}
+        if order:
+            for compare in (operator.lt, operator.le, operator.gt, operator.ge):
+                made[f"__{compare.__name__}__"] = _ordering(values, compare)
+        return made
+
+    def _ordering(values, compare):
+        def method(self, other):
+            if other.__class__ is self.__class__:
+                return compare(values(self), values(other))
+            return NotImplemented
+
+        return method
 
     def _repr(names):
         def __repr__(self):
