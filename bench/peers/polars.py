@@ -7,8 +7,9 @@ Settings, and why:
 - The storage options name the server in full, and the credential provider is off: none is looked for.
 - `schema` is not given: the documentation offers it to save a footer, and the plan then still reads it.
 - A count is `select(pl.len())`, which reads the footers alone where there is no filter.
-- Many queries at once: `collect_all`, as documented.
-- Literals are given the column's type, so that decimals prune.
+- Many queries at once: `collect_all`, as documented; a thread a query is no faster. Nor did the other engine or another
+  `parallel` help in any query.
+- A list of values is `is_in`, a prefix `str.starts_with`: both are pushed down.
 """
 
 from __future__ import annotations

@@ -4,6 +4,8 @@ Settings, and why:
 
 - `pre_buffer=True` (the default for Parquet since 14): the ranges of a row group are merged and read in parallel;
   without it every column chunk is a read of its own.
+- `range_size_limit` of 8 MiB from 32: merged ranges are then read over several connections. A scan of all columns took
+  0.7 of the time, lookups the same; `CacheOptions.from_network_metrics` merges over gaps of megabytes, and is slower.
 - The Dataset is kept: its fragments then keep the footers that they have read.
 - `pyarrow.set_io_thread_count(64)` from 8: the documentation advises more threads for remote storage; 8 would cap the
   requests under way at 8.
@@ -27,6 +29,7 @@ from bench.queries import Query
 __all__ = ["PyArrow", "expression"]
 
 _AT_ONCE = 64
+_RANGE_BYTES = 8 << 20
 
 
 def expression(query: Query, schema: Any) -> Any:
@@ -70,7 +73,9 @@ class PyArrow(Peer):
         self._ds, self._selector = ds, FileSelector
         self._endpoint = endpoint
         self._format = ds.ParquetFileFormat(
-            default_fragment_scan_options=ds.ParquetFragmentScanOptions(pre_buffer=True)
+            default_fragment_scan_options=ds.ParquetFragmentScanOptions(
+                pre_buffer=True, cache_options=pa.CacheOptions(range_size_limit=_RANGE_BYTES)
+            )
         )
         self._filesystem = S3FileSystem(
             access_key=endpoint.access_key_id,
