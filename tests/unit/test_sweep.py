@@ -186,19 +186,11 @@ def test_columns_by_position_are_checked_of_every_file(store: RecordingStore) ->
         runtime.run(Engine(spec, client, cache=cache, in_store=True).plan(Metrics()))
 
 
-def test_a_limit_ends_the_sweep(
-    store: RecordingStore, cache: accel.Cache, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What comes after the files that were enough is not counted, as if planned one by one."""
-
-    def looked_at() -> int:
-        scan = accel.scan("d/", "key >= 400", limit=3, store=store, cache=cache)
-        assert scan.to_table()["key"].to_pylist() == [400, 401, 402]
-        return scan.metrics.files.total
-
-    swept = looked_at()
-    monkeypatch.setattr(Sweep, "_judge", lambda self, files, question: [None] * len(files))
-    assert swept == looked_at() < 105
+def test_a_limit_ends_the_sweep(store: RecordingStore, cache: accel.Cache) -> None:
+    scan = accel.scan("d/", "key >= 400", limit=3, store=store, cache=cache)
+    assert scan.to_table()["key"].to_pylist() == [400, 401, 402]
+    # What comes after the files that were enough, one of them ahead, is not looked at.
+    assert 101 <= scan.metrics.files.total <= 103
 
 
 def test_long_sweeps_leave_the_loop_to_others(objects: dict[str, bytes]) -> None:
