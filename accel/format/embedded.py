@@ -35,6 +35,7 @@ __all__ = [
     "parse_idx1_offset",
     "parse_toc",
     "verify_blob",
+    "verify_head",
 ]
 
 TOC_KEY = "accel.indexes"
@@ -81,6 +82,8 @@ class Entry:
     """XXH64 of its bytes."""
     head: int = 0
     """Length of the part that finds the others, for kinds that can be read in parts; else 0."""
+    head_checksum: int | None = None
+    """XXH64 of that part; None where the file does not say, and the index is to be read as a whole."""
     params: Mapping[str, Any] = field(default_factory=dict)
     """How it was made, for people."""
     columns: tuple[Covered, ...] = ()
@@ -135,6 +138,8 @@ def encode_toc(entries: Iterable[Entry], metadata: FileMetadata) -> bytes:
         shared: dict[str, Any] = {name: value for name, value in zip(_SHARED, head[:-2], strict=True)}
         if first.columns:
             shared["columns"] = [[each.column, each.signature, each.of] for each in first.columns]
+        if any(e.head for e in (first, *rest)):
+            shared["heads"] = [_digest(e.head_checksum) for e in (first, *rest)]
         seconds = [e.seconds for e in (first, *rest) if e.seconds is not None]
         if seconds:
             shared["seconds"] = round(sum(seconds), 3)
@@ -210,7 +215,10 @@ def _entries(run: Any, metadata: FileMetadata) -> Iterable[Entry]:
     seconds = run.get("seconds")
     timed = isinstance(seconds, int | float) and 0 <= seconds < math.inf
     each = float(seconds) / max(len(run["at"]), 1) if timed and seconds is not None else None
-    for place in run["at"]:
+    heads = run.get("heads")
+    if not isinstance(heads, list) or len(heads) != len(run["at"]):
+        heads = [None] * len(run["at"])
+    for place, head_check in zip(run["at"], heads, strict=True):
         row_group, units, offset, length, check, head = _place(place, metadata)
         yield Entry(
             kind=run["kind"],
@@ -227,6 +235,7 @@ def _entries(run: Any, metadata: FileMetadata) -> Iterable[Entry]:
             head=head,
             params=params,
             seconds=each,
+            head_checksum=int(head_check, 16) if _is_digest(head_check) else None,
         )
 
 
@@ -255,9 +264,17 @@ def _place(place: Any, metadata: FileMetadata) -> tuple[int, int, int, int, int,
         raise IndexFormatError(f"the table of contents places an index at {offset}, {length} bytes")
     if not 0 <= head <= length:
         raise IndexFormatError(f"an index of {length} bytes has a head of {head}")
-    if not isinstance(check, str) or len(check) != 16 or not set(check) <= set("0123456789abcdef"):
+    if not _is_digest(check):
         raise IndexFormatError("the table of contents has a checksum that is none")
     return row_group, units, offset, length, int(check, 16), head
+
+
+def _is_digest(value: Any) -> TypeGuard[str]:
+    return isinstance(value, str) and len(value) == 16 and set(value) <= set("0123456789abcdef")
+
+
+def _digest(check: int | None) -> str | None:
+    return None if check is None else f"{check:016x}"
 
 
 def _is_int(value: Any) -> bool:
@@ -274,7 +291,18 @@ def verify_blob(entry: Entry, data: Buffer) -> None:
     """
     if len(data) != entry.length:
         raise IndexFormatError(f"an index of {entry.length} bytes came as {len(data)}")
-    if checksum(data) != entry.checksum:
+    _compare(entry, data, entry.checksum)
+
+
+def verify_head(entry: Entry, data: Buffer) -> None:
+    """The same for the head of an index that is read in parts."""
+    if entry.head_checksum is None or len(data) != entry.head:
+        raise IndexFormatError(f"the head of an index of {entry.head} bytes came as {len(data)}")
+    _compare(entry, data, entry.head_checksum)
+
+
+def _compare(entry: Entry, data: Buffer, expected: int) -> None:
+    if checksum(data) != expected:
         raise IndexFormatError(
             f"the {entry.kind} index of column {'.'.join(entry.column)!r} has a wrong checksum",
             hint="embed it again",

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from accel.errors import IndexFormatError
-from accel.format.embedded import Entry, verify_blob
+from accel.format.embedded import Entry, verify_blob, verify_head
 from accel.format.idx1 import idx1_range
 from accel.indexes.ask import ask, ask_all
 from accel.indexes.kind import IndexKind, Level, ParsedIndex, first_rows_of
@@ -77,9 +77,10 @@ class _Source:
     @property
     def first(self) -> ByteRange:
         """What is fetched first: the part that finds the others, or all of it."""
-        if self.entry is None or not self.entry.head or self.entry.length <= _SMALL:
+        entry = self.entry
+        if entry is None or not entry.head or entry.head_checksum is None or entry.length <= _SMALL:
             return self.span
-        return ByteRange(self.span.start, self.span.start + self.entry.head)
+        return ByteRange(self.span.start, self.span.start + entry.head)
 
     def want(self, span: ByteRange) -> Want:
         return Want(ReadKey(Kind.INDEX, self.row_group, self.leaf, span.start), span)
@@ -180,8 +181,9 @@ class Embedded:
             return
         kind: Any = source.kind
         parse = kind.parse if source.first == source.span else kind.parse_head
-        if source.entry is not None and source.first == source.span:
-            verify_blob(source.entry, data)
+        if source.entry is not None:
+            verify = verify_blob if source.first == source.span else verify_head
+            verify(source.entry, data)
         self.handle.indexes[source.ordinal] = _guarded(
             parse, bytes(data), level=source.level, units=source.units
         )

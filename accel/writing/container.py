@@ -52,6 +52,7 @@ def _entry(placed: PlacedIndex) -> Entry:
     index, wanted = placed.index, placed.index.wanted
     data = index.data.read()
     head_bytes = getattr(wanted.kind, "head_bytes", None)
+    head = head_bytes(data) if head_bytes is not None else 0
     leaf = wanted.leaf.ordinal
     signatures = dict(zip([each.ordinal for each in wanted.leaves] or [leaf], index.signatures, strict=True))
     return Entry(
@@ -65,7 +66,8 @@ def _entry(placed: PlacedIndex) -> Entry:
         offset=placed.offset,
         length=index.data.length,
         checksum=checksum(data),
-        head=head_bytes(data) if head_bytes is not None else 0,
+        head=head,
+        head_checksum=checksum(data[:head]) if head else None,
         params={} if wanted.kind is None else dict(wanted.kind.params),
         columns=_covered(index),
         seconds=None if _REPRODUCIBLE in os.environ else index.seconds,

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from accel.errors import IndexFormatError, SchemaMismatchError
 from accel.format.embedded import (
     TOC_KEY,
+    Covered,
     Entry,
     encode_idx1,
     encode_toc,
@@ -24,6 +25,7 @@ from accel.format.embedded import (
     parse_idx1_offset,
     parse_toc,
     verify_blob,
+    verify_head,
 )
 from accel.format.model import FileMetadata
 from tests.unit.format.files import parse, write
@@ -45,12 +47,28 @@ PAGES = [
         length=len(BLOB),
         checksum=xxhash.xxh64_intdigest(BLOB),
         head=5,
+        head_checksum=xxhash.xxh64_intdigest(BLOB[:5]),
         params={"range_rows": 512},
     )
     for group in (0, 1)
 ]
 FILE = dataclasses.replace(
-    PAGES[0], kind="mine", version=7, column=("a",), level="file", row_group=-1, units=1, head=0, params={}
+    PAGES[0],
+    kind="mine",
+    version=7,
+    column=("a",),
+    level="file",
+    row_group=-1,
+    units=1,
+    head=0,
+    head_checksum=None,
+    params={},
+)
+SEVERAL = dataclasses.replace(
+    FILE,
+    kind="zonemap",
+    columns=(Covered(("a",), "int64:1/1", "value"), Covered(("s",), "bytes", "lower")),
+    seconds=0.25,
 )
 
 
@@ -60,8 +78,8 @@ def holding(raw: bytes, metadata: FileMetadata = BASE, key: str = TOC_KEY) -> Fi
 
 @pytest.mark.parametrize(
     "entries",
-    [[], PAGES, [FILE, *PAGES], [*PAGES, FILE, PAGES[0]]],
-    ids=["none", "one kind", "two kinds", "a kind twice"],
+    [[], PAGES, [FILE, *PAGES], [*PAGES, FILE, PAGES[0]], [FILE, SEVERAL]],
+    ids=["none", "one kind", "two kinds", "a kind twice", "several columns"],
 )
 def test_there_and_back_in_order(entries: list[Entry]) -> None:
     toc = parse_toc(holding(encode_toc(entries, BASE)))
@@ -72,13 +90,40 @@ def test_there_and_back_in_order(entries: list[Entry]) -> None:
 
 def test_the_bytes_are_as_documented() -> None:
     check = "0123456789abcdef"
-    entry = dataclasses.replace(PAGES[1], checksum=int(check, 16))
+    entry = dataclasses.replace(PAGES[1], checksum=int(check, 16), head_checksum=0xAB)
     text = (
         '{"version":1,"fingerprint":"' + f"{fingerprint(BASE):016x}" + '","indexes":[{"kind":"bitmap",'
-        '"version":1,"column":["s","x.y"],"signature":"bytes","level":"page","params":{"range_rows":512},'
-        '"at":[[1,3,5,8,"0123456789abcdef",5]]}]}'
+        '"version":1,"column":["s","x.y"],"signature":"bytes","level":"page","heads":["00000000000000ab"],'
+        '"params":{"range_rows":512},"at":[[1,3,5,8,"0123456789abcdef",5]]}]}'
     )
     assert encode_toc([entry], BASE) == text.encode()
+    [several] = json.loads(encode_toc([SEVERAL], BASE))["indexes"]
+    assert several["columns"] == [[["a"], "int64:1/1", "value"], [["s"], "bytes", "lower"]]
+    assert several["seconds"] == 0.25
+
+
+def test_which_columns_an_entry_speaks_of() -> None:
+    assert SEVERAL.paths() == (("a",), ("s",))
+    assert SEVERAL.signature_of(("s",)) == SEVERAL.signature_of(("s",), "lower") == "bytes"
+    assert SEVERAL.signature_of(("s",), "value") is None
+    assert SEVERAL.signature_of(("b",)) is None
+    assert FILE.paths() == (("a",),)
+    assert FILE.signature_of(("a",), "value") == "bytes"
+    assert FILE.signature_of(("a",), "lower") is None
+
+
+@pytest.mark.parametrize("heads", [None, [], ["0" * 16], [None, 7], ["0" * 15, "G" * 16]], ids=repr)
+def test_a_head_that_cannot_be_verified_is_not_read_alone(heads: Any) -> None:
+    toc = parse_toc(holding(run(heads=heads)))
+    assert toc is not None
+    assert [entry.head_checksum for entry in toc.entries] == [None, None]
+
+
+@pytest.mark.parametrize("seconds", [None, "1", -1, 1e999, [], True])
+def test_seconds_that_are_none(seconds: Any) -> None:
+    toc = parse_toc(holding(run(seconds=seconds)))
+    assert toc is not None
+    assert {entry.seconds for entry in toc.entries} <= {None, 0.5}
 
 
 def test_a_file_without_the_key_has_no_table_of_contents() -> None:
@@ -122,6 +167,10 @@ WRONG: dict[str, tuple[bytes, str]] = {
     "no column": (run(column=[]), "of no column"),
     "column of numbers": (run(column=[1]), "of no column"),
     "column as text": (run(column="a"), "of no column"),
+    "columns of no list": (run(columns={}), "of no column"),
+    "a column that is none": (run(columns=[[["a"], "bytes"]]), "of a column that is none"),
+    "a column of no path": (run(columns=[["a", "bytes", "value"]]), "of a column that is none"),
+    "a column without signature": (run(columns=[[["a"], None, "value"]]), "of a column that is none"),
     "params of no kind": (run(params=[]), "of no column"),
     "kind without version": (run(version="1"), "without a version"),
     "short place": (place(0, 3, 4, 8, GOOD), "without a place"),
@@ -320,3 +369,12 @@ def test_idx1_byte_for_byte() -> None:
 def test_texts_that_idx1_cannot_hold_are_refused(texts: list[str]) -> None:
     with pytest.raises(SchemaMismatchError, match="idx1 cannot hold"):
         encode_idx1(texts)
+
+
+def test_a_head_is_held_against_its_entry() -> None:
+    verify_head(PAGES[0], BLOB[:5])
+    for wrong in (BLOB[:4], BLOB[1:6], BLOB, b""):
+        with pytest.raises(IndexFormatError):
+            verify_head(PAGES[0], wrong)
+    with pytest.raises(IndexFormatError):
+        verify_head(FILE, b"")
