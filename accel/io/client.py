@@ -20,7 +20,7 @@ from accel.io.faults import SuffixUnsupportedError, foremost
 from accel.io.fetch import Fetcher, Pin, same_etag
 from accel.io.gate import Gate
 from accel.io.hedge import Hedge
-from accel.io.network import Network
+from accel.io.network import Network, network_to
 from accel.io.retry import Retry
 from accel.io.store import Header, Lister, ObjectEntry, Payload, RangeStore
 from accel.metrics import Metrics
@@ -32,10 +32,6 @@ from accel.ranges import ByteRange, Kind, Stash, Suffix, Want
 __all__ = ["Client"]
 
 _LIST_PAGE = 1000
-# A local file until measured: the hand-off to a thread and one read; bytes come from the page cache.
-_LOCAL_LATENCY = 0.0002
-_LOCAL_BANDWIDTH = 2e9
-_LOCAL_REQUEST = 0.05e-3
 
 
 class Client:
@@ -51,10 +47,19 @@ class Client:
     options : Options
     retry : Retry, optional
         In place of the one that `options` describe; tests bring a clock of their own.
+    network : Network, optional
+        What has been learned of the store by another client.
     """
 
     def __init__(
-        self, store: RangeStore, *, root: str, token: str, options: Options, retry: Retry | None = None
+        self,
+        store: RangeStore,
+        *,
+        root: str,
+        token: str,
+        options: Options,
+        retry: Retry | None = None,
+        network: Network | None = None,
     ) -> None:
         self.store = store
         self.root = root
@@ -63,11 +68,7 @@ class Client:
         self._retry = Retry.of(options) if retry is None else retry
         self.gate = Gate(options.max_requests_in_flight, max_bytes=options.memory_limit)
         local = root == "file://"
-        self.network = Network(
-            latency=_LOCAL_LATENCY if local else options.assumed_latency,
-            bandwidth=_LOCAL_BANDWIDTH if local else options.assumed_bandwidth,
-            **({"request_seconds": _LOCAL_REQUEST} if local else {}),
-        )
+        self.network = network_to(root, options) if network is None else network
         """What has been learned of the way to the store."""
         self._fetcher = Fetcher(
             store,

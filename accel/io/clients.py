@@ -12,6 +12,7 @@ from accel.errors import StoreError
 from accel.io import runtime
 from accel.io.client import Client
 from accel.io.location import Location, parse_url
+from accel.io.network import Network, network_to
 from accel.io.storage_options import StorageOptions, build_store, fingerprint
 from accel.io.store import RangeStore
 from accel.options import Options
@@ -46,6 +47,8 @@ class _Registry:
         self.clients: OrderedDict[tuple[object, ...], Client] = OrderedDict()
         # Of the callers' own stores, by identity. Nothing here keeps such a store alive.
         self.tokens: dict[int, tuple[weakref.ref[Any], str]] = {}
+        # What was learned of them outlives their clients, which last no longer than a scan.
+        self.networks: dict[tuple[str, float, float], Network] = {}
         self.given: weakref.WeakValueDictionary[tuple[object, ...], Client] = weakref.WeakValueDictionary()
 
 
@@ -109,7 +112,11 @@ def _client_of(store: Any, options: Options, share: tuple[object, ...]) -> Clien
         token = _token_of(store)
         client = _registry.given.get((token, share))
         if client is None:
-            client = Client(_adapt(store), root="store:", token=token, options=options)
+            known = (token, options.assumed_latency, options.assumed_bandwidth)
+            network = _registry.networks.get(known)
+            if network is None:
+                network = _registry.networks[known] = network_to("store:", options)
+            client = Client(_adapt(store), root="store:", token=token, options=options, network=network)
             _registry.given[token, share] = client
         return client
 
@@ -117,7 +124,7 @@ def _client_of(store: Any, options: Options, share: tuple[object, ...]) -> Clien
 def _token_of(store: Any) -> str:
     """The same for the same object, and never again for another."""
     # At exit the module's names are gone before the last stores are: `forget` keeps its own.
-    tokens = _registry.tokens
+    tokens, networks = _registry.tokens, _registry.networks
     entry = tokens.get(id(store))
     if entry is not None and entry[0]() is store:
         return entry[1]
@@ -127,6 +134,9 @@ def _token_of(store: Any) -> str:
         held = tokens.get(identity)
         if held is not None and held[0] is gone:
             del tokens[identity]
+            for known in list(networks):
+                if known[0] == held[1]:
+                    networks.pop(known, None)
 
     try:
         alive = weakref.ref(store, forget)

@@ -53,17 +53,17 @@ class Hedge:
         self._share = share
         self._factor = factor
         self._floor = floor
-        self._saved = 0.0
 
     def delay(self, nbytes: int) -> float | None:
         """Seconds after which a request for so many bytes is late; None where it is let be. Called once a request."""
         if nbytes > _MOST_BYTES or not self._share:
             return None
-        self._saved = min(self._saved + self._share, _MOST_SAVED)
-        p95 = self._network.p95
-        if p95 is None or self._saved < 1.0:
+        network = self._network
+        network.spare = min(network.spare + self._share, _MOST_SAVED)
+        p95 = network.p95
+        if p95 is None or network.spare < 1.0:
             return None
-        return max(self._factor * (p95 + nbytes / self._network.bandwidth), self._floor)
+        return max(self._factor * (p95 + nbytes / network.bandwidth), self._floor)
 
     async def race(self, send: _Send[T], delay: float, *, on_second: Callable[[], None]) -> T:
         """What `send` returns, the first time or, started when that is late, the second.
@@ -79,9 +79,9 @@ class Hedge:
 
     def take(self) -> bool:
         """Spend one second request, if there is one to be spent."""
-        if self._saved < 1.0 or not self._gate.has_room:
+        if self._network.spare < 1.0 or not self._gate.has_room:
             return False
-        self._saved -= 1.0
+        self._network.spare -= 1.0
         return True
 
 

@@ -8,7 +8,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-__all__ = ["Network"]
+from accel.options import Options
+
+__all__ = ["Network", "network_to"]
+
+# A local file until measured: the hand-off to a thread and one read; bytes come from the page cache.
+_LOCAL_LATENCY = 0.0002
+_LOCAL_BANDWIDTH = 2e9
+_LOCAL_REQUEST_SECONDS = 0.05e-3
 
 # A request of up to so many bytes is waited for, not transferred; one from so many on is transferred.
 _SMALL_BYTES = 64 * 1024
@@ -70,6 +77,8 @@ class Network:
         self, *, latency: float, bandwidth: float, request_seconds: float = _REQUEST_SECONDS
     ) -> None:
         self._request_seconds = request_seconds
+        self.spare = 0.0
+        """Second requests that may be sent: see `Hedge`."""
         self._gap = 0
         self._few_streams = 0
         self._assumed_latency = latency
@@ -202,6 +211,15 @@ class Network:
                 found = (one, max(one, together))
             self._bandwidths = found
         return found
+
+
+def network_to(root: str, options: Options) -> Network:
+    """What is assumed of the way to a store of which nothing is known."""
+    if root == "file://":
+        return Network(
+            latency=_LOCAL_LATENCY, bandwidth=_LOCAL_BANDWIDTH, request_seconds=_LOCAL_REQUEST_SECONDS
+        )
+    return Network(latency=options.assumed_latency, bandwidth=options.assumed_bandwidth)
 
 
 def _steady(known: int, found: float) -> int:

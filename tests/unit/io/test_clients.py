@@ -10,6 +10,7 @@ import pytest
 from obstore.store import MemoryStore
 
 from accel.errors import StoreError
+from accel.io import clients
 from accel.io.clients import client_for
 from accel.io.location import parse_url
 from accel.io.obstore_store import ObstoreStore
@@ -108,3 +109,19 @@ def test_what_is_no_store_is_refused(store: object) -> None:
 def test_storage_options_must_be_a_mapping() -> None:
     with pytest.raises(StoreError, match="storage_options is a str"):
         client_for("s3://bucket", storage_options="key=value")  # type: ignore[arg-type]
+
+
+def test_what_was_learned_of_a_store_outlives_its_clients_and_goes_with_it() -> None:
+    store = DictStore()
+    first = client_for("store:", store=store)
+    network = first.network
+    del first
+    gc.collect()
+    assert client_for("store:", store=store).network is network
+    assert client_for("store:", store=store, options=Options(piece_bytes=7)).network is network
+    assert client_for("store:", store=store, options=Options(assumed_latency=1.0)).network.latency == 1.0
+    assert client_for("store:", store=DictStore()).network is not network
+    count = len(clients._registry.networks)
+    del store
+    gc.collect()
+    assert len(clients._registry.networks) <= count - 2
