@@ -21,6 +21,7 @@ from accel.io.cache import Cache
 from accel.io.client import Client
 from accel.io.held import HeldFiles
 from accel.io.kept import recorded
+from accel.io.slices import breathe
 from accel.metrics import Metrics
 from accel.options import Options
 from accel.planning.file import DataFile, ObjectId
@@ -160,6 +161,8 @@ class Opener:
                     answer, sent = await self._answer(client, path, need, pin)
                     trips += sent - 1
                 trips += 1
+                # Footers that come at once are not parsed in one go.
+                await breathe()
                 need = steps.send(answer)
         except StopIteration as done:
             return done.value, trips

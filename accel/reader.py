@@ -112,12 +112,12 @@ class Reader:
             read_dictionary=_read_dictionary,
             on_bad_index=lambda error: self._on_bad_index(error, file.url),
         )
-        before = len(handle.offset_indexes) + len(handle.column_indexes)
+        before = handle.pieces
         try:
             plan, trips = await self._opener.drive(steps, client, file.path, handle.id)
         except AccelError as error:
             raise error.of(file.url) from error.__cause__
-        if len(handle.offset_indexes) + len(handle.column_indexes) != before:
+        if handle.pieces != before:
             # Its weight grew.
             self._cache.put(("file", client.token, file.path), handle, handle.nbytes)
         return plan, trips

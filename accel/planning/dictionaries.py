@@ -27,6 +27,9 @@ __all__ = ["Dictionaries", "ReadDictionary"]
 # A dictionary is fetched for pruning only when the pages that it may save are so many times its size.
 _WORTH = 4
 
+# The values of smaller ones are kept with the file's metadata, in bytes.
+_SMALL = 64 << 10
+
 ReadDictionary: TypeAlias = Callable[[memoryview, int, SchemaElement, pa.DataType], pa.Array]
 """Decodes a dictionary page (its bytes, codec, leaf, and the column's type); it lives in a room below."""
 
@@ -71,6 +74,8 @@ class Dictionaries:
         """The dictionaries that cost less than they may save."""
         wants = []
         for group, column, place in self._places(drafts):
+            if (group, column.leaf) in self.handle.dictionaries:
+                continue
             if place.length * _WORTH <= drafts[group].nbytes:
                 wants.append(Want(ReadKey(Kind.DICTIONARY, group, column.leaf), place))
         return wants
@@ -79,15 +84,20 @@ class Dictionaries:
         """State for every atom what the dictionaries prove of its row group."""
         metadata = self.handle.metadata
         for group, column, _ in self._places(drafts):
+            held = self.handle.dictionaries
+            values = held.get((group, column.leaf))
             page = stash.get(ReadKey(Kind.DICTIONARY, group, column.leaf))
-            if page is None:
+            if values is None and page is not None:
+                element = metadata.schema.elements[metadata.schema.leaves[column.leaf].element]
+                try:
+                    codec = int(metadata.chunks.codec[group, column.leaf])
+                    values = self.read(page, codec, element, column.column.type)
+                except AccelError:
+                    continue  # reading the pages will say what is wrong
+                if values.nbytes <= _SMALL:
+                    held[group, column.leaf] = values
+            if values is None:
                 continue
-            element = metadata.schema.elements[metadata.schema.leaves[column.leaf].element]
-            try:
-                codec = int(metadata.chunks.codec[group, column.leaf])
-                values = self.read(page, codec, element, column.column.type)
-            except AccelError:
-                continue  # reading the pages will say what is wrong
             for node in column.nodes:
                 witnesses.add(node, group, self._statement(column, node, values, group))
 

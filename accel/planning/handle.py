@@ -58,6 +58,8 @@ class FileHandle:
     """Those met so far, by their place in the table; None where one did not verify."""
     checked_at: float = 0.0
     """When the store last said that this is the current version (monotonic clock)."""
+    dictionaries: dict[tuple[int, int], pa.Array] = field(default_factory=dict)
+    """By (row group, leaf): the values of small dictionaries that planning has asked."""
     readable: set[tuple[int, int]] = field(default_factory=set)
     """By (row group, leaf): the chunks whose footer entries were found good enough to be read by."""
     decoded: dict[tuple[int, int], int] = field(default_factory=dict)
@@ -106,6 +108,12 @@ class FileHandle:
         return None if found is None else found[0]
 
     @property
+    def pieces(self) -> int:
+        """How many indexes and dictionaries it holds: a change says that `nbytes` has changed, for less."""
+        held = (self.offset_indexes, self.column_indexes, self.indexes, self.blooms, self.dictionaries)
+        return sum(map(len, held))
+
+    @property
     def nbytes(self) -> int:
         """What holding this costs, for the cache's limit."""
         total = self.metadata.nbytes + len(self.tail) + self.schema_nbytes + 1024
@@ -113,6 +121,7 @@ class FileHandle:
         total += sum(i.nbytes for i in self.column_indexes.values() if i is not None)
         for bounds in (*self.chunk_bounds.values(), *self.page_bounds.values()):
             total += 60 * len(bounds) + 128
+        total += sum(values.nbytes + 200 for values in self.dictionaries.values())
         total += 120 * (len(self.readable) + len(self.decoded))
         total += sum(state.nbytes for state in self.blooms.values())
         for index in self.indexes.values():

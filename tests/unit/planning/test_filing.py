@@ -52,13 +52,13 @@ class Planner:
             "piece_bytes": 1 << 20,
             "probe_min_bytes": 1 << 30,
             "on_bad_index": unexpected,
+            "read_dictionary": lambda page, codec, element, kind: dictionary_values(
+                page, codec, element, arrow_type=kind
+            ),
         }
         steps = plan_file(
             self.handle,
             describe_file(DataFile("store:", "f", "the file"), self.handle, question, partition={}),
-            read_dictionary=lambda page, codec, element, kind: dictionary_values(
-                page, codec, element, arrow_type=kind
-            ),
             **arguments | keywords,
         )
         return self.bytes.run(steps)
@@ -227,6 +227,29 @@ def test_a_dictionary_excludes_a_group() -> None:
     assert kinds == [{OFFSETS, BOUNDS}, {Kind.DICTIONARY}]
     assert [task.row_group for task in plan.tasks] == [1]
     assert (plan.probed_groups, plan.row_groups_kept, plan.index_round_trips) == (1, 1, 2)
+
+
+@pytest.mark.parametrize(("width", "kept"), [(3, True), (3000, False)])
+def test_a_small_dictionary_is_decoded_once(width: int, kept: bool) -> None:
+    texts = [f"{n:0{width}d}" for n in range(0, 100, 2)]
+    words = table(word=pa.array(texts * 120), long=pa.array([f"{n:0600d}" for n in range(6000)]))
+    file = Planner(
+        write_file(words, Layout(group_rows=6000, page_rows=500, dictionary=["word"], codec="none"))
+    )
+    decoded: list[int] = []
+
+    def decode(page: Any, codec: Any, element: Any, kind: Any) -> pa.Array:
+        decoded.append(len(page))
+        return dictionary_values(page, codec, element, arrow_type=kind)
+
+    before = file.handle.nbytes
+    for absent, there in ((5, 4), (7, 8)):
+        for number, tasks in ((absent, 0), (there, 1)):
+            plan = file.plan(f"word = '{number:0{width}d}'", probe_min_bytes=1, read_dictionary=decode)
+            assert len(plan.tasks) == tasks
+    assert len(decoded) == (1 if kept else 4)
+    assert (0, 0) in file.handle.dictionaries if kept else not file.handle.dictionaries
+    assert file.handle.nbytes > before
 
 
 def test_a_bad_table_of_indexes_is_told_of() -> None:
