@@ -18,6 +18,7 @@ from accel.format.thrift import BINARY, FALSE, I32, I64, LIST, STRUCT, TRUE, Rea
 __all__ = [
     "SLOTS",
     "WIDTH",
+    "Handler",
     "allows",
     "chunk_arrays",
     "empty_row",

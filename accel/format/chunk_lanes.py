@@ -19,7 +19,7 @@ from accel.format.chunk import SLOTS, allows, empty_row, read_chunk_on
 from accel.format.chunk_fields import CHUNK_FIELDS
 from accel.format.lanes import Lanes, Words, as_words
 from accel.format.model import Int64s
-from accel.format.row_groups import RowGroups, read_group_on
+from accel.format.row_groups import GroupReader, RowGroups
 from accel.format.thrift import I32, I64, LIST, STRUCT, Reader
 
 __all__ = ["FEWEST", "read_groups_at_once"]
@@ -101,6 +101,7 @@ def _read_groups(reader: Reader, words: Words, heads: Int64s, ends: Int64s) -> R
         return None  # and no lane has left the buffer
     opening = _open_chunks(num_leaves)
     groups = RowGroups()
+    group_reader = GroupReader(groups)
     starts = np.empty_like(ends)
     starts[:, 1:] = ends[:, :-1]
     at = reader.pos
@@ -109,7 +110,7 @@ def _read_groups(reader: Reader, words: Words, heads: Int64s, ends: Int64s) -> R
             return None
         starts[group, 0] = at + len(opening)
         plain = Reader(buf, end)
-        read_group_on(plain, groups, num_leaves)
+        group_reader.read_on(plain, num_leaves)
         at = plain.pos
     # What is between a chunk's start and its metadata: the file offset, and nothing else.
     before = Lanes(words, starts.reshape(-1))

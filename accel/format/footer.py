@@ -19,7 +19,7 @@ from accel.errors import EncryptedFileError, ParquetFormatError
 from accel.format.chunk_lanes import read_groups_at_once
 from accel.format.chunk_table import build_chunks
 from accel.format.model import ColumnOrder, FileMetadata, ParquetSchema, SchemaElement
-from accel.format.row_groups import RowGroups, read_group
+from accel.format.row_groups import LEAST_BYTES, GroupReader, RowGroups
 from accel.format.schema import build_schema, read_elements
 from accel.format.thrift import BINARY, I16, I64, LIST, STRUCT, Reader
 from accel.ranges import Buffer
@@ -163,12 +163,15 @@ def _read_file_metadata(reader: Reader) -> _Raw:
 
 def _read_groups(reader: Reader, elements: list[SchemaElement]) -> RowGroups:
     count = reader.list_of(STRUCT)
+    if count * LEAST_BYTES > reader.size - reader.pos:
+        reader.fail(f"{count} row groups where {reader.size - reader.pos} bytes are left")
     leaves = sum(element.physical is not None for element in elements[1:])
     groups = read_groups_at_once(reader, count, leaves)
     if groups is None:
         groups = RowGroups()
+        group_reader = GroupReader(groups)
         for _ in range(count):
-            read_group(reader, groups)
+            group_reader.read(reader)
     return groups
 
 

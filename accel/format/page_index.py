@@ -191,5 +191,20 @@ def _read_spans(reader: Reader, count: int) -> tuple[Int64s, Int64s]:
                 reader.pos = pos + (width + 1) * count
                 starts = np.arange(pos + 1, reader.pos + 1, width + 1, dtype=np.int64)
                 return starts, np.full(count, width, np.int64)
-    spans = np.array([reader.span() for _ in range(count)], np.int64).reshape(count, 2)
-    return spans[:, 0].copy(), spans[:, 1].copy()
+    begins: list[int] = []
+    ends: list[int] = []
+    for _ in range(count):
+        length = buf[pos]
+        if length < 128:
+            pos += 1
+        else:
+            reader.pos = pos
+            pos, length = reader.span()
+        begins.append(pos)
+        pos += length
+        ends.append(pos)
+    reader.pos = pos
+    if pos > reader.size:
+        reader.fail("the data ends within a binary")
+    start = np.array(begins, np.int64)
+    return start, np.array(ends, np.int64) - start

@@ -7,14 +7,19 @@ from __future__ import annotations
 
 from array import array
 from dataclasses import field
+from typing import Final
 
 from accel.errors import ParquetFormatError
-from accel.format.chunk import chunk_arrays, read_chunks, read_ints
+from accel.format.chunk import Handler, chunk_arrays, read_chunks, read_ints
 from accel.format.model import Int64s, SortingColumn
 from accel.format.thrift import I16, I64, LIST, STRUCT, TRUE, Reader
 from accel.records import dataclass
 
-__all__ = ["RowGroups", "read_group", "read_group_on"]
+__all__ = ["LEAST_BYTES", "GroupReader", "RowGroups"]
+
+LEAST_BYTES: Final = 3
+"""Of a RowGroup that can be valid: it has a number of rows, and ends."""
+_INTS: Final = {3: 1, 2: 2}
 
 
 @dataclass(slots=True)
@@ -37,36 +42,49 @@ class RowGroups:
         return chunk_arrays(self.table, len(self.rows), num_leaves)
 
 
-def read_group(reader: Reader, into: RowGroups) -> None:
-    """Read one RowGroup; raises ParquetFormatError, or IndexError where the data ends early."""
-    _read(reader, into, 0, -1)
+class GroupReader:
+    """Reads RowGroups into a `RowGroups`.
 
+    Its methods raise ParquetFormatError, or IndexError where the data ends early.
+    """
 
-def read_group_on(reader: Reader, into: RowGroups, columns: int) -> None:
-    """Read a RowGroup of which the list of `columns` chunks has been read."""
-    _read(reader, into, 1, columns)
+    __slots__ = ("_handlers", "groups")
 
+    def __init__(self, groups: RowGroups) -> None:
+        self.groups = groups
+        self._handlers: dict[int, Handler] = {
+            1 << 4 | LIST: self._read_columns,
+            4 << 4 | LIST: self._read_sorting,
+        }
 
-def _read(reader: Reader, into: RowGroups, last: int, count: int) -> None:
-    found: list[tuple[SortingColumn, ...]] = [()]
+    def read(self, reader: Reader) -> None:
+        """Read a RowGroup from its start."""
+        self._read(reader, 0, -1)
 
-    def columns(reader: Reader, row: list[int]) -> None:
+    def read_on(self, reader: Reader, columns: int) -> None:
+        """Read a RowGroup of which the list of `columns` chunks has been read."""
+        self._read(reader, 1, columns)
+
+    def _read(self, reader: Reader, last: int, columns: int) -> None:
+        groups = self.groups
+        row = [columns, -1, 0]
+        groups.sorting.append(())
+        try:
+            read_ints(reader, row, _INTS, self._handlers, field=last)
+        except ParquetFormatError as error:
+            raise error.at(place=f"footer, row group {len(groups.rows)}")
+        groups.columns.append(max(row[0], 0))
+        groups.rows.append(row[1])
+        groups.sizes.append(row[2])
+
+    def _read_columns(self, reader: Reader, row: list[int]) -> None:
         if row[0] >= 0:
             reader.fail("a second list of column chunks")
-        row[0] = read_chunks(reader, into.table)
+        row[0] = read_chunks(reader, self.groups.table)
 
-    def sorting(reader: Reader, row: list[int]) -> None:
-        found[0] = tuple(_read_sorting(reader) for _ in range(reader.list_of(STRUCT)))
-
-    row = [count, -1, 0]
-    try:
-        read_ints(reader, row, {3: 1, 2: 2}, {1 << 4 | LIST: columns, 4 << 4 | LIST: sorting}, field=last)
-    except ParquetFormatError as error:
-        raise error.at(place=f"footer, row group {len(into.rows)}")
-    into.columns.append(max(row[0], 0))
-    into.rows.append(row[1])
-    into.sizes.append(row[2])
-    into.sorting.append(found[0])
+    def _read_sorting(self, reader: Reader, row: list[int]) -> None:
+        columns = [_read_sorting(reader) for _ in range(reader.list_of(STRUCT))]
+        self.groups.sorting[-1] = tuple(columns)
 
 
 def _read_sorting(reader: Reader) -> SortingColumn:
