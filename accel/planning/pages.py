@@ -57,7 +57,7 @@ class LeafReads:
 
     @property
     def nbytes(self) -> int:
-        return self.chunk.length if self.whole else int(self.size.sum())
+        return self.chunk.length if self.whole else _total(self.size)
 
     def take(self, pages: Int64s | npt.NDArray[np.bool_]) -> LeafReads:
         """The same, for some of its pages, by their places in the arrays or a mask of these."""
@@ -80,6 +80,11 @@ class PieceLeaf:
     hi: int
     carried: bool
     """Page `lo` straddles the cut: an earlier piece fetches it."""
+
+    @property
+    def nbytes(self) -> int:
+        """Compressed bytes of its pages, or of the whole chunk."""
+        return self.reads.chunk.length if self.reads.whole else _total(self.reads.size[self.lo : self.hi])
 
     @property
     def needs_dictionary(self) -> bool:
@@ -130,19 +135,17 @@ class Piece:
     @property
     def fetched_bytes(self) -> int:
         """Compressed bytes of its pages (dictionaries aside)."""
-        return sum(
-            p.reads.chunk.length if p.reads.whole else int(p.reads.size[p.lo : p.hi].sum())
-            for p in self.leaves
-        )
+        return sum(p.nbytes for p in self.leaves)
 
     @property
     def held_bytes(self) -> int:
         """An estimate of what fetching and decoding it holds in memory."""
-        total = 0.0
-        for p in self.leaves:
-            size = p.reads.chunk.length if p.reads.whole else int(p.reads.size[p.lo : p.hi].sum())
-            total += size * (1.0 + p.reads.expansion)
-        return int(total)
+        return int(sum(p.nbytes * (1.0 + p.reads.expansion) for p in self.leaves))
+
+
+def _total(sizes: Int64s) -> int:
+    # A lookup has one page of each column, and asks this often.
+    return int(sizes[0]) if len(sizes) == 1 else int(sizes.sum())
 
 
 def leaf_reads(

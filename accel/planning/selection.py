@@ -85,6 +85,8 @@ class RowSelection:
     @property
     def count(self) -> int:
         """Rows selected."""
+        if len(self.starts) == 1:
+            return int(self.stops[0]) - int(self.starts[0])
         return int((self.stops - self.starts).sum())
 
     def __bool__(self) -> bool:
