@@ -38,7 +38,8 @@ def add_embed(commands: Any) -> None:
         type=_index,
         default=[],
         metavar="COLUMN=KIND[:LEVEL]",
-        help="distinct, bitmap, bloom, ngram, zonemap, sketch, idx1, or a kind of yours; the level is file, row-group, "
+        help="KIND is distinct, bitmap, bloom, ngram, zonemap, sketch, idx1, or one of yours; COLUMN, for a zonemap, may be "
+        "a list of columns, expressions and tuples: a, lower(s), (a, b); the level is file, row-group, "
         "page or row-range; may be repeated. Without any, the page index alone is added",
     )
     parser.add_argument("--dry-run", action="store_true", help="build everything, write nothing")

@@ -57,7 +57,8 @@ def embed(
         Column (a name, or the dotted path of a struct's field) -> kind: a name ("distinct", "bitmap", ...,
         "idx1" for the distinct-value list of the DataFusion example), a kind object, a pair of either and
         a level ("file", "row group", "page", "row range"), or a list of these. Without a level an index is by
-        page where the kind can be. Earlier indexes of accel's are replaced. {} adds the page index alone.
+        page where the kind can be. For a zone map of several things their list stands for the column:
+        "a, lower(s), (a, b)"; "*" for a kind that names its columns. Earlier indexes of accel's are replaced. {} adds the page index alone.
     storage_options, store, options
         As of `accel.scan`; they hold for `src` and `dst` alike. In place on an object store the file is
         put in one conditional request, up to `options.max_conditional_put_bytes`.

@@ -44,6 +44,32 @@ def test_in_place(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert b"accel.indexes" in pq.read_metadata(path).metadata
 
 
+def test_a_list_of_columns_and_what_inspect_says_of_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = write(tmp_path / "a.parquet")
+    assert main(["embed", path, "-i", "id, lower(category), (category, id)=zonemap:row-group", "--json"]) == 0
+    [index] = json.loads(capsys.readouterr().out)["indexes"]
+    assert (index["column"], index["units"]) == ("id, lower(category), (category, id)", 3)
+    assert index["nbytes"] > 0
+    assert index["seconds"] > 0
+    assert main(["inspect", path, "--json"]) == 0
+    [told] = json.loads(capsys.readouterr().out)["embedded"]
+    assert told.pop("seconds") == pytest.approx(index["seconds"], abs=0.002)
+    assert told == {
+        "kind": "zonemap",
+        "column": "id, lower(category), (category, id)",
+        "level": "row group",
+        "count": 3,
+        "units": 3,
+        "bytes": index["nbytes"],
+    }
+    assert main(["inspect", path]) == 0
+    out = capsys.readouterr().out
+    assert "  index      zonemap of id, lower(category), (category, id) by row group (3), " in out
+    assert " s to build" in out
+
+
 def test_a_dry_run_as_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = write(tmp_path / "a.parquet")
     before = Path(path).read_bytes()
