@@ -10,7 +10,6 @@ import pyarrow as pa
 
 from accel.admission import Budget, Order
 from accel.errors import AccelError, MemoryLimitError, ObjectChangedError, ParquetFormatError
-from accel.options import MIB
 from accel.piece_reads import narrow_task
 from accel.planning.pages import cut_pieces
 from accel.planning.task import ScanTask
@@ -21,9 +20,6 @@ if TYPE_CHECKING:
     from accel.run import Run
 
 __all__ = ["FileRun", "FileWork", "Item", "single_error"]
-
-# Chunks without an offset index that would decode to more are cut after they were fetched.
-_DECODE_AT_ONCE = 64 * MIB
 
 _Started: TypeAlias = "asyncio.Queue[tuple[Order, asyncio.Task[list[pa.RecordBatch]]] | None]"
 """The pieces under way, in order; None after the last."""
@@ -152,7 +148,7 @@ class FileRun:
                 break
             task = self._budget.cut(planned)
             self.promised += task.sure.count
-            if task.reads_whole_chunks and self._decoded_bytes(task) > _DECODE_AT_ONCE:
+            if task.cut_when_read:
                 await self._start_whole(group, task, queue, abreast=abreast)
             else:
                 reads = run.reader.reads(task, abreast=abreast)
@@ -215,7 +211,3 @@ class FileRun:
         except MemoryLimitError as error:
             raise error.at(path=task.file.url, place=f"row group {task.row_group}") from None
         return order
-
-    @staticmethod
-    def _decoded_bytes(task: ScanTask) -> float:
-        return sum(r.nbytes * r.expansion for r in task.reads)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import field
+from dataclasses import field, replace
 
 from accel.planning.coalesce import coalesce
 from accel.planning.pages import Piece, cut_pieces, piece_wants
@@ -68,7 +68,7 @@ def predict_task(
     pieces = cut_pieces(task.reads, task.rows, task.sure, num_rows=task.num_rows, piece_bytes=piece_bytes)
     for piece in pieces:
         waves = 0
-        for phase in _phases(piece) if two_phases else (piece,):
+        for phase in _phases(piece) if two_phases else _waves(task, piece):
             pages, dictionaries = piece_wants(phase, task.row_group, cached.__contains__)
             remote = [
                 Want(want.key, rest)
@@ -97,6 +97,15 @@ def predict_task(
         late_bytes=sum(late.values()),
         whole_chunks=sum(r.whole for r in task.reads),
     )
+
+
+def _waves(task: ScanTask, piece: Piece) -> tuple[Piece, ...]:
+    """What is fetched together: of a task that is cut when its whole chunks came, these first."""
+    if not task.cut_when_read:
+        return (piece,)
+    whole = tuple(part for part in piece.leaves if part.reads.whole)
+    paged = tuple(part for part in piece.leaves if not part.reads.whole)
+    return replace(piece, leaves=whole), replace(piece, leaves=paged)
 
 
 def _phases(piece: Piece) -> tuple[Piece, ...]:

@@ -18,7 +18,10 @@ from accel.planning.selection import RowSelection
 from accel.ranges import ByteRange
 from accel.records import dataclass
 
-__all__ = ["ScanTask", "TaskFile", "truncate_task"]
+__all__ = ["DECODE_AT_ONCE", "ScanTask", "TaskFile", "truncate_task"]
+
+DECODE_AT_ONCE = 64 << 20
+"""Chunks without an offset index that would decode to more bytes are cut after they were fetched."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -94,6 +97,13 @@ class ScanTask:
     def reads_whole_chunks(self) -> bool:
         """Whether it has to read a chunk whole for want of an offset index."""
         return any(r.whole for r in self.reads)
+
+    @property
+    def cut_when_read(self) -> bool:
+        """Whether those chunks are too large to be decoded at once: they are fetched first, and cut when they came."""
+        if not self.reads_whole_chunks:
+            return False
+        return sum(r.nbytes * r.expansion for r in self.reads) > DECODE_AT_ONCE
 
     @property
     def nbytes(self) -> int:

@@ -74,7 +74,7 @@ def test_the_second_scan_reads_pages(data_page: str, codec: str) -> None:
 
 
 def test_large_chunks_without_index_are_cut_after_the_fetch(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("accel.file_run._DECODE_AT_ONCE", 100_000)
+    monkeypatch.setattr("accel.planning.task.DECODE_AT_ONCE", 100_000)
     table = bench_table(ROWS)
     plain = write_file(table, Layout(group_rows=ROWS, page_rows=PAGE, page_index=False))
     store = RecordingStore(DictStore({"f.parquet": plain}))

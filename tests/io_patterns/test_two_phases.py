@@ -110,7 +110,7 @@ def test_pieces_share_the_pages_that_straddle_them(
 @pytest.mark.parametrize("cut", [True, False], ids=["too large to decode at once", "small enough"])
 def test_without_page_index(monkeypatch: pytest.MonkeyPatch, data: bytes, where: str, cut: bool) -> None:
     """Chunks come whole: the filter's first, the others of row groups where a row matches, once each."""
-    monkeypatch.setattr("accel.file_run._DECODE_AT_ONCE", 0 if cut else 1 << 40)
+    monkeypatch.setattr("accel.planning.task.DECODE_AT_ONCE", 0 if cut else 1 << 40)
     full = pq.read_table(io.BytesIO(data))
     plain = write_file(full, Layout(group_rows=GROUP, page_rows=PAGE, dictionary=["mark"], page_index=False))
     store = RecordingStore(DictStore({PATH: plain}))

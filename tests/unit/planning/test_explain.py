@@ -166,3 +166,20 @@ def test_two_phases_are_told_with_a_bound(
     assert explained.round_trips["data"] == scan.metrics.round_trips == 2
     # All of the filter's column, and of each of the others one page of ten.
     assert store.bytes < explained.bytes["data"] / 4
+
+
+@pytest.mark.parametrize("at_once", [0, 1 << 40])
+def test_where_only_some_columns_have_an_offset_index(monkeypatch: pytest.MonkeyPatch, at_once: int) -> None:
+    """What is too large to decode at once is fetched first and cut, the pages of the other columns after it."""
+    monkeypatch.setattr("accel.planning.task.DECODE_AT_ONCE", at_once)
+    data = write_file(TABLE, Layout(group_rows=ROWS, page_rows=500, page_index=False, dictionary=False))
+    store = RecordingStore(DictStore({"f.parquet": data}))
+    named = {"store": store, "cache": accel.Cache(data=0), "options": accel.Options(tail_hint=8)}
+    # Reading a chunk whole tells where its pages are.
+    accel.scan("f.parquet", columns=["key"], **named).to_table()
+    scan = accel.scan("f.parquet", "key < 300", columns=["key", "value"], **named)
+    explained = scan.explain()
+    store.clear()
+    assert scan.to_table().num_rows == 100
+    assert explained.round_trips["data"] == scan.metrics.round_trips == (2 if at_once == 0 else 1)
+    assert explained.bytes["data"] == store.bytes
