@@ -46,6 +46,8 @@ T = TypeVar("T")
 _ARROW_SCHEMA = "ARROW:schema"
 # What decodes to more than so many times `inline_decode_bytes` would hold up the I/O loop.
 _INLINE_EXPANSION = 16
+# And so would dictionaries of more than so many times that: a page names few of their entries, all are decoded.
+_INLINE_DICTIONARIES = 4
 
 
 class Reader:
@@ -218,15 +220,22 @@ class Reader:
         """Decode and filter what was fetched: inline when it is little, else in a thread."""
         batch_rows, limit = self.options.batch_rows, self.options.memory_limit
         call = _Decode(task, read.piece, read.leaves, batch_rows, limit)
-        return await self._run(read.piece, call)
+        return await self._run(read, call)
 
     async def match(self, task: ScanTask, read: PieceRead) -> RowSelection:
         """The rows of a piece that match, from its filter's columns; inline or in a thread likewise."""
-        return await self._run(read.piece, _Match(task, read.piece, read.leaves, self.options.memory_limit))
+        return await self._run(read, _Match(task, read.piece, read.leaves, self.options.memory_limit))
 
-    async def _run(self, piece: Piece, call: Callable[[], T]) -> T:
-        little = self.options.inline_decode_bytes
-        if piece.fetched_bytes <= little and piece.held_bytes <= _INLINE_EXPANSION * little:
+    async def _run(self, read: PieceRead, call: Callable[[], T]) -> T:
+        little, piece = self.options.inline_decode_bytes, read.piece
+        dictionaries = sum(
+            len(leaf.dictionary) for leaf in read.leaves.values() if leaf.dictionary is not None
+        )
+        if (
+            piece.fetched_bytes <= little
+            and piece.held_bytes <= _INLINE_EXPANSION * little
+            and dictionaries <= _INLINE_DICTIONARIES * little
+        ):
             return call()
         return await self._pool.run(call)
 

@@ -336,7 +336,7 @@ def test_a_tail_is_used_only_with_the_metadata_of_its_own_version() -> None:
 
 
 def test_little_is_decoded_on_the_loop_and_much_in_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By what it decodes to, too: run-length encoding makes a small page a large array."""
+    """By what it decodes to, too: run-length encoding makes a small page a large array. And by dictionaries."""
     ran: list[object] = []
     run = DecodePool.run
 
@@ -357,6 +357,14 @@ def test_little_is_decoded_on_the_loop_and_much_in_a_thread(monkeypatch: pytest.
     assert ran == []
     assert accel.scan("constant", store=store, cache=None, options=options).to_table().num_rows == 3_000_000
     assert len(ran) >= 1
+    ran.clear()
+    distinct = table(x=pa.array(np.arange(40_000)))
+    store.put("named", write_file(distinct, Layout(page_rows=1000, codec="none")))
+    few = {"selection": {"named": {0: [(5, 7)]}}, "store": store, "cache": None}
+    for inline, threads in ((81_000, 0), (79_000, 1)):
+        small = accel.Options(inline_decode_bytes=inline)
+        assert accel.scan("named", options=small, **few).to_table()["x"].to_pylist() == [5, 6]
+        assert len(ran) == threads
 
 
 def test_requests_of_a_revalidation_are_counted(store: RecordingStore) -> None:
