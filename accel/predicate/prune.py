@@ -118,10 +118,13 @@ def _claims(column: BoundColumn, given: Bounds | None, n: int) -> _Claims:
         return _Claims(void, void, nothing, nothing, everything, everything, nan)
     nulls, total, nans = given.null_count, given.num_values, given.nan_count
     null = nulls != 0
-    known = (nulls >= 0) & (total >= 0) & (nulls <= total)
-    value = ~(known & (nulls == total))
-    nan = value & (nans != 0) if float_column else np.zeros(n, bool)
-    plain = value & ~(known & float_column & (nans >= 0) & (nans == total - nulls))
+    value = (nulls != total) | (nulls < 0)
+    if float_column:
+        known = (nulls >= 0) & (total >= 0) & (nulls <= total)
+        nan = value & (nans != 0)
+        plain = value & ~(known & (nans >= 0) & (nans == total - nulls))
+    else:
+        nan, plain = np.zeros(n, bool), value
     has_lower, has_upper = given.has_lower, given.has_upper
     if given.domain is not kind.domain:
         has_lower = has_upper = np.zeros(n, bool)
@@ -314,6 +317,8 @@ def _where(flags: Bools, values: Values, test: Callable[[Values], Any]) -> Bools
 
 
 def _where2(flags: Bools, a: Values, b: Values, test: Callable[[Values, Values], Any]) -> Bools:
+    if bool(flags.all()):
+        return np.asarray(test(*_alike(a, b)), bool)
     out = np.zeros(len(flags), bool)
     if bool(flags.any()):
         left, right = _alike(a[flags], b[flags])
