@@ -31,7 +31,7 @@ from accel.planning.opening import open_file
 from accel.ranges import Kind, ReadKey, Stash
 from accel.task_reads import dictionary_key
 
-__all__ = ["Opener", "Tails"]
+__all__ = ["Opener", "Tails", "arrow_schema", "shared_schema"]
 
 T = TypeVar("T")
 _NO_SUFFIX = ("az:", "abfss:")
@@ -119,8 +119,8 @@ class Opener:
                 file.path,
                 hint if isinstance(hint, int) else self.options.tail_hint,
                 max_footer_bytes=self.options.max_footer_bytes,
-                arrow_schema=_arrow_schema,
-                shared=_shared_schema,
+                arrow_schema=arrow_schema,
+                shared=shared_schema,
             )
 
         seen: list[Stash | Tail] = []
@@ -210,12 +210,12 @@ _schemas: weakref.WeakValueDictionary[tuple[bytes, ...], ParquetSchema] = weakre
 _arrow_schemas: SchemaMemo[pa.Schema] = SchemaMemo(64)
 
 
-def _shared_schema(schema: ParquetSchema) -> ParquetSchema:
+def shared_schema(schema: ParquetSchema) -> ParquetSchema:
     """The schema that a file met before has, where it is the same; thousands of files often have one."""
     return _schemas.setdefault(tuple(element.raw for element in schema.elements), schema)
 
 
-def _arrow_schema(schema: ParquetSchema, key_value: Mapping[str, bytes]) -> pa.Schema:
+def arrow_schema(schema: ParquetSchema, key_value: Mapping[str, bytes]) -> pa.Schema:
     """`file_schema`, once for files that agree on all that it depends on."""
     known = _arrow_schemas.get(schema, key_value, None)
     return (
