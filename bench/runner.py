@@ -74,7 +74,7 @@ class Runner:
 
     def open(self, first: Sequence[Query]) -> None:
         """Start every system and ask it the first queries; one that cannot be had is left out, and said."""
-        self.network.begin(first_byte=0.0)
+        self.network.begin()
         for name in self.names:
             child = Child(name, limit=self.effort.limit)
             try:
@@ -143,7 +143,8 @@ class Runner:
     def _meet(self, case: Case, mode: Mode, name: str, repeated: tuple[Query, ...]) -> bool:
         """Let a system get to know the file, and in the repeated mode the query itself."""
         child = self._children[name]
-        self.network.begin(first_byte=0.0)
+        # At the case's own delay: some systems learn from what they see.
+        self.network.begin(_delay(case))
         try:
             if mode is Mode.WARM:
                 child.forget()
@@ -169,7 +170,7 @@ class Runner:
         try:
             if mode is Mode.COLD:
                 child.forget()
-            self.network.begin(case.at / 1000 if case.axis is Axis.DELAY else FIRST_BYTE)
+            self.network.begin(_delay(case))
             took = child.concurrently(queries) if len(queries) > 1 else child.run(queries[0])
         except (Unsupported, PeerError) as error:
             self._lose(case, mode, name, error)
@@ -225,3 +226,8 @@ class Runner:
         )
         lines = text.strip().splitlines() or [""]
         self.tell(f"  {name}: {kind}: {lines[-1][:200]}")
+
+
+def _delay(case: Case) -> float:
+    """Seconds to the first byte."""
+    return case.at / 1000 if case.axis is Axis.DELAY else FIRST_BYTE

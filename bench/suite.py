@@ -158,12 +158,12 @@ def _points(catalog: Catalog) -> Iterator[Case]:
     by_uid = _lookups(catalog, ACCEL, "l_uid")
     what = "one row by an unsorted unique key under a bloom filter"
     query = Query("point bloom", (ACCEL,), LINE)
-    # Met by absent keys, which need the filters and no data.
+    # These two are met by absent keys, which need the index and no data.
     yield _case(query.name, what, query, by_uid.fresh(), met=by_uid.met(shift=1), overlapping=True)
     by_ref = _lookups(catalog, ACCEL, "l_ref")
     what = "one row by an unsorted unique key under a bitmap"
     query = Query("point bitmap", (ACCEL,), LINE)
-    yield _case(query.name, what, query, by_ref.fresh(), met=by_ref.met())
+    yield _case(query.name, what, query, by_ref.fresh(), met=by_ref.met(shift=1), overlapping=True)
     what = "an absent key between two present ones"
     yield _case("miss", what, Query("miss", (SYNTHETIC,), FIVE), by_key.fresh(shift=1), met=by_key.met())
     what = "an absent unsorted key under a bloom filter"
