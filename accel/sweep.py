@@ -51,9 +51,17 @@ class Sweep(AsyncIterator[FileWork]):
         All files of the source.
     files : sequence of DataFile
         Those to read, in order.
+    passed : dict, optional
+        Is given the plans of the files that are passed over, by their places.
     """
 
-    def __init__(self, session: Session, listing: Listing, files: Sequence[DataFile]) -> None:
+    def __init__(
+        self,
+        session: Session,
+        listing: Listing,
+        files: Sequence[DataFile],
+        passed: dict[int, FilePlan] | None = None,
+    ) -> None:
         self._session = session
         self._listing = listing
         self._files = files
@@ -65,8 +73,7 @@ class Sweep(AsyncIterator[FileWork]):
         self._screens = (
             spec.where is not None and spec.selection is None and not spec.embedded and len(files) > 1
         )
-        self.passed: dict[int, FilePlan] = {}
-        """The files that were passed over so far, by their places."""
+        self._passed = passed
 
     async def next(self) -> tuple[int, DataFile] | None:
         """The next file that is left; None after the last.
@@ -100,7 +107,8 @@ class Sweep(AsyncIterator[FileWork]):
             metrics.add("metadata_hits")
         metrics.deepest(self._listing.round_trips)
         self._session.count(passed.plan, 1)
-        self.passed[place] = passed.plan
+        if self._passed is not None:
+            self._passed[place] = passed.plan
 
     def _take_block(self) -> None:
         start, self._at = self._at, min(self._at + _BLOCK, len(self._files))
@@ -165,8 +173,8 @@ class Sweep(AsyncIterator[FileWork]):
 async def plan_files(session: Session) -> list[FilePlan]:
     """The plans of all files of a session, in order."""
     files = await session.files()
-    sweep = Sweep(session, await session.listing(), files)
-    plans: list[FilePlan | None] = [None] * len(files)
+    plans: dict[int, FilePlan] = {}
+    sweep = Sweep(session, await session.listing(), files, plans)
 
     async def work() -> None:
         while (left := await sweep.next()) is not None:
@@ -179,6 +187,4 @@ async def plan_files(session: Session) -> list[FilePlan]:
         async with asyncio.TaskGroup() as group:
             for _ in range(min(len(files), session.spec.options.max_files_in_flight)):
                 group.create_task(work())
-    for place, plan in sweep.passed.items():
-        plans[place] = plan
-    return [plan for plan in plans if plan is not None]
+    return [plans[place] for place in range(len(files))]

@@ -228,11 +228,12 @@ async def test_many_may_take_from_one_sweep(store: RecordingStore, cache: accel.
         from accel.reader import Tails
 
         session = engine._session(Metrics(), Tails.DROP)
-        sweep = Sweep(session, await session.listing(), await session.files())
+        passed: dict[int, Any] = {}
+        sweep = Sweep(session, await session.listing(), await session.files(), passed)
         async with asyncio.TaskGroup() as group:
             for _ in range(7):
                 group.create_task(take(sweep))
-        assert sorted([*taken, *sweep.passed]) == list(range(FILES))
+        assert sorted([*taken, *passed]) == list(range(FILES))
         await session.close()
 
     await runtime.bridge(work())
