@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from accel.errors import IndexFormatError
 from accel.indexes.bitmap_parts import BitmapHead, ParsedBitmap, Part, encode_head, read_head
-from accel.indexes.hashing import bits_of, hash_values
+from accel.indexes.hashing import bits_of, bits_of_rows, hash_values
 from accel.indexes.kind import ChunkValues, IndexKind, Level, Presence
 from accel.indexes.matrix import distinct_cells, keys_per_block, sort_distinct, write_matrix
 from accel.indexes.native import code_values, tag_of
@@ -103,35 +103,44 @@ class _Builder:
         self.exact = True
 
     def add(self, chunk: ChunkValues) -> None:
+        first = self.rows // self.range_rows if self.range_rows else self.units
+        if self.range_rows:
+            places = (self.rows + np.arange(chunk.num_rows)) // self.range_rows
+            self.units = -(-(self.rows + chunk.num_rows) // self.range_rows)
+        else:
+            places = chunk.units(Level.PAGE) + first
+            self.units += len(chunk.starts(Level.PAGE))
+        self.rows += chunk.num_rows
+        found = bits_of_rows(chunk.array)
+        if found is not None:
+            keys, valid = found
+            self.tag, self.exact = tag_of(chunk.array.type) or 0, True
+            self._note(places, valid)
+            self.keys.append(keys[valid])
+            self.places.append(places[valid])
+            return
         coded = code_values(chunk.array)
         self.tag = tag_of(coded.values.type) or 0
         bits = bits_of(coded.values)
         self.exact = bits is not None
-        first = self.rows // self.range_rows if self.range_rows else self.units
-        if self.range_rows:
-            places = (self.rows + np.arange(chunk.num_rows)) // self.range_rows
-        else:
-            places = chunk.units(Level.PAGE) + first
-        self.rows += chunk.num_rows
-        if self.range_rows:
-            self.units = -(-self.rows // self.range_rows)
-        else:
-            self.units += len(chunk.starts(Level.PAGE))
         valid = coded.codes >= 0
         self._note(places, valid)
         codes, places = coded.codes[valid], places[valid] - first
-        count = len(coded.values)
-        cells = distinct_cells(codes, places, width=max(self.units - first, 1), height=count)
-        code, place = np.divmod(cells, max(self.units - first, 1))
-        self.keys.append((hash_values(coded.values) if bits is None else bits)[code])
-        self.places.append(place + first)
+        count, width = len(coded.values), max(self.units - first, 1)
+        if 2 * count < len(codes):
+            # Values that repeat are noted once a unit; the few others are sorted out in the end.
+            codes, places = np.divmod(distinct_cells(codes, places, width=width, height=count), width)
+        self.keys.append((hash_values(coded.values) if bits is None else bits)[codes])
+        self.places.append(places + first)
 
     def _note(self, places: Int64s, valid: Bools) -> None:
         grown = self.units - len(self.null)
         self.null = np.concatenate([self.null, np.zeros(grown, bool)])
         self.value = np.concatenate([self.value, np.zeros(grown, bool)])
+        here = places[valid]
         self.null[places[~valid]] = True
-        self.value[places[valid]] = True
+        # Places ascend: a flag each where one begins is enough.
+        self.value[here[np.flatnonzero(np.diff(here, prepend=-1))]] = True
 
     def finish(self) -> bytes:
         units = self.units
@@ -164,13 +173,14 @@ class _Builder:
             return np.zeros(0, np.uint64), np.zeros(0, np.int64)
         all_keys, places = np.concatenate(self.keys), np.concatenate(self.places)
         self.keys, self.places = [], []
-        order = np.argsort(all_keys, kind="stable")
+        order = np.argsort(all_keys)
         ordered = all_keys[order]
         del all_keys
         new = np.ones(len(ordered), bool)
         new[1:] = ordered[1:] != ordered[:-1]
         keys = ordered[new]
         del ordered
-        cells = (np.cumsum(new) - 1) * self.units + places[order]
-        # Two values of one hash may stand in one unit.
-        return keys, sort_distinct(cells)
+        if len(keys) == len(order):
+            return keys, np.arange(len(keys)) * self.units + places[order]
+        # A value may stand in a unit twice, and two of one hash.
+        return keys, sort_distinct((np.cumsum(new) - 1) * self.units + places[order])

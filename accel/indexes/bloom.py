@@ -15,10 +15,10 @@ import numpy as np
 import numpy.typing as npt
 
 from accel.errors import IndexFormatError
-from accel.indexes.hashing import hash_natives, hash_values
+from accel.indexes.hashing import bits_of_rows, hash_bits, hash_natives, hash_values
 from accel.indexes.kind import ChunkValues, IndexKind, Level, Presence
 from accel.indexes.matrix import distinct_cells, sort_distinct
-from accel.indexes.native import Tag, code_values, tag_of
+from accel.indexes.native import Coded, Tag, code_values, tag_of
 from accel.indexes.parts import check_part, close_head, head_length, open_head, seal_head
 from accel.indexes.question import LeafOp, LeafQuestion
 from accel.indexes.wire import BlobReader, BlobWriter
@@ -131,7 +131,21 @@ class _Builder:
 
     def add(self, chunk: ChunkValues) -> None:
         here = Presence.of(chunk, self.level)
-        coded = code_values(chunk.array)
+        self.presence.append(here)
+        rows = bits_of_rows(chunk.array)
+        if rows is None:
+            self._add_distinct(code_values(chunk.array), chunk, here)
+        else:
+            bits, valid = rows
+            self.tag = tag_of(chunk.array.type) or 0
+            owner = chunk.units(self.level)[valid]
+            parts = np.split(hash_bits(bits[valid]), np.searchsorted(owner, np.arange(1, len(here))))
+            self.hashes += [sort_distinct(part) for part in parts[: len(here)]]
+        if self.level is not Level.PAGE and len(self.presence) > 1:
+            self.presence = [self.presence[0] | self.presence[1]]
+            self.hashes = [sort_distinct(np.concatenate(self.hashes))]
+
+    def _add_distinct(self, coded: Coded, chunk: ChunkValues, here: Presence) -> None:
         self.tag = tag_of(coded.values.type) or 0
         hashes = hash_values(coded.values)
         valid = coded.codes >= 0
@@ -140,10 +154,6 @@ class _Builder:
         )
         owner, code = np.divmod(cells, max(len(hashes), 1))
         self.hashes += np.split(hashes[code], np.searchsorted(owner, np.arange(1, len(here))))[: len(here)]
-        self.presence.append(here)
-        if self.level is not Level.PAGE and len(self.presence) > 1:
-            self.presence = [self.presence[0] | self.presence[1]]
-            self.hashes = [sort_distinct(np.concatenate(self.hashes))]
 
     def finish(self) -> bytes:
         import xxhash

@@ -8,11 +8,14 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from accel.arrays import integers, mask
-from accel.indexes.native import Tag, from_natives, tag_of
+from accel.arrays import integers, mask, validity
+from accel.indexes.native import Tag, from_natives, tag_of, uniform
 
-__all__ = ["bits_of", "hash_natives", "hash_values"]
+__all__ = ["bits_of", "bits_of_rows", "hash_bits", "hash_natives", "hash_values"]
 
+_SAMPLE = 1024
+
+Bools = npt.NDArray[np.bool_]
 Uint64s = npt.NDArray[np.uint64]
 
 _P1, _P2, _P3 = 0x9E3779B185EBCA87, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9
@@ -48,6 +51,26 @@ def hash_values(values: pa.Array) -> Uint64s:
     data = values.buffers()[1].to_pybytes()[values.offset * width :]
     pieces = (data[i * width : (i + 1) * width] for i in range(len(values)))
     return np.fromiter(map(digest, pieces), np.uint64, len(values))
+
+
+def bits_of_rows(array: pa.Array) -> tuple[Uint64s, Bools] | None:
+    """The 64 bits of every row's value, and where there is one: for a column whose values seldom repeat, so that looking
+    for its distinct ones gains nothing. None for other columns, and for types that do not fit into 64 bits."""
+    if pa.types.is_dictionary(array.type) or tag_of(array.type) not in (Tag.INT64, Tag.UINT64, Tag.FLOAT64):
+        return None
+    values = uniform(array)
+    bits = bits_of(values)
+    if bits is None or len(bits) < _SAMPLE:
+        return None
+    sample = np.sort(bits[:: len(bits) // _SAMPLE])
+    if 2 * int((sample[1:] == sample[:-1]).sum()) > len(sample):
+        return None
+    return bits, validity(values)
+
+
+def hash_bits(bits: Uint64s) -> Uint64s:
+    """XXH64 of each word's eight bytes."""
+    return _xxh64_of_words(bits)
 
 
 def hash_natives(values: tuple[Any, ...], tag: Tag) -> Uint64s:

@@ -15,6 +15,7 @@ from accel.errors import IndexFormatError, SchemaMismatchError
 from accel.indexes import Bitmap, Bloom, ChunkValues, Distinct, IndexKind, Level, Ngram, Sketch, Zonemap
 from accel.indexes import bitmap as bitmap_module
 from accel.indexes.bitmap_parts import ParsedBitmap
+from accel.indexes.hashing import bits_of_rows
 from accel.indexes.idx1 import Idx1
 from accel.indexes.kind import first_rows_of
 from accel.indexes.zonemap import ParsedZonemap
@@ -322,3 +323,27 @@ def test_idx1_proves_only_absence() -> None:
 )
 def test_sizes(kind: IndexKind, chunk: ChunkValues, most: int) -> None:
     assert len(kind.build(iter([chunk]), level=Level.PAGE)) < most
+
+
+@pytest.mark.parametrize(
+    "kind", [Bitmap(), Bitmap(range_rows=100), Bloom()], ids=["bitmap", "ranges", "bloom"]
+)
+@pytest.mark.parametrize("repeats", [1, 3])
+@pytest.mark.parametrize("of", [pa.int32(), pa.uint64(), pa.float64(), pa.timestamp("us")], ids=str)
+def test_values_that_seldom_repeat_are_not_looked_for_twice_and_that_changes_no_byte(
+    kind: Any, repeats: int, of: pa.DataType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng = np.random.default_rng(repeats)
+    numbers = rng.integers(0, 6_000 // repeats, 6_000)
+    values: list[Any] = [None if i % 50 == 0 else int(v) for i, v in enumerate(numbers)]
+    if of == pa.float64():
+        values = [v if v is None or v > 3 else (-0.0, 0.0, float("nan"), float("nan"))[v] for v in values]
+    array = pa.array(values, of)
+    chunk = ChunkValues(array, np.arange(0, 6_000, 500), 6_000)
+    level = Level.ROW_RANGE if kind == Bitmap(range_rows=100) else Level.PAGE
+    data = kind.build(iter([chunk]), level=level)
+    assert bits_of_rows(array) is not None
+    assert bits_of_rows(array.slice(0, 500)) is None
+    monkeypatch.setattr("accel.indexes.hashing._SAMPLE", 1 << 40)
+    assert bits_of_rows(array) is None
+    assert kind.build(iter([chunk]), level=level) == data
