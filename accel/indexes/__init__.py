@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from accel.indexes.bloom import Bloom as Bloom
     from accel.indexes.distinct import Distinct as Distinct
     from accel.indexes.kind import ChunkValues as ChunkValues
+    from accel.indexes.kind import IndexBuilder as IndexBuilder
     from accel.indexes.kind import IndexKind as IndexKind
     from accel.indexes.kind import Level as Level
     from accel.indexes.kind import ParsedIndex as ParsedIndex
@@ -29,6 +30,7 @@ _HOMES = {
     "ChunkValues": "accel.indexes.kind",
     "Distinct": "accel.indexes.distinct",
     "Evidence": "accel.predicate.evidence",
+    "IndexBuilder": "accel.indexes.kind",
     "IndexKind": "accel.indexes.kind",
     "LeafOp": "accel.indexes.question",
     "LeafQuestion": "accel.indexes.question",
