@@ -6,6 +6,7 @@ text without one, and long.
 
 from __future__ import annotations
 
+import itertools
 import pathlib
 from typing import Any
 
@@ -97,6 +98,8 @@ def test_only_pages_in_doubt_are_read(store: RecordingStore, rows: pa.Table) -> 
     # The first page in part, and the last: three columns each.
     assert scan.metrics.requests_by_kind == {Kind.PAGE: 6}
     assert store.waves == 1
+    fetched = store.fetched("zoned.parquet")
+    assert all(before.end <= after.start for before, after in itertools.pairwise(fetched))
     assert scan.metrics.rows_from_metadata == 19_000
     assert (scan.metrics.pages.kept, scan.metrics.rows.kept) == (6, 2 * PAGE)
 
