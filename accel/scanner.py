@@ -18,9 +18,6 @@ if TYPE_CHECKING:
     from accel.aggregating import Aggregation
     from accel.planning.explain import Explain
 
-if TYPE_CHECKING:
-    from accel.aggregating import Aggregation
-
 __all__ = ["Scan"]
 
 Asked = Sequence[tuple[str | Sequence[str], str]]
@@ -214,9 +211,6 @@ class Scan:
         return aggregation.result()
 
     def _aggregation(self, aggregates: Asked) -> Aggregation:
-        # A scan that reads rows shall not pay for importing it.
-        from accel.aggregating import Aggregation
-
         from accel.aggregating import Aggregation
 
         return Aggregation(aggregates, limited=self._limit() is not None)
