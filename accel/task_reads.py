@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from dataclasses import field, replace
+from functools import partial
 
 from accel.decode.piece import LeafBytes
 from accel.decode.verify import needs_dictionary
@@ -28,6 +29,8 @@ __all__ = ["PieceRead", "TaskReads", "dictionary_key"]
 
 # A task that reads less than so many bytes is a lookup.
 _SCANNED = 4 * MIB
+# A chunk of less than so many bytes has few pages.
+_FEW_PAGES = MIB
 
 
 def dictionary_key(client: Client, file: ObjectId, key: ReadKey) -> tuple[object, ...]:
@@ -136,7 +139,7 @@ class TaskReads:
             place = None if part.reads.whole else part.dictionary_want(group)
             dictionary = None if place is None else stash.get(place.key)
             if part.reads.whole:
-                self._learn(part.reads, found_pages[0])
+                await self._learn(part.reads, found_pages[0])
             if place is not None and dictionary is None and any(needs_dictionary(p) for p in found_pages):
                 late.append((part, place))
             leaves[part.reads.leaf] = LeafBytes(dictionary, found_pages)
@@ -159,7 +162,7 @@ class TaskReads:
         stash, _ = await self._read(list(wants.values()))
         reads = []
         for leaf in task.reads:
-            index = self._learn(leaf, stash[wants[leaf.leaf].key]) if leaf.whole else None
+            index = await self._learn(leaf, stash[wants[leaf.leaf].key]) if leaf.whole else None
             if index is not None:
                 rows = task.rows if leaf.for_output else task.rows.intersect(task.sure.invert(task.num_rows))
                 leaf = page_reads(leaf, index, rows, task.num_rows)
@@ -180,19 +183,22 @@ class TaskReads:
             merging=self.merging,
         )
 
-    def _learn(self, reads: LeafReads, chunk: memoryview) -> OffsetIndex | None:
+    async def _learn(self, reads: LeafReads, chunk: memoryview) -> OffsetIndex | None:
         """Locate the pages of a chunk that was read whole, for this scan or the next."""
         key = (self.task.row_group, reads.column)
         if self.handle is not None and self.handle.offset_indexes.get(key) is not None:
             return self.handle.offset_indexes[key]
         leaf = self.task.file.schema.leaves[reads.leaf]
-        index = locate_pages(
+        locate = partial(
+            locate_pages,
             chunk,
             start=reads.chunk.start,
             num_rows=self.task.num_rows,
             num_values=reads.num_values,
             repeated=leaf.max_repetition > 0,
         )
+        # A hundred pages take milliseconds, for which others would wait.
+        index = locate() if len(chunk) < _FEW_PAGES else await asyncio.to_thread(locate)
         if self.handle is not None:
             self.handle.offset_indexes[key] = index
         return index

@@ -11,6 +11,7 @@ from accel.planning.handle import FileHandle
 from accel.planning.need import Need, Steps, Tail
 from accel.planning.query import FileQuery
 from accel.planning.selection import RowSelection
+from accel.planning.task import DECODE_AT_ONCE
 from accel.ranges import ByteRange, Kind, ReadKey, Stash, Want
 
 __all__ = ["fetch_or_recall", "page_index_wants", "take_page_indexes"]
@@ -57,6 +58,7 @@ def page_index_wants(
             or early
             or (pages_indexed and not certain)
             or sum(_weight(handle, group, leaf) for leaf in leaves) > piece_bytes
+            or sum(handle.decoded_bytes(group, leaf) for leaf in leaves) > DECODE_AT_ONCE
         ):
             for leaf in missing:
                 wants += _index_want(handle, Kind.OFFSET_INDEX, group, leaf)
