@@ -119,6 +119,14 @@ def test_a_limit_is_of_rows(limit: int) -> None:
     assert scan.count_rows() == min(limit, 200)
 
 
+def test_counting_no_rows_asks_for_nothing() -> None:
+    store = RecordingStore(DictStore({"a.parquet": file(0)}))
+    assert ask({}, ["a.parquet"], store=store, limit=0).count_rows() == 0
+    assert store.requests == 0
+    assert values(ask({}, ["a.parquet"], store=store, limit=0).aggregate([("x", "sum")])) == [None]
+    assert store.requests == 1
+
+
 def test_nothing_at_all() -> None:
     scan = ask({"a.parquet": file(0, rows=0), "b.parquet": file(5)}, where="x < 0")
     assert values(scan.aggregate([*ASKED, ("x", "min")])) == [None, None, 0, 0, None]
