@@ -12,9 +12,9 @@ from __future__ import annotations
 import base64
 from collections.abc import Mapping, Sequence
 
-import numpy as np
 import pyarrow as pa
 
+from accel.arrays import join_buffers
 from accel.decode.schema_memo import SchemaMemo
 from accel.errors import ParquetFormatError
 from accel.format.model import ParquetSchema
@@ -210,19 +210,7 @@ def splice(plan: SplicePlan, chunks: Mapping[int, SplicedChunk], *, num_rows: in
     else:
         footer += [b"\x0c", plan.tail]
     length = sum(map(len, footer))
-    return _join((*parts, b"".join((*footer, length.to_bytes(4, "little"), _MAGIC))))
-
-
-def _join(parts: Sequence[Buffer]) -> pa.Buffer:
-    """The parts behind each other, in memory that Arrow's allocator has at hand; the GIL is free meanwhile."""
-    joined = pa.allocate_buffer(sum(map(len, parts)))
-    view = np.frombuffer(joined, np.uint8)
-    position = 0
-    for part in parts:
-        end = position + len(part)
-        view[position:end] = np.frombuffer(part, np.uint8)
-        position = end
-    return joined
+    return join_buffers((*parts, b"".join((*footer, length.to_bytes(4, "little"), _MAGIC))))
 
 
 def _list_head(size: int) -> bytes:

@@ -24,8 +24,8 @@ from accel.io.network import Network, network_to
 from accel.io.retry import Retry
 from accel.io.store import Header, Lister, ObjectEntry, Payload, RangeStore
 from accel.metrics import Metrics
-from accel.options import Options
-from accel.planning.coalesce import Fetch, Merging, Shape, assemble, coalesce
+from accel.options import MIB, Options
+from accel.planning.coalesce import Fetch, Merging, Shape, assemble, coalesce, joined_bytes
 from accel.planning.file import ObjectId
 from accel.ranges import ByteRange, Kind, Stash, Suffix, Want
 
@@ -134,11 +134,8 @@ class Client:
             self._check_pin(path, wants, pin)
         if merging is None:
             merging = self.shape().merging(sum(want.range.length for want in wants))
-        fetches = coalesce(
-            wants,
-            max_gap_bytes=merging.max_gap_bytes,
-            max_coalesced_bytes=merging.max_coalesced_bytes,
-        )
+        gap, most = merging.max_gap_bytes, merging.max_coalesced_bytes
+        fetches = coalesce(wants, max_gap_bytes=gap, max_coalesced_bytes=most)
         known = Pin() if pin is None else Pin(pin.size, pin.etag)
         payloads: Sequence[Payload]
         with self._naming(path):
@@ -148,7 +145,10 @@ class Client:
                 payloads = await self._fetch_all(path, fetches, known, metrics)
                 if pin is None:
                     self._check_agreement(path, payloads)
-        return assemble(wants, [(payload.range, payload.data) for payload in payloads])
+        parts = [(payload.range, payload.data) for payload in payloads]
+        if joined_bytes(fetches) > MIB:  # it would hold up the loop
+            return await asyncio.to_thread(assemble, wants, parts)
+        return assemble(wants, parts)
 
     async def read_tail(
         self, path: str, length: int, *, metrics: Metrics, pin: ObjectId | None = None

@@ -6,10 +6,11 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from itertools import pairwise
 
+from accel.arrays import join_buffers
 from accel.ranges import Buffer, ByteRange, ReadKey, Stash, Want
 from accel.records import dataclass
 
-__all__ = ["Fetch", "Merging", "Shape", "assemble", "coalesce"]
+__all__ = ["Fetch", "Merging", "Shape", "assemble", "coalesce", "joined_bytes"]
 
 # A learned length of a merged request lies between these.
 _SHORTEST = 512 * 1024
@@ -115,6 +116,17 @@ def _cut(whole: ByteRange, wants: list[Want], limit: int) -> list[Fetch]:
     ]
 
 
+def joined_bytes(fetches: Sequence[Fetch]) -> int:
+    """Bytes of the wants that lie in several of these fetches: `assemble` will have to copy them."""
+    return sum(
+        want.range.length
+        for one, other in pairwise(fetches)
+        if one.range.end == other.range.start
+        for want in other.wants
+        if want.range.start < other.range.start
+    )
+
+
 def assemble(wants: Sequence[Want], parts: Sequence[tuple[ByteRange, Buffer]]) -> Stash:
     """Give each want its bytes.
 
@@ -162,4 +174,6 @@ def _slice(wanted: ByteRange, held: list[tuple[int, int, memoryview]], first: in
             position = min(end, wanted.end)
     if position < wanted.end:
         raise ValueError(f"no part holds {ByteRange(position, wanted.end)}")
-    return pieces[0] if len(pieces) == 1 else memoryview(b"".join(pieces))
+    if len(pieces) == 1:
+        return pieces[0]
+    return memoryview(join_buffers(pieces)).cast("B").toreadonly()

@@ -121,6 +121,12 @@ def test_relabelled_repeated_whole() -> None:
     assert arrays.whole(runs).equals(pa.array(["a", "a", "b"]))
 
 
+def test_buffers_joined() -> None:
+    joined = arrays.join_buffers([b"ab", b"", memoryview(b"xcdx")[1:3], bytearray(b"e")])
+    assert joined.to_pybytes() == b"abcde"
+    assert arrays.join_buffers([]).to_pybytes() == b""
+
+
 def test_types_without_a_validity_bitmap() -> None:
     assert arrays.validity(pa.nulls(3)).tolist() == [False] * 3
     assert arrays.validity(pa.array([], pa.int8())).tolist() == []

@@ -78,6 +78,16 @@ async def test_all_requests_of_a_read_are_one_wave(inner: DictStore, pin: Object
     assert (store.requests, store.waves) == (5, 1)
 
 
+async def test_what_is_joined_off_the_loop_is_the_same(
+    inner: DictStore, pin: ObjectId, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wants = [want(3, 950, 0), want(960, 970, 1)]
+    here = await client_over(inner).read("f", wants, pin=pin, metrics=Metrics())
+    monkeypatch.setattr("accel.io.client.MIB", 900)
+    there = await client_over(inner).read("f", wants, pin=pin, metrics=Metrics())
+    assert here == there == {w.key: BODY[w.range.start : w.range.end] for w in wants}
+
+
 async def test_nothing_wanted_sends_nothing(inner: DictStore, pin: ObjectId) -> None:
     store = RecordingStore(inner)
     assert await client_over(store).read("f", [], pin=pin, metrics=Metrics()) == {}

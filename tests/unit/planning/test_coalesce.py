@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accel.planning.coalesce import Fetch, assemble, coalesce
+from accel.planning.coalesce import Fetch, assemble, coalesce, joined_bytes
 from accel.ranges import ByteRange, Kind, ReadKey, Want
 
 
@@ -94,6 +94,17 @@ def test_assemble_gives_each_want_exactly_its_bytes(case: tuple[list[Want], int,
     assert {key: bytes(view) for key, view in stash.items()} == {
         w.key: blob[w.range.start : w.range.end] for w in wants
     }
+
+
+def test_how_many_bytes_are_to_be_joined() -> None:
+    whole, cut = want(0, 40, 1), want(40, 250, 2)
+    apart = coalesce([whole, want(200, 240, 2)], max_gap_bytes=10, max_coalesced_bytes=100)
+    assert joined_bytes(apart) == 0
+    fetches = coalesce([whole, cut], max_gap_bytes=10, max_coalesced_bytes=1000)
+    assert joined_bytes(fetches) == 0
+    fetches = coalesce([cut], max_gap_bytes=10, max_coalesced_bytes=130)
+    assert len(fetches) == 2
+    assert joined_bytes(fetches) == 210
 
 
 def test_assemble_does_not_copy_what_one_part_holds() -> None:
