@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Callable, Coroutine
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -96,20 +95,28 @@ class _Race(Generic[T]):
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
         self._second: asyncio.Future[T] | None = None
-        self._cut: asyncio.Timeout | None = None
+        # The task whose first request the second's answer cuts short, as `asyncio.timeout` would.
+        self._task: asyncio.Task[Any] | None = asyncio.current_task()
+        self._won = False
 
     async def run(self) -> T:
+        task = self._task
+        cancels = 0 if task is None else task.cancelling()
         try:
-            async with asyncio.timeout(None) as cut:
-                self._cut = cut
-                return await self._send(self._watch)
-        except TimeoutError:
-            if self._second is None or not cut.expired():
-                raise
+            return await self._send(self._watch)
+        except asyncio.CancelledError:
+            if not self._won or task is None or self._second is None or task.uncancel() > cancels:
+                raise  # by somebody else, too
             return self._second.result()
         except StoreError as error:
-            self._cut = None
-            if self._second is None or not error.transient:
+            self._task = None
+            if self._second is None:
+                raise
+            if self._won and task is not None:
+                # A store that tells of its being cancelled in its own words.
+                task.uncancel()
+                return self._second.result()
+            if not error.transient:
                 raise
             await asyncio.wait((self._second,))
             if self._second.exception() is not None:
@@ -117,14 +124,13 @@ class _Race(Generic[T]):
             return self._second.result()
 
     async def end(self) -> None:
-        self._cut = None
+        self._task = None
         if self._timer is not None:
             self._timer.cancel()
         second = self._second
         if second is not None and not second.done():
             second.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await asyncio.wait((second,))
+            await asyncio.wait((second,))
 
     def _watch(self) -> None:
         self._timer = self._loop.call_later(self._delay, self._late)
@@ -139,9 +145,9 @@ class _Race(Generic[T]):
             self._second.add_done_callback(self._came)
 
     def _came(self, second: asyncio.Future[T]) -> None:
-        # The first is given up as if by a timeout of its own.
-        if not second.cancelled() and second.exception() is None and self._cut is not None:
-            self._cut.reschedule(self._loop.time())
+        if not second.cancelled() and second.exception() is None and self._task is not None:
+            self._won = True
+            self._task.cancel()
 
 
 def _nothing() -> None:

@@ -198,6 +198,45 @@ async def test_cancelled(seconds: float) -> None:
     assert asyncio.all_tasks() == {asyncio.current_task()}
 
 
+async def test_cancelled_while_the_twin_wins() -> None:
+    """Both cancels are told apart: the one from outside is never lost, whenever it comes."""
+    for late in range(12):
+        client, store = client_over(only(0, Stall(NEVER)), hedge_floor=0.001)
+        task = asyncio.ensure_future(read(client, Metrics(), (0, 100)))
+        while len(store.calls) < 2:
+            await asyncio.sleep(0)
+        for _ in range(late):
+            await asyncio.sleep(0)
+        if task.cancel():
+            with pytest.raises(asyncio.CancelledError):
+                await task
+        else:
+            await task
+        assert (store.in_flight, client.gate.requests) == (0, 0)
+
+
+class _Sulks:
+    """Turns a cancellation into an error of its own."""
+
+    def __init__(self, inner: Any) -> None:
+        self.inner = inner
+
+    async def read(self, path: str, want: ByteRange | Suffix, *, if_match: str | None = None) -> Payload:
+        try:
+            found: Payload = await self.inner.read(path, want, if_match=if_match)
+        except asyncio.CancelledError:
+            raise StoreError("interrupted", path=path, transient=False) from None
+        return found
+
+
+async def test_a_store_that_hides_its_cancellation() -> None:
+    client, store = client_over(only(0, Stall(NEVER)))
+    store.inner = _Sulks(store.inner)  # type: ignore[assignment]
+    await read(client, Metrics(), (0, 100))
+    task = asyncio.current_task()
+    assert (store.requests, task is not None and task.cancelling()) == (2, 0)
+
+
 async def test_a_loop_that_was_busy_is_no_late_store() -> None:
     client, store = client_over(only(0, Stall(0.001)))
 
