@@ -35,12 +35,13 @@ class Tolerance:
 
 TOLERANCES = {
     # Times are compared within one run, yet a loaded machine does not slow all systems alike.
-    "time over the floor's": Tolerance(1.5, 0.1),
-    "fastest peer's time over accel's": Tolerance(1.6, higher_is_better=True),
-    # What is fetched does not depend on the machine, only on the rows that were drawn.
+    "time over the floor's": Tolerance(2.0, 0.2),
+    "fastest peer's time over accel's": Tolerance(2.0, higher_is_better=True),
+    # What is fetched hardly depends on the machine: on the rows that were drawn, and on what was learned of the network.
     "bytes over the floor's": Tolerance(1.15, 0.05),
-    "requests": Tolerance(1.1, 1.0),
-    "round trips": Tolerance(1.0),
+    "requests": Tolerance(1.25, 2.0),
+    # A request that was merely late seems to have waited.
+    "round trips": Tolerance(1.0, 1.0),
 }
 
 
