@@ -17,15 +17,25 @@ import numpy as np
 from accel.errors import ParquetFormatError
 from accel.format.chunk import SLOTS, allows, empty_row, read_chunk_on
 from accel.format.chunk_fields import CHUNK_FIELDS
-from accel.format.lanes import Lanes, Words, as_words
+from accel.format.lanes import Field, Lanes, Words, as_words
 from accel.format.model import Int64s
 from accel.format.row_groups import GroupReader, RowGroups
-from accel.format.thrift import I32, I64, LIST, STRUCT, Reader
+from accel.format.thrift import I16, I32, I64, LIST, STRUCT, Reader
 
 __all__ = ["FEWEST", "read_groups_at_once"]
 
 FEWEST: Final = 64
 """Chunks; where there are fewer the plain reader is done sooner."""
+_FEW_GROUPS: Final = 16
+"""Row groups; with fewer their ends are sooner read one by one."""
+_TAIL: Final[tuple[Field, ...]] = (
+    (2, I64, lambda lanes: {"size": lanes.number()}),
+    (3, I64, lambda lanes: {"rows": lanes.number()}),
+    (5, I64, lambda lanes: {"offset": lanes.number()}),
+    (6, I64, lambda lanes: {"compressed": lanes.number()}),
+    (7, I16, lambda lanes: {"ordinal": lanes.number()}),
+)
+"""Of a RowGroup, after its chunks; sorting columns are read plainly."""
 _BLOCK: Final = 1 << 16
 """Bytes that are searched at a time: small enough for the processor's own memory."""
 _FILE_OFFSET: Final = 2 << 4 | I64
@@ -105,13 +115,19 @@ def _read_groups(reader: Reader, words: Words, heads: Int64s, ends: Int64s) -> R
     starts = np.empty_like(ends)
     starts[:, 1:] = ends[:, :-1]
     at = reader.pos
-    for group, end in enumerate(ends[:, -1].tolist()):
+    for group, (end, (rows, size, after)) in enumerate(
+        zip(ends[:, -1].tolist(), _read_tails(words, ends[:, -1]), strict=True)
+    ):
         if buf[at : at + len(opening)] != opening:
             return None
         starts[group, 0] = at + len(opening)
-        plain = Reader(buf, end)
-        group_reader.read_on(plain, num_leaves)
-        at = plain.pos
+        if after > 0:
+            groups.add(num_leaves, rows, size)
+            at = after
+        else:
+            plain = Reader(buf, end)
+            group_reader.read_on(plain, num_leaves)
+            at = plain.pos
     # What is between a chunk's start and its metadata: the file offset, and nothing else.
     before = Lanes(words, starts.reshape(-1))
     first = before.word(1) & np.uint64(0xFF)
@@ -120,6 +136,23 @@ def _read_groups(reader: Reader, words: Words, heads: Int64s, ends: Int64s) -> R
         return None
     reader.pos = at
     return groups
+
+
+def _read_tails(words: Words, ends: Int64s) -> list[tuple[int, int, int]]:
+    """Of each row group its rows, its bytes, and where it ends; that is 0 where it is to be read plainly."""
+    nothing = [(0, 0, 0)] * len(ends)
+    if len(ends) < _FEW_GROUPS:
+        return nothing
+    lanes = Lanes(words, ends, last=1)
+    try:
+        found = lanes.read(_TAIL)
+    except IndexError:  # the last one is within the last bytes
+        return nothing
+    if not found.keys() >= {"rows", "size"}:
+        return nothing
+    usual = ~lanes.odd & (found["rows"] >= 0) & (found["size"] >= 0)
+    after = np.where(usual, lanes.pos, 0)
+    return list(zip(found["rows"].tolist(), found["size"].tolist(), after.tolist(), strict=True))
 
 
 def _open_chunks(count: int) -> bytes:

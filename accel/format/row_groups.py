@@ -35,6 +35,13 @@ class RowGroups:
     numbers: dict[str, Int64s] | None = None
     """The chunks by number, where they were read all at once."""
 
+    def add(self, columns: int, rows: int, size: int) -> None:
+        """Add a row group that is not sorted."""
+        self.columns.append(columns)
+        self.rows.append(rows)
+        self.sizes.append(size)
+        self.sorting.append(())
+
     def chunks(self, num_leaves: int) -> dict[str, Int64s]:
         """The chunks' numbers as `chunk_arrays` has them, given that each group has so many chunks."""
         if self.numbers is not None:

@@ -54,6 +54,7 @@ def footer_by(writer: str) -> bytes:
 def reading(monkeypatch: pytest.MonkeyPatch, *, fast: bool) -> Iterator[None]:
     with monkeypatch.context() as patch:
         patch.setattr(chunk_lanes, "FEWEST", 1 if fast else 1 << 62)
+        patch.setattr(chunk_lanes, "_FEW_GROUPS", 1)
         patch.setattr(schema, "_FEW", 1 if fast else 1 << 62)
         if not fast:
             patch.setattr(footer, "_TYPE_DEFINED", b"\xff\xff\xff")
