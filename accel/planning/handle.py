@@ -110,8 +110,8 @@ class FileHandle:
     @property
     def pieces(self) -> int:
         """How many indexes and dictionaries it holds: a change says that `nbytes` has changed, for less."""
-        held = (self.offset_indexes, self.column_indexes, self.indexes, self.blooms, self.dictionaries)
-        return sum(map(len, held))
+        pages = len(self.offset_indexes) + len(self.column_indexes)
+        return pages + len(self.indexes) + len(self.blooms) + len(self.dictionaries)
 
     @property
     def nbytes(self) -> int:
@@ -121,7 +121,7 @@ class FileHandle:
         total += sum(i.nbytes for i in self.column_indexes.values() if i is not None)
         for bounds in (*self.chunk_bounds.values(), *self.page_bounds.values()):
             total += 60 * len(bounds) + 128
-        total += sum(values.nbytes + 200 for values in self.dictionaries.values())
+        total += sum(int(values.nbytes) + 200 for values in self.dictionaries.values())
         total += 120 * (len(self.readable) + len(self.decoded))
         total += sum(state.nbytes for state in self.blooms.values())
         for index in self.indexes.values():
