@@ -205,7 +205,6 @@ def _probe(
     return trips
 
 
-
 def _find_embedded(
     handle: FileHandle, query: FileQuery, named: Mapping[str, str], on_bad: Callable[[IndexFormatError], None]
 ) -> Embedded | None:
