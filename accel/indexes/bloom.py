@@ -15,34 +15,30 @@ import numpy as np
 import numpy.typing as npt
 
 from accel.errors import IndexFormatError
-from accel.indexes.hashing import bits_of_rows, hash_bits, hash_natives, hash_values
+from accel.indexes.bloom_parts import (
+    FIRST_MAGIC,
+    MOST_PARTS,
+    WORDS,
+    ParsedBloom,
+    encode_bloom,
+    parse_first,
+    places,
+    read_head,
+)
+from accel.indexes.hashing import bits_of_rows, hash_bits, hash_values
 from accel.indexes.kind import ChunkValues, IndexKind, Level, Presence
 from accel.indexes.matrix import distinct_cells, sort_distinct
-from accel.indexes.native import Coded, Tag, code_values, tag_of
-from accel.indexes.parts import check_part, close_head, head_length, open_head, seal_head
-from accel.indexes.question import LeafOp, LeafQuestion
-from accel.indexes.wire import BlobReader, BlobWriter
-from accel.predicate.evidence import Evidence
+from accel.indexes.native import Coded, code_values, tag_of
+from accel.indexes.parts import head_length
+from accel.indexes.question import LeafOp
 from accel.records import dataclass
 
 __all__ = ["Bloom", "ParsedBloom"]
 
-Bools = npt.NDArray[np.bool_]
 Int64s = npt.NDArray[np.int64]
 Uint64s = npt.NDArray[np.uint64]
 
-_MAGIC = b"AIB2"
-_FIRST_MAGIC = b"AIBf"
 _PART_BYTES = 16 << 10
-_MOST_PARTS = 1 << 12
-_WORDS = 8
-"""32-bit words of a block."""
-_SALT = np.array(
-    (0x47B6137B, 0x44974D91, 0x8824AD5B, 0xA2B7289D, 0x705495C7, 0x2DF1424B, 0x9EFC4947, 0x5C6BFB31),
-    np.uint32,
-)
-_MANY_KEYS = 1000
-"""An IN of more keys passes every filter sooner or later: it is not probed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,13 +72,13 @@ class Bloom(IndexKind):
 
     def parse_head(self, data: bytes, *, level: Level, units: int) -> ParsedBloom:
         """Read the head alone; what it wants for a question is then to be added by `with_parts`."""
-        return ParsedBloom(_read_head(data, units), {})
+        return ParsedBloom(read_head(data, units), {})
 
     def parse(self, data: bytes, *, level: Level, units: int) -> ParsedBloom:
-        if data[:4] == _FIRST_MAGIC:
-            return _parse_first(data, units)
+        if data[:4] == FIRST_MAGIC:
+            return parse_first(data, units)
         length = head_length(data)
-        head = _read_head(data[:length], units)
+        head = read_head(data[:length], units)
         if len(data) != length + head.part_bytes * len(head.checksums):
             raise IndexFormatError("a bloom index is not as long as its head says")
         found = ParsedBloom(head, {})
@@ -115,7 +111,7 @@ def _rate(load: float) -> float:
     """The chance to pass in blocks of which each has a Poisson number of values."""
     counts = np.arange(int(load + 12 * math.sqrt(load) + 12))
     weights = np.exp(counts * math.log(load) - load - np.cumsum(np.log(np.maximum(counts, 1))))
-    return float((weights * (1 - (31 / 32) ** counts) ** _WORDS).sum())
+    return float((weights * (1 - (31 / 32) ** counts) ** WORDS).sum())
 
 
 class _Builder:
@@ -156,201 +152,26 @@ class _Builder:
         self.hashes += np.split(hashes[code], np.searchsorted(owner, np.arange(1, len(here))))[: len(here)]
 
     def finish(self) -> bytes:
-        import xxhash
-
         presence = Presence.joined(self.presence)
-        units = len(presence)
         counts = _blocks(np.array([len(each) for each in self.hashes], np.int64), self.fpp)
         count = _part_count(counts)
         counts = -(-counts // count) * count
         starts = np.concatenate(([0], np.cumsum(counts)))
-        words = np.zeros(int(starts[-1]) * _WORDS, np.uint32)
+        words = np.zeros(int(starts[-1]) * WORDS, np.uint32)
         for unit, hashes in enumerate(self.hashes):
             # A unit at a time: the bits of all would be many times the filters.
-            index, bits = _places(hashes, starts[unit], counts[unit])
-            for lane in range(_WORDS):
+            index, bits = places(hashes, starts[unit], counts[unit])
+            for lane in range(WORDS):
                 np.bitwise_or.at(words, index + lane, bits[:, lane])
-        parts = [
-            b"".join(
-                words[start * _WORDS : (start + size) * _WORDS].astype("<u4").tobytes()
-                for start, size in zip(
-                    (starts[:-1] + part * counts // count).tolist(), (counts // count).tolist(), strict=True
-                )
-            )
-            for part in range(count)
-        ]
-        head = BlobWriter(b"")
-        head.u32(units)
-        head.presence(presence)
-        head.u32(self.tag)
-        head.array(counts // count, "<u4")
-        head.u32(count)
-        head.array(np.array([xxhash.xxh64_intdigest(part) for part in parts], np.uint64), "<u8")
-        return seal_head(_MAGIC, head) + b"".join(parts)
+        return encode_bloom(presence, self.tag, words, counts // count, count)
 
 
 def _part_count(counts: Int64s) -> int:
     """A power of two, so that parts have a fair size and filling filters up to a multiple of it costs little."""
     total = int(counts.sum())
     count = 1
-    while count < _MOST_PARTS and total * _WORDS * 4 > 2 * count * _PART_BYTES:
+    while count < MOST_PARTS and total * WORDS * 4 > 2 * count * _PART_BYTES:
         count *= 2
     while count > 1 and int((-(-counts // count) * count).sum()) > 1.2 * total:
         count //= 2
     return count
-
-
-def _places(hashes: Uint64s, starts: Any, counts: Any) -> tuple[Int64s, npt.NDArray[np.uint32]]:
-    """The first word of each hash's block, and the bit of it in each of the eight words.
-
-    `starts` and `counts` are the blocks before its filter, and in it: of each hash, or of all.
-    """
-    block = ((hashes >> np.uint64(32)) * np.asarray(counts).astype(np.uint64)) >> np.uint64(32)
-    low = hashes.astype(np.uint32)
-    with np.errstate(over="ignore"):
-        bit = (low[:, None] * _SALT) >> np.uint32(27)
-    return (starts + block.astype(np.int64)) * _WORDS, np.uint32(1) << bit
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Head:
-    presence: Presence
-    tag: Tag
-    counts: Int64s
-    """Blocks of each unit's filter in each part."""
-    checksums: Uint64s
-    length: int
-
-    @property
-    def part_bytes(self) -> int:
-        return int(self.counts.sum()) * _WORDS * 4
-
-    def spans(self) -> list[tuple[int, int]]:
-        """The parts as half-open ranges of the whole index's bytes."""
-        size = self.part_bytes
-        return [(self.length + n * size, self.length + (n + 1) * size) for n in range(len(self.checksums))]
-
-    def part_of(self, hashes: Uint64s) -> list[int]:
-        """The part that has each hash's blocks, in every filter."""
-        found: list[int] = (
-            ((hashes >> np.uint64(32)) * np.uint64(len(self.checksums))) >> np.uint64(32)
-        ).tolist()
-        return found
-
-
-def _read_head(data: bytes, units: int) -> _Head:
-    blob = open_head(data, _MAGIC)
-    presence, tag, counts = _read_counts(blob, units)
-    parts = blob.u32()
-    if not 1 <= parts <= _MOST_PARTS:
-        raise IndexFormatError(f"a bloom index of {parts} parts")
-    checksums = blob.array(parts, "<u8").astype(np.uint64)
-    close_head(blob)
-    return _Head(presence, tag, counts, checksums, len(data))
-
-
-def _read_counts(blob: BlobReader, units: int) -> tuple[Presence, Tag, Int64s]:
-    blob.units(units)
-    presence = blob.presence(units)
-    try:
-        tag = Tag(blob.u32())
-    except ValueError:
-        raise IndexFormatError("a bloom index holds values of an unknown type") from None
-    counts = blob.array(units, "<u4").astype(np.int64)
-    if bool((presence.value & (counts == 0)).any()):
-        raise IndexFormatError("a bloom index has values and no filter for them")
-    return presence, tag, counts
-
-
-def _parse_first(data: bytes, units: int) -> ParsedBloom:
-    """Version 1: one part, and no head."""
-    blob = BlobReader(data, _FIRST_MAGIC)
-    presence, tag, counts = _read_counts(blob, units)
-    words = blob.array(int(counts.sum()) * _WORDS, "<u4").astype(np.uint32, copy=False)
-    blob.end()
-    return ParsedBloom(_Head(presence, tag, counts, np.zeros(1, np.uint64), len(data)), {0: words})
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class ParsedBloom:
-    """Filters read back, or the head and some of the parts."""
-
-    head: _Head
-    parts: Mapping[int, npt.NDArray[np.uint32]]
-
-    @property
-    def nbytes(self) -> int:
-        own = self.head.length + 16 * len(self.head.counts) + 256
-        return own + sum(words.nbytes for words in self.parts.values())
-
-    def wants(self, question: LeafQuestion) -> list[tuple[int, int]]:
-        """The parts that the question needs and that are not here, as ranges of the index's bytes."""
-        hashes = self._hashes(question)
-        if hashes is None or not self.head.part_bytes:
-            return []
-        spans = self.head.spans()
-        return [
-            spans[number] for number in sorted(set(self.head.part_of(hashes))) if number not in self.parts
-        ]
-
-    def with_parts(self, found: Mapping[tuple[int, int], memoryview]) -> ParsedBloom:
-        """The same index with more parts, each by the range that `wants` gave.
-
-        Raises
-        ------
-        IndexFormatError
-            A part does not verify.
-        """
-        if not self.head.part_bytes:
-            return self
-        numbers = {span: number for number, span in enumerate(self.head.spans())}
-        more = dict(self.parts)
-        for span, data in found.items():
-            number = numbers[span]
-            check_part(data, self.head.checksums[number])
-            if len(data) != self.head.part_bytes:
-                raise IndexFormatError("a part of a bloom index has a wrong length")
-            more[number] = np.frombuffer(bytes(data), "<u4").astype(np.uint32, copy=False)
-        return ParsedBloom(self.head, more)
-
-    def prune(self, question: LeafQuestion) -> Evidence | None:
-        if question.op is LeafOp.IS_NULL:
-            return self.head.presence.nulls()
-        hashes = self._hashes(question)
-        if hashes is None:
-            return None
-        hit = np.zeros(len(self.head.presence), bool)
-        for key, number in zip(hashes, self.head.part_of(hashes), strict=True):
-            words = self.parts.get(number)
-            if words is None and self.head.part_bytes:
-                return None
-            if words is not None:
-                hit |= self._probe(key, words)
-        return self.head.presence.evidence(hit)
-
-    def _hashes(self, question: LeafQuestion) -> Uint64s | None:
-        if question.op not in (LeafOp.EQ, LeafOp.IN) or question.tag is not self.head.tag:
-            return None
-        return hash_natives(question.values, self.head.tag) if len(question.values) <= _MANY_KEYS else None
-
-    def _probe(self, key: np.uint64, words: npt.NDArray[np.uint32]) -> Bools:
-        """Units whose filter has the hash, by the part that has its blocks."""
-        counts = self.head.counts
-        units = np.flatnonzero(counts)
-        starts = (np.cumsum(counts) - counts)[units]
-        # Within the part, what is left of the hash's high half says which block.
-        inner = (int(key) >> 32) * len(self.head.checksums) & 0xFFFFFFFF
-        moved = np.full(len(units), (inner << 32) | (int(key) & 0xFFFFFFFF), np.uint64)
-        index, bits = _places(moved, starts, counts[units])
-        found = words[index[:, None] + np.arange(_WORDS)] & bits
-        hit = np.zeros(len(counts), bool)
-        hit[units] = (found != 0).all(axis=1)
-        return hit
-
-    def describe(self) -> Mapping[str, Any]:
-        """What `accel inspect` shows."""
-        return {
-            "filter_bytes": self.head.part_bytes * len(self.head.checksums),
-            "parts": len(self.head.checksums),
-            "units": len(self.head.presence),
-        }

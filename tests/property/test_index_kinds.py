@@ -216,7 +216,7 @@ LEVELS = [(name, level) for name, (kind, _) in KINDS.items() for level in sorted
 def test_the_outcomes_of_every_row_are_allowed(name: str, level: Level) -> None:
     kind, names = KINDS[name]
 
-    @settings(max_examples=100, deadline=None, derandomize=True, database=None)
+    @settings(max_examples=60, deadline=None, derandomize=True, database=None)
     @given(inputs(names or tuple(SORTS)), st.integers(1, 5))
     def check(given_: tuple[Sort, list[ChunkValues], list[Expr]], every: int) -> None:
         sort, chunks, asked = given_
