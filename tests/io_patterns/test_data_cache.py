@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 
 import pyarrow as pa
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import accel
 from accel.errors import ObjectChangedError
@@ -17,9 +20,14 @@ COLUMNS = ["key", "value", "category"]
 OPTIONS = accel.Options(tail_hint=16 * 1024, max_gap_bytes=0)
 
 
+@functools.cache
+def bench_data() -> bytes:
+    return write_bench_file(rows=ROWS)
+
+
 @pytest.fixture(scope="module")
 def data() -> bytes:
-    return write_bench_file(rows=ROWS)
+    return bench_data()
 
 
 @pytest.fixture
@@ -119,3 +127,21 @@ def test_a_large_scan_leaves_little_trace(store: RecordingStore, data: bytes) ->
     store.clear()
     assert scan(store, "key = 3000", cache).to_table().num_rows == 1
     assert store.requests == 0
+
+
+spans = st.tuples(st.integers(0, 3 * ROWS), st.sampled_from([0, 3, 3000, 90_000]))
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.lists(spans, min_size=2, max_size=8), st.sampled_from([64 * 20_000, 64 * 60_000, 1 << 28]))
+def test_with_and_without_it_rows_are_the_same(asked: list[tuple[int, int]], limit: int) -> None:
+    """Whatever is held, evicted, or held in part; and what explain says is what is asked for."""
+    cache, store = accel.Cache(data=limit), RecordingStore(DictStore({PATH: bench_data()}))
+    for low, length in asked:
+        where = f"key BETWEEN {low} AND {low + length}"
+        cached = scan(store, where, cache)
+        predicted = cached.explain()
+        found = cached.to_table()
+        assert found.equals(scan(store, where, None).to_table())
+        assert predicted.bytes["data"] == cached.metrics.bytes  # explain has left its metadata
+        assert cache.stats().data_nbytes <= limit
