@@ -64,7 +64,7 @@ class Options:
     """Row-group pieces being fetched or decoded at once by one scan."""
     memory_limit: int = 512 * MIB
     """Bytes that one scan may hold: fetched, decoding and decoded but not yet taken."""
-    piece_bytes: int = 32 * MIB
+    piece_bytes: int = 8 * MIB
     """A row group's selected pages are read in pieces of about this many compressed bytes."""
     phases: Phases = Phases.AUTO
     """Late materialization: whether the filter's columns are read first and the others only where rows match."""

@@ -13,6 +13,7 @@ from accel.arrays import bools, mask, repeat_scalar
 from accel.decode.arrow import projected_schema
 from accel.decode.chunks import ChunkPages
 from accel.decode.columns import decode_columns
+from accel.decode.pool import release_now_and_then
 from accel.decode.texts import Texts, is_indexed, look_up
 from accel.planning.conform import conform_array
 from accel.planning.pages import Piece, PieceLeaf
@@ -31,6 +32,10 @@ class LeafBytes:
     dictionary: Buffer | None
     pages: tuple[Buffer, ...]
     """Whole data pages in row order, or the whole chunk."""
+
+
+# A piece that takes more is decoded on a thread of its own.
+_LARGE = 4 << 20
 
 
 def decode_piece(
@@ -58,6 +63,8 @@ def decode_piece(
         Of the scan's output schema, in row order, none empty.
     """
     query = task.file.query
+    if piece.held_bytes > _LARGE:
+        release_now_and_then(piece.held_bytes)
     maybe = piece.rows.intersect(piece.sure.invert(task.num_rows)) if piece.sure else piece.rows
     decoder = _Decoder(task, piece, fetched, memory_limit)
     if not maybe:

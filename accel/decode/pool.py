@@ -9,7 +9,9 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import ParamSpec, Self, TypeVar
 
-__all__ = ["DecodePool"]
+import pyarrow as pa
+
+__all__ = ["DecodePool", "release_now_and_then"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -79,6 +81,20 @@ class DecodePool:
             return self._executor
 
 
+def release_now_and_then(nbytes: int) -> None:
+    """Give back what Arrow's allocator keeps for this thread, each time that it has decoded so much again.
+
+    Else a long scan holds several times what it uses: 550 MB of resident memory for 170 MB in use.
+    """
+    total = getattr(_decoded, "nbytes", 0) + nbytes
+    if total >= _RELEASE_EVERY:
+        pa.default_memory_pool().release_unused()
+        total = 0
+    _decoded.nbytes = total
+
+
+_RELEASE_EVERY = 128 << 20
+_decoded = threading.local()
 _shared: dict[tuple[int, int], DecodePool] = {}
 _shared_lock = threading.Lock()
 

@@ -9,6 +9,7 @@ import time
 
 import pytest
 
+from accel.decode import pool as pool_module
 from accel.decode.pool import DecodePool
 
 
@@ -74,3 +75,17 @@ def test_the_shared_pool_is_one_a_process_and_size() -> None:
     cores = len(os.sched_getaffinity(0))
     assert DecodePool.shared(0).threads == cores
     assert DecodePool.shared(0) is DecodePool.shared(cores)
+
+
+def test_memory_is_released_each_time_that_much_was_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
+    released: list[int] = []
+
+    class Pool:
+        def release_unused(self) -> None:
+            released.append(1)
+
+    monkeypatch.setattr(pool_module.pa, "default_memory_pool", Pool)
+    monkeypatch.setattr(pool_module, "_decoded", threading.local())
+    for nbytes in (100 << 20, 27 << 20, 1 << 20, 127 << 20, 1 << 20):
+        pool_module.release_now_and_then(nbytes)
+    assert len(released) == 2
