@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import numpy as np
 import pyarrow as pa
 
 from accel.decode.piece import LeafBytes
@@ -66,33 +65,12 @@ async def narrow_task(reader: Reader, task: ScanTask, reads: TaskReads, *, piece
 
 
 def _joined(first: PieceRead, rest: PieceRead, rows: RowSelection) -> PieceRead:
-    """Both phases as one piece, of the rows that match and the pages that hold them."""
+    """Both phases as one piece, of the rows that match."""
     parts: list[PieceLeaf] = list(rest.piece.leaves)
     leaves: dict[int, LeafBytes] = dict(rest.leaves)
     for part in first.piece.leaves:
         if part.reads.for_output:
-            kept, held = _kept(part, first.leaves[part.reads.leaf], rows)
-            parts.append(kept)
-            leaves[part.reads.leaf] = held
+            parts.append(part)
+            leaves[part.reads.leaf] = first.leaves[part.reads.leaf]
     piece = Piece(rows, rows, tuple(parts), rest.piece.start, rest.piece.stop)
     return PieceRead(piece, leaves, rest.round_trips)
-
-
-def _kept(part: PieceLeaf, held: LeafBytes, rows: RowSelection) -> tuple[PieceLeaf, LeafBytes]:
-    """Of the pages that are at hand, those with a row that matches: the others need not be decoded again."""
-    reads, lo, hi = part.reads, part.lo, part.hi
-    if reads.whole:
-        return part, held
-    keep = rows.counts(reads.first_row[lo:hi], reads.stop_row[lo:hi]) > 0
-    if keep.all():
-        return part, held
-    runs = [(lo, lo + 1), *part.runs()] if part.carried else part.runs()
-    pages: list[memoryview] = []
-    for (start, stop), buffer in zip(runs, held.pages, strict=True):
-        view, base = memoryview(buffer), int(reads.offset[start])
-        for page in range(start, stop):
-            if keep[page - lo]:
-                at = int(reads.offset[page]) - base
-                pages.append(view[at : at + int(reads.size[page])])
-    kept = reads.take(lo + np.flatnonzero(keep))
-    return PieceLeaf(kept, 0, len(pages), False), LeafBytes(held.dictionary, tuple(pages))

@@ -15,6 +15,7 @@ from accel.decode.chunks import ChunkPages
 from accel.decode.columns import decode_columns
 from accel.decode.pool import release_now_and_then
 from accel.decode.texts import Texts, is_indexed, look_up
+from accel.options import MIB
 from accel.planning.conform import conform_array
 from accel.planning.pages import Piece, PieceLeaf
 from accel.planning.selection import RowSelection
@@ -23,6 +24,9 @@ from accel.ranges import Buffer
 from accel.records import dataclass
 
 __all__ = ["LeafBytes", "decode_piece", "match_piece"]
+
+# What the filter does not need is decoded apart, where it decodes to more: each call has a cost of its own.
+_APART_BYTES = 2 * MIB
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +40,26 @@ class LeafBytes:
 
 # A piece that takes more is decoded on a thread of its own.
 _LARGE = 4 << 20
+
+
+def narrow_leaf(part: PieceLeaf, held: LeafBytes, rows: RowSelection) -> tuple[PieceLeaf, LeafBytes]:
+    """Of the pages that were fetched, those that hold any of `rows`: the others need not be decoded."""
+    reads, lo, hi = part.reads, part.lo, part.hi
+    if reads.whole or hi - lo < 2:
+        return part, held
+    keep = rows.counts(reads.first_row[lo:hi], reads.stop_row[lo:hi]) > 0
+    if keep.all():
+        return part, held
+    runs = [(lo, lo + 1), *part.runs()] if part.carried else part.runs()
+    pages: list[Buffer] = []
+    for (start, stop), buffer in zip(runs, held.pages, strict=True):
+        view, base = memoryview(buffer), int(reads.offset[start])
+        for page in range(start, stop):
+            if keep[page - lo]:
+                at = int(reads.offset[page]) - base
+                pages.append(view[at : at + int(reads.size[page])])
+    kept = reads.take(lo + np.flatnonzero(keep))
+    return PieceLeaf(kept, 0, len(pages), False), LeafBytes(held.dictionary, tuple(pages))
 
 
 def decode_piece(
@@ -71,6 +95,9 @@ def decode_piece(
         columns = decoder.decode(query.output_leaves, piece.rows)
         return _batches(task, columns, piece.rows.count, batch_rows)
     if not piece.sure:
+        late = decoder.late_leaves()
+        if late:
+            return _decode_late(task, piece, decoder, late, batch_rows)
         # One decode serves the filter and the result.
         leaves = sorted({*query.filter_leaves, *query.output_leaves})
         columns = decoder.decode(leaves, piece.rows, texts=Texts.INDEXED)
@@ -88,6 +115,24 @@ def decode_piece(
     if not rows:
         return []
     return _batches(task, decoder.decode(query.output_leaves, rows), rows.count, batch_rows)
+
+
+def _decode_late(
+    task: ScanTask, piece: Piece, decoder: _Decoder, late: Sequence[int], batch_rows: int
+) -> list[pa.RecordBatch]:
+    """Decode the filter's columns, then of the others the pages that hold a row that matches."""
+    query = task.file.query
+    columns = decoder.decode(query.filter_leaves, piece.rows, texts=Texts.INDEXED)
+    matches = _mask(task, columns, piece.rows.count)
+    matched = int(np.count_nonzero(matches))
+    if matched == 0:
+        return []
+    fresh = decoder.decode(late, piece.rows.refine(matches), texts=Texts.INDEXED)
+    kept = {f.name: columns[f.name] for f in query.output if f.name in columns and f.name not in fresh}
+    if matched < len(matches):
+        packed = bools(matches)
+        kept = {n: _filter(a, packed) for n, a in kept.items()}
+    return _batches(task, decoder.look_up({**kept, **fresh}), matched, batch_rows)
 
 
 def match_piece(
@@ -119,7 +164,7 @@ class _Decoder:
             return {}
         file = self._task.file
         schema = projected_schema(file.schema, file.key_value, leaves)
-        chunks = {leaf: self._chunk(self._parts[leaf], self._fetched[leaf]) for leaf in leaves}
+        chunks = {leaf: self._chunk(self._parts[leaf], self._fetched[leaf], rows) for leaf in leaves}
         arrays = decode_columns(
             file.schema,
             file.key_value,
@@ -154,7 +199,18 @@ class _Decoder:
         columns = self.decode(self._task.file.query.filter_leaves, maybe, texts=Texts.INDEXED)
         return piece.sure.union(maybe.refine(_mask(self._task, columns, maybe.count)))
 
-    def _chunk(self, part: PieceLeaf, fetched: LeafBytes) -> ChunkPages:
+    def late_leaves(self) -> list[int]:
+        """The leaves of the result's columns that the filter does not decode as they are wanted; none where that
+        is too little for decoding apart to pay."""
+        query, leaves = self._task.file.query, self._task.file.schema.leaves
+        # A struct that the filter needs another part of is decoded anew.
+        differ = set(query.output_leaves).symmetric_difference(query.filter_leaves)
+        fresh = {leaves[leaf].path[0] for leaf in differ}
+        late = [leaf for leaf in query.output_leaves if leaves[leaf].path[0] in fresh]
+        return late if sum(self._parts[leaf].decoded_bytes for leaf in late) > _APART_BYTES else []
+
+    def _chunk(self, part: PieceLeaf, fetched: LeafBytes, rows: RowSelection) -> ChunkPages:
+        part, fetched = narrow_leaf(part, fetched, rows)
         reads = part.reads
         if reads.whole:
             first, stop = np.zeros(1, np.int64), np.array([self._task.num_rows], np.int64)

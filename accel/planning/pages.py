@@ -87,6 +87,11 @@ class PieceLeaf:
         return self.reads.chunk.length if self.reads.whole else _total(self.reads.size[self.lo : self.hi])
 
     @property
+    def decoded_bytes(self) -> float:
+        """Bytes of the pages in Arrow, about."""
+        return self.nbytes * self.reads.expansion
+
+    @property
     def needs_dictionary(self) -> bool:
         """Whether a page of this piece is dictionary-encoded, as far as the footer tells."""
         reads = self.reads

@@ -58,13 +58,14 @@ def forecast(task: ScanTask, share: float, *, latency: float, bandwidth: float, 
     first = sum(reads.nbytes for reads in task.reads) - total
     if not late or len(late) == len(task.reads) or not doubtful:
         return Forecast(first_bytes=first, late_bytes=total, expected_bytes=total, pays=False)
-    expected = unpacked = 0.0
+    expected = unpacked = requests = 0.0
     for reads in late:
-        kept = _expected_bytes(reads, task, doubtful, share)
+        kept, runs = _expected(reads, task, doubtful, share)
         expected += kept
+        requests += runs
         unpacked += (reads.nbytes - kept) * reads.expansion
     saved = (total - expected) / bandwidth + unpacked * _DECODE_SECONDS
-    cost = latency / max(1, abreast) + _REQUEST_SECONDS * len(late)
+    cost = latency / max(1, abreast) + _REQUEST_SECONDS * requests
     return Forecast(
         first_bytes=first,
         late_bytes=total,
@@ -73,17 +74,19 @@ def forecast(task: ScanTask, share: float, *, latency: float, bandwidth: float, 
     )
 
 
-def _expected_bytes(reads: LeafReads, task: ScanTask, doubtful: RowSelection, share: float) -> float:
-    """Of one leaf, if matching rows lie anywhere among those in doubt: together they would be fewer pages."""
+def _expected(reads: LeafReads, task: ScanTask, doubtful: RowSelection, share: float) -> tuple[float, float]:
+    """Bytes of one leaf, and runs of pages that they come in, if matching rows lie anywhere among those in
+    doubt: together they would be fewer pages."""
     if reads.whole:
-        if task.sure:
-            return float(reads.nbytes)
-        return reads.nbytes * (1.0 - (1.0 - share) ** doubtful.count)
+        chance = 1.0 if task.sure else 1.0 - (1.0 - share) ** doubtful.count
+        return reads.nbytes * chance, chance
     held = doubtful.counts(reads.first_row, reads.stop_row)
     kept = 1.0 - (1.0 - share) ** held
     if task.sure:
         kept[task.sure.counts(reads.first_row, reads.stop_row) > 0] = 1.0
-    return float(reads.size @ kept)
+    # A run begins with a page that is kept after one that is not.
+    runs = float(kept[0] + kept[1:] @ (1.0 - kept[:-1])) if len(kept) else 0.0
+    return float(reads.size @ kept), runs
 
 
 def filter_phase(piece: Piece) -> Piece:

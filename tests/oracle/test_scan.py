@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Iterator
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from hypothesis import given, note
+import pytest
+from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
 
 import accel
@@ -47,6 +49,16 @@ def project(full: pa.Table, columns: list[str] | None) -> pa.Table:
     return pa.Table.from_arrays(arrays, schema=schema)
 
 
+@pytest.fixture(params=[True, False], ids=["decoded apart", "decoded at once"])
+def apart(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Whether what the filter does not need is decoded after it, however little it is."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("accel.decode.piece._APART_BYTES", -1 if request.param else 1 << 60)
+        yield
+
+
+@pytest.mark.usefixtures("apart")
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(cases(), st.sampled_from(list(Phases)))
 def test_scan_equals_the_full_read_filtered(case: Case, phases: Phases) -> None:
     data = write_file(case.table, case.layout)
