@@ -48,7 +48,9 @@ def test_it_pickles_empty_with_its_limits() -> None:
     assert (copy.memory, copy.data, copy.max_age, copy.get("a")) == (100, 70, 5.0, None)
 
 
-@pytest.mark.parametrize("limits", [{"memory": -1}, {"data": -1}, {"max_age": -1.0}, {"max_age": float("nan")}], ids=str)
+@pytest.mark.parametrize(
+    "limits", [{"memory": -1}, {"data": -1}, {"max_age": -1.0}, {"max_age": float("nan")}], ids=str
+)
 def test_limits_are_checked(limits: dict[str, float]) -> None:
     with pytest.raises(ValueError, match="not limits of a cache"):
         Cache(**limits)  # type: ignore[arg-type]
