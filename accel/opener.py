@@ -9,6 +9,7 @@ import enum
 import time
 import weakref
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import TypeVar
 
 import pyarrow as pa
@@ -16,6 +17,7 @@ import pyarrow as pa
 from accel.decode.arrow import file_schema
 from accel.decode.schema_memo import SchemaMemo
 from accel.errors import AccelError, ObjectChangedError
+from accel.footer_desk import FooterDesk
 from accel.format.model import ParquetSchema
 from accel.io.cache import Cache
 from accel.io.client import Client
@@ -61,6 +63,7 @@ class Opener:
         self._client_for = client_for
         self._cache = cache
         self._held = HeldFiles(cache, metrics)
+        self._desk = FooterDesk(shared_schema)
         self.options = options
         self.metrics = metrics
         self._tails: dict[tuple[str, str], tuple[ObjectId, int, memoryview]] | None = (
@@ -129,11 +132,14 @@ class Opener:
             handle, trips = recalled
         else:
             started = time.monotonic()
+            self._desk.expected += 1
             try:
                 handle, trips = await self.drive(recorded(steps(), seen), client, file.path, _listed(file))
             except ObjectChangedError:
                 # Not the version that was listed any more: the current one will do as well.
                 handle, trips = await self.drive(recorded(steps(), seen), client, file.path, None)
+            finally:
+                self._desk.expected -= 1
             handle.checked_at = started
             await self._held.keep(client, handle, seen)
         self.metrics.add("metadata_misses" if recalled is None else "metadata_hits")
@@ -154,6 +160,9 @@ class Opener:
                     data = memoryview(payload.data)
                     size = payload.size if payload.size is not None else payload.range.end
                     answer = Tail(data, payload.range.start, size, payload.etag)
+                    parsed = await self._desk.parse(answer)
+                    if parsed is not None:
+                        answer = replace(answer, parsed=parsed)
                     pin = ObjectId(path, size, payload.etag)
                     if self._tails is not None and payload.etag is not None:
                         self._tails[client.token, path] = (pin, payload.range.start, data)

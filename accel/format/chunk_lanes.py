@@ -42,14 +42,21 @@ _FILE_OFFSET: Final = 2 << 4 | I64
 """The header of a ColumnChunk's field before its metadata, as its first."""
 
 
-def read_groups_at_once(reader: Reader, num_groups: int, num_leaves: int) -> RowGroups | None:
+def read_groups_at_once(
+    reader: Reader, num_groups: int, num_leaves: int, *, fewest: int | None = None
+) -> RowGroups | None:
     """Read the elements of FileMetaData's list of row groups, and move `reader` behind them.
 
-    None, and nothing has been read, where they are not as usual.
+    None, and nothing has been read, where they are not as usual, or have fewer than `fewest` chunks (default
+    `FEWEST`).
     """
     count = num_groups * num_leaves
     buf = reader.buf
-    if not isinstance(buf, bytes) or count < FEWEST or not allows(reader, count):
+    if (
+        not isinstance(buf, bytes)
+        or count < (FEWEST if fewest is None else fewest)
+        or not allows(reader, count)
+    ):
         return None
     heads = _find_chunks(buf, reader.pos, count)
     if heads is None:
@@ -128,6 +135,7 @@ def _read_groups(reader: Reader, words: Words, heads: Int64s, ends: Int64s) -> R
             plain = Reader(buf, end)
             group_reader.read_on(plain, num_leaves)
             at = plain.pos
+        groups.ends.append(at)
     # What is between a chunk's start and its metadata: the file offset, and nothing else.
     before = Lanes(words, starts.reshape(-1))
     first = before.word(1) & np.uint64(0xFF)

@@ -13,7 +13,7 @@ import numpy as np
 from accel.errors import ParquetFormatError
 from accel.format.model import Bools, ChunkTable, Int64s, ParquetSchema
 
-__all__ = ["build_chunks"]
+__all__ = ["build_chunks", "leaves_out_dictionary_header"]
 
 DICTIONARY_HEADER: Final = 100
 """No dictionary page header of the writers of PARQUET-816 is longer."""
@@ -22,11 +22,12 @@ _VERSION = re.compile(r"parquet-mr\s+version\s+([0-9]{1,9})\.([0-9]{1,9})\.([0-9
 
 
 def build_chunks(
-    found: dict[str, Int64s], schema: ParquetSchema, *, footer_start: int, created_by: str
+    found: dict[str, Int64s], schema: ParquetSchema, *, footer_start: int | Int64s, created_by: str
 ) -> ChunkTable:
     """Check the numbers of all chunks, as `format.chunk.chunk_arrays` has them, and derive the rest.
 
-    The arrays are taken over, and changed.
+    The arrays are taken over, and changed. `footer_start` may be a column, for row groups of several files; not
+    of a writer of `leaves_out_dictionary_header`.
 
     Raises ParquetFormatError naming the first chunk at fault: a physical type other than the
     schema's, a negative size or count, a range that is not within the file before the footer.
@@ -64,7 +65,9 @@ def build_chunks(
     end = np.where(local, start + np.where(local, compressed, 0), -1)
     start = np.where(local, start, -1)
     checks.refuse(local & (compressed > 0) & (data >= end), "data pages after the chunk's end", data)
-    if _leaves_out_dictionary_header(created_by):
+    if leaves_out_dictionary_header(created_by):
+        if not isinstance(footer_start, int):
+            raise TypeError("the footer of one file starts at one place")
         end = _pad(start, end, local & (compressed > 0), footer_start)
     for name in ("column_index", "offset_index", "bloom"):
         _check_location(found, name, external, footer_start, checks)
@@ -108,7 +111,7 @@ class _Checks:
 
 
 def _check_location(
-    found: dict[str, Int64s], name: str, external: Bools, footer_start: int, checks: _Checks
+    found: dict[str, Int64s], name: str, external: Bools, footer_start: int | Int64s, checks: _Checks
 ) -> None:
     offset, length = found[f"{name}_offset"], found[f"{name}_length"]
     words = name.replace("_", " ")
@@ -123,7 +126,8 @@ def _check_location(
     checks.refuse((offset > 0) & (length > footer_start - offset), f"a {words} that is too long", length)
 
 
-def _leaves_out_dictionary_header(created_by: str) -> bool:
+def leaves_out_dictionary_header(created_by: str) -> bool:
+    """Whether this writer's chunks are longer than they say (PARQUET-816)."""
     version = _VERSION.match(created_by)
     return version is not None and tuple(map(int, version.groups())) < (1, 2, 9)
 

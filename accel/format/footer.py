@@ -25,9 +25,9 @@ from accel.format.thrift import BINARY, I16, I64, LIST, STRUCT, Reader
 from accel.ranges import Buffer
 from accel.records import dataclass
 
-__all__ = ["FooterTail", "parse_footer", "parse_tail"]
+__all__ = ["MAGIC", "FooterTail", "parse_footer", "parse_tail"]
 
-_MAGIC = b"PAR1"
+MAGIC = b"PAR1"
 _ENCRYPTED_MAGIC = b"PARE"
 _REQUIRED = {2: LIST, 3: I64, 4: LIST}
 """The types of FileMetaData's required fields, `version` aside."""
@@ -54,9 +54,9 @@ def parse_tail(last8: Buffer) -> FooterTail:
     magic = tail[4:]
     if magic == _ENCRYPTED_MAGIC:
         raise EncryptedFileError("the footer is encrypted", hint="accel does not read encrypted Parquet")
-    if magic != _MAGIC:
+    if magic != MAGIC:
         raise ParquetFormatError(
-            f"not a Parquet file: it ends with {magic!r}, not {_MAGIC!r}", hint="is the file complete?"
+            f"not a Parquet file: it ends with {magic!r}, not {MAGIC!r}", hint="is the file complete?"
         )
     length = int.from_bytes(tail[:4], "little")
     if length == 0:

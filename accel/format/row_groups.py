@@ -34,6 +34,8 @@ class RowGroups:
     """The chunks by row, where they were read one after another."""
     numbers: dict[str, Int64s] | None = None
     """The chunks by number, where they were read all at once."""
+    ends: list[int] = field(default_factory=list)
+    """Where each row group ends in the bytes, likewise."""
 
     def add(self, columns: int, rows: int, size: int) -> None:
         """Add a row group that is not sorted."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from typing import TypeAlias, TypeVar
 
+from accel.format.model import FileMetadata
 from accel.ranges import Stash, Want
 from accel.records import dataclass
 
@@ -36,6 +37,8 @@ class Tail:
     start: int
     size: int
     etag: str | None
+    parsed: FileMetadata | None = None
+    """What its footer says, where that was parsed on the way."""
 
 
 T = TypeVar("T")

@@ -12,14 +12,15 @@ import pyarrow as pa
 
 from accel.errors import IndexFormatError, ParquetFormatError
 from accel.format.embedded import parse_toc
-from accel.format.footer import parse_footer, parse_tail
+from accel.format.footer import MAGIC, parse_footer, parse_tail
+from accel.format.footers import FooterBytes
 from accel.format.model import ParquetSchema
 from accel.planning.file import ObjectId
 from accel.planning.handle import FileHandle
 from accel.planning.need import Need, NeedTail, Steps, Tail
 from accel.ranges import ByteRange, Kind, ReadKey, Want
 
-__all__ = ["open_file"]
+__all__ = ["footer_in", "open_file"]
 
 _TAIL = 8
 
@@ -78,11 +79,15 @@ def open_file(
         footer = bytes(stash[missing.key]) + bytes(data[:-_TAIL])
         kept, kept_start = memoryview(b""), footer_start
     else:
-        footer = bytes(data[footer_start - start : -_TAIL])
+        footer = b"" if tail.parsed is not None else bytes(data[footer_start - start : -_TAIL])
         kept, kept_start = data[: footer_start - start], start
-    metadata = parse_footer(footer, file_size=size, footer_start=footer_start)
+    metadata = tail.parsed
+    if metadata is None:
+        metadata = parse_footer(footer, file_size=size, footer_start=footer_start)
     if shared is not None:
-        metadata = replace(metadata, schema=shared(metadata.schema))
+        known = shared(metadata.schema)
+        if known is not metadata.schema:
+            metadata = replace(metadata, schema=known)
     schema = arrow_schema(metadata.schema, metadata.key_value)
     handle = FileHandle(
         id=ObjectId(path, size, tail.etag),
@@ -105,3 +110,15 @@ def open_file(
     handle.tail = memoryview(bytes(kept[first - kept_start :]))
     handle.tail_start = first
     return handle
+
+
+def footer_in(tail: Tail, most: int) -> FooterBytes | None:
+    """The footer of a file, where its end holds all of it and it has no more than `most` bytes."""
+    data, size = tail.data, tail.size
+    if len(data) < _TAIL + 4 or data[-4:] != MAGIC:
+        return None
+    length = int.from_bytes(data[-_TAIL:-4], "little")
+    start = size - _TAIL - length
+    if not 0 < length <= min(most, len(data) - _TAIL) or start < 4:
+        return None
+    return FooterBytes(bytes(data[start - tail.start : -_TAIL]), size, start)

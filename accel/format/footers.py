@@ -1,0 +1,196 @@
+"""Footers of files that one writer wrote with one schema, read together.
+
+Source: parquet-format `parquet.thrift` (FileMetaData).
+
+Such footers differ in their row groups only: the bytes before those, up to the schema's end, are the same, and so
+are the bytes behind them. The same bytes mean the same, so they need no second reading; and the elements of
+several lists of row groups, one list after the other, are those of one longer list, which is read in lockstep
+(`format.chunk_lanes`). Where anything does not fit, nothing is read here: a footer means the same whoever reads it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+
+from accel.errors import ParquetFormatError
+from accel.format.chunk import allows
+from accel.format.chunk_lanes import read_groups_at_once
+from accel.format.chunk_table import build_chunks, leaves_out_dictionary_header
+from accel.format.model import ChunkTable, FileMetadata, Int64s
+from accel.format.row_groups import RowGroups
+from accel.format.thrift import I64, LIST, STRUCT, Reader
+from accel.records import dataclass
+
+__all__ = ["Alike", "FooterBytes", "learn_alike", "read_alike"]
+
+_PADDING: Final = bytes(16)
+"""Behind the last row group: lanes look at eight bytes at a time."""
+_ROWS_HEAD: Final = 1 << 4 | I64
+_GROUPS_HEAD: Final = 1 << 4 | LIST
+_MOST_ROWS: Final = 1 << 40
+"""Of one row group; what has more is left to the plain reader's checks."""
+_POSITIONS: Final = ("min_start", "max_start", "old_min_start", "old_max_start")
+"""The columns that point into the footer."""
+
+
+@dataclass(frozen=True, slots=True)
+class FooterBytes:
+    """A footer that is to be read: what `format.footer.parse_footer` takes."""
+
+    data: bytes
+    file_size: int
+    footer_start: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Alike:
+    """What footers have in common."""
+
+    head: bytes
+    """From the first byte up to the schema's end."""
+    tail: bytes
+    """From the end of the row groups to the last byte."""
+    like: FileMetadata
+    """What one of them says."""
+
+    def fits(self, data: bytes) -> bool:
+        """Whether a footer may be one of these."""
+        head, tail = self.head, self.tail
+        return len(data) > len(head) + len(tail) and data.startswith(head) and data.endswith(tail)
+
+
+def learn_alike(metadata: FileMetadata) -> Alike | None:
+    """What others may have in common with a footer that was read; None where it is not as usual."""
+    data = metadata.footer
+    if leaves_out_dictionary_header(metadata.created_by):
+        return None  # ends depend on what other chunks of the file there are
+    reader = Reader(data)
+    ends: list[int] = []
+    try:
+        for number, ctype in reader.fields():
+            at = len(ends) + 1
+            if (number != at) if at <= 4 else (number <= 4):
+                return None
+            reader.skip(ctype)
+            ends.append(reader.pos)
+    except ParquetFormatError:
+        return None
+    if len(ends) < 4 or data[ends[1]] != _ROWS_HEAD or data[ends[2]] != _GROUPS_HEAD:
+        return None
+    return Alike(data[: ends[1]], data[ends[3] :], metadata)
+
+
+def read_alike(alike: Alike, footers: Sequence[FooterBytes]) -> list[FileMetadata] | None:
+    """What `parse_footer` gives for each of some footers that fit, or None: nothing has been read then.
+
+    Whatever one of them has that is not usual, or not right, leaves all of them to `parse_footer`.
+    """
+    schema = alike.like.schema
+    try:
+        begins, counts = _find_lists(alike, footers)
+    except ParquetFormatError:
+        return None
+    parts = [
+        footer.data[begin : len(footer.data) - len(alike.tail)]
+        for footer, begin in zip(footers, begins, strict=True)
+    ]
+    joined = b"".join((*parts, _PADDING))
+    reader = Reader(joined)
+    # One beyond the last of each file's bytes, and of each file's row groups.
+    ends = np.cumsum([len(part) for part in parts])
+    last = np.cumsum(counts)
+    groups = read_groups_at_once(reader, int(last[-1]), len(schema.leaves), fewest=1)
+    if groups is None or not np.array_equal(np.array([0, *groups.ends], np.int64)[last], ends):
+        return None
+    try:
+        found = _build(alike, footers, groups, np.array(counts, np.int64))
+    except (ParquetFormatError, OverflowError):
+        return None
+    if found is None:
+        return None
+    rows, sizes, chunks = found
+    shift = np.array(begins, np.int64) - ends + [len(part) for part in parts]
+    for name in _POSITIONS:
+        positions = getattr(chunks, name)
+        np.add(positions, np.repeat(shift, counts)[:, None], out=positions, where=positions >= 0)
+    return _divide(alike.like, footers, groups, rows, sizes, chunks, last.tolist())
+
+
+def _find_lists(alike: Alike, footers: Sequence[FooterBytes]) -> tuple[list[int], list[int]]:
+    """Where the first row group of each footer is, and how many there are."""
+    begins, counts = [], []
+    leaves = len(alike.like.schema.leaves)
+    for footer in footers:
+        data = footer.data
+        if footer.footer_start < 0 or footer.footer_start + len(data) > footer.file_size:
+            raise ParquetFormatError("a footer beyond its file")
+        reader = Reader(data, len(alike.head))
+        if reader.byte() != _ROWS_HEAD:
+            reader.fail("no number of rows")
+        reader.varint()
+        if reader.byte() != _GROUPS_HEAD:
+            reader.fail("no row groups")
+        count = reader.list_of(STRUCT)
+        if reader.pos > len(data) - len(alike.tail) or not allows(reader, count * leaves):
+            reader.fail("no room for row groups")
+        begins.append(reader.pos)
+        counts.append(count)
+    return begins, counts
+
+
+def _build(
+    alike: Alike, footers: Sequence[FooterBytes], groups: RowGroups, counts: Int64s
+) -> tuple[Int64s, Int64s, ChunkTable] | None:
+    """Rows, sizes and chunks of all row groups, checked as those of one file are."""
+    rows, sizes = np.array(groups.rows, np.int64), np.array(groups.sizes, np.int64)
+    if (rows < 0).any() or (rows > _MOST_ROWS).any():
+        return None
+    starts = np.repeat(np.array([footer.footer_start for footer in footers], np.int64), counts)
+    like = alike.like
+    chunks = build_chunks(
+        groups.chunks(len(like.schema.leaves)),
+        like.schema,
+        footer_start=starts[:, None],
+        created_by=like.created_by,
+    )
+    return rows, sizes, chunks
+
+
+def _divide(
+    like: FileMetadata,
+    footers: Sequence[FooterBytes],
+    groups: RowGroups,
+    rows: Int64s,
+    sizes: Int64s,
+    chunks: ChunkTable,
+    last: Sequence[int],
+) -> list[FileMetadata]:
+    """To each file what is its own of all that was read together: views of that."""
+    columns = [getattr(chunks, name) for name in ChunkTable.__slots__]
+    before = np.concatenate([np.zeros(1, np.int64), np.cumsum(rows)])
+    out = []
+    begin = 0
+    for footer, end in zip(footers, last, strict=True):
+        out.append(
+            FileMetadata(
+                version=like.version,
+                num_rows=int(before[end] - before[begin]),
+                created_by=like.created_by,
+                schema=like.schema,
+                key_value=like.key_value,
+                column_orders=like.column_orders,
+                group_rows=rows[begin:end],
+                group_first_row=before[begin:end] - before[begin],
+                group_bytes=sizes[begin:end],
+                sorting=tuple(groups.sorting[begin:end]),
+                chunks=ChunkTable(*[column[begin:end] for column in columns]),
+                footer=footer.data,
+                file_size=footer.file_size,
+                footer_start=footer.footer_start,
+            )
+        )
+        begin = end
+    return out
