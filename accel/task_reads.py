@@ -8,6 +8,7 @@ from dataclasses import field, replace
 from functools import partial
 
 from accel.decode.piece import LeafBytes
+from accel.decode.stored import StoredPage, store_page
 from accel.decode.verify import needs_dictionary
 from accel.errors import AccelError
 from accel.format.model import OffsetIndex
@@ -27,6 +28,8 @@ from accel.records import dataclass
 
 __all__ = ["PieceRead", "TaskReads", "dictionary_key"]
 
+# Of smaller dictionary pages the decompression is not felt.
+_WORTH_STORING = 16 << 10
 # A task that reads less than so many bytes is a lookup.
 _SCANNED = 4 * MIB
 # A chunk of less than so many bytes has few pages.
@@ -122,11 +125,16 @@ class TaskReads:
         group = self.task.row_group
         pages, wanted = piece_wants(piece, group, lambda key: False)
         stash, missing, awaited = self._dictionaries_at_hand(wanted)
+        # What is met a second time will be met often. Done while the pages are on their way.
+        storing = [asyncio.create_task(self._store(part, stash)) for part in self._packed(piece, stash)]
         try:
             found, trips = await self._read([*pages, *missing])
         except BaseException:
             self._abandon(piece, missing)
             raise
+        finally:
+            if storing:
+                await asyncio.wait(storing)
         stash |= found
         self._keep(missing, stash)
         for want in awaited:
@@ -222,6 +230,25 @@ class TaskReads:
                 self._pending[want.key] = asyncio.get_running_loop().create_future()
                 missing.append(want)
         return cached, missing, awaited
+
+    def _packed(self, piece: Piece, stash: Mapping[ReadKey, memoryview]) -> list[PieceLeaf]:
+        """The leaves whose cached dictionary page would be decompressed each time."""
+        found = []
+        for part in piece.leaves:
+            page = stash.get(ReadKey(Kind.DICTIONARY, self.task.row_group, part.reads.column))
+            if page is not None and len(page) >= _WORTH_STORING and not isinstance(page.obj, StoredPage):
+                found.append(part)
+        return found
+
+    async def _store(self, part: PieceLeaf, stash: dict[ReadKey, memoryview]) -> None:
+        """Put a cached dictionary page in the form that is not decompressed, for this read and the next."""
+        key = ReadKey(Kind.DICTIONARY, self.task.row_group, part.reads.column)
+        cached = self._dictionary_key(key)
+        # Others who meet it meanwhile shall take it as it is.
+        self.cache.put(cached, StoredPage(stash[key]), len(stash[key]) + 256)
+        stored = await asyncio.to_thread(store_page, stash[key], part.reads.codec)
+        self.cache.put(cached, stored, len(stored) + 256)
+        stash[key] = memoryview(stored)
 
     def _cached_dictionary(self, key: ReadKey) -> bytes | None:
         if self.task.file.id.etag is None:

@@ -11,6 +11,7 @@ import pytest
 
 import accel
 from accel import task_reads
+from accel.decode.stored import StoredPage, store_page
 from accel.errors import StoreError
 from accel.io import runtime
 from accel.io.clients import client_for
@@ -125,3 +126,37 @@ def test_a_failure_strands_nobody(store: RecordingStore) -> None:
     assert isinstance(found[0], StoreError)
     assert found[0].path == "f.parquet"
     assert any(isinstance(outcome, asyncio.CancelledError) for outcome in found[1:])
+
+
+def test_a_dictionary_met_again_is_kept_stored(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second read has it decompressed, once; the rows stay the same, and no request is added."""
+    monkeypatch.setattr("accel.task_reads._WORTH_STORING", 0)
+    made: list[int] = []
+    real = store_page
+
+    def counted(page: Any, codec: int) -> StoredPage:
+        made.append(codec)
+        return real(page, codec)
+
+    monkeypatch.setattr("accel.task_reads.store_page", counted)
+    names = [f"name {i % 400:04}" for i in range(ROWS)]
+    data = write_file(table(x=pa.array(names)), Layout(page_rows=70, dictionary=["x"], codec="zstd"))
+    store = RecordingStore(DictStore({"f.parquet": data}))
+    cache = accel.Cache(data=0)
+    options = accel.Options(tail_hint=8, max_gap_bytes=0)
+
+    def rows(at: int) -> list[str]:
+        scan = accel.scan(
+            "f.parquet",
+            selection={"f.parquet": {0: [(at, at + 2)]}},
+            store=store,
+            cache=cache,
+            options=options,
+        )
+        return scan.to_table().column("x").to_pylist()  # type: ignore[no-any-return]
+
+    for at, pages in ((0, 0), (700, 1), (1400, 1), (71, 1)):
+        store.clear()
+        assert rows(at) == names[at : at + 2]
+        assert len(made) == pages
+        assert store.requests <= 1 or at == 0

@@ -1,0 +1,122 @@
+"""Pages rewritten as if their codec had found nothing to compress: what is decoded often is decompressed once.
+
+A dictionary page of a megabyte takes milliseconds to decompress, and each lookup of a dictionary-encoded column
+needs it. Every codec has a form for bytes that it cannot compress; a page in that form is an ordinary page of
+the same chunk, and costs a copy.
+
+Sources: RFC 8878 (3.1.1, raw blocks), snappy `format_description.txt` (literals), lz4 `lz4_Block_format.md`
+(last sequence), RFC 1951 (3.2.4, stored blocks).
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable
+from typing import Final
+
+import pyarrow as pa
+
+from accel.errors import AccelError
+from accel.format.model import Codec, PageType
+from accel.format.page_header import parse_page_header
+from accel.format.thrift import I32, read_struct, write_struct
+from accel.ranges import Buffer
+
+__all__ = ["StoredPage", "store_page"]
+
+# PageHeader: compressed_page_size, crc.
+_COMPRESSED_SIZE, _CRC = 3, 4
+# A page that grows beyond so many bytes would fill the cache; so would one that grows to many times its own.
+_MOST_BYTES = 4 << 20
+_MOST_GROWTH = 8
+_SMALL_BYTES = 256 << 10
+_ZSTD_BLOCK = 128 << 10
+
+
+class StoredPage(bytes):
+    """A page, header included, whose body is stored and not compressed; or one that cannot be."""
+
+    __slots__ = ()
+
+
+def store_page(page: Buffer, codec: int) -> StoredPage:
+    """The same page with its body stored. As it is, where the codec has no such form, where it would
+    grow too much, or where it does not decode: whoever reads it will say why."""
+    try:
+        return StoredPage(_stored(page, codec))
+    except (AccelError, pa.ArrowException, OSError, ValueError):
+        return StoredPage(page)
+
+
+def _stored(page: Buffer, codec: int) -> bytes:
+    store = _STORES.get(codec)
+    header = parse_page_header(page)
+    body = memoryview(page)[header.header_length : header.header_length + header.compressed_size]
+    size = header.uncompressed_size
+    if store is None or header.type != PageType.DICTIONARY_PAGE or len(body) != header.compressed_size:
+        raise ValueError("no page to store")
+    if size > min(_MOST_BYTES, max(_SMALL_BYTES, _MOST_GROWTH * len(body))):
+        raise ValueError("too large")
+    if header.crc is not None and zlib.crc32(body) != header.crc:
+        raise ValueError("damaged")
+    name, encode = store
+    data = pa.Codec(name).decompress(body, decompressed_size=size, asbytes=True)
+    if len(data) != size:
+        raise ValueError("of another length")
+    stored = encode(data)
+    fields, _ = read_struct(page)
+    fields[_COMPRESSED_SIZE] = (I32, len(stored))
+    # It was checked above, and is of other bytes.
+    fields.pop(_CRC, None)
+    return write_struct(fields) + stored
+
+
+def _snappy(data: bytes) -> bytes:
+    length = len(data)
+    if not length:
+        return b"\0"
+    size = (length - 1).to_bytes(4, "little")
+    # A literal of any length: 63 << 2 says that four bytes of length follow.
+    return _varint(length) + bytes([63 << 2]) + size + data
+
+
+def _varint(value: int) -> bytes:
+    out = bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def _zstd(data: bytes) -> bytes:
+    # A frame in one segment, its size in four bytes, no checksum; then raw blocks, the last one marked.
+    parts = [b"\x28\xb5\x2f\xfd\xa0", len(data).to_bytes(4, "little")]
+    starts = range(0, len(data), _ZSTD_BLOCK) or range(1)
+    for start in starts:
+        block = data[start : start + _ZSTD_BLOCK]
+        last = start == starts[-1]
+        parts += [(len(block) << 3 | last).to_bytes(3, "little"), block]
+    return b"".join(parts)
+
+
+def _lz4(data: bytes) -> bytes:
+    # One sequence: literals and no match, as a block ends.
+    length = len(data)
+    if length < 15:
+        return bytes([length << 4]) + data
+    full, rest = divmod(length - 15, 255)
+    return b"\xf0" + b"\xff" * full + bytes([rest]) + data
+
+
+def _gzip(data: bytes) -> bytes:
+    deflate = zlib.compressobj(0, zlib.DEFLATED, 31)
+    return deflate.compress(data) + deflate.flush()
+
+
+_STORES: Final[dict[int, tuple[str, Callable[[bytes], bytes]]]] = {
+    Codec.SNAPPY: ("snappy", _snappy),
+    Codec.GZIP: ("gzip", _gzip),
+    Codec.ZSTD: ("zstd", _zstd),
+    Codec.LZ4_RAW: ("lz4_raw", _lz4),
+}
