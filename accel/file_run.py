@@ -143,6 +143,8 @@ class FileRun:
         run = self._run
         # With a limit they are read one after the other.
         abreast = len(tasks) if run.rows_wanted() is None else 1
+        if tasks:
+            run.read_ahead(tasks[0])
         for planned in tasks:
             if self._budget.spent:
                 break

@@ -61,7 +61,8 @@ class Options:
     max_files_in_flight: int = 32
     """Files whose metadata is being read at once by one scan."""
     max_tasks_in_flight: int = 8
-    """Row-group pieces being fetched or decoded at once by one scan."""
+    """Row-group pieces being fetched or decoded at once by one scan; up to four times as many where latency times
+    bandwidth, as measured, is more than their bytes."""
     memory_limit: int = 512 * MIB
     """Bytes that one scan may hold: fetched, decoding and decoded but not yet taken."""
     piece_bytes: int = 8 * MIB

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import math
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 
@@ -33,6 +34,8 @@ _READY_BATCHES = 4
 
 
 _LIMITED_PIECE = MIB
+# Reading ahead is never deeper than so many times `max_tasks_in_flight`.
+_DEEPEST = 4
 
 
 class Run:
@@ -131,6 +134,15 @@ class Run:
             self._closed = True
             main.cancel()
             await asyncio.wait([main])
+
+    def read_ahead(self, task: ScanTask) -> None:
+        """Have as many pieces under way as the network of a task's store holds, if those are more."""
+        if self._limit is not None:
+            return
+        options = self.reader.options
+        cover = self.reader.client(task.file.root).network.bytes_to_cover()
+        most = _DEEPEST * options.max_tasks_in_flight
+        self.admission.grow(min(1 + math.ceil(cover / self.piece_bytes), most))
 
     def rows_wanted(self) -> int | None:
         """The most rows that a file which starts now may be asked for."""

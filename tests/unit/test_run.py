@@ -16,6 +16,7 @@ import pytest
 
 import accel
 from accel.errors import AccelError, ObjectChangedError, ParquetFormatError, StoreError
+from accel.io.network import Network
 from accel.metrics import Metrics
 from accel.options import Options
 from accel.planning.pages import Piece
@@ -47,8 +48,12 @@ class FakeReader:
         self.options = Options(**options)
         self.metrics = Metrics()
         self.seen = Seen()
+        self.network = Network(latency=0.03, bandwidth=90e6)
         self.before = before
         self.fetched: list[tuple[str, list[tuple[int, int]]]] = []
+
+    def client(self, root: str) -> FakeReader:
+        return self
 
     def reads(self, task: ScanTask, *, abreast: int = 1) -> FakeReads:
         return FakeReads(self, task)
@@ -471,3 +476,26 @@ CHANGED, FORMAT, OTHER = ObjectChangedError("c"), ParquetFormatError("f"), KeyEr
 )
 def test_the_error_of_a_group(errors: list[Exception], shown: Exception) -> None:
     assert single_error(ExceptionGroup("", errors)) is shown
+
+
+@pytest.mark.parametrize(
+    ("latency", "bandwidth", "limit", "depth"),
+    [
+        pytest.param(0.03, 90e6, None, 8, id="the usual network: as the option says"),
+        pytest.param(0.2, 100e6, None, 11, id="far and fast: as much as is under way"),
+        pytest.param(2.0, 1e9, None, 32, id="never more than four times as many"),
+        pytest.param(2.0, 1e9, 10, 1, id="with a limit one after the other"),
+    ],
+)
+def test_reading_ahead_covers_the_network(
+    planned: list[list[ScanTask]], latency: float, bandwidth: float, limit: int | None, depth: int
+) -> None:
+    reader = FakeReader()
+    reader.network = Network(latency=latency, bandwidth=bandwidth)
+
+    async def works() -> Works:
+        return Works([])
+
+    run = Run(reader, works, limit=limit, ordered=True)  # type: ignore[arg-type]
+    run.read_ahead(planned[0][0])
+    assert run.admission.limit_pieces == depth
