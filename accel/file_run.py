@@ -118,6 +118,8 @@ class FileRun:
         self.promised = 0
         tasks, self._depth = await self._work.tasks()
         self._run.reader.metrics.deepest(self._depth)
+        if not tasks:
+            return
         self._budget = Budget(self._run.rows_wanted())
         queue: _Started = asyncio.Queue()
         try:

@@ -73,13 +73,15 @@ class FooterDesk:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        left = [one for one in self._waiting if not one[1].done()]
-        self._waiting.clear()
-        left = self._parse_known(left)
-        if len(left) >= _FEWEST:
-            left = self._parse_known(self._learn(left))
-        for _, found in left:
-            found.set_result(None)
+        waiting, self._waiting = self._waiting, []
+        try:
+            left = self._parse_known([one for one in waiting if not one[1].done()])
+            if len(left) >= _FEWEST:
+                self._parse_known(self._learn(left))
+        finally:
+            for _, found in waiting:
+                if not found.done():
+                    found.set_result(None)
 
     def _parse_known(self, waiting: list[_Waiting]) -> list[_Waiting]:
         """Answer those that are like others before; returns the rest."""

@@ -124,6 +124,11 @@ class Reader:
             self._cache.put(("file", client.token, file.path), handle, handle.nbytes)
         return plan, trips
 
+    def pass_over(self, file: DataFile, handle: FileHandle) -> FilePlan:
+        """The plan of an opened file of which nothing is to be read."""
+        self._opener.take_tail(self._client_for(file.root), handle)
+        return FilePlan(row_groups=handle.metadata.num_row_groups, rows=handle.metadata.num_rows)
+
     async def ask(
         self,
         file: DataFile,

@@ -36,6 +36,7 @@ from accel.planning.task import ScanTask
 from accel.predicate.expr import Expr
 from accel.reader import Reader
 from accel.records import dataclass
+from accel.screen import Screen
 from accel.sweep import Sweep
 
 __all__ = ["ScanSpec", "Session"]
@@ -67,6 +68,12 @@ class ScanSpec:
     embedded: Mapping[str, str] = field(default_factory=dict)
     options: Options = field(default_factory=Options)
 
+    @property
+    def screens(self) -> bool:
+        """Whether files may be judged together, before any is planned by itself."""
+        # With a selection a file's rows are chosen by hand; an IDX1 that is named may have something to say.
+        return self.where is not None and self.selection is None and not self.embedded
+
 
 @dataclass(slots=True)
 class _Counts:
@@ -97,6 +104,7 @@ class Session:
         self._handles: dict[str, FileHandle] = {}
         self._selection: dict[str, dict[int, RowSelection]] | None = None
         self.paths = PathValues(spec.where, pa.schema([]))
+        self._screen: Screen | None = None
 
     async def listing(self) -> Listing:
         """The files of the source."""
@@ -124,6 +132,8 @@ class Session:
                 listing = replace(listing, round_trips=listing.round_trips + 1)
         self._selection = self._match_selection(listing.files)
         self.paths = PathValues(self.spec.where, listing.partition_schema)
+        if self.spec.screens and len(listing.files) > 1:
+            self._screen = Screen(self.paths)
         return listing
 
     async def _discover(self, source: Any) -> Listing:
@@ -159,9 +169,8 @@ class Session:
     def settled(self) -> Question | None:
         """The question, if it was settled."""
         task = self._question
-        if task is None or not task.done() or task.cancelled() or task.exception() is not None:
-            return None
-        return task.result()
+        done = task is not None and task.done() and not task.cancelled() and task.exception() is None
+        return task.result() if task is not None and done else None
 
     async def _settle(self) -> Question:
         spec = self.spec
@@ -195,13 +204,7 @@ class Session:
             if isinstance(error, PredicateError):
                 error.text = error.text or spec.where_text
             raise error if spec.schema is not None else error.at(path=listing.files[0].url) from None
-        question = Question(
-            where=spec.where,
-            schema=data_set,
-            output=output,
-            partition_names=partitions,
-            embedded=spec.embedded,
-        )
+        question = Question(spec.where, data_set, output, partitions, embedded=spec.embedded)
         question = question if self.answering is None else self.answering.narrow(question)
         question.compiled.bound = bound
         return question
@@ -267,14 +270,18 @@ class Session:
         question = await self.question()
         self.check_names(file, handle)
         self._handles[file.url] = handle
-        plan, indexing = await self.reader.plan(
-            file,
-            handle,
-            question,
-            partition=self.paths.of(file, question),
-            selection=None if self._selection is None else self._selection[file.url],
-            limit=self.limit,
-        )
+        partition = self.paths.of(file, question)
+        if self._screen is not None and await self._screen.excludes(file, handle, question):
+            plan, indexing = self.reader.pass_over(file, handle), 0
+        else:
+            plan, indexing = await self.reader.plan(
+                file,
+                handle,
+                question,
+                partition=partition,
+                selection=None if self._selection is None else self._selection[file.url],
+                limit=self.limit,
+            )
         if self.answering is not None:
             plan, more = await self.answering.answer(self.reader, file, handle, plan)
             indexing += more

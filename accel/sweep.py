@@ -18,9 +18,10 @@ from accel.io.slices import breathe
 from accel.planning.file import DataFile, Listing
 from accel.planning.filing import FilePlan
 from accel.planning.handle import FileHandle
-from accel.planning.query import FileQuery, Question, compile_query, with_partition
+from accel.planning.query import FileQuery, Question
 from accel.planning.screening import excluded_files
 from accel.records import dataclass
+from accel.screen import shared_query
 
 if TYPE_CHECKING:
     from accel.session import Session
@@ -68,11 +69,7 @@ class Sweep(AsyncIterator[FileWork]):
         self._at = 0
         self._ready: deque[tuple[int, _Passed | None]] = deque()
         self._question: Question | None = None
-        spec = session.spec
-        # With a selection a file's rows are chosen by hand; an IDX1 that is named may have something to say.
-        self._screens = (
-            spec.where is not None and spec.selection is None and not spec.embedded and len(files) > 1
-        )
+        self._screens = session.spec.screens and len(files) > 1
         self._passed = passed
 
     async def next(self) -> tuple[int, DataFile] | None:
@@ -158,16 +155,7 @@ class Sweep(AsyncIterator[FileWork]):
     def _query(self, file: DataFile, handle: FileHandle, question: Question) -> tuple[FileQuery, object]:
         """What the statistics of a file are asked, and a key that is equal for files that share it."""
         self._session.check_names(file, handle)
-        query = compile_query(
-            question,
-            file_schema=handle.metadata.schema,
-            arrow_schema=handle.arrow_schema,
-            partition={},
-            url=file.url,
-        )
-        if not file.partition or query.constants.keys().isdisjoint((n,) for n in question.partition_names):
-            return query, id(query)
-        return with_partition(query, self._session.paths.of(file, question)), (id(query), file.partition)
+        return shared_query(file, handle, question, self._session.paths)
 
 
 async def plan_files(session: Session) -> list[FilePlan]:

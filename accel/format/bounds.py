@@ -8,7 +8,11 @@ here raises for what a writer got wrong, since unknown bounds only cost a read.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from accel.format.bound_values import decode_bounds
@@ -17,7 +21,7 @@ from accel.format.model import Bools, ColumnIndex, ColumnOrder, FileMetadata, In
 from accel.format.reading import Reading, reading_of
 from accel.records import dataclass
 
-__all__ = ["chunk_bounds", "page_bounds"]
+__all__ = ["chunk_bounds", "joined_chunk_bounds", "page_bounds"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,23 +56,42 @@ def chunk_bounds(metadata: FileMetadata, leaf_ordinal: int, *, arrow_type: pa.Da
         One unit a row group. The domain is NONE where Parquet's and Arrow's types do not go with each
         other in a way known here; the counts hold even so. Of repeated columns nothing is known.
     """
+    return joined_chunk_bounds([metadata], leaf_ordinal, arrow_type=arrow_type)
+
+
+def joined_chunk_bounds(
+    files: Sequence[FileMetadata], leaf_ordinal: int, *, arrow_type: pa.DataType
+) -> Bounds:
+    """`chunk_bounds` of files with one schema and one order of this column, one file's units after the other's."""
+    metadata = files[0]
     leaf = metadata.schema.leaves[leaf_ordinal]
-    rows = metadata.group_rows
+    rows = _join([file.group_rows for file in files])
     if leaf.max_repetition > 0:
         return Bounds.unknown(np.full(len(rows), -1, np.int64))
-    chunks = metadata.chunks
     element = metadata.schema.elements[leaf.element]
-    here = ~(chunks.external[:, leaf_ordinal] | chunks.encrypted[:, leaf_ordinal])
-    nulls = np.where(here, chunks.null_count[:, leaf_ordinal], -1)
-    nans = np.where(here, chunks.nan_count[:, leaf_ordinal], -1)
+
+    def column(name: str) -> npt.NDArray[Any]:
+        return _join([getattr(file.chunks, name)[:, leaf_ordinal] for file in files])
+
+    here = ~(column("external") | column("encrypted"))
+    nulls = np.where(here, column("null_count"), -1)
+    nans = np.where(here, column("nan_count"), -1)
     counts = _settle_counts(rows, nulls, nans, element, required=leaf.max_definition == 0)
     reading = reading_of(element, arrow_type)
     if reading is None:
         return _counts_only(counts)
+    blob = metadata.footer
+    shift: Int64s | None = None
+    if len(files) > 1:
+        blob = b"".join([file.footer for file in files])
+        sizes = np.array([len(file.footer) for file in files], np.int64)
+        shift = np.repeat(np.cumsum(sizes) - sizes, [file.num_row_groups for file in files])
 
     def side(name: str) -> _Side:
-        starts: Int64s = getattr(chunks, f"{name}_start")[:, leaf_ordinal]
-        return _Side(starts, getattr(chunks, f"{name}_length")[:, leaf_ordinal])
+        starts = column(f"{name}_start")
+        if shift is not None:
+            starts = np.where(starts >= 0, starts + shift, -1)
+        return _Side(starts, column(f"{name}_length"))
 
     lower, upper = side("min"), side("max")
     ordered = _is_ordered(metadata, leaf_ordinal, reading)
@@ -79,7 +102,11 @@ def chunk_bounds(metadata: FileMetadata, leaf_ordinal: int, *, arrow_type: pa.Da
         upper = _choose(current, upper, side("old_max"))
         current = np.ones(len(rows), bool)
     usable = here & current & (counts.nulls < np.maximum(rows, 1))
-    return _make_bounds(metadata.footer, reading, lower, upper, usable, counts)
+    return _make_bounds(blob, reading, lower, upper, usable, counts)
+
+
+def _join(parts: list[npt.NDArray[Any]]) -> npt.NDArray[Any]:
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
 def page_bounds(

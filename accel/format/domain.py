@@ -76,6 +76,19 @@ class Bounds:
             nan_count=_all_or_none(self.nan_count[units], values),
         )
 
+    def part(self, begin: int, end: int) -> Bounds:
+        """The claims for a half-open range of the units, as they are: views."""
+        return Bounds(
+            self.domain,
+            self.lower[begin:end],
+            self.upper[begin:end],
+            self.has_lower[begin:end],
+            self.has_upper[begin:end],
+            self.num_values[begin:end],
+            self.null_count[begin:end],
+            self.nan_count[begin:end],
+        )
+
     @classmethod
     def unknown(cls, num_values: Int64s) -> Bounds:
         """Nothing is known of `len(num_values)` units but their sizes."""

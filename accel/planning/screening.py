@@ -8,8 +8,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+import pyarrow as pa
 
-from accel.format.domain import Bounds
+from accel.format.bounds import joined_chunk_bounds
+from accel.format.domain import Bounds, Domain
 from accel.planning.handle import FileHandle
 from accel.planning.pruning import group_bounds
 from accel.planning.query import FileQuery
@@ -18,6 +20,9 @@ from accel.predicate.evidence import Verdict
 from accel.predicate.prune import prune
 
 __all__ = ["excluded_files"]
+
+_LONGEST = 64 * 1024
+"""Bytes of a footer; longer ones are not copied to be looked at together."""
 
 
 def excluded_files(handles: Sequence[FileHandle], query: FileQuery) -> list[bool]:
@@ -33,6 +38,8 @@ def excluded_files(handles: Sequence[FileHandle], query: FileQuery) -> list[bool
     if query.bound is None or not handles:
         return [False] * len(handles)
     excluded = [handle.metadata.num_row_groups == 0 for handle in handles]
+    for _, leaf, kind in query.prunable:
+        _learn_bounds([h for h, out in zip(handles, excluded, strict=True) if not out], leaf, kind)
     alike: dict[tuple[object, ...], tuple[list[int], list[list[Bounds]]]] = {}
     for place, handle in enumerate(handles):
         if excluded[place]:
@@ -48,6 +55,27 @@ def excluded_files(handles: Sequence[FileHandle], query: FileQuery) -> list[bool
         for place, verdict in zip(places, verdicts, strict=True):
             excluded[place] = verdict
     return excluded
+
+
+def _learn_bounds(handles: Sequence[FileHandle], leaf: int, kind: pa.DataType) -> None:
+    """What `group_bounds` finds for each, found for those together that are of one schema object."""
+    alike: dict[tuple[int, int], list[FileHandle]] = {}
+    for handle in handles:
+        metadata = handle.metadata
+        if leaf not in handle.chunk_bounds and len(metadata.footer) <= _LONGEST:
+            form = id(metadata.schema), int(metadata.column_orders[leaf])
+            alike.setdefault(form, []).append(handle)
+    for some in alike.values():
+        if len(some) == 1:
+            continue
+        joined = joined_chunk_bounds([handle.metadata for handle in some], leaf, arrow_type=kind)
+        if joined.domain is Domain.INTEGER and joined.lower.dtype == object:
+            continue  # one of them has numbers that take no fixed width, and is to be alone with that
+        begin = 0
+        for handle in some:
+            end = begin + handle.metadata.num_row_groups
+            handle.chunk_bounds[leaf] = joined.part(begin, end)
+            begin = end
 
 
 def _judge(handles: Sequence[FileHandle], query: FileQuery, found: Sequence[Sequence[Bounds]]) -> list[bool]:

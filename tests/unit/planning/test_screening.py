@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import fields, replace
 
 import pyarrow as pa
 import pytest
 
+from accel.format.bounds import chunk_bounds
+from accel.format.domain import Bounds
 from accel.planning.handle import FileHandle
 from accel.planning.projection import project_schema
 from accel.planning.pruning import prune_row_groups
@@ -93,3 +96,22 @@ def test_bounds_of_two_forms_stay_apart() -> None:
 def test_nothing_to_judge() -> None:
     assert excluded_files([], query_of("n = 1")) == []
     assert excluded_files(HANDLES[2:3], query_of("n = 1")) == [True]
+
+
+@pytest.mark.parametrize("where", ["n = 5", "s = 'c'"])
+def test_bounds_found_together_are_those_found_alone(where: str) -> None:
+    query = query_of(where)
+    ((_, leaf, kind),) = query.prunable
+    many = [opened(list(range(i, i + 5)), [f"s{i}", None, "b", "c", "d"]) for i in range(9)]
+    many = [replace(h, metadata=replace(h.metadata, schema=many[0].metadata.schema)) for h in many]
+    excluded_files(many, query)
+    for handle in many:
+        found = handle.chunk_bounds[leaf]
+        alone = chunk_bounds(handle.metadata, leaf, arrow_type=kind)
+        for name in (field.name for field in fields(Bounds)):
+            one, other = getattr(found, name), getattr(alone, name)
+            if name == "domain":
+                assert one is other
+                continue
+            assert one.dtype == other.dtype, name
+            assert one.tolist() == other.tolist(), name
