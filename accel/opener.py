@@ -9,7 +9,6 @@ import enum
 import time
 import weakref
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import TypeVar
 
 import pyarrow as pa
@@ -36,6 +35,8 @@ from accel.task_reads import dictionary_key
 __all__ = ["Opener", "Tails", "arrow_schema", "shared_schema"]
 
 T = TypeVar("T")
+_TAILS_SHARE = 4
+"""Tails that tasks read from may hold one part in so many of `memory_limit`."""
 _NO_SUFFIX = ("az:", "abfss:")
 
 
@@ -95,7 +96,7 @@ class Opener:
                 return loaded, loaded.nbytes
 
             try:
-                handle = await self._cache.get_or_load(key, load)
+                handle = await self._cache.load(key, load)
             except AccelError as error:
                 raise error.of(file.url) from error.__cause__
             if trips:
@@ -162,9 +163,9 @@ class Opener:
                     answer = Tail(data, payload.range.start, size, payload.etag)
                     parsed = await self._desk.parse(answer)
                     if parsed is not None:
-                        answer = replace(answer, parsed=parsed)
+                        answer = Tail(data, payload.range.start, size, payload.etag, parsed)
                     pin = ObjectId(path, size, payload.etag)
-                    if self._tails is not None and payload.etag is not None:
+                    if self._tails is not None and payload.etag is not None and self._has_room(len(data)):
                         self._tails[client.token, path] = (pin, payload.range.start, data)
                 else:
                     answer, sent = await self._answer(client, path, need, pin)
@@ -195,6 +196,10 @@ class Opener:
                 data = bytes(stash[want.key])
                 self._cache.put(keys[want.key], data, len(data) + 256)
         return {**stash, **cached}, 1
+
+    def _has_room(self, nbytes: int) -> bool:
+        """Whether the tails of all files that are being opened may be kept, if they are of that length."""
+        return nbytes * self._desk.expected <= self.options.memory_limit // _TAILS_SHARE
 
     def take_tail(self, client: Client, handle: FileHandle) -> tuple[int, memoryview] | None:
         """The data that the first read of this version brought along, and where it starts; handed out once."""

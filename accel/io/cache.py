@@ -191,8 +191,10 @@ class Cache:
             Returns, awaited, the value and the bytes that it holds.
         """
         held = self.get(key)
-        if held is not None:
-            return held
+        return await self.load(key, loader) if held is None else held
+
+    async def load(self, key: Hashable, loader: Loader) -> Any:
+        """`get_or_load`, of a key that was looked up just now and not found."""
         return await self.flights.share(key, lambda: self._load(key, loader))
 
     async def _load(self, key: Hashable, loader: Loader) -> Any:
