@@ -15,12 +15,13 @@ from accel.arguments import is_planned, is_stream
 from accel.errors import AccelError, redact
 from accel.io.cache import Cache
 from accel.io.client import Client
+from accel.io.faults import foremost
 from accel.metrics import Metrics
 from accel.planning.plan import Plan
 from accel.planning.query import Question
 from accel.planning.task import ScanTask
 from accel.reader import Reader, Tails
-from accel.run import FileWork, Run, Works, single_error
+from accel.run import FileWork, Run, Works
 from accel.session import ScanSpec, Session
 from accel.sweep import plan_files
 
@@ -262,7 +263,7 @@ class Engine:
             plans = await plan_files(session)
             question = await session.question()
         except BaseExceptionGroup as group:
-            raise single_error(group) from group
+            raise foremost(group) from group
         finally:
             await session.close()
         tasks = [task for plan in plans for task in plan.tasks]

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from accel.admission import Budget, Order
 from accel.errors import AccelError, MemoryLimitError, ObjectChangedError, ParquetFormatError
+from accel.io.faults import foremost
 from accel.piece_reads import narrow_task
 from accel.planning.pages import cut_pieces
 from accel.planning.task import ScanTask
@@ -19,27 +20,10 @@ from accel.task_reads import TaskReads
 if TYPE_CHECKING:
     from accel.run import Run
 
-__all__ = ["FileRun", "FileWork", "Item", "single_error"]
+__all__ = ["FileRun", "FileWork", "Item"]
 
 _Started: TypeAlias = "asyncio.Queue[tuple[Order, asyncio.Task[list[pa.RecordBatch]]] | None]"
 """The pieces under way, in order; None after the last."""
-
-
-def single_error(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    """The error to show for a group: another version of the file, else accel's own first, else the first."""
-    flat: list[BaseException] = []
-    stack: list[BaseException] = [group]
-    while stack:
-        error = stack.pop()
-        if isinstance(error, BaseExceptionGroup):
-            stack += reversed(error.exceptions)
-        else:
-            flat.append(error)
-    for kind in (ObjectChangedError, AccelError):
-        for error in flat:
-            if isinstance(error, kind):
-                return error
-    return flat[0]
 
 
 @dataclass(slots=True)
@@ -134,7 +118,7 @@ class FileRun:
                     if not batches:
                         self._run.admission.leave(order)
         except BaseExceptionGroup as errors:
-            raise single_error(errors) from errors
+            raise foremost(errors) from errors
 
     async def _start(
         self,

@@ -19,7 +19,8 @@ import pyarrow as pa
 
 from accel.admission import Admission
 from accel.errors import AccelError
-from accel.file_run import FileRun, FileWork, Item, single_error
+from accel.file_run import FileRun, FileWork, Item
+from accel.io.faults import foremost
 from accel.options import MIB, Options
 from accel.piece_reads import read_piece
 from accel.planning.pages import Piece
@@ -27,7 +28,7 @@ from accel.planning.task import ScanTask
 from accel.reader import Reader
 from accel.task_reads import TaskReads
 
-__all__ = ["FileWork", "Run", "Works", "single_error"]
+__all__ = ["FileWork", "Run", "Works"]
 
 # Ready batches that wait for the consumer beyond the piece they belong to.
 _READY_BATCHES = 4
@@ -169,7 +170,7 @@ class Run:
         except asyncio.CancelledError:
             raise
         except BaseExceptionGroup as group:
-            self._failed = single_error(group)
+            self._failed = foremost(group)
         except BaseException as error:  # noqa: BLE001 - handed to whoever takes the next batch
             self._failed = error
         if not self._closed:

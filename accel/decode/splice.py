@@ -19,6 +19,7 @@ from accel.decode.schema_memo import SchemaMemo
 from accel.errors import ParquetFormatError
 from accel.format.model import ParquetSchema
 from accel.format.thrift import BINARY, I32, Struct, write_struct
+from accel.format.thrift_value import encode_varint
 from accel.ranges import Buffer
 from accel.records import dataclass
 
@@ -143,7 +144,7 @@ def _build_plan(
         )
     if created_by:
         text = created_by.encode("utf-8", "surrogateescape")
-        tail += (b"\x18" if pairs else b"\x28") + _varint(len(text)) + text
+        tail += (b"\x18" if pairs else b"\x28") + encode_varint(len(text)) + text
     return SplicePlan(schema, fields, tuple(leaves), head, tail + b"\x00", tuple(columns))
 
 
@@ -215,20 +216,9 @@ def splice(plan: SplicePlan, chunks: Mapping[int, SplicedChunk], *, num_rows: in
 
 def _list_head(size: int) -> bytes:
     # Of structs (type 12).
-    return bytes(((size << 4) | 12,)) if size < 15 else b"\xfc" + _varint(size)
+    return bytes(((size << 4) | 12,)) if size < 15 else b"\xfc" + encode_varint(size)
 
 
 def _signed(value: int) -> bytes:
     """A number that is not negative, as zigzag varint."""
-    return _varint(value << 1)
-
-
-def _varint(value: int) -> bytes:
-    if value < 0x80:
-        return bytes((value,))
-    out = bytearray()
-    while value > 0x7F:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
+    return encode_varint(value << 1)

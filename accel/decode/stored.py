@@ -20,6 +20,7 @@ from accel.errors import AccelError
 from accel.format.model import Codec, PageType
 from accel.format.page_header import parse_page_header
 from accel.format.thrift import I32, read_struct, write_struct
+from accel.format.thrift_value import encode_varint
 from accel.ranges import Buffer
 
 __all__ = ["StoredPage", "store_page"]
@@ -77,16 +78,7 @@ def _snappy(data: bytes) -> bytes:
         return b"\0"
     size = (length - 1).to_bytes(4, "little")
     # A literal of any length: 63 << 2 says that four bytes of length follow.
-    return _varint(length) + bytes([63 << 2]) + size + data
-
-
-def _varint(value: int) -> bytes:
-    out = bytearray()
-    while value > 0x7F:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
+    return encode_varint(length) + bytes([63 << 2]) + size + data
 
 
 def _zstd(data: bytes) -> bytes:

@@ -28,6 +28,7 @@ __all__ = [
     "Struct",
     "ThriftList",
     "ThriftMap",
+    "encode_varint",
     "write_struct",
 ]
 
@@ -139,6 +140,15 @@ def _zigzag(value: int) -> int:
     if not -(1 << 63) <= value < 1 << 63:
         raise ValueError(f"{value} does not fit into 64 bits")
     return value << 1 if value >= 0 else (-value << 1) - 1
+
+
+def encode_varint(value: int) -> bytes:
+    """A number that is not negative, as ULEB128."""
+    if value < 0x80:
+        return bytes((value,))
+    out = bytearray()
+    _write_varint(out, value)
+    return bytes(out)
 
 
 def _write_varint(out: bytearray, value: int) -> None:

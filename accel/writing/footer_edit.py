@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from accel.errors import ParquetFormatError
 from accel.format.model import Int64s
 from accel.format.thrift import BINARY, FALSE, I32, I64, LIST, STRUCT, Reader, write_struct
-from accel.format.thrift_value import Struct
+from accel.format.thrift_value import Struct, encode_varint
 from accel.records import dataclass
 
 __all__ = ["PageIndexPlaces", "edit_footer"]
@@ -172,17 +172,8 @@ def _struct(fields: list[tuple[int, int, bytes]]) -> bytes:
 
 
 def _list_head(size: int) -> bytes:
-    return bytes((size << 4 | STRUCT,)) if size < 15 else bytes((0xF0 | STRUCT,)) + _varint(size)
+    return bytes((size << 4 | STRUCT,)) if size < 15 else bytes((0xF0 | STRUCT,)) + encode_varint(size)
 
 
 def _zigzag(value: int) -> bytes:
-    return _varint(value << 1 if value >= 0 else (-value << 1) - 1)
-
-
-def _varint(value: int) -> bytes:
-    out = bytearray()
-    while value > 0x7F:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
+    return encode_varint(value << 1 if value >= 0 else (-value << 1) - 1)

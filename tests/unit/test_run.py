@@ -16,6 +16,7 @@ import pytest
 
 import accel
 from accel.errors import AccelError, ObjectChangedError, ParquetFormatError, StoreError
+from accel.io.faults import foremost
 from accel.io.network import Network
 from accel.metrics import Metrics
 from accel.options import Options
@@ -23,7 +24,7 @@ from accel.planning.pages import Piece
 from accel.planning.seen import Seen
 from accel.planning.selection import RowSelection
 from accel.planning.task import ScanTask
-from accel.run import FileWork, Run, Works, single_error
+from accel.run import FileWork, Run, Works
 from accel.task_reads import PieceRead
 from accel.testing import DictStore, Layout, table, write_file
 
@@ -475,7 +476,7 @@ CHANGED, FORMAT, OTHER = ObjectChangedError("c"), ParquetFormatError("f"), KeyEr
     ],
 )
 def test_the_error_of_a_group(errors: list[Exception], shown: Exception) -> None:
-    assert single_error(ExceptionGroup("", errors)) is shown
+    assert foremost(ExceptionGroup("", errors)) is shown
 
 
 @pytest.mark.parametrize(
