@@ -97,13 +97,10 @@ class TaskReads:
 
         What is only asked for where rows match is noted when that is known: see `share`.
         """
-        loop = asyncio.get_running_loop()
         for piece in pieces:
             for part in piece.leaves:
                 if part.carried and (part.reads.for_filter or not self.two_phases):
-                    key = (part.reads.leaf, int(part.reads.ordinal[part.lo]))
-                    if key not in self._carried:
-                        self._carried[key] = loop.create_future()
+                    self._note_shared(part.reads, part.lo)
 
     def shares(self, leaf: int, ordinal: int) -> bool:
         """Whether a page that straddles a cut is on its way, or here, for another piece."""
@@ -113,12 +110,14 @@ class TaskReads:
         """Note what a second phase is about to fetch that the next piece may need too; the piece."""
         for part in piece.leaves:
             last = part.hi - 1
-            if part.reads.whole or last < part.lo or int(part.reads.stop_row[last]) <= piece.stop:
-                continue
-            key = (part.reads.leaf, int(part.reads.ordinal[last]))
-            if key not in self._carried:
-                self._carried[key] = asyncio.get_running_loop().create_future()
+            if not part.reads.whole and last >= part.lo and int(part.reads.stop_row[last]) > piece.stop:
+                self._note_shared(part.reads, last)
         return piece
+
+    def _note_shared(self, reads: LeafReads, page: int) -> None:
+        key = (reads.leaf, int(reads.ordinal[page]))
+        if key not in self._carried:
+            self._carried[key] = asyncio.get_running_loop().create_future()
 
     async def fetch(self, piece: Piece) -> PieceRead:
         """The bytes of a piece: one round trip, two where a dictionary turns out to be needed."""
@@ -172,7 +171,7 @@ class TaskReads:
         for leaf in task.reads:
             index = await self._learn(leaf, stash[wants[leaf.leaf].key]) if leaf.whole else None
             if index is not None:
-                rows = task.rows if leaf.for_output else task.rows.intersect(task.sure.invert(task.num_rows))
+                rows = task.rows if leaf.for_output else task.rows.without(task.sure, task.num_rows)
                 leaf = page_reads(leaf, index, rows, task.num_rows)
             reads.append(leaf)
         at_hand = tuple((want.range.start, stash[want.key]) for want in wants.values())

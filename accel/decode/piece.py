@@ -89,7 +89,7 @@ def decode_piece(
     query = task.file.query
     if piece.held_bytes > _LARGE:
         release_now_and_then(piece.held_bytes)
-    maybe = piece.rows.intersect(piece.sure.invert(task.num_rows)) if piece.sure else piece.rows
+    maybe = piece.rows.without(piece.sure, task.num_rows)
     decoder = _Decoder(task, piece, fetched, memory_limit)
     if not maybe:
         columns = decoder.decode(query.output_leaves, piece.rows)
@@ -142,7 +142,7 @@ def match_piece(
 
     Parameters and errors are those of `decode_piece`.
     """
-    maybe = piece.rows.intersect(piece.sure.invert(task.num_rows)) if piece.sure else piece.rows
+    maybe = piece.rows.without(piece.sure, task.num_rows)
     return _Decoder(task, piece, fetched, memory_limit).match(piece, maybe)
 
 

@@ -260,7 +260,7 @@ def _draft(
         rows, sure = rows.intersect(selection[group]), sure.intersect(selection[group])
     if not rows:
         return None
-    maybe = rows.intersect(sure.invert(num_rows)) if sure else rows
+    maybe = rows.without(sure, num_rows)
     filters = frozenset(query.filter_leaves) if maybe else frozenset()
     outputs = frozenset(query.output_leaves)
     reads: list[LeafReads] = []

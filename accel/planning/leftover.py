@@ -50,7 +50,7 @@ class Leftover:
         """
         read = {ordinal: task.rows for ordinal in (*self.leaves, *unknown)}
         for ordinal, rows in answered.items():
-            read[ordinal] = task.rows.intersect(rows.invert(task.num_rows))
+            read[ordinal] = task.rows.without(rows, task.num_rows)
         rest = {ordinal for ordinal, rows in read.items() if rows}
         chunks = {self.leaves[ordinal] for ordinal in rest if ordinal in self.leaves}
         if (
@@ -101,7 +101,7 @@ def left_tasks(leftover: Leftover, task: ScanTask, read: Mapping[int, RowSelecti
     for measures, rows in _split(task, read).items():
         file = leftover.file(task, measures)
         sure = rows.intersect(task.sure)
-        maybe = rows.intersect(sure.invert(task.num_rows)) if sure else rows
+        maybe = rows.without(sure, task.num_rows)
         filters = frozenset(file.query.filter_leaves) if maybe else frozenset[int]()
         outputs = frozenset(file.query.output_leaves)
         reads = [
@@ -120,7 +120,7 @@ def left_tasks(leftover: Leftover, task: ScanTask, read: Mapping[int, RowSelecti
 
 def _split(task: ScanTask, read: Mapping[int, RowSelection]) -> dict[tuple[int, ...], RowSelection]:
     """The rows to read, by the measures that they are read for."""
-    doubtful = task.rows.intersect(task.sure.invert(task.num_rows)) if task.sure else task.rows
+    doubtful = task.rows.without(task.sure, task.num_rows)
     if not read:
         return {(): doubtful} if doubtful else {}
     ordinals = sorted(read)

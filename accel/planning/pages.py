@@ -243,7 +243,7 @@ def cut_pieces(
         if not part:
             continue
         sure_part = sure.within(start, stop)
-        maybe = part.intersect(sure_part.invert(num_rows)) if sure_part else part
+        maybe = part.without(sure_part, num_rows)
         leaves = []
         for i, r in enumerate(reads):
             leaf = _piece_leaf(r, part if r.for_output else maybe, fetched=fetched[i])

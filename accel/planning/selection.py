@@ -139,6 +139,10 @@ class RowSelection:
         stops = np.append(self.starts, np.int64(num_rows))
         return RowSelection._normal(starts, stops)
 
+    def without(self, other: RowSelection, num_rows: int) -> RowSelection:
+        """Rows that are not in `other`, of a row group of `num_rows`."""
+        return self.intersect(other.invert(num_rows)) if other else self
+
     def within(self, start: int, stop: int) -> RowSelection:
         """The rows in `start..stop`, still counted from the row group's first row."""
         lo = int(np.searchsorted(self.stops, start, side="right"))

@@ -52,7 +52,7 @@ def forecast(task: ScanTask, share: float, *, latency: float, bandwidth: float, 
     abreast : int
         Tasks that are read at the same time: they wait for their second round trips together.
     """
-    doubtful = task.rows.intersect(task.sure.invert(task.num_rows)) if task.sure else task.rows
+    doubtful = task.rows.without(task.sure, task.num_rows)
     late = [reads for reads in task.reads if not reads.for_filter]
     total = sum(reads.nbytes for reads in late)
     first = sum(reads.nbytes for reads in task.reads) - total

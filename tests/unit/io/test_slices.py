@@ -9,6 +9,7 @@ from typing import Self
 
 import pytest
 
+from accel.io import slices
 from accel.io.slices import breathe, each
 
 
@@ -107,5 +108,9 @@ async def test_each_breathes() -> None:
 
 
 def test_every_loop_has_slices_of_its_own() -> None:
-    for _ in range(3):
-        asyncio.run(breathe())
+    async def seen() -> bool:
+        await breathe()
+        return asyncio.get_running_loop() in slices._of_loop
+
+    # A slice kept from a loop that has ended would never begin again: the second run would hang.
+    assert all(asyncio.run(seen()) for _ in range(3))

@@ -117,3 +117,10 @@ def test_counts_of_any_spans(mask: np.ndarray, draw: st.DataObject) -> None:
     spans = np.array(draw.draw(st.lists(ends, max_size=6)), np.int64).reshape(-1, 2)
     found = RowSelection.from_mask(mask).counts(spans[:, 0], spans[:, 1])
     assert found.tolist() == [int(mask[a:b].sum()) for a, b in spans.tolist()]
+
+
+@given(pairs())
+def test_without(both: tuple[np.ndarray, np.ndarray]) -> None:
+    one, other = both
+    left = RowSelection.from_mask(one).without(RowSelection.from_mask(other), len(one))
+    assert mask_of(left, len(one)) == (one & ~other).tolist()
