@@ -21,6 +21,9 @@ from bench.data.folder import made
 
 __all__ = ["by_accel", "by_spark", "by_tpchgen"]
 
+_KEYS = ("l_uid", "l_ref")
+_BATCH_ROWS = 1 << 20
+
 
 def by_tpchgen(factor: float) -> Path:
     """As the generator writes it: snappy, row groups of 7 MiB, a page index, sorted by l_orderkey."""
@@ -61,14 +64,34 @@ def by_accel(factor: float) -> Path:
     source = by_tpchgen(factor)
 
     def make(path: Path) -> None:
-        table = pq.read_table(source)
-        table = table.cast(pa.schema([_plain(field) for field in table.schema]))
-        rng = np.random.default_rng(19)
-        for name in ("l_uid", "l_ref"):
-            table = table.append_column(name, pa.array(rng.permutation(table.num_rows) * 3))
-        accel.write_table(table, path, blooms=["l_uid"], indexes={"l_ref": "bitmap"})
+        # By way of a mapped file: at scale 10 the table is larger than the memory of many machines.
+        mapped = path.with_suffix(".arrow")
+        try:
+            _spread(source, mapped)
+            with pa.memory_map(str(mapped)) as file:
+                table = pa.ipc.open_file(file).read_all()
+                accel.write_table(table, path, blooms=["l_uid"], indexes={"l_ref": "bitmap"})
+        finally:
+            mapped.unlink(missing_ok=True)
 
     return made(f"lineitem-{factor:g}/accel.parquet", make)
+
+
+def _spread(source: Path, target: Path) -> None:
+    """The generator's rows and the two keys as an Arrow file, a batch at a time."""
+    parquet = pq.ParquetFile(source)
+    schema = pa.schema([_plain(field) for field in parquet.schema_arrow])
+    rng = np.random.default_rng(19)
+    keys = [rng.permutation(parquet.metadata.num_rows) * 3 for _ in _KEYS]
+    whole = pa.schema([*schema, *(pa.field(name, pa.int64()) for name in _KEYS)])
+    done = 0
+    with pa.ipc.new_file(target, whole) as writer:
+        for batch in parquet.iter_batches(_BATCH_ROWS):
+            batch = batch.cast(schema)
+            for name, values in zip(_KEYS, keys, strict=True):
+                batch = batch.append_column(name, pa.array(values[done : done + batch.num_rows]))
+            writer.write_batch(batch)
+            done += batch.num_rows
 
 
 def _plain(field: pa.Field) -> pa.Field:
