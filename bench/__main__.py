@@ -18,7 +18,7 @@ from bench.data.catalog import Catalog, make_catalog, upload
 from bench.data.scale import QUICK, of_factor
 from bench.document import CaseNote, Document, about_machine, read_document, write_document
 from bench.gate import BASELINE, compare, figures, read_baseline, update_baseline
-from bench.network import BANDWIDTH, BUCKET, FIRST_BYTE, slow_network
+from bench.network import BANDWIDTH, BUCKET, FIRST_BYTE, Store, slow_network
 from bench.peers.registry import PEERS
 from bench.plots import draw_all
 from bench.queries import Query
@@ -99,6 +99,14 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--budget", type=float, help="seconds of each mode of each case after which no round begins"
     )
+    parser.add_argument(
+        "--store",
+        type=Store,
+        choices=tuple(Store),
+        default=Store.MEMORY,
+        help="memory (the default): MinIO answers each object once, then its bytes come from the memory of the proxy, "
+        "as two cores cannot be store and client at once; minio: every request reaches MinIO",
+    )
     parser.add_argument("--gate", action="store_true", help="fail when worse than the baseline")
     parser.add_argument("--update-baseline", action="store_true", help=f"write {BASELINE.name}")
     parser.add_argument("--again", action="store_true", help="do not run: read the last report")
@@ -132,7 +140,8 @@ def _run(given: argparse.Namespace, tell: Callable[[str], None]) -> Document:
         )
     machine = about_machine()
     effort = _QUICK if given.quick else _WHOLE
-    runner = _ask(catalog, chosen, names, replace(effort, budget=given.budget or effort.budget), tell)
+    effort = replace(effort, budget=given.budget or effort.budget)
+    runner = _ask(catalog, chosen, names, effort, given.store, tell)
     micro: dict[str, dict[str, float]] = {}
     if given.micro == "yes" or not (given.micro or given.quick or given.cases):
         micro, missing = micros.run_micros(micros.ALL, tell)
@@ -149,6 +158,7 @@ def _run(given: argparse.Namespace, tell: Callable[[str], None]) -> Document:
         micro=micro,
         machine=machine,
         network={"first_byte": FIRST_BYTE, "bandwidth": BANDWIDTH},
+        store=given.store,
     )
 
 
@@ -157,10 +167,12 @@ def _ask(
     chosen: Sequence[Case],
     names: Sequence[str],
     effort: Effort,
+    store: Store,
     tell: Callable[[str], None],
 ) -> Runner:
-    with slow_network() as network:
+    with slow_network(store) as network:
         upload(catalog, BUCKET, network.storage_options)
+        network.read(key for key, _ in catalog.objects())
         tell(f"{catalog.bytes / 1e6:,.0f} MB in {len(catalog.objects()):,} objects are up")
         runner = Runner(network, names, effort, tell)
         runner.open(_FIRST)
@@ -186,12 +198,12 @@ def _judge(document: Document, given: argparse.Namespace) -> int:
         status = 1
     if given.update_baseline:
         update_baseline(document)
-        print(f"{BASELINE.name} now has this run as {document.scale}")
+        print(f"{BASELINE.name} now has this run as {document.setting}")
     if given.gate:
-        before = read_baseline(document.scale)
+        before = read_baseline(document.setting)
         if before is None:
             print(
-                f"the gate: {BASELINE.name} has nothing for {document.scale}; --update-baseline",
+                f"the gate: {BASELINE.name} has nothing for {document.setting}; --update-baseline",
                 file=sys.stderr,
             )
             return 1

@@ -63,6 +63,8 @@ class Document:
     """What each micro-benchmark measured, by its own names."""
     machine: Mapping[str, Any]
     network: Mapping[str, float]
+    store: str = "minio"
+    """Who answered reads of objects (`bench.network.Store`); reports that do not say are older than the other one."""
     format: int = FORMAT
     _summary: list[Summary] = field(default_factory=list, repr=False, compare=False)
 
@@ -72,6 +74,11 @@ class Document:
         if not self._summary:
             self._summary.append(summarise(self.samples))
         return self._summary[0]
+
+    @property
+    def setting(self) -> str:
+        """What runs must share to be compared: the scale, and the store where it is not MinIO itself."""
+        return self.scale if self.store == "minio" else f"{self.scale}, {self.store}"
 
     @property
     def wrong(self) -> list[Failure]:

@@ -107,16 +107,16 @@ def _worse(now: Figures, before: Figures, cases: set[str] | None) -> Iterator[Re
                 yield Regression(where, name, current, value)
 
 
-def read_baseline(scale: str, path: Path = BASELINE) -> Figures | None:
-    """The baseline of a scale; None where there is none."""
+def read_baseline(setting: str, path: Path = BASELINE) -> Figures | None:
+    """The baseline of `Document.setting`; None where there is none."""
     if not path.exists():
         return None
-    found: Figures | None = json.loads(path.read_text()).get(scale)
+    found: Figures | None = json.loads(path.read_text()).get(setting)
     return found
 
 
 def update_baseline(document: Document, path: Path = BASELINE) -> None:
-    """Make this run the baseline of its scale; what other scales have stays."""
+    """Make this run the baseline of its setting; what others have stays."""
     everything = json.loads(path.read_text()) if path.exists() else {}
-    everything[document.scale] = figures(document)
+    everything[document.setting] = figures(document)
     path.write_text(json.dumps(everything, indent=1, sort_keys=True) + "\n")

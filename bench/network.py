@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 
 from accel.testing.minio import Minio, install_minio
 from accel.testing.proxy import ProxyProcess
@@ -13,7 +14,7 @@ from accel.testing.relay import Passage
 from bench.chains import round_trips
 from bench.peers.endpoint import Endpoint
 
-__all__ = ["BANDWIDTH", "FIRST_BYTE", "Network", "Traffic", "slow_network", "traffic_of"]
+__all__ = ["BANDWIDTH", "FIRST_BYTE", "Network", "Store", "Traffic", "slow_network", "traffic_of"]
 
 BUCKET = "bench"
 FIRST_BYTE = 0.030
@@ -21,6 +22,15 @@ FIRST_BYTE = 0.030
 BANDWIDTH = 90e6
 """Bytes a second of each response."""
 _DRAIN = 2.0
+
+
+class Store(StrEnum):
+    """Who answers reads of objects."""
+
+    MEMORY = "memory"
+    """MinIO answers each object once, then its bytes come from the memory of the proxy."""
+    MINIO = "minio"
+    """MinIO answers every request, through the proxy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +67,10 @@ class Network:
         self.storage_options = minio.storage_options()
         """obstore's, past the proxy."""
 
+    def read(self, keys: Iterable[str]) -> None:
+        """Have the proxy read these objects of the bucket now, where it keeps them: no sample then meets the first read."""
+        self._proxy.read(f"/{BUCKET}/{key}" for key in keys)
+
     def begin(self, first_byte: float = FIRST_BYTE) -> None:
         """Forget what passed; `first_byte` seconds from now on."""
         self._proxy.reset(first_byte=first_byte)
@@ -72,9 +86,10 @@ class Network:
 
 
 @contextlib.contextmanager
-def slow_network() -> Iterator[Network]:
+def slow_network(store: Store = Store.MEMORY) -> Iterator[Network]:
     """Start MinIO and the proxy, with an empty bucket."""
     with Minio(install_minio()) as minio:
         minio.create_bucket(BUCKET)
-        with ProxyProcess(minio.url, first_byte=FIRST_BYTE, bandwidth=BANDWIDTH) as proxy:
+        keep = minio if store is Store.MEMORY else None
+        with ProxyProcess(minio.url, first_byte=FIRST_BYTE, bandwidth=BANDWIDTH, keep=keep) as proxy:
             yield Network(minio, proxy)

@@ -91,6 +91,12 @@ def aligned(rows: Sequence[Cells]) -> str:
     )
 
 
+_STORES = {
+    "memory": "`memory`: MinIO answered each object once, then its bytes came from the memory of the proxy",
+    "minio": "`minio`: MinIO answered every request, through the proxy",
+}
+
+
 def markdown(document: Document, verdicts: Sequence[Verdict]) -> str:
     """The whole report."""
     return "\n".join(_sections(document, verdicts)) + "\n"
@@ -105,6 +111,8 @@ def _sections(document: Document, verdicts: Sequence[Verdict]) -> Iterator[str]:
         f"{network['bandwidth'] / 1e6:g} MB/s a response. **Absolute times are those of this machine** "
         f"({machine['cores']} cores of {machine['processor']}, load {machine['load']}); compare ratios."
     )
+    yield ""
+    yield f"Store: {_STORES[document.store]}."
     yield ""
     yield "Versions: " + ", ".join(f"{name} {version}" for name, version in machine["versions"].items()) + "."
     yield "\n## accel, the floor and the fastest peer\n"

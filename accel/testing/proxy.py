@@ -10,35 +10,39 @@ import abc
 import argparse
 import asyncio
 import concurrent.futures
+import contextlib
 import dataclasses
 import json
+import os
 import subprocess
 import sys
 import threading
 import urllib.request
-from collections.abc import Callable, Sequence
-from typing import Self
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from typing import Any, Self
 
 from aiohttp import web
 
+from accel.testing.frontage import Frontage
+from accel.testing.origin import Origin
 from accel.testing.relay import Etags, Passage, Relay, RelayScript
+from accel.testing.s3 import S3Admin
+from accel.testing.shelf import LIMIT, Shelf
 
-__all__ = ["Proxy", "ProxyProcess", "serve"]
+__all__ = ["Proxy", "ProxyProcess", "serve", "serve_kept"]
 
 _CONTROL = "/.proxy"
+_KEYS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
 
 
 async def serve(relay: Relay, *, port: int, ready: Callable[[int], None], stop: asyncio.Event) -> None:
     """Serve `relay` on 127.0.0.1 until `stop`; `port` 0 takes a free one, and `ready` is told which."""
 
     async def control(request: web.Request) -> web.Response:
-        seen = [dataclasses.asdict(passage) for passage in relay.passages]
+        seen = _told(relay.passages)
         if request.method == "POST":
-            wanted = await request.json()
-            relay.first_byte = wanted.get("first_byte", relay.first_byte)
-            relay.bandwidth = wanted.get("bandwidth", relay.bandwidth)
-            relay.reset()
-        return web.json_response(seen)
+            _set(relay, await request.json())
+        return web.Response(body=seen, content_type="application/json")
 
     app = web.Application(client_max_size=1 << 30)
     app.router.add_route("*", _CONTROL, control)
@@ -53,12 +57,7 @@ async def serve(relay: Relay, *, port: int, ready: Callable[[int], None], stop: 
         listener = await loop.create_server(runner.server, "127.0.0.1", port)
         ready(listener.sockets[0].getsockname()[1])
         await stop.wait()
-        # Accept nothing more, then let what was accepted become a connection: a listener that is closed
-        # in between loses it with its socket open.
-        for sock in listener.sockets:
-            loop.remove_reader(sock)
-        await _turns()
-        listener.close()
+        await _deafen(listener)
         # A client that no longer reads would keep a closing connection open for ever.
         for connection in runner.server.connections:
             if connection.transport is not None:
@@ -67,6 +66,59 @@ async def serve(relay: Relay, *, port: int, ready: Callable[[int], None], stop: 
         await runner.cleanup()
         await relay.close()
         await _turns()
+
+
+async def serve_kept(
+    front: Frontage, *, port: int, ready: Callable[[int], None], stop: asyncio.Event
+) -> None:
+    """Serve `front` as `serve` does a relay."""
+
+    async def control(method: str, body: bytes) -> bytes:
+        seen = _told(front.passages)
+        if method == "POST":
+            wanted = json.loads(body)
+            _set(front, wanted)
+            if wanted.get("forget"):
+                front.shelf.forget()
+            await front.shelf.read(wanted.get("read", ()))
+        return seen
+
+    front.control_path, front.control = _CONTROL, control
+    await front.origin.open()
+    try:
+        listener = await asyncio.get_running_loop().create_server(front.connect, "127.0.0.1", port)
+        port = listener.sockets[0].getsockname()[1]
+        front.hosts = frozenset((f"127.0.0.1:{port}", f"localhost:{port}"))
+        ready(port)
+        await stop.wait()
+        await _deafen(listener)
+        front.abort()
+    finally:
+        await _turns()
+        await front.shelf.close()
+        await front.origin.close()
+        await _turns()
+
+
+def _told(passages: Sequence[Passage]) -> bytes:
+    return json.dumps([dataclasses.asdict(passage) for passage in passages]).encode()
+
+
+def _set(network: Relay | Frontage, wanted: dict[str, Any]) -> None:
+    network.first_byte = wanted.get("first_byte", network.first_byte)
+    network.bandwidth = wanted.get("bandwidth", network.bandwidth)
+    network.reset()
+
+
+async def _deafen(listener: asyncio.Server) -> None:
+    """Accept nothing more, then let what was accepted become a connection: a listener that is closed
+    in between loses it with its socket open."""
+    for sock in listener.sockets:
+        # uvloop takes care of that by itself, and lets nobody touch its sockets.
+        with contextlib.suppress(RuntimeError):
+            asyncio.get_running_loop().remove_reader(sock)
+    await _turns()
+    listener.close()
 
 
 async def _turns() -> None:
@@ -175,17 +227,37 @@ class ProxyProcess(_Counts):
     """The proxy in a process of its own, so that it shares no GIL with what is measured.
 
     Takes `origin`, `first_byte` and `bandwidth` as `Proxy` does; it has no faults.
+
+    Parameters
+    ----------
+    keep : S3Admin, optional
+        Who may read the origin's objects. Each is then read once, whole, and answered from the memory of the proxy
+        (`accel.testing.shelf`), whoever asks: signatures are checked by the origin only of what it is still asked.
+    limit : int
+        Bytes of objects kept.
     """
 
-    def __init__(self, origin: str, *, first_byte: float = 0.0, bandwidth: float | None = None) -> None:
+    def __init__(
+        self,
+        origin: str,
+        *,
+        first_byte: float = 0.0,
+        bandwidth: float | None = None,
+        keep: S3Admin | None = None,
+        limit: int = LIMIT,
+    ) -> None:
         self.url = ""
         self._command = [sys.executable, "-m", "accel.testing.proxy", "--origin", origin]
         self._command += ["--first-byte", repr(first_byte), "--bandwidth", repr(bandwidth or 0.0)]
+        self._environment = dict(os.environ)
+        if keep is not None:
+            self._command += ["--keep", str(limit)]
+            self._environment |= dict(zip(_KEYS, (keep.access_key, keep.secret_key), strict=True))
         self._process: subprocess.Popen[str] | None = None
 
     def __enter__(self) -> Self:
         self._process = subprocess.Popen(
-            self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            self._command, env=self._environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
         if self._process.stdout is not None:
             self.url = self._process.stdout.readline().strip()
@@ -204,12 +276,16 @@ class ProxyProcess(_Counts):
         return self._control(None)
 
     def reset(self, **settings: float) -> None:
-        """Forget what passed; `first_byte` and `bandwidth` may be set anew."""
+        """Forget what passed; `first_byte` and `bandwidth` may be set anew, `forget=True` empties the shelf."""
         self._control(settings)
 
-    def _control(self, settings: dict[str, float] | None) -> list[Passage]:
+    def read(self, paths: Iterable[str]) -> None:
+        """Have objects read into memory now ("/bucket/key"), and forget what passed; without `keep` that is all."""
+        self._control({"read": list(paths)})
+
+    def _control(self, settings: Mapping[str, object] | None) -> list[Passage]:
         body = None if settings is None else json.dumps(settings).encode()
-        with urllib.request.urlopen(self.url + _CONTROL, data=body, timeout=30) as answer:
+        with urllib.request.urlopen(self.url + _CONTROL, data=body, timeout=600) as answer:
             return [Passage(**passage) for passage in json.load(answer)]
 
 
@@ -222,8 +298,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument(
         "--bandwidth", type=float, default=90e6, help="bytes a second of a response; 0: no limit"
     )
+    parser.add_argument(
+        "--keep",
+        type=int,
+        default=0,
+        help=f"bytes of objects to answer from memory, read as {' and '.join(_KEYS)} say",
+    )
     chosen = parser.parse_args(arguments)
-    relay = Relay(chosen.origin, first_byte=chosen.first_byte, bandwidth=chosen.bandwidth or None)
+    network = {"first_byte": chosen.first_byte, "bandwidth": chosen.bandwidth or None}
 
     def tell(port: int) -> None:
         print(f"http://127.0.0.1:{port}", flush=True)
@@ -236,9 +318,25 @@ def main(arguments: Sequence[str] | None = None) -> None:
             loop.call_soon_threadsafe(stop.set)
 
         threading.Thread(target=watch, daemon=True).start()
-        await serve(relay, port=chosen.port, ready=tell, stop=stop)
+        if chosen.keep:
+            reader = S3Admin(chosen.origin, access_key=os.environ[_KEYS[0]], secret_key=os.environ[_KEYS[1]])
+            origin = Origin(chosen.origin)
+            front = Frontage(origin, Shelf(origin, reader, limit=chosen.keep), **network)
+            await serve_kept(front, port=chosen.port, ready=tell, stop=stop)
+        else:
+            await serve(Relay(chosen.origin, **network), port=chosen.port, ready=tell, stop=stop)
 
-    asyncio.run(run())
+    _run(run())
+
+
+def _run(main: Coroutine[Any, Any, None]) -> None:
+    """By uvloop where there is one: half the CPU of asyncio's own."""
+    try:
+        import uvloop
+    except ModuleNotFoundError:
+        asyncio.run(main)
+    else:
+        uvloop.run(main)
 
 
 if __name__ == "__main__":

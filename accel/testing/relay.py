@@ -5,28 +5,21 @@ from __future__ import annotations
 import asyncio
 import re
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import field
 from enum import StrEnum
 from typing import TypeAlias
 
-from aiohttp import ClientError, ClientResponse, ClientSession, ClientTimeout, TCPConnector, web
+from aiohttp import ClientError, web
 from multidict import CIMultiDict
-from yarl import URL
 
 from accel.ranges import Buffer
 from accel.records import dataclass
 from accel.testing.faults import CutBody, ShortBody, Stall, Status, WrongRange
+from accel.testing.origin import Answer, Origin, once, plain_answer
+from accel.testing.pace import pieces, until
 
 __all__ = ["Etags", "Passage", "Relay", "RelayFault", "RelayScript", "Substitute"]
-
-# Headers that belong to one connection, not to the message (RFC 9110, 7.6.1).
-_HOP_BY_HOP = frozenset(
-    ("connection", "keep-alive", "proxy-authenticate", "te", "trailer", "transfer-encoding", "upgrade")
-)
-_PIECE = 64 * 1024
-# Selectors wait in whole milliseconds, rounded up: aiming half of one early makes the mean right.
-_EARLY = 0.0005
 
 
 class Etags(StrEnum):
@@ -78,19 +71,6 @@ RelayScript: TypeAlias = "Sequence[RelayFault | None] | Callable[[Passage], Rela
 
 
 @dataclass(slots=True)
-class _Answer:
-    status: int
-    headers: CIMultiDict[str]
-    body: AsyncIterator[Buffer]
-    source: ClientResponse | None = None
-
-    def close(self) -> None:
-        """Let go of the origin: its connection is kept when the body was read to its end, else dropped."""
-        if self.source is not None:
-            self.source.close()
-
-
-@dataclass(slots=True)
 class Relay:
     """The handler of the proxy: see `accel.testing.proxy` for ways to run it.
 
@@ -105,22 +85,17 @@ class Relay:
     script: RelayScript = ()
     passages: list[Passage] = field(default_factory=list)
     _played: int = 0
-    _session: ClientSession | None = None
+    _client: Origin | None = None
 
     async def open(self) -> None:
         """Make the client of the origin, on the loop that will serve."""
-        self._session = ClientSession(
-            connector=TCPConnector(limit=0, keepalive_timeout=60),
-            timeout=ClientTimeout(total=None),
-            auto_decompress=False,
-            read_bufsize=1 << 20,
-            skip_auto_headers=("User-Agent", "Accept", "Accept-Encoding", "Content-Type"),
-        )
+        self._client = Origin(self.origin)
+        await self._client.open()
 
     async def close(self) -> None:
         """Close the connections to the origin."""
-        if self._session is not None:
-            await self._session.close()
+        if self._client is not None:
+            await self._client.close()
 
     def reset(self, script: RelayScript = ()) -> None:
         """Forget what passed, and play `script` from its start."""
@@ -168,33 +143,21 @@ class Relay:
         number, self._played = self._played, self._played + 1
         return script[number] if number < len(script) else None
 
-    async def _ask(self, request: web.Request) -> _Answer:
-        if self._session is None or self.origin is None:
-            return _plain_answer(404, b"this relay has no origin")
-        # The Host header goes on as the client signed it: MinIO checks AWS signatures against it.
-        headers = _end_to_end(request.headers.items())
-        # A client that was told to use a forward proxy sends the whole URL (RFC 9112, 3.2.2).
-        target = re.sub(r"^http://[^/]*", "", request.raw_path)
-        url = URL(self.origin.rstrip("/") + target, encoded=True)
+    async def _ask(self, request: web.Request) -> Answer:
+        if self._client is None:
+            return plain_answer(404, b"this relay is not open")
         body = await request.read() if request.body_exists else None
-        try:
-            response = await self._session.request(
-                request.method, url, headers=headers, data=body, allow_redirects=False
-            )
-        except ClientError as error:
-            return _plain_answer(502, f"the origin did not answer: {error}".encode())
-        headers = _end_to_end(response.headers.items())
-        return _Answer(response.status, headers, response.content.iter_any(), response)
+        return await self._client.ask(request.method, request.raw_path, request.headers.items(), body)
 
     async def _reply(
-        self, request: web.Request, answer: _Answer, fault: RelayFault | None, passage: Passage
+        self, request: web.Request, answer: Answer, fault: RelayFault | None, passage: Passage
     ) -> web.StreamResponse:
         self._spoil_headers(answer, fault)
         response = web.StreamResponse(status=answer.status, headers=answer.headers)
         passage.status = answer.status
         if isinstance(fault, Stall) and not fault.after:
             await asyncio.sleep(fault.seconds)
-        await _until(passage.begin + self.first_byte)
+        await until(passage.begin + self.first_byte)
         passage.first_byte = time.monotonic()
         try:
             await response.prepare(request)
@@ -205,7 +168,7 @@ class Relay:
             _abort(request)
         return response
 
-    def _spoil_headers(self, answer: _Answer, fault: RelayFault | None) -> None:
+    def _spoil_headers(self, answer: Answer, fault: RelayFault | None) -> None:
         headers = answer.headers
         etag = headers.get("ETag")
         if etag is not None and self.etags is not Etags.KEEP:
@@ -232,7 +195,7 @@ class Relay:
         stop_at = fault.after if isinstance(fault, CutBody | Stall) else None
         room = int(response.headers["Content-Length"]) if isinstance(fault, ShortBody) else None
         start = time.monotonic()
-        async for piece in _pieces(body, self.bandwidth, stop_at):
+        async for piece in pieces(body, self.bandwidth, stop_at):
             if stop_at is not None and passage.sent == stop_at:
                 if isinstance(fault, CutBody):
                     return _abort(request)
@@ -241,7 +204,7 @@ class Relay:
             if room is not None:
                 piece = piece[: room - passage.sent]
             if self.bandwidth is not None:
-                await _until(start + (passage.sent + len(piece)) / self.bandwidth)
+                await until(start + (passage.sent + len(piece)) / self.bandwidth)
             # Counted first: the client may have it all before this coroutine runs again.
             passage.sent += len(piece)
             await response.write(piece)
@@ -250,63 +213,24 @@ class Relay:
         await response.write_eof()
 
 
-async def _pieces(
-    body: AsyncIterator[Buffer], bandwidth: float | None, stop_at: int | None
-) -> AsyncIterator[memoryview]:
-    """The body in pieces small enough to pace, with an edge exactly at `stop_at`."""
-    done = 0
-    async for chunk in body:
-        view = memoryview(chunk)
-        while len(view):
-            size = len(view) if bandwidth is None else _PIECE
-            if stop_at is not None and done < stop_at:
-                size = min(size, stop_at - done)
-            yield view[:size]
-            done += len(view[:size])
-            view = view[size:]
-
-
-async def _until(due: float) -> None:
-    delay = due - time.monotonic()
-    if delay > _EARLY:
-        await asyncio.sleep(delay - _EARLY)
-
-
 def _abort(request: web.Request) -> None:
     if request.transport is not None:
         request.transport.abort()
 
 
-def _end_to_end(items: Iterable[tuple[str, str]]) -> CIMultiDict[str]:
-    headers = CIMultiDict(items)
-    for name in _HOP_BY_HOP & {name.lower() for name in headers}:
-        del headers[name]
-    return headers
-
-
-async def _once(data: Buffer) -> AsyncIterator[Buffer]:
-    yield data
-
-
-def _plain_answer(status: int, body: bytes, **headers: str) -> _Answer:
-    merged = CIMultiDict({name.replace("_", "-"): value for name, value in headers.items()})
-    merged["Content-Length"] = str(len(body))
-    return _Answer(status, merged, _once(body))
-
-
-def _status_answer(fault: Status) -> _Answer:
-    answer = _plain_answer(fault.status, b"")
+def _status_answer(fault: Status) -> Answer:
+    answer = plain_answer(fault.status, b"")
     if fault.retry_after is not None:
         answer.headers["Retry-After"] = f"{fault.retry_after:g}"
     return answer
 
 
-def _substitute_answer(request: web.Request, fault: Substitute) -> _Answer:
+def _substitute_answer(request: web.Request, fault: Substitute) -> Answer:
     """What an HTTP server answers to this GET or HEAD over the given bytes (RFC 9110, 13 and 14)."""
     etag, size = fault.etag, len(fault.data)
     if_match = request.headers.get("If-Match")
     if fault.honour_if_match and if_match not in (None, "*", etag):
-        return _plain_answer(412, b"")
+        return plain_answer(412, b"")
     headers = CIMultiDict({"Accept-Ranges": "bytes"})
     if etag is not None:
         headers["ETag"] = etag
@@ -319,7 +243,7 @@ def _substitute_answer(request: web.Request, fault: Substitute) -> _Answer:
         else:
             start = max(0, size - int(asked[2]))
         if start >= end:
-            return _plain_answer(416, b"", Content_Range=f"bytes */{size}")
+            return plain_answer(416, b"", Content_Range=f"bytes */{size}")
         headers["Content-Range"] = f"bytes {start}-{end - 1}/{size}"
     headers["Content-Length"] = str(end - start)
-    return _Answer(status, headers, _once(memoryview(fault.data)[start:end]))
+    return Answer(status, headers, once(memoryview(fault.data)[start:end]))

@@ -75,26 +75,29 @@ class S3Admin:
         """Remove one object."""
         self._request("DELETE", f"/{bucket}/{key}")
 
+    def signed_get(self, path: str) -> tuple[str, dict[str, str]]:
+        """The target, percent-encoded, and the headers of a GET of "/bucket/key", for another client to send."""
+        target = urllib.parse.quote(path)
+        return target, self._signed("GET", target)
+
     def _request(self, method: str, path: str, *, query: str = "", body: bytes = b"") -> bytes:
         path = urllib.parse.quote(path)
-        now = datetime.datetime.now(datetime.UTC).strftime("%Y%m%dT%H%M%SZ")
-        payload = hashlib.sha256(body).hexdigest()
-        signed = {
-            "host": urllib.parse.urlsplit(self.url).netloc,
-            "x-amz-content-sha256": payload,
-            "x-amz-date": now,
-        }
-        headers = {
-            **signed,
-            "authorization": self._authorization(method, path, query, signed),
-            # urllib would say that the body is a form, and some servers then read it as one.
-            "content-type": "application/octet-stream",
-        }
+        # urllib would say that the body is a form, and some servers then read it as one.
+        headers = {**self._signed(method, path, query, body), "content-type": "application/octet-stream"}
         url = f"{self.url}{path}" + (f"?{query}" if query else "")
         request = urllib.request.Request(url, data=body or None, headers=headers, method=method)
         with urllib.request.urlopen(request, timeout=60) as answer:
             content: bytes = answer.read()
             return content
+
+    def _signed(self, method: str, path: str, query: str = "", body: bytes = b"") -> dict[str, str]:
+        """The headers of a signed request; it may bear others, unsigned."""
+        signed = {
+            "host": urllib.parse.urlsplit(self.url).netloc,
+            "x-amz-content-sha256": hashlib.sha256(body).hexdigest(),
+            "x-amz-date": datetime.datetime.now(datetime.UTC).strftime("%Y%m%dT%H%M%SZ"),
+        }
+        return {**signed, "authorization": self._authorization(method, path, query, signed)}
 
     def _authorization(self, method: str, path: str, query: str, signed: dict[str, str]) -> str:
         """The header of AWS Signature Version 4 over `signed` (sorted, lower-case names)."""
