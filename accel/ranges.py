@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
-from typing import TypeAlias
+from typing import NamedTuple, Self, TypeAlias
 
 from accel.records import dataclass
 
@@ -15,16 +15,23 @@ __all__ = ["Buffer", "ByteRange", "Kind", "ReadKey", "Stash", "Suffix", "Want"]
 Buffer: TypeAlias = "bytes | bytearray | memoryview"
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class ByteRange:
-    """Bytes `start` up to, not including, `end` of one object. Never empty, never negative."""
+# What every request and every page has some of is a tuple: made, compared and hashed without a call into Python.
 
+
+class _Ends(NamedTuple):
     start: int
     end: int
 
-    def __post_init__(self) -> None:
-        if not 0 <= self.start < self.end:
-            raise ValueError(f"not a byte range: {self.start}..{self.end}")
+
+class ByteRange(_Ends):
+    """Bytes `start` up to, not including, `end` of one object. Never empty, never negative."""
+
+    __slots__ = ()
+
+    def __new__(cls, start: int, end: int) -> Self:
+        if not 0 <= start < end:
+            raise ValueError(f"not a byte range: {start}..{end}")
+        return tuple.__new__(cls, (start, end))
 
     @property
     def length(self) -> int:
@@ -68,8 +75,7 @@ class Kind(enum.StrEnum):
     LISTING = "listing"
 
 
-@dataclass(frozen=True, slots=True)
-class ReadKey:
+class ReadKey(NamedTuple):
     """The name of a byte range: from the plan to the request log nothing is matched by position.
 
     `row_group` and `column` (the leaf's ordinal in the file's schema) are -1 for what belongs to
@@ -93,8 +99,7 @@ class ReadKey:
         return ", ".join(parts)
 
 
-@dataclass(frozen=True, slots=True)
-class Want:
+class Want(NamedTuple):
     """One keyed byte range that somebody needs."""
 
     key: ReadKey
