@@ -13,8 +13,9 @@ from accel.records import dataclass
 
 __all__ = ["Admission", "Budget", "Order"]
 
-Order: TypeAlias = tuple[int, int]
-"""Of a piece: its file's number in the run, and its own in the file. Lower is wanted sooner."""
+Order: TypeAlias = tuple[int, ...]
+"""Of a piece: its file's number in the run, and its own in the file; of a part of it, that of the part in it too.
+Lower is wanted sooner."""
 
 
 @dataclass(slots=True)
@@ -22,22 +23,25 @@ class Admission:
     """Bounds what is held at once, in bytes and in pieces. What is needed next always gets in."""
 
     limit_bytes: int
-    limit_pieces: int
+    limit_pieces: float
+    """Of full size: a small one counts as the part of one that it is told to be."""
     held: dict[Order, int] = field(default_factory=dict)
     pinned: dict[Order, int] = field(default_factory=dict)
-    _waiting: list[tuple[Order, int, asyncio.Future[None]]] = field(default_factory=list)
+    _parts: dict[Order, float] = field(default_factory=dict)
+    _waiting: list[tuple[Order, int, float, asyncio.Future[None]]] = field(default_factory=list)
 
-    async def enter(self, order: Order, nbytes: int) -> None:
+    async def enter(self, order: Order, nbytes: int, part: float = 1.0) -> None:
+        """Wait for room for so many bytes, and for that part of a piece of full size."""
         if nbytes > self.limit_bytes:
             raise MemoryLimitError(
                 f"a piece that cannot be cut takes about {nbytes} bytes, the limit is {self.limit_bytes}",
                 hint="raise options.memory_limit, select fewer columns, or write smaller row groups or a page index",
             )
-        if not self._waiting and self._fits(order, nbytes):
-            self.held[order] = nbytes
+        if not self._waiting and self._fits(order, nbytes, part):
+            self._hold(order, nbytes, part)
             return
         ready = asyncio.get_running_loop().create_future()
-        heapq.heappush(self._waiting, (order, nbytes, ready))
+        heapq.heappush(self._waiting, (order, nbytes, part, ready))
         self._admit()
         try:
             await ready
@@ -50,36 +54,42 @@ class Admission:
         """What `order` held has been handed out, or dropped."""
         self.held.pop(order, None)
         self.pinned.pop(order, None)
+        self._parts.pop(order, None)
         self._admit()
 
     def pin(self, order: Order) -> None:
         """Keep counting what `order` holds, but let others pass it: they are parts of it."""
         self.pinned[order] = self.held.pop(order)
+        self._parts.pop(order, None)
         self._admit()
 
-    def grow(self, pieces: int) -> None:
+    def grow(self, pieces: float) -> None:
         self.limit_pieces = max(self.limit_pieces, pieces)
         self._admit()
 
-    def _fits(self, order: Order, nbytes: int) -> bool:
+    def _hold(self, order: Order, nbytes: int, part: float) -> None:
+        self.held[order] = nbytes
+        self._parts[order] = part
+
+    def _fits(self, order: Order, nbytes: int, part: float) -> bool:
         if self._is_next(order):
             return True
-        if len(self.held) >= self.limit_pieces:
+        if sum(self._parts.values()) + part > self.limit_pieces:
             return False
         return sum(self.held.values()) + sum(self.pinned.values()) + nbytes <= self.limit_bytes
 
     def _is_next(self, order: Order) -> bool:
         """Whether nothing before it is under way but what it is a part of."""
-        whole = all(order < other or order[0] == other[0] for other in self.pinned)
+        whole = all(order < other or order[: len(other)] == other for other in self.pinned)
         return whole and all(order < other for other in self.held)
 
     def _admit(self) -> None:
         while self._waiting:
-            order, nbytes, ready = self._waiting[0]
+            order, nbytes, part, ready = self._waiting[0]
             if not ready.done():
-                if not self._fits(order, nbytes):
+                if not self._fits(order, nbytes, part):
                     return
-                self.held[order] = nbytes
+                self._hold(order, nbytes, part)
                 ready.set_result(None)
             heapq.heappop(self._waiting)
 

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING, TypeAlias
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from accel.admission import Budget, Order
 from accel.errors import AccelError, MemoryLimitError, ObjectChangedError, ParquetFormatError
 from accel.io.faults import foremost
-from accel.piece_reads import narrow_task
-from accel.planning.pages import cut_pieces
+from accel.piece_reads import filter_piece, finish_piece, narrow_task
+from accel.planning.pages import Piece
 from accel.planning.task import ScanTask
+from accel.planning.two_phase import cut_task, filter_phase
 from accel.records import dataclass
 from accel.task_reads import TaskReads
 
@@ -22,8 +23,24 @@ if TYPE_CHECKING:
 
 __all__ = ["FileRun", "FileWork", "Item"]
 
-_Started: TypeAlias = "asyncio.Queue[tuple[Order, asyncio.Task[list[pa.RecordBatch]]] | None]"
-"""The pieces under way, in order; None after the last."""
+
+class _Line:
+    """Pieces under way, in order, and in place of what is not cut yet the line of its parts."""
+
+    def __init__(self) -> None:
+        self._queue: asyncio.Queue[tuple[Order, asyncio.Task[list[pa.RecordBatch]]] | _Line | None] = (
+            asyncio.Queue()
+        )
+        self.put = self._queue.put_nowait
+        """None after the last."""
+
+    async def __aiter__(self) -> AsyncIterator[tuple[Order, asyncio.Task[list[pa.RecordBatch]]]]:
+        while (found := await self._queue.get()) is not None:
+            if isinstance(found, _Line):
+                async for one in found:
+                    yield one
+            else:
+                yield found
 
 
 @dataclass(slots=True)
@@ -105,12 +122,11 @@ class FileRun:
         if not tasks:
             return
         self._budget = Budget(self._run.rows_wanted())
-        queue: _Started = asyncio.Queue()
+        line = _Line()
         try:
             async with asyncio.TaskGroup() as group:
-                group.create_task(self._start(group, tasks, queue))
-                while (started := await queue.get()) is not None:
-                    order, piece = started
+                group.create_task(self._start(group, tasks, line))
+                async for order, piece in line:
                     batches = await piece
                     self._delivered.add(order)
                     for at, batch in enumerate(batches):
@@ -120,12 +136,7 @@ class FileRun:
         except BaseExceptionGroup as errors:
             raise foremost(errors) from errors
 
-    async def _start(
-        self,
-        group: asyncio.TaskGroup,
-        tasks: Sequence[ScanTask],
-        queue: _Started,
-    ) -> None:
+    async def _start(self, group: asyncio.TaskGroup, tasks: Sequence[ScanTask], line: _Line) -> None:
         run = self._run
         # With a limit they are read one after the other.
         abreast = len(tasks) if run.rows_wanted() is None else 1
@@ -137,41 +148,88 @@ class FileRun:
             task = self._budget.cut(planned)
             self.promised += task.sure.count
             if task.cut_when_read:
-                await self._start_whole(group, task, queue, abreast=abreast)
+                await self._start_whole(group, task, line, abreast=abreast)
             else:
                 reads = run.reader.reads(task, abreast=abreast)
-                await self._start_pieces(group, task, reads, queue, depth=self._depth)
-        queue.put_nowait(None)
+                await self._start_pieces(group, task, reads, line, depth=self._depth)
+        line.put(None)
 
     async def _start_pieces(
-        self, group: asyncio.TaskGroup, task: ScanTask, reads: TaskReads, queue: _Started, *, depth: int
-    ) -> set[asyncio.Task[list[pa.RecordBatch]]]:
+        self,
+        group: asyncio.TaskGroup,
+        task: ScanTask,
+        reads: TaskReads,
+        line: _Line,
+        *,
+        depth: int,
+        within: Order = (),
+    ) -> set[asyncio.Task[Any]]:
         """Start the pieces of a task as they are admitted; what is returned empties as they end."""
         run = self._run
-        pieces = cut_pieces(
-            task.reads,
-            task.rows,
-            task.sure,
-            num_rows=task.num_rows,
-            piece_bytes=run.piece_bytes,
-        )
+        pieces = cut_task(task, piece_bytes=run.piece_bytes, two_phases=reads.two_phases)
         reads.expect(pieces)
         # A task that has ended holds the batches that it read: none may be kept here.
-        reading_on: set[asyncio.Task[list[pa.RecordBatch]]] = set()
-        for piece in pieces:
-            order = await self._enter(task, piece.held_bytes)
-            reading = group.create_task(run.read_piece(task, reads, piece, depth=depth))
-            queue.put_nowait((order, reading))
+        reading_on: set[asyncio.Task[Any]] = set()
+        reading: asyncio.Task[Any]
+        for number, piece in enumerate(pieces):
+            place = (*within, number) if within else None
+            if reads.two_phases and piece.sure.count < piece.rows.count:
+                first = filter_phase(piece)
+                order = await self._enter(task, first.held_bytes, run.part(first), place)
+                parts = _Line()
+                line.put(parts)
+                reading = group.create_task(self._read_phases(group, task, reads, piece, order, parts, depth))
+            else:
+                order = await self._enter(task, piece.held_bytes, run.part(piece), place)
+                reading = group.create_task(run.read_piece(task, reads, piece, depth=depth))
+                line.put((order, reading))
             reading_on.add(reading)
             reading.add_done_callback(reading_on.discard)
         return reading_on
 
+    async def _read_phases(
+        self,
+        group: asyncio.TaskGroup,
+        task: ScanTask,
+        reads: TaskReads,
+        piece: Piece,
+        order: Order,
+        line: _Line,
+        depth: int,
+    ) -> None:
+        """Read the filter's columns of a piece, then start what that leaves of the others."""
+        run, admission = self._run, self._run.admission
+        first, parts = await filter_piece(run.reader, task, reads, piece, piece_bytes=run.piece_bytes)
+        run.has_read(depth + first.round_trips)
+
+        async def finish(part: Piece) -> list[pa.RecordBatch]:
+            batches, trips = await finish_piece(run.reader, task, reads, first, part)
+            run.has_read(depth + trips)
+            return batches
+
+        if len(parts) == 1 and parts[0].held_bytes <= admission.held[order]:
+            # It takes the room of what it follows.
+            line.put((order, group.create_task(finish(parts[0]))))
+        else:
+            admission.pin(order)
+            reading_on: set[asyncio.Task[Any]] = set()
+            for number, part in enumerate(parts):
+                own = await self._enter(task, part.held_bytes, run.part(part), (*order, number))
+                reading = group.create_task(finish(part))
+                line.put((own, reading))
+                reading_on.add(reading)
+                reading.add_done_callback(reading_on.discard)
+            while reading_on:
+                await asyncio.wait([next(iter(reading_on))])
+            admission.leave(order)
+        line.put(None)
+
     async def _start_whole(
-        self, group: asyncio.TaskGroup, task: ScanTask, queue: _Started, *, abreast: int
+        self, group: asyncio.TaskGroup, task: ScanTask, line: _Line, *, abreast: int
     ) -> None:
         """Chunks without an offset index, too large to decode at once: fetch them, then cut what came."""
         admission = self._run.admission
-        order = await self._enter(task, task.nbytes)
+        order = await self._enter(task, task.nbytes, 1.0)
         admission.pin(order)
         reader = self._run.reader
         reads = reader.reads(task, abreast=abreast)
@@ -186,16 +244,18 @@ class FileRun:
             reads = reads.over(task)
         task = await reads.fetch_chunks()
         reader.metrics.deepest(depth)
-        reading_on = await self._start_pieces(group, task, reads.over(task), queue, depth=depth)
+        reading_on = await self._start_pieces(group, task, reads.over(task), line, depth=depth, within=order)
         while reading_on:
             await asyncio.wait([next(iter(reading_on))])
         admission.leave(order)
 
-    async def _enter(self, task: ScanTask, nbytes: int) -> Order:
-        order = (self._index, self._sequence)
-        self._sequence += 1
+    async def _enter(self, task: ScanTask, nbytes: int, part: float, order: Order | None = None) -> Order:
+        """Wait until so much more may be read, as the next in the file or as `order`, which tells its place."""
+        if order is None:
+            order = (self._index, self._sequence)
+            self._sequence += 1
         try:
-            await self._run.admission.enter(order, nbytes)
+            await self._run.admission.enter(order, nbytes, part)
         except MemoryLimitError as error:
             raise error.at(path=task.file.url, place=f"row group {task.row_group}") from None
         return order

@@ -10,35 +10,53 @@ from accel.decode.piece import LeafBytes
 from accel.planning.pages import Piece, PieceLeaf, cut_pieces
 from accel.planning.selection import RowSelection
 from accel.planning.task import ScanTask
-from accel.planning.two_phase import filter_phase, output_phase
+from accel.planning.two_phase import cut_output, filter_phase, output_phase
 from accel.reader import Reader
 from accel.task_reads import PieceRead, TaskReads
 
-__all__ = ["narrow_task", "read_piece"]
+__all__ = ["filter_piece", "finish_piece", "narrow_task", "read_piece"]
 
 
 async def read_piece(
     reader: Reader, task: ScanTask, reads: TaskReads, piece: Piece
 ) -> tuple[list[pa.RecordBatch], int]:
-    """Fetch and decode one piece; its batches, and the round trips it took."""
+    """Fetch and decode one piece at once; its batches, and the round trips it took."""
     doubtful = piece.rows.count - piece.sure.count
-    if not reads.two_phases or not doubtful:
-        read = await reads.fetch(piece)
-        batches = await reader.decode(task, read)
-        if doubtful:
-            passed = sum(batch.num_rows for batch in batches) - piece.sure.count
-            reader.seen.add(tested=doubtful, matched=passed)
-        return batches, read.round_trips
+    read = await reads.fetch(piece)
+    batches = await reader.decode(task, read)
+    if doubtful:
+        passed = sum(batch.num_rows for batch in batches) - piece.sure.count
+        reader.seen.add(tested=doubtful, matched=passed)
+    return batches, read.round_trips
+
+
+async def filter_piece(
+    reader: Reader, task: ScanTask, reads: TaskReads, piece: Piece, *, piece_bytes: int
+) -> tuple[PieceRead, list[Piece]]:
+    """The first phase of a piece: what came of it that the result needs too, and what is left to be read."""
     first = await reads.fetch(filter_phase(piece))
     rows = await reader.match(task, first)
+    doubtful = piece.rows.count - piece.sure.count
     reader.seen.add(tested=doubtful, matched=rows.count - piece.sure.count)
     reader.metrics.add("late_pieces")
-    if not rows:
-        return [], first.round_trips
-    second = reads.share(output_phase(piece, rows, reads.shares))
-    rest = await reads.fetch(second)
-    read = _joined(first, rest, rows)
-    return await reader.decode(task, read), first.round_trips + rest.round_trips
+    kept = {
+        part.reads.leaf: first.leaves[part.reads.leaf]
+        for part in first.piece.leaves
+        if part.reads.for_output and rows
+    }
+    rest = output_phase(piece, rows, reads.shares) if rows else None
+    parts = [] if rest is None else cut_output(rest, num_rows=task.num_rows, piece_bytes=piece_bytes)
+    reads.share(parts)
+    return PieceRead(first.piece, kept, first.round_trips), parts
+
+
+async def finish_piece(
+    reader: Reader, task: ScanTask, reads: TaskReads, first: PieceRead, part: Piece
+) -> tuple[list[pa.RecordBatch], int]:
+    """The second phase of a piece, or a part of it; and the round trips that both took."""
+    rest = await reads.fetch(part)
+    batches = await reader.decode(task, _joined(first, rest, part.rows))
+    return batches, first.round_trips + rest.round_trips
 
 
 async def narrow_task(reader: Reader, task: ScanTask, reads: TaskReads, *, piece_bytes: int) -> ScanTask:

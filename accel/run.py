@@ -35,6 +35,8 @@ _READY_BATCHES = 4
 
 
 _LIMITED_PIECE = MIB
+# A piece counts as no less than this part of one of full size.
+_LEAST_PART = 0.25
 # Reading ahead is never deeper than so many times `max_tasks_in_flight`.
 _DEEPEST = 4
 
@@ -154,11 +156,19 @@ class Run:
     ) -> list[pa.RecordBatch]:
         """Fetch and decode one piece; `depth` round trips lie before it."""
         batches, trips = await read_piece(self.reader, task, reads, piece)
-        self.reader.metrics.deepest(depth + trips)
+        self.has_read(depth + trips)
+        return batches
+
+    def has_read(self, round_trips: int) -> None:
+        """Told when something has been read, so many round trips deep."""
+        self.reader.metrics.deepest(round_trips)
         if self._limit is not None:
             # Few rows were enough so far in vain: read further ahead.
             self.admission.grow(min(2 * self.admission.limit_pieces, self.reader.options.max_tasks_in_flight))
-        return batches
+
+    def part(self, piece: Piece) -> float:
+        """How much of a piece of full size it is. With a limit each counts as one."""
+        return 1.0 if self._limit is not None else min(1.0, max(_LEAST_PART, piece.weight / self.piece_bytes))
 
     async def _run(self) -> None:
         try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
 from functools import partial
 
@@ -106,13 +106,16 @@ class TaskReads:
         """Whether a page that straddles a cut is on its way, or here, for another piece."""
         return (leaf, ordinal) in self._carried
 
-    def share(self, piece: Piece) -> Piece:
-        """Note what a second phase is about to fetch that the next piece may need too; the piece."""
-        for part in piece.leaves:
-            last = part.hi - 1
-            if not part.reads.whole and last >= part.lo and int(part.reads.stop_row[last]) > piece.stop:
-                self._note_shared(part.reads, last)
-        return piece
+    def share(self, parts: Sequence[Piece]) -> None:
+        """Note what a second phase, in so many parts, is about to fetch that a later part or piece may need too."""
+        for number, piece in enumerate(parts):
+            for part in piece.leaves:
+                if part.reads.whole or part.lo >= part.hi:
+                    continue
+                if number and part.carried:
+                    self._note_shared(part.reads, part.lo)
+                if int(part.reads.stop_row[part.hi - 1]) > piece.stop:
+                    self._note_shared(part.reads, part.hi - 1)
 
     def _note_shared(self, reads: LeafReads, page: int) -> None:
         key = (reads.leaf, int(reads.ordinal[page]))

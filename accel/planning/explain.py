@@ -6,9 +6,9 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import field, replace
 
 from accel.planning.coalesce import coalesce
-from accel.planning.pages import Piece, cut_pieces, piece_wants
+from accel.planning.pages import Piece, piece_wants
 from accel.planning.task import ScanTask
-from accel.planning.two_phase import filter_phase, output_phase
+from accel.planning.two_phase import cut_task, filter_phase, output_phase
 from accel.ranges import ByteRange, ReadKey, Want
 from accel.records import dataclass
 
@@ -65,7 +65,7 @@ def predict_task(
     cached = set(have_dictionary)
     requests = sent = trips = 0
     late: dict[ReadKey, int] = {}
-    pieces = cut_pieces(task.reads, task.rows, task.sure, num_rows=task.num_rows, piece_bytes=piece_bytes)
+    pieces = cut_task(task, piece_bytes=piece_bytes, two_phases=two_phases)
     for piece in pieces:
         waves = 0
         for phase in _phases(piece) if two_phases else _waves(task, piece):

@@ -59,6 +59,11 @@ class LeafReads:
     def nbytes(self) -> int:
         return self.chunk.length if self.whole else _total(self.size)
 
+    @property
+    def weight(self) -> float:
+        """Of a compressed byte, when it comes to how much is read and decoded at once."""
+        return max(1.0, self.expansion / DECODED_SHARE)
+
     def take(self, pages: Int64s | npt.NDArray[np.bool_]) -> LeafReads:
         """The same, for some of its pages, by their places in the arrays or a mask of these."""
         return replace(
@@ -141,6 +146,11 @@ class Piece:
     def fetched_bytes(self) -> int:
         """Compressed bytes of its pages (dictionaries aside)."""
         return sum(p.nbytes for p in self.leaves)
+
+    @property
+    def weight(self) -> float:
+        """What `cut_pieces` takes its size to be."""
+        return sum(p.nbytes * p.reads.weight for p in self.leaves)
 
     @property
     def held_bytes(self) -> int:
@@ -227,15 +237,28 @@ def _dictionary_pages(chunks: ChunkTable, at: tuple[int, int]) -> int:
 
 
 def cut_pieces(
-    reads: Sequence[LeafReads], rows: RowSelection, sure: RowSelection, *, num_rows: int, piece_bytes: int
+    reads: Sequence[LeafReads],
+    rows: RowSelection,
+    sure: RowSelection,
+    *,
+    num_rows: int,
+    piece_bytes: int,
+    weighed: Sequence[LeafReads] | None = None,
 ) -> list[Piece]:
     """Cut a task at page boundaries into pieces of about `piece_bytes`.
 
     Chunks without an offset index cannot be cut; a task that reads one is a single piece.
+
+    Parameters
+    ----------
+    weighed : sequence of LeafReads, optional
+        Those of `reads` whose bytes count, where the others come later and in part; by default all.
     """
     if not rows:
         return []
-    cuts = [0, *_cut_rows(reads, piece_bytes), num_rows]
+    whole = any(r.whole for r in reads)
+    inner = [] if whole else _cut_rows(reads if weighed is None else weighed, piece_bytes)
+    cuts = [0, *inner, num_rows]
     pieces: list[Piece] = []
     fetched = [0] * len(reads)
     for start, stop in itertools.pairwise(cuts):
@@ -263,9 +286,9 @@ def _piece_leaf(reads: LeafReads, rows: RowSelection, *, fetched: int) -> PieceL
 
 def _cut_rows(reads: Sequence[LeafReads], piece_bytes: int) -> list[int]:
     """Rows to cut at: page starts of the heaviest leaf, wherever enough has come together."""
-    if not reads or any(r.whole for r in reads):
+    if not reads:
         return []
-    weights = [r.size * max(1.0, r.expansion / DECODED_SHARE) for r in reads]
+    weights = [r.size * r.weight for r in reads]
     total = float(sum(w.sum() for w in weights))
     if total <= piece_bytes:
         return []

@@ -10,12 +10,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from accel.planning.pages import LeafReads, Piece, PieceLeaf
+from accel.planning.pages import LeafReads, Piece, PieceLeaf, cut_pieces
 from accel.planning.selection import RowSelection
 from accel.planning.task import ScanTask
 from accel.records import dataclass
 
-__all__ = ["Forecast", "filter_phase", "forecast", "output_phase"]
+__all__ = ["Forecast", "cut_output", "cut_task", "filter_phase", "forecast", "output_phase"]
 
 # Decoding a byte, where fetching it costs nothing.
 _DECODE_SECONDS = 1.0e-9
@@ -89,6 +89,22 @@ def _expected(reads: LeafReads, task: ScanTask, doubtful: RowSelection, share: f
     return float(reads.size @ kept), runs
 
 
+def cut_task(task: ScanTask, *, piece_bytes: int, two_phases: bool) -> list[Piece]:
+    """The pieces of a task. In two phases only the filter's bytes count: the rest is cut when it is known what
+    is left of it."""
+    weighed = (
+        [reads for reads in task.reads if reads.for_filter] if two_phases and task.needs_filter else None
+    )
+    return cut_pieces(
+        task.reads,
+        task.rows,
+        task.sure,
+        num_rows=task.num_rows,
+        piece_bytes=piece_bytes,
+        weighed=weighed,
+    )
+
+
 def filter_phase(piece: Piece) -> Piece:
     """The part of a piece that its filter needs."""
     return replace(piece, leaves=tuple(part for part in piece.leaves if part.reads.for_filter))
@@ -110,6 +126,21 @@ def output_phase(piece: Piece, rows: RowSelection, at_hand: Callable[[int, int],
             continue
         leaves.append(part if part.reads.whole else _narrowed(part, rows, at_hand))
     return Piece(rows, rows, tuple(leaves), piece.start, piece.stop)
+
+
+def cut_output(piece: Piece, *, num_rows: int, piece_bytes: int) -> list[Piece]:
+    """The second phase of a piece, cut where it is more than is to be decoded at once."""
+    if piece.weight <= piece_bytes or any(part.reads.whole for part in piece.leaves):
+        return [piece]
+    reads = [part.reads for part in piece.leaves]
+    parts = cut_pieces(reads, piece.rows, piece.sure, num_rows=num_rows, piece_bytes=piece_bytes)
+    first = parts[0]
+    # What the first of them shares with the piece before it stays so.
+    leaves = tuple(
+        replace(leaf, carried=part.carried and leaf.lo < leaf.hi)
+        for leaf, part in zip(first.leaves, piece.leaves, strict=True)
+    )
+    return [replace(first, leaves=leaves), *parts[1:]]
 
 
 def _narrowed(part: PieceLeaf, rows: RowSelection, at_hand: Callable[[int, int], bool]) -> PieceLeaf:

@@ -147,3 +147,43 @@ def test_a_failing_second_phase_strands_nobody(data: bytes) -> None:
     broken = FaultStore(DictStore({PATH: data}), script)
     with pytest.raises(accel.StoreError, match="403"):
         scan(broken, "mark = 4 or w1 < 3", phases="two", piece_bytes=9_000).to_table()
+
+
+def test_first_phases_go_together_however_much_the_others_hold(store: RecordingStore, data: bytes) -> None:
+    """A piece is as large as its filter's columns make it: two row groups, two waves, whatever the rest comes to."""
+    cache = accel.Cache()
+    scan(store, "mark = 4", phases="two", cache=cache).explain()
+    store.clear()
+    # Of the filter's column a row group has some 48,000 bytes, of the others 550,000.
+    found = scan(
+        store, "mark = 4 or w1 < 3", phases="two", cache=cache, piece_bytes=60_000, columns=["mark", "text"]
+    )
+    one = scan(
+        DictStore({PATH: data}), "mark = 4 or w1 < 3", phases="one", columns=["mark", "text"]
+    ).to_table()
+    assert found.to_table().equals(one)
+    assert found.metrics.late_pieces == 2 * 2
+    first = [call for call in store.calls if call.wave == 1]
+    marks = [pages(store, "mark = 4", 0, group) for group in (0, 1)]
+    assert {min(found.values()).start for found in marks} <= {call.want.start for call in first}
+
+
+@pytest.mark.parametrize("columns", [["mark", "text"], ["text", "w0"], None], ids=["both", "result", "all"])
+@pytest.mark.parametrize("limit", [None, 1, 3_500])
+def test_a_second_phase_that_holds_much_is_cut(
+    store: RecordingStore, data: bytes, columns: list[str] | None, limit: int | None
+) -> None:
+    """Every row matches: what the first phase leaves is read in pieces of its own, each page once."""
+    found = scan(
+        store,
+        "mark > 0",
+        phases="two",
+        piece_bytes=60_000,
+        columns=columns,
+        limit=limit,
+        cache=accel.Cache(data=0),
+    )
+    full = pq.read_table(io.BytesIO(data))
+    assert found.to_table().equals(full.select(columns or full.column_names)[: limit or ROWS])
+    asked = sorted(call.range for call in store.calls if call.range is not None)
+    assert all(one.end <= other.start for one, other in itertools.pairwise(asked))

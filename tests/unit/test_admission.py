@@ -106,17 +106,30 @@ async def test_parts_pass_the_whole_that_they_are_cut_from_and_others_do_not() -
     admission = Admission(LIMIT, 8)
     await admission.enter((0, 0), 90)
     admission.pin((0, 0))
-    other, part = enter(admission, (1, 0), 20), enter(admission, (0, 1), 20)
+    other, part = enter(admission, (0, 1), 20), enter(admission, (0, 0, 1), 20)
     await settle()
     # Nothing is "held", yet only the pinned one's own part may exceed the limit.
     assert (other.inside, part.inside) == (False, True)
-    admission.leave((0, 1))
+    admission.leave((0, 0, 1))
     await settle()
     assert not other.inside
     admission.leave((0, 0))
     await settle()
     assert other.inside
-    assert (admission.held, admission.pinned) == ({(1, 0): 20}, {})
+    assert (admission.held, admission.pinned) == ({(0, 1): 20}, {})
+
+
+async def test_a_small_piece_takes_the_part_of_a_place_that_it_is() -> None:
+    admission = Admission(LIMIT, 2)
+    for number in range(4):
+        await admission.enter((0, number), 1, 0.25)
+    whole, small = enter(admission, (0, 5), 1), enter(admission, (0, 6), 1)
+    await settle()
+    assert (whole.inside, small.inside) == (True, False)
+    for number in range(4):
+        admission.leave((0, number))
+    await settle()
+    assert small.inside
 
 
 async def test_growing_lets_more_in() -> None:
