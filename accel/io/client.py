@@ -130,8 +130,6 @@ class Client:
         """
         if not wants:
             return {}
-        with self._naming(path):
-            self._check_pin(path, wants, pin)
         if merging is None:
             merging = self.shape().merging(sum(want.range.length for want in wants))
         gap, most = merging.max_gap_bytes, merging.max_coalesced_bytes
@@ -139,6 +137,7 @@ class Client:
         known = Pin() if pin is None else Pin(pin.size, pin.etag)
         payloads: Sequence[Payload]
         with self._naming(path):
+            self._check_pin(path, wants, pin)
             if len(fetches) == 1:
                 payloads = [await self._fetch(path, fetches[0], known, metrics)]
             else:
@@ -297,10 +296,13 @@ class Client:
         return await self._retry.run(ask, on_retry=lambda: metrics.add("retries"))
 
     async def _fetch(self, path: str, fetch: Fetch, pin: Pin, metrics: Metrics) -> Payload:
-        share: Counter[Kind] = Counter()
-        for want in fetch.wants:
-            share[want.key.kind] += want.range.length
-        kind = share.most_common(1)[0][0]
+        if len(fetch.wants) == 1:
+            kind = fetch.wants[0].key.kind
+        else:
+            share: Counter[Kind] = Counter()
+            for want in fetch.wants:
+                share[want.key.kind] += want.range.length
+            kind = share.most_common(1)[0][0]
         return await self._fetcher.fetch(path, fetch.range, pin=pin, kind=kind, metrics=metrics)
 
     async def _fetch_all(

@@ -74,36 +74,44 @@ class Fetcher:
             412, or a response whose etag or size is not the pin's, or the pinned object is gone.
         ObjectNotFoundError, StoreError
         """
-        body = _Body(want)
+        # Nearly every range comes whole and at once: what resumes a cut one is made when one was cut.
+        body: _Body | None = None
+        rest, anchor = want, pin
         failures = 0
         while True:
-            anchor = body.anchor(pin)
             try:
-                send = partial(self._send, path, body.rest, anchor.if_match, kind, metrics)
-                delay = self._hedge.delay(body.rest.length)
-                if delay is None:
-                    payload = await send()
-                else:
-                    payload = await self._hedge.race(send, delay, on_second=partial(metrics.add, "hedged"))
+                payload = await self._try(path, rest, anchor.if_match, kind, metrics)
                 self._verify(anchor, payload.size, payload.etag, path)
-                return body.finish(payload)
+                return payload if body is None else body.finish(payload)
             except IncompleteBodyError as error:
                 failure: StoreError = error
                 self._verify(anchor, error.size, error.etag, path)
                 # Without an etag nothing says that the rest belongs to the same version.
                 if error.etag is not None or self._allow_unpinned:
+                    body = _Body(want) if body is None else body
                     body.keep(error)
+                    rest, anchor = body.rest, body.anchor(pin)
             except ObjectChangedError as error:
-                if not body.held or pin != Pin():
+                if body is None or not body.held or pin != Pin():
                     raise
                 # Overwritten while it was first read: nothing else knows of it yet, so start again.
                 failure = StoreError(error.message, path=path, transient=True)
-                body = _Body(want)
+                body, rest, anchor = None, want, pin
             except StoreError as error:
                 failure = _against(pin, error, path)
             failures += 1
             await self._retry.wait(failures, failure)
             metrics.add("retries")
+
+    async def _try(
+        self, path: str, want: ByteRange | Suffix, if_match: str | None, kind: Kind, metrics: Metrics
+    ) -> Payload:
+        """One request, or two of which one wins."""
+        delay = self._hedge.delay(want.length)
+        if delay is None:
+            return await self._send(path, want, if_match, kind, metrics)
+        send = partial(self._send, path, want, if_match, kind, metrics)
+        return await self._hedge.race(send, delay, on_second=partial(metrics.add, "hedged"))
 
     async def _send(
         self,
@@ -114,43 +122,48 @@ class Fetcher:
         metrics: Metrics,
         on_sent: Callable[[], None] | None = None,
     ) -> Payload:
-        async with self._gate.slot(want.length):
-            received, sent = 0, True
-            company = self._gate.requests
-            started = time.perf_counter()
+        gate, length = self._gate, want.length
+        if not gate.take_at_once(length):
+            await gate.take(length)
+        received, sent = 0, True
+        company = gate.requests
+        started = time.perf_counter()
+        try:
             if on_sent is not None:
                 on_sent()
-            try:
-                payload = await self._store.read(path, want, if_match=if_match)
-                took = time.perf_counter() - started
-                received = len(payload.data)
-                _check_answer(path, want, payload)
-                self._network.observe(received, took, (company + self._gate.requests) / 2)
-                return payload
-            except IncompleteBodyError as error:
-                received = len(error.partial)
+            payload = await self._store.read(path, want, if_match=if_match)
+            took = time.perf_counter() - started
+            received = len(payload.data)
+            _check_answer(path, want, payload)
+            self._network.observe(received, took, (company + gate.requests) / 2)
+            return payload
+        except IncompleteBodyError as error:
+            received = len(error.partial)
+            raise
+        except asyncio.CancelledError:
+            if on_sent is not None:
+                # It took so long at least: forgotten, the slow would not count among all.
+                self._network.late(time.perf_counter() - started)
+            raise
+        except SuffixUnsupportedError as error:
+            sent = error.sent
+            raise
+        except OSError as error:
+            if isinstance(error, StoreError):
                 raise
-            except asyncio.CancelledError:
-                if on_sent is not None:
-                    # It took so long at least: forgotten, the slow would not count among all.
-                    self._network.late(time.perf_counter() - started)
-                raise
-            except SuffixUnsupportedError as error:
-                sent = error.sent
-                raise
-            except OSError as error:
-                if isinstance(error, StoreError):
-                    raise
-                # A store of the caller's that lets its own errors through.
-                passing = isinstance(error, (ConnectionError, TimeoutError))
-                raise StoreError(
-                    f"{type(error).__name__}: {redact(str(error))}", path=path, transient=passing
-                ) from error
-            finally:
-                if sent:
-                    metrics.count_request(kind, received)
+            # A store of the caller's that lets its own errors through.
+            passing = isinstance(error, (ConnectionError, TimeoutError))
+            raise StoreError(
+                f"{type(error).__name__}: {redact(str(error))}", path=path, transient=passing
+            ) from error
+        finally:
+            gate.release(length)
+            if sent:
+                metrics.count_request(kind, received)
 
     def _verify(self, pin: Pin, size: int | None, etag: str | None, path: str) -> None:
+        if size == pin.size and etag == pin.etag:
+            return
         if pin.size is not None and size is not None and size != pin.size:
             raise _changed(path, f"it had {pin.size} bytes and has {size} now")
         if pin.etag is None:

@@ -37,12 +37,17 @@ class Gate:
         """Entered, waits for room for a request of `length` bytes, and holds it."""
         return Slot(self, length)
 
+    def take_at_once(self, length: int) -> bool:
+        """Take room for a request if nobody waits and there is enough."""
+        if self._queue or not self._fits(length):
+            return False
+        self._take(length)
+        return True
+
     async def take(self, length: int) -> None:
         """Wait for room, and take it: see `slot`."""
-        if self._queue or not self._fits(length):
+        if not self.take_at_once(length):
             await self._wait(length)
-        else:
-            self._take(length)
 
     async def _wait(self, length: int) -> None:
         turn = asyncio.get_running_loop().create_future()
@@ -72,7 +77,8 @@ class Gate:
         """Give back what was taken."""
         self.requests -= 1
         self.bytes -= length
-        self._wake()
+        if self._queue:
+            self._wake()
 
     def _wake(self) -> None:
         while self._queue and self._fits(self._queue[0][1]):

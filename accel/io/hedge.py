@@ -74,7 +74,8 @@ class Hedge:
         try:
             return await runner.run()
         finally:
-            await runner.end()
+            if runner.end():
+                await runner.wait()
 
     def take(self) -> bool:
         """Spend one second request, if there is one to be spent."""
@@ -123,14 +124,17 @@ class _Race(Generic[T]):
                 raise
             return self._second.result()
 
-    async def end(self) -> None:
+    def end(self) -> bool:
+        """Nothing is sent or cut short any more; whether a second request still is to `wait` for."""
         self._task = None
         if self._timer is not None:
             self._timer.cancel()
         second = self._second
-        if second is not None and not second.done():
-            second.cancel()
-            await asyncio.wait((second,))
+        return second is not None and not second.done() and second.cancel()
+
+    async def wait(self) -> None:
+        if self._second is not None:
+            await asyncio.wait((self._second,))
 
     def _watch(self) -> None:
         self._timer = self._loop.call_later(self._delay, self._late)
