@@ -13,6 +13,7 @@ from dataclasses import field
 from http import HTTPStatus
 from http.client import responses
 from typing import TypeAlias, cast
+from urllib.parse import unquote
 
 from aiohttp import ClientError
 
@@ -256,13 +257,25 @@ class _Connection(asyncio.Protocol):
     # Answers of the origin.
 
     async def _relay(self, head: Head, path: str | None, body: bytes, passage: Passage) -> None:
+        try:
+            await self._ask_origin(head, path, body, passage)
+        except (ClientError, OSError):
+            # The origin has gone: there is nobody to tell but the client.
+            return self.abort()
+        except BaseException:
+            self.abort()
+            raise
+        self._done()
+
+    async def _ask_origin(self, head: Head, path: str | None, body: bytes, passage: Passage) -> None:
         front, reads = self._front, head.method in ("GET", "HEAD")
-        written = object_path(head.target.partition("?")[0]) or head.target.partition("?")[0]
+        written = unquote(head.target.partition("?")[0])
         if not reads:
             front.shelf.forget(written)
         answer = await front.origin.ask(head.method, head.target, head.lines, body or None)
         try:
             if not reads:
+                # Once more: it may have been read again before it was written.
                 front.shelf.forget(written)
             elif path is not None and answer.status in (200, 206):
                 front.shelf.want(path)
@@ -270,12 +283,8 @@ class _Connection(asyncio.Protocol):
             await until(passage.begin + front.first_byte)
             passage.first_byte = time.monotonic()
             await self._pass_on(answer, passage, empty=head.method == "HEAD")
-        except (ClientError, OSError, ValueError):
-            # The origin has gone, or takes no such request: there is nobody to tell but the client.
-            return self.abort()
         finally:
             answer.close()
-        self._done()
 
     async def _pass_on(self, answer: Answer, passage: Passage, *, empty: bool) -> None:
         chunked = "Content-Length" not in answer.headers and not empty and answer.status not in (204, 304)
