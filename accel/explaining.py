@@ -115,8 +115,7 @@ def _predict(reader: Reader, task: ScanTask, *, abreast: int) -> TaskIO:
         task,
         have_dictionary=cached,
         piece_bytes=reader.options.cut_bytes,
-        max_gap_bytes=merging.max_gap_bytes,
-        max_coalesced_bytes=merging.max_coalesced_bytes,
+        merging=merging,
         missing=reads.missing,
         two_phases=reads.two_phases,
     )

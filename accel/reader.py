@@ -201,7 +201,7 @@ class Reader:
         shape = self._shapes.get(task.file.root)
         if shape is None:
             shape = self._shapes[task.file.root] = self._client_for(task.file.root).shape()
-        return shape.merging(task.nbytes * abreast)
+        return shape.merging(task.nbytes * abreast, reads=abreast)
 
     def forecast(self, task: ScanTask, *, abreast: int) -> Forecast | None:
         """What reading a task in two phases is expected to come to; None where it is read in one."""

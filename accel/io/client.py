@@ -25,7 +25,7 @@ from accel.io.retry import Retry
 from accel.io.store import Header, Lister, ObjectEntry, Payload, RangeStore
 from accel.metrics import Metrics
 from accel.options import MIB, Options
-from accel.planning.coalesce import Fetch, Merging, Shape, assemble, coalesce, joined_bytes
+from accel.planning.coalesce import Fetch, Merging, Shape, assemble, joined_bytes
 from accel.planning.file import ObjectId
 from accel.ranges import ByteRange, Kind, Stash, Suffix, Want
 
@@ -94,6 +94,8 @@ class Client:
         gap, network = self.options.max_gap_bytes, self.network
         return Shape(
             gap_bytes=network.gap_bytes if gap is None else gap,
+            wide_gap_bytes=network.wide_gap_bytes if gap is None else gap,
+            few_requests=network.few_requests,
             streams=network.few_streams,
             max_coalesced_bytes=self.options.max_coalesced_bytes,
         )
@@ -132,8 +134,7 @@ class Client:
             return {}
         if merging is None:
             merging = self.shape().merging(sum(want.range.length for want in wants))
-        gap, most = merging.max_gap_bytes, merging.max_coalesced_bytes
-        fetches = coalesce(wants, max_gap_bytes=gap, max_coalesced_bytes=most)
+        fetches = merging.requests(wants)
         known = Pin() if pin is None else Pin(pin.size, pin.etag)
         payloads: Sequence[Payload]
         with self._naming(path):

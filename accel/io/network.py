@@ -39,6 +39,8 @@ _REQUEST_SECONDS = 0.4e-3
 _SHORTEST_GAP = 4 * 1024
 _LONGEST_GAP = 1024 * 1024
 _MOST_STREAMS = 4
+# So few requests are never worth a byte more than their gaps.
+_FEWEST_REQUESTS = 8
 # Below this a request's time is the machine's own.
 _LEAST_SECONDS = 1e-6
 
@@ -81,6 +83,8 @@ class Network:
         self.spare = 0.0
         """Second requests that may be sent: see `Hedge`."""
         self._gap = 0
+        self._wide_gap = 0
+        self._few_requests = 0
         self._few_streams = 0
         self._assumed_latency = latency
         self._assumed_bandwidth = bandwidth
@@ -169,6 +173,19 @@ class Network:
         worth = self.bandwidth * self._request_seconds
         self._gap = min(max(_steady(self._gap, worth), _SHORTEST_GAP), _LONGEST_GAP)
         return self._gap
+
+    @property
+    def wide_gap_bytes(self) -> int:
+        """Unwanted bytes that all streams together bring in the time that a request costs; no less than `gap_bytes`,
+        and as steady."""
+        self._wide_gap = _steady(self._wide_gap, self.total_bandwidth * self._request_seconds)
+        return max(self.gap_bytes, min(self._wide_gap, _LONGEST_GAP))
+
+    @property
+    def few_requests(self) -> int:
+        """How many can be sent in the time that the answer to the first takes. As steady."""
+        self._few_requests = _steady(self._few_requests, self.latency / self._request_seconds)
+        return max(self._few_requests, _FEWEST_REQUESTS)
 
     @property
     def few_streams(self) -> int:

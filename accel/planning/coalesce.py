@@ -35,6 +35,18 @@ class Merging:
 
     max_gap_bytes: int
     max_coalesced_bytes: int
+    wide_gap_bytes: int = 0
+    few_requests: int = 0
+
+    def requests(self, wants: Sequence[Want]) -> list[Fetch]:
+        """The requests that bring these ranges."""
+        return coalesce(
+            wants,
+            max_gap_bytes=self.max_gap_bytes,
+            max_coalesced_bytes=self.max_coalesced_bytes,
+            wide_gap_bytes=self.wide_gap_bytes,
+            few_requests=self.few_requests,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,23 +57,36 @@ class Shape:
     """
 
     gap_bytes: int
-    """Bytes that come in about the time that a request costs."""
+    """Bytes that one response brings in about the time that a request costs."""
+    wide_gap_bytes: int
+    """Bytes that all responses together bring in that time."""
+    few_requests: int
+    """So many are sent in the time that the answer to the first takes."""
     streams: int
     """So many requests at once bring so many times what one does."""
     max_coalesced_bytes: int | None = None
     """Where it is given and not to be found."""
 
-    def merging(self, nbytes: int) -> Merging:
-        """For reads that bring about so many bytes at the same time: no request longer than all streams' fair share."""
+    def merging(self, nbytes: int, *, reads: int = 1) -> Merging:
+        """For so many reads that bring about so many bytes at the same time, all together: no request longer than
+        all streams' fair share."""
         longest = self.max_coalesced_bytes
         if longest is None:
             # One stream gains nothing by being cut.
             share = nbytes // self.streams if self.streams > 1 else _LONGEST
             longest = min(max(share, _SHORTEST), _LONGEST)
-        return Merging(self.gap_bytes, longest)
+        few = max(1, self.few_requests // max(1, reads))
+        return Merging(self.gap_bytes, longest, self.wide_gap_bytes, few)
 
 
-def coalesce(wants: Sequence[Want], *, max_gap_bytes: int, max_coalesced_bytes: int) -> list[Fetch]:
+def coalesce(
+    wants: Sequence[Want],
+    *,
+    max_gap_bytes: int,
+    max_coalesced_bytes: int,
+    wide_gap_bytes: int = 0,
+    few_requests: int = 0,
+) -> list[Fetch]:
     """Merge neighbouring ranges, and split what is too long for one request.
 
     Parameters
@@ -74,6 +99,11 @@ def coalesce(wants: Sequence[Want], *, max_gap_bytes: int, max_coalesced_bytes: 
         Merging over a gap stops at this length. Overlapping wants always share their bytes; where
         they, or one want alone, are longer, they are cut into pieces of nearly equal size. A piece may
         be up to 1.4 times this long, so that no tiny one is left over.
+    wide_gap_bytes, few_requests : int
+        What takes more than `few_requests` is merged further, over the narrowest gaps first: until it takes no
+        more than these, or the next gap is wider than `wide_gap_bytes`, or more than half of what is wanted would
+        be read in vain. Few requests cost nothing while the first answer is waited for, and a gap in them lengthens one
+        response; many cost more than the bytes between them, which all responses bring together.
 
     Returns
     -------
@@ -83,6 +113,8 @@ def coalesce(wants: Sequence[Want], *, max_gap_bytes: int, max_coalesced_bytes: 
     if not wants:
         return []
     ordered = sorted(wants, key=lambda want: (want.range.start, want.range.end))
+    if max_gap_bytes < wide_gap_bytes and len(wants) > few_requests:
+        max_gap_bytes = _widest_gap(ordered, max_gap_bytes, wide_gap_bytes, few_requests)
     fetches: list[Fetch] = []
     group: list[Want] = []
     start = end = 0
@@ -98,6 +130,26 @@ def coalesce(wants: Sequence[Want], *, max_gap_bytes: int, max_coalesced_bytes: 
         group.append(want)
     fetches.extend(_cut(ByteRange(start, end), group, max_coalesced_bytes))
     return fetches
+
+
+def _widest_gap(ordered: Sequence[Want], narrow: int, wide: int, few: int) -> int:
+    """The gap over which ranges have to be merged, between `narrow` and `wide`, so that few requests are left."""
+    gaps: list[int] = []
+    wanted, end = 0, ordered[0].range.start
+    for want in ordered:
+        start = want.range.start
+        if start - end > narrow:
+            gaps.append(start - end)
+        wanted += max(0, want.range.end - max(start, end))
+        end = max(end, want.range.end)
+    gaps.sort()
+    found, read = narrow, 0
+    for gap in gaps[: max(0, len(gaps) + 1 - few)]:
+        read += gap
+        if gap > wide or read > wanted // 2:
+            break
+        found = gap
+    return found
 
 
 def _cut(whole: ByteRange, wants: list[Want], limit: int) -> list[Fetch]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import field, replace
 
-from accel.planning.coalesce import coalesce
+from accel.planning.coalesce import Merging
 from accel.planning.pages import Piece, piece_wants
 from accel.planning.task import ScanTask
 from accel.planning.two_phase import cut_task, filter_phase, output_phase
@@ -46,8 +46,7 @@ def predict_task(
     *,
     have_dictionary: Collection[ReadKey],
     piece_bytes: int,
-    max_gap_bytes: int,
-    max_coalesced_bytes: int,
+    merging: Merging,
     missing: Callable[[Want], ByteRange | None],
     two_phases: bool = False,
 ) -> TaskIO:
@@ -75,7 +74,7 @@ def predict_task(
                 for want in (*pages, *dictionaries)
                 if (rest := missing(want)) is not None
             ]
-            fetches = coalesce(remote, max_gap_bytes=max_gap_bytes, max_coalesced_bytes=max_coalesced_bytes)
+            fetches = merging.requests(remote)
             requests += len(fetches)
             sent += sum(fetch.range.length for fetch in fetches)
             waves += 1 if fetches else 0

@@ -202,12 +202,25 @@ def test_one_link_for_all_is_not_split() -> None:
     assert network.few_streams == 1
 
 
+def test_many_requests_are_weighed_by_all_streams() -> None:
+    """0.4 ms at four times 90 MB/s; and what is sent while 30 ms pass. Both powers of two that stay."""
+    network = fresh()
+    assert (network.wide_gap_bytes, network.few_requests) == (128 * KIB, 64)
+    for _ in range(20):
+        network.observe(1000, 0.002)
+    assert network.few_requests == 8
+    for _ in range(20):
+        for company in (1, 8):
+            network.observe(8 * MIB, 8 * MIB * company / 90e6, company)
+    assert network.wide_gap_bytes == network.gap_bytes == 32 * KIB
+
+
 def test_the_shape_of_requests() -> None:
     learned = client_over(DictStore()).shape()
-    assert learned.merging(100) == Merging(32 * KIB, 512 * KIB)
-    assert learned.merging(4 * MIB) == Merging(32 * KIB, MIB)
-    assert learned.merging(100 * MIB) == Merging(32 * KIB, 8 * MIB)
+    assert learned.merging(100) == Merging(32 * KIB, 512 * KIB, 128 * KIB, 64)
+    assert learned.merging(4 * MIB, reads=2) == Merging(32 * KIB, MIB, 128 * KIB, 32)
+    assert learned.merging(100 * MIB, reads=100) == Merging(32 * KIB, 8 * MIB, 128 * KIB, 1)
     told = client_over(DictStore(), max_gap_bytes=0, max_coalesced_bytes=77).shape()
-    assert told.merging(100 * MIB) == Merging(0, 77)
-    alone = Shape(gap_bytes=7, streams=1)
-    assert alone.merging(100) == Merging(7, 8 * MIB)
+    assert told.merging(100 * MIB) == Merging(0, 77, 0, 64)
+    alone = Shape(gap_bytes=7, wide_gap_bytes=9, few_requests=3, streams=1)
+    assert alone.merging(100) == Merging(7, 8 * MIB, 9, 3)

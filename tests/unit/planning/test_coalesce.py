@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accel.planning.coalesce import Fetch, assemble, coalesce, joined_bytes
+from accel.planning.coalesce import Fetch, Merging, assemble, coalesce, joined_bytes
 from accel.ranges import ByteRange, Kind, ReadKey, Want
 
 
@@ -45,6 +45,26 @@ def test_spans(ranges: list[tuple[int, int]], gap: int, limit: int, expected: li
     assert spans(coalesce(wants, max_gap_bytes=gap, max_coalesced_bytes=limit)) == expected
 
 
+# Five ranges of 100 bytes, with gaps of 20, 130, 30 and 110 bytes between them.
+APART = [(0, 100), (120, 220), (350, 450), (480, 580), (690, 790)]
+MANY = {
+    "few enough": (5, 200, APART),
+    "one too many: over the narrowest gap": (4, 200, [(0, 220), (350, 450), (480, 580), (690, 790)]),
+    "two too many": (3, 200, [(0, 220), (350, 580), (690, 790)]),
+    "no wider than is worth it": (1, 40, [(0, 220), (350, 580), (690, 790)]),
+    "no more in vain than half of what is wanted": (1, 200, [(0, 220), (350, 790)]),
+}
+
+
+@pytest.mark.parametrize(("few", "wide", "expected"), MANY.values(), ids=MANY.keys())
+def test_many_requests_are_merged_further(few: int, wide: int, expected: list[tuple[int, int]]) -> None:
+    wants = [want(start, end, i) for i, (start, end) in enumerate(APART)]
+    limits = {"max_gap_bytes": 10, "max_coalesced_bytes": 1000}
+    found = coalesce(wants, **limits, wide_gap_bytes=wide, few_requests=few)
+    assert spans(found) == expected
+    assert spans(Merging(10, 1000, wide, few).requests(wants[::-1])) == expected
+
+
 def test_a_want_appears_in_every_fetch_that_brings_a_part_of_it() -> None:
     long, short = want(0, 200, 0), want(10, 20, 1)
     first, second = coalesce([short, long], max_gap_bytes=0, max_coalesced_bytes=100)
@@ -57,6 +77,26 @@ def wants_and_limits(draw: st.DrawFn) -> tuple[list[Want], int, int]:
     pairs = draw(st.lists(st.tuples(st.integers(0, 3000), st.integers(1, 400)), max_size=30))
     wants = [want(start, start + length, i) for i, (start, length) in enumerate(pairs)]
     return wants, draw(st.integers(0, 100)), draw(st.integers(1, 500))
+
+
+@given(wants_and_limits(), st.integers(0, 300), st.integers(1, 10))
+def test_merging_further_reads_no_more_than_it_may(
+    case: tuple[list[Want], int, int], wide: int, few: int
+) -> None:
+    wants, gap, limit = case
+    narrow = coalesce(wants, max_gap_bytes=gap, max_coalesced_bytes=limit)
+    further = coalesce(
+        wants, max_gap_bytes=gap, max_coalesced_bytes=limit, wide_gap_bytes=wide, few_requests=few
+    )
+    needed = covered([w.range for w in wants])
+    asked, before = covered([f.range for f in further]), covered([f.range for f in narrow])
+    assert asked >= needed
+    assert all(a.range.end <= b.range.start for a, b in pairwise(further))
+    if len(wants) <= few:
+        assert spans(further) == spans(narrow)
+    # What is read on top of the narrow gaps is at most half of what is wanted, but for what the limit shifts.
+    if limit > 4000:
+        assert len(asked - before) <= len(needed) // 2
 
 
 def covered(ranges: list[ByteRange]) -> set[int]:
