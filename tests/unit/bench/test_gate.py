@@ -1,6 +1,7 @@
 """The regression gate."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -84,3 +85,10 @@ def test_the_baseline_of_each_scale_is_kept(tmp_path: Path) -> None:
     update_baseline(RUN, path)
     assert read_baseline("quick", path) == FIGURES
     assert read_baseline("scale-1", path) == {"point, warm": {"requests": 1}}
+
+
+def test_a_run_of_another_store_has_another_baseline(tmp_path: Path) -> None:
+    path = tmp_path / "baseline.json"
+    update_baseline(replace(RUN, store="memory"), path)
+    assert read_baseline("quick", path) is None
+    assert read_baseline("quick, memory", path) == FIGURES

@@ -1,5 +1,6 @@
 """The report: as data, as text, as pictures; and what it says of the targets."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -67,6 +68,31 @@ def test_the_markdown_has_every_system_and_what_went_wrong() -> None:
     assert "| **accel** | 1 | 100.0 | 1.00 | 100.0 | 100.0 | 5 | 1 | 0.1 | 1.05 | 4.0 | 0 | 2.00 |" in text
     assert "- arro3, point: unsupported: no filter" in text
     assert "Absolute times are those of this machine" in text
+
+
+@pytest.mark.parametrize(
+    ("store", "said"),
+    [
+        (
+            "memory",
+            "Store: `memory`: MinIO answered each object once, then its bytes came from the memory of the proxy.",
+        ),
+        ("minio", "Store: `minio`: MinIO answered every request, through the proxy."),
+    ],
+)
+def test_the_store_is_told_and_read_back(tmp_path: Path, store: str, said: str) -> None:
+    run = replace(RUN, store=store)
+    assert said in markdown(run, verdicts(run)).splitlines()
+    write_document(run, tmp_path / "report.json")
+    assert read_document(tmp_path / "report.json").store == store
+
+
+def test_a_report_that_does_not_say_was_of_minio() -> None:
+    assert (RUN.store, RUN.setting, replace(RUN, store="memory").setting) == (
+        "minio",
+        "quick",
+        "quick, memory",
+    )
 
 
 def test_a_swept_case_says_where_it_is() -> None:
