@@ -71,8 +71,6 @@ class Running:
         """Stop; nothing of the run is under way afterwards."""
         self.ended = True
         await self._run.close()
-        if self._session is not None:
-            await self._session.close()
 
 
 class Engine:
@@ -239,11 +237,7 @@ class Engine:
         if is_planned(self.spec.source):
             schema = _schema_of(self.spec.source)
         else:
-            session = self._session(metrics)
-            try:
-                schema = (await session.question()).output
-            finally:
-                await session.close()
+            schema = (await self._session(metrics).question()).output
         return _converted_schema(schema) if self._convert else schema
 
     # -- planning --------------------------------------------------------------------------------
@@ -264,8 +258,6 @@ class Engine:
             question = await session.question()
         except BaseExceptionGroup as group:
             raise foremost(group) from group
-        finally:
-            await session.close()
         tasks = [task for plan in plans for task in plan.tasks]
         from accel.explaining import explain_plans
 

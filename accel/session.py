@@ -29,7 +29,7 @@ from accel.planning.file import DataFile, Listing
 from accel.planning.filing import FilePlan
 from accel.planning.handle import FileHandle
 from accel.planning.paths import PathValues
-from accel.planning.projection import project_schema
+from accel.planning.projection import settle_schemas
 from accel.planning.query import Question
 from accel.planning.selection import RowSelection
 from accel.planning.task import ScanTask
@@ -43,6 +43,7 @@ __all__ = ["ScanSpec", "Session"]
 
 # Over HTTP nothing is listed, and a local directory shows that it is one.
 _NO_DIRECTORIES = ("http:", "https:", "file:")
+_NO_COLUMNS = pa.schema([])
 
 RowRanges = Mapping[int, Sequence[tuple[int, int]]]
 
@@ -98,12 +99,15 @@ class Session:
         self.answering: Answering | None = None
         self.counts = _Counts()
         self._listing: Listing | None = None
-        self._question: asyncio.Task[Question] | None = None
+        self.settled: Question | None = None
+        """The question, once it is settled."""
+        self._unsettled: Exception | None = None
+        self._settling = asyncio.Lock()
         self._listing_lock = asyncio.Lock()
         self._first: tuple[FileHandle, int] | None = None
         self._handles: dict[str, FileHandle] = {}
         self._selection: dict[str, dict[int, RowSelection]] | None = None
-        self.paths = PathValues(spec.where, pa.schema([]))
+        self.paths = PathValues(spec.where, _NO_COLUMNS)
         self._screen: Screen | None = None
 
     async def listing(self) -> Listing:
@@ -131,7 +135,8 @@ class Session:
                     raise missing from None
                 listing = replace(listing, round_trips=listing.round_trips + 1)
         self._selection = self._match_selection(listing.files)
-        self.paths = PathValues(self.spec.where, listing.partition_schema)
+        if len(listing.partition_schema):
+            self.paths = PathValues(self.spec.where, listing.partition_schema)
         if self.spec.screens and len(listing.files) > 1:
             self._screen = Screen(self.paths)
         return listing
@@ -151,26 +156,19 @@ class Session:
         )
 
     async def question(self) -> Question:
-        """What is asked, with the schema settled: by `schema=`, else by the first file."""
-        settled = self.settled
-        if settled is not None:
-            return settled
-        if self._question is None:
-            self._question = asyncio.get_running_loop().create_task(self._settle())
-        return await asyncio.shield(self._question)
-
-    async def close(self) -> None:
-        """End what the session still has under way."""
-        if self._question is not None:
-            self._question.cancel()
-            await asyncio.wait([self._question])
-
-    @property
-    def settled(self) -> Question | None:
-        """The question, if it was settled."""
-        task = self._question
-        done = task is not None and task.done() and not task.cancelled() and task.exception() is None
-        return task.result() if task is not None and done else None
+        """What is asked, with the schema settled: by `schema=`, else by the first file. Found out once."""
+        if self.settled is None:
+            # Whoever is cancelled leaves it to the next who asks.
+            async with self._settling:
+                if self._unsettled is not None:
+                    raise self._unsettled
+                if self.settled is None:
+                    try:
+                        self.settled = await self._settle()
+                    except Exception as error:
+                        self._unsettled = error
+                        raise
+        return self.settled
 
     async def _settle(self) -> Question:
         spec = self.spec
@@ -191,15 +189,16 @@ class Session:
         # A schema given by the caller may name partition columns, and then types and places them.
         partitions = tuple(name for name in listing.partition_schema.names if name not in own)
         last = [f for f in listing.partition_schema if f.name in partitions and f.name not in schema.names]
-        data_set = pa.schema([*schema, *last])
+        if last:
+            schema = pa.schema([*schema, *last])
         bound = None
         try:
+            data_set, output = settle_schemas(schema, spec.columns)
             if spec.where is not None:
                 from accel.predicate.bind import bind
 
                 # Refuses what no file could answer before any is read.
                 bound = bind(spec.where, data_set)
-            output = project_schema(data_set, spec.columns)
         except AccelError as error:
             if isinstance(error, PredicateError):
                 error.text = error.text or spec.where_text

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import threading
 from bisect import bisect_left, bisect_right
+from collections import OrderedDict
 from dataclasses import field
-
-from cachetools import LRUCache
+from typing import NamedTuple
 
 from accel.planning.file import ObjectId
 from accel.ranges import ByteRange
@@ -58,8 +58,31 @@ class _Version:
         del self.starts[at], self.segments[at]
 
 
-@dataclass(frozen=True, slots=True)
-class Held:
+class _Order(OrderedDict[_Segment, None]):
+    """Segments, the least recently used first, and what they weigh."""
+
+    nbytes = 0
+
+    def add(self, segment: _Segment) -> None:
+        self[segment] = None
+        self.nbytes += segment.weight
+
+    def discard(self, segment: _Segment) -> bool:
+        """Take a segment out, if it is there."""
+        if segment not in self:
+            return False
+        del self[segment]
+        self.nbytes -= segment.weight
+        return True
+
+    def oldest(self) -> _Segment:
+        """Take out the least recently used one."""
+        segment, _ = self.popitem(last=False)
+        self.nbytes -= segment.weight
+        return segment
+
+
+class Held(NamedTuple):
     """What of a wanted range is held: its beginning, its end, or all of it; `missing` lies between."""
 
     before: tuple[memoryview, ...]
@@ -96,8 +119,9 @@ class DataCache:
         self.limit = limit
         self._lock = threading.Lock()
         self._versions: dict[tuple[str, str], _Version] = {}
-        self._new: LRUCache[_Segment, int] = LRUCache(max(limit, 1), getsizeof=int)
-        self._protected: LRUCache[_Segment, int] = LRUCache(max(limit * 3 // 4, 1), getsizeof=int)
+        self._new = _Order()
+        self._protected = _Order()
+        self._most_protected = limit * 3 // 4
         self.hits = 0
         self.misses = 0
         self.evictions = 0
@@ -108,7 +132,7 @@ class DataCache:
     @property
     def nbytes(self) -> int:
         """What the segments hold."""
-        return int(self._new.currsize + self._protected.currsize)
+        return self._new.nbytes + self._protected.nbytes
 
     def admits(self, nbytes: int) -> bool:
         """Whether a read of so many bytes may be kept."""
@@ -155,11 +179,11 @@ class DataCache:
             segment = _Segment(start, end, data, version)
             if segment.weight > self.limit:
                 return
-            while self._new.currsize + self._protected.currsize + segment.weight > self.limit:
+            while self.nbytes + segment.weight > self.limit:
                 self._evict()
             # Forgetting its last segment has let go of the version.
             self._versions.setdefault(key, version).add(segment)
-            self._new[segment] = segment.weight
+            self._new.add(segment)
 
     def drop(self, token: str, path: str) -> None:
         """Forget all segments of an object."""
@@ -170,8 +194,8 @@ class DataCache:
         """Forget all segments."""
         with self._lock:
             self._versions.clear()
-            self._new.clear()
-            self._protected.clear()
+            self._new = _Order()
+            self._protected = _Order()
 
     def _look(self, token: str, file: ObjectId, wanted: ByteRange) -> tuple[Held, list[_Segment]]:
         version = self._versions.get((token, file.path))
@@ -186,24 +210,24 @@ class DataCache:
 
     def _use(self, segment: _Segment) -> None:
         """It is the most recently used now, and protected; what that leaves no room for is new again."""
-        weight = segment.weight
-        if segment in self._protected or weight > self._protected.maxsize:
-            (self._protected if segment in self._protected else self._new).get(segment)
-            return
-        del self._new[segment]
-        while self._protected.currsize + weight > self._protected.maxsize:
-            other, its_weight = self._protected.popitem()
-            self._new[other] = its_weight
-        self._protected[segment] = weight
+        if segment in self._protected:
+            self._protected.move_to_end(segment)
+        elif segment.weight > self._most_protected:
+            self._new.move_to_end(segment)
+        else:
+            self._new.discard(segment)
+            while self._protected.nbytes + segment.weight > self._most_protected:
+                self._new.add(self._protected.oldest())
+            self._protected.add(segment)
 
     def _evict(self) -> None:
-        segment, _ = (self._new if self._new else self._protected).popitem()
+        segment = (self._new or self._protected).oldest()
         self.evictions += 1
         self._unlink(segment)
 
     def _forget(self, segment: _Segment) -> None:
-        if self._new.pop(segment, None) is None:
-            self._protected.pop(segment, None)
+        if not self._new.discard(segment):
+            self._protected.discard(segment)
         self._unlink(segment)
 
     def _unlink(self, segment: _Segment) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Callable, Hashable
+from collections.abc import Callable, Coroutine, Hashable
+from functools import partial
 from typing import Any
 
 from accel.records import dataclass
@@ -36,18 +37,21 @@ class Flights:
     def __len__(self) -> int:
         return len(self._flights)
 
-    async def share(self, key: Hashable, load: Callable[[], Awaitable[Any]]) -> Any:
+    async def share(self, key: Hashable, load: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
         """What `load` returns, called here or by whoever asked for the key first."""
-        flight_key = (id(asyncio.get_running_loop()), key)
+        loop = asyncio.get_running_loop()
+        flight_key = (id(loop), key)
         with self._lock:
             flight = self._flights.get(flight_key)
             if flight is None:
-                flight = _Flight(asyncio.ensure_future(load()))
+                flight = _Flight(loop.create_task(load()))
                 self._flights[flight_key] = flight
                 flight.task.add_done_callback(lambda task: self._landed(flight_key, task))
             flight.waiters += 1
+        landed: asyncio.Future[None] = loop.create_future()
+        flight.task.add_done_callback(partial(_tell, landed))
         try:
-            await asyncio.wait((flight.task,))
+            await landed
         except asyncio.CancelledError:
             if flight.waiters == 1 and not flight.task.done():
                 with self._lock:
@@ -66,3 +70,8 @@ class Flights:
                 del self._flights[flight_key]
         if not task.cancelled():
             task.exception()  # seen, though every waiter may have gone
+
+
+def _tell(landed: asyncio.Future[None], task: asyncio.Task[Any]) -> None:
+    if not landed.done():
+        landed.set_result(None)

@@ -11,7 +11,28 @@ import pyarrow as pa
 from accel.errors import ColumnNotFoundError, SchemaMismatchError
 from accel.format.model import Leaf, ParquetSchema
 
-__all__ = ["field_leaves", "path_leaves", "project_schema", "split_name"]
+__all__ = ["field_leaves", "path_leaves", "project_schema", "settle_schemas", "split_name"]
+
+# What was settled last, by the schema object and the columns: lookups in a file ask for the same again and again.
+_MOST_SETTLED = 16
+_settled: dict[object, tuple[pa.Schema, pa.Schema, pa.Schema]] = {}
+
+
+def settle_schemas(schema: pa.Schema, columns: tuple[str, ...] | None) -> tuple[pa.Schema, pa.Schema]:
+    """The schema of a data set, without metadata, and that of its result: see `project_schema`.
+
+    The same object and columns give the same objects.
+    """
+    named = columns is None or all(isinstance(name, str) for name in columns)
+    key = (id(schema), columns) if named else None  # what names no column is refused below
+    known = _settled.get(key)
+    if known is None:
+        # The entry keeps the schema alive: its id stays its own.
+        known = (schema, schema.remove_metadata(), project_schema(schema, columns))
+        if len(_settled) >= _MOST_SETTLED:
+            _settled.clear()
+        _settled[key] = known
+    return known[1:]
 
 
 def split_name(name: str, schema: pa.Schema) -> tuple[str, ...]:

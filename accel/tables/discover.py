@@ -22,6 +22,9 @@ from accel.tables.source import Named, Shape, read_source
 __all__ = ["ListingClient", "discover"]
 
 
+_NO_COLUMNS = pa.schema([])
+
+
 class ListingClient(Protocol):
     """What listing needs of `io.client.Client`."""
 
@@ -81,6 +84,12 @@ async def discover(
     if not (partitioning in ("hive", None) or isinstance(partitioning, pa.Schema)):
         raise ValueError(f"partitioning is 'hive', None, or a pyarrow.Schema, not {partitioning!r}")
     texts = _texts(source)
+    if len(texts) == 1 and not isinstance(partitioning, pa.Schema):
+        item = read_source(texts[0], glob=glob, in_store=in_store)
+        if item.shape is Shape.FILE and "=" not in item.text and "=" not in item.location.path:
+            return Listing(
+                (item.as_file(),), _NO_COLUMNS, 0
+            )  # nothing to list, and no path to tell columns by
     named = await each(texts, partial(read_source, glob=glob, in_store=in_store))
     found = await _find_all(named, client_for, metrics)
     files = [file for part in found for file in part]

@@ -329,7 +329,6 @@ def test_a_tail_is_used_only_with_the_metadata_of_its_own_version() -> None:
         await other.schema(Metrics())
         session._first = None
         (plan,) = await plan_files(session)
-        await session.close()
         return plan.tasks[0].file.id.etag, len(plan.tasks[0].file.at_hand)
 
     assert runtime.run(play()) == (store.etags[PATH], 0)

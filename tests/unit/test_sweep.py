@@ -234,7 +234,6 @@ async def test_many_may_take_from_one_sweep(store: RecordingStore, cache: accel.
             for _ in range(7):
                 group.create_task(take(sweep))
         assert sorted([*taken, *passed]) == list(range(FILES))
-        await session.close()
 
     await runtime.bridge(work())
     assert sorted(taken) == [0, 1, 200, 275]

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pyarrow as pa
 import pytest
 
 from accel.errors import ColumnNotFoundError, SchemaMismatchError
-from accel.planning.projection import project_schema, split_name
+from accel.planning.projection import project_schema, settle_schemas, split_name
 
 INNER = pa.struct([("b", pa.int32()), ("c", pa.struct([("d", pa.string()), ("e", pa.bool_())]))])
 SCHEMA = pa.schema(
@@ -64,3 +66,26 @@ def test_refusals() -> None:
     assert project_schema(double, ["y"]) == pa.schema([("y", pa.int8())])
     with pytest.raises(TypeError, match="named by a string"):
         project_schema(SCHEMA, [1])  # type: ignore[list-item]
+
+
+@pytest.mark.parametrize("columns", [None, ("x",), ("a.c.e", "x"), ()])
+def test_what_was_settled_is_settled_again_alike(columns: tuple[str, ...] | None) -> None:
+    schema = SCHEMA.with_metadata({"k": "v"})
+    data_set, output = settle_schemas(schema, columns)
+    again = settle_schemas(schema, columns)
+    assert (again[0] is data_set, again[1] is output) == (True, True)
+    assert data_set.equals(SCHEMA.remove_metadata(), check_metadata=True)
+    assert output.equals(project_schema(schema, columns), check_metadata=True)
+
+
+def test_of_many_schemas_each_settles_as_its_own() -> None:
+    for number in range(40):
+        schema = pa.schema([(f"c{number}", pa.int64()), ("x", pa.int32())])
+        assert settle_schemas(schema, ("x",))[0] == schema
+
+
+@pytest.mark.parametrize("columns", [(["x"],), (1,)])
+def test_what_names_no_column_is_refused_each_time(columns: Any) -> None:
+    for _ in range(2):
+        with pytest.raises(TypeError, match="a column is named by a string"):
+            settle_schemas(SCHEMA, columns)

@@ -79,6 +79,19 @@ async def test_a_named_file_takes_no_request(url: str) -> None:
     assert stores.listed == []
 
 
+@pytest.mark.parametrize("partitioning", ["hive", None])
+@pytest.mark.parametrize("key", ["a/b.parquet", "b.parquet", "year=1/b.parquet", "a/x=1.parquet"])
+async def test_a_file_alone_is_found_as_among_others(key: str, partitioning: Any) -> None:
+    stores = Stores(bucket=[key])
+    alone = await find(stores, f"{S3}/{key}", partitioning=partitioning)
+    among = await find(stores, [f"{S3}/{key}"] * 2, partitioning=partitioning)
+    assert (alone.files, alone.partition_schema, alone.round_trips) == (
+        among.files[:1],
+        among.partition_schema,
+        among.round_trips,
+    )
+
+
 async def test_over_http_everything_but_a_trailing_slash_is_a_file() -> None:
     stores = Stores()
     urls = ["https://host/a?X-Sig=a*b&p=/k=v/", "https://host/k=1/data", "https://host/[x]*.parquet?p=k=2/z"]
