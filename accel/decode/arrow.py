@@ -64,15 +64,11 @@ class translate_errors:
 _BAD_BYTES = (pa.ArrowException, OSError, ValueError, TypeError, OverflowError, NotImplementedError)
 
 
-def open_reader(data: bytes, *, verify_checksums: bool = True, indexed: Sequence[int] = ()) -> ParquetReader:
-    """A reader with the settings that `pyarrow.parquet.read_table` has, but for page checksums.
-
-    The columns `indexed` come as DictionaryArrays.
-    """
+def open_reader(data: bytes, *, verify_checksums: bool = True) -> ParquetReader:
+    """A reader with the settings that `pyarrow.parquet.read_table` has, but for page checksums."""
     reader = ParquetReader()
     reader.open(
         pa.BufferReader(data),
-        read_dictionary=indexed or None,
         pre_buffer=False,
         page_checksum_verification=verify_checksums,
         arrow_extensions_enabled=True,

@@ -12,16 +12,16 @@ import pyarrow as pa
 
 from accel.decode.arrow import ParquetReader, fields_of, open_reader, translate_errors
 from accel.decode.chunks import ChunkPages
-from accel.decode.dictionary import longest_text
+from accel.decode.entries import read_as_indices, splice_indices
+from accel.decode.indexed import MOST_JOINED, Values, check_indices, is_indexed, look_up
 from accel.decode.nested import count_levels, merge_leaves
 from accel.decode.splice import SplicedChunk, SplicePlan, plan_splice, splice
-from accel.decode.texts import MOST_JOINED, Texts, check_indices, is_indexed, look_up, stays_indexed
 from accel.decode.trim import place_rows, trim
+from accel.decode.units import Unit, Verified, cut_units, group_units
 from accel.decode.verify import PageFacts, verify_chunk
 from accel.errors import AccelError, MemoryLimitError, ParquetFormatError
 from accel.format.model import ParquetSchema
 from accel.planning.selection import RowSelection
-from accel.records import dataclass
 
 __all__ = ["Checksums", "Threads", "decode_columns"]
 
@@ -42,21 +42,6 @@ class Checksums(enum.Enum):
     IGNORE = "ignore"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Unit:
-    """What is decoded as one array: a leaf, or a whole top-level field."""
-
-    field: int
-    """Position in the output."""
-    leaves: tuple[int, ...]
-    num_rows: int
-    step: int | None
-    """Rows to decode at once where values may grow beyond the limit: a dictionary can hold one long
-    value that the pages name a million times. None where they cannot."""
-    indexed: bool
-    """Texts that are read as indices into their dictionary."""
-
-
 def decode_columns(
     schema: ParquetSchema,
     key_value: Mapping[str, bytes],
@@ -69,7 +54,7 @@ def decode_columns(
     row_group: int,
     threads: Threads = Threads.ONE,
     checksums: Checksums = Checksums.VERIFY,
-    texts: Texts = Texts.DECODED,
+    values: Values = Values.DECODED,
     memory_limit: int | None = None,
     created_by: str = "",
 ) -> list[pa.Array | pa.ChunkedArray]:
@@ -99,7 +84,7 @@ def decode_columns(
     list of pyarrow.Array or pyarrow.ChunkedArray
         For each field of `arrow_schema` an array of its type with `rows.count` rows, in order. Chunked
         only where one array cannot hold it: dictionaries that differ, offsets beyond 2 GiB. With
-        `Texts.INDEXED` some may be DictionaryArrays instead, to be looked up later.
+        `Values.INDEXED` some may be DictionaryArrays instead, to be looked up later.
 
     Raises
     ------
@@ -116,11 +101,13 @@ def decode_columns(
     if not rows:
         return [pa.nulls(0, field.type) for field in arrow_schema]
     try:
-        with translate_errors():
-            plan = plan_splice(schema, key_value, fields, created_by=created_by)
-        job = _Job(plan, chunks, rows, row_group, threads, memory_limit)
+        job = _Job(schema, chunks, rows, row_group, threads, memory_limit)
         job.verify(sorted(set(leaves)))
-        return job.decode(arrow_schema, checksums, texts)
+        units = cut_units(job.known, fields, arrow_schema)
+        indexed = [unit.leaves[0] for unit in units if unit.indexed]
+        with translate_errors():
+            plan = plan_splice(schema, key_value, fields, created_by=created_by, indexed=indexed)
+        return job.decode(plan, units, arrow_schema, checksums, values)
     except AccelError as error:
         raise error.at(path=path, place=f"row group {row_group}")
 
@@ -130,23 +117,26 @@ class _Job:
 
     def __init__(
         self,
-        plan: SplicePlan,
+        schema: ParquetSchema,
         chunks: Mapping[int, ChunkPages],
         rows: RowSelection,
         row_group: int,
         threads: Threads,
         memory_limit: int | None,
     ) -> None:
-        self._plan = plan
+        self._schema = schema
         self._chunks = chunks
         self._rows = rows
         self._row_group = row_group
         self._threads = threads
         self._memory_limit = memory_limit
         self._facts: dict[int, PageFacts] = {}
+        self.known = Verified(
+            schema=schema, chunks=chunks, facts=self._facts, memory_limit=memory_limit, place=self._place
+        )
 
     def verify(self, leaves: Iterable[int]) -> None:
-        schema = self._plan.schema
+        schema = self._schema
         for ordinal in leaves:
             if ordinal not in self._chunks:
                 raise ValueError(f"no pages for leaf {ordinal}")
@@ -160,27 +150,24 @@ class _Job:
             )
 
     def decode(
-        self, arrow_schema: pa.Schema, checksums: Checksums, texts: Texts
+        self,
+        plan: SplicePlan,
+        units: Sequence[Unit],
+        arrow_schema: pa.Schema,
+        checksums: Checksums,
+        values: Values,
     ) -> list[pa.Array | pa.ChunkedArray]:
-        units = self._units(arrow_schema)
-        spliced = {
-            leaf: SplicedChunk(facts.parts, self._chunks[leaf].codec, facts.num_values, facts.uncompressed)
-            for leaf, facts in self._facts.items()
-        }
+        spliced = {leaf: self._spliced(plan, leaf, facts) for leaf, facts in self._facts.items()}
         # One row more than the longest column has: rows that nobody promised would show.
         num_rows = 1 + max(unit.num_rows for unit in units)
-        data = splice(self._plan, spliced, num_rows=num_rows)
+        data = splice(plan, spliced, num_rows=num_rows)
         with translate_errors(place=partial(self._place, self._facts)):
-            reader = open_reader(
-                data,
-                verify_checksums=checksums is Checksums.VERIFY,
-                indexed=[self._plan.column(unit.leaves[0]) for unit in units if unit.indexed],
-            )
+            reader = open_reader(data, verify_checksums=checksums is Checksums.VERIFY)
         found: list[list[pa.ChunkedArray]] = [[] for _ in arrow_schema]
-        arrays: dict[_Unit, pa.ChunkedArray] = {}
-        for batch in self._batches(units):
-            for unit, array in zip(batch, self._read(reader, batch), strict=True):
-                arrays[unit] = self._cut(unit, array)
+        arrays: dict[Unit, pa.ChunkedArray] = {}
+        for batch in group_units(units):
+            for unit, array in zip(batch, self._read(reader, plan, batch), strict=True):
+                arrays[unit] = self._cut(unit, array, arrow_schema.field(unit.field).type)
         for unit in units:
             found[unit.field].append(arrays[unit])
         out = []
@@ -194,67 +181,21 @@ class _Job:
                     f"column {field.name} decoded to {len(array)} rows of {array.type}, due are "
                     f"{self._rows.count} of {field.type}"
                 )
-            if indexed and texts is Texts.DECODED:
+            if indexed and values is Values.DECODED:
                 place = f"row group {self._row_group}, column {field.name}"
                 array = look_up(array, field.type, memory_limit=self._memory_limit, place=place)
             out.append(array)
         return out
 
-    def _units(self, arrow_schema: pa.Schema) -> list[_Unit]:
-        """Of each field: one unit where its pages align for certain, else one a leaf."""
-        units: list[_Unit] = []
-        schema = self._plan.schema
-        for position, field in enumerate(self._plan.fields):
-            start, stop = schema.field_leaves[field]
-            leaves = tuple(leaf for leaf in range(start, stop) if leaf in self._facts)
-            kind = arrow_schema.field(position).type
-            if all(self._chunks[leaf].whole for leaf in leaves) and len(self._row_counts(leaves)) == 1:
-                units.append(self._unit(position, leaves, kind))
-                continue
-            units.extend(self._unit(position, (leaf,), kind) for leaf in leaves)
-        return units
+    def _spliced(self, plan: SplicePlan, leaf: int, facts: PageFacts) -> SplicedChunk:
+        chunk = self._chunks[leaf]
+        if leaf in plan.indexed and facts.dictionary is not None:
+            return splice_indices(chunk, facts, facts.dictionary)
+        return SplicedChunk(facts.parts, chunk.codec, facts.num_values, facts.uncompressed)
 
-    def _unit(self, field: int, leaves: tuple[int, ...], kind: pa.DataType) -> _Unit:
-        num_rows = self._chunks[leaves[0]].num_rows
-        indexed = stays_indexed(kind, self._facts[leaves[0]])
-        return _Unit(field, leaves, num_rows, None if indexed else self._step(leaves, num_rows), indexed)
-
-    def _row_counts(self, leaves: Iterable[int]) -> set[int]:
-        return {self._chunks[leaf].num_rows for leaf in leaves}
-
-    def _batches(self, units: Sequence[_Unit]) -> list[list[_Unit]]:
-        """Units that one call of pyarrow can decode: of one row count, and at most one of a field."""
-        batches: dict[tuple[int, int], list[_Unit]] = {}
-        seen: dict[int, int] = {}
-        for number, unit in enumerate(units):
-            turn = seen.get(unit.field, 0)
-            seen[unit.field] = turn + 1
-            key = (unit.num_rows, turn) if unit.step is None else (-1, number)
-            batches.setdefault(key, []).append(unit)
-        return list(batches.values())
-
-    def _step(self, leaves: Iterable[int], num_rows: int) -> int | None:
-        worst = 0
-        for leaf in leaves if self._memory_limit is not None else ():
-            worst = max(worst, self._worst(leaf, self._memory_limit or 1))
-        if self._memory_limit is None or worst <= self._memory_limit:
-            return None
-        return max(1, num_rows * self._memory_limit // worst)
-
-    def _worst(self, leaf: int, limit: int) -> int:
-        """Bytes that the texts of a leaf come to at most, as far as it takes to choose a step."""
-        facts = self._facts[leaf]
-        if facts.texts is None:
-            return facts.prefixed
-        named = facts.texts.named * facts.texts.longest
-        if named > _FEW_STEPS * limit:
-            with translate_errors(place=partial(self._place, (leaf,))):
-                named = facts.texts.named * longest_text(facts.texts.page, self._chunks[leaf].codec)
-        return facts.prefixed + named
-
-    def _read(self, reader: ParquetReader, batch: Sequence[_Unit]) -> list[pa.ChunkedArray]:
+    def _read(self, reader: ParquetReader, plan: SplicePlan, batch: Sequence[Unit]) -> list[pa.ChunkedArray]:
         leaves = [leaf for unit in batch for leaf in unit.leaves]
-        columns = [self._plan.column(leaf) for leaf in leaves]
+        columns = [plan.column(leaf) for leaf in leaves]
         if batch[0].step is not None:
             return [self._read_slowly(reader, batch[0], columns, batch[0].step)]
         try:
@@ -264,10 +205,10 @@ class _Job:
             if len(batch) == 1:
                 raise
         # One by one, so that the error names its column.
-        return [array for unit in batch for array in self._read(reader, [unit])]
+        return [array for unit in batch for array in self._read(reader, plan, [unit])]
 
     def _read_slowly(
-        self, reader: ParquetReader, unit: _Unit, columns: Sequence[int], step: int
+        self, reader: ParquetReader, unit: Unit, columns: Sequence[int], step: int
     ) -> pa.ChunkedArray:
         place = self._place(unit.leaves)
         arrays: list[pa.Array] = []
@@ -284,7 +225,7 @@ class _Job:
                     )
             return pa.chunked_array([_join(arrays)]) if _fits(arrays) else pa.chunked_array(arrays)
 
-    def _cut(self, unit: _Unit, array: pa.ChunkedArray) -> pa.ChunkedArray:
+    def _cut(self, unit: Unit, array: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
         """The selected rows of a decoded unit, once it is sure that it has the rows promised."""
         if len(array) != unit.num_rows:
             raise ParquetFormatError(
@@ -292,12 +233,22 @@ class _Job:
                 place=self._place(unit.leaves),
             )
         chunk = self._chunks[unit.leaves[0]]
-        if not chunk.whole and self._plan.schema.leaves[chunk.leaf].max_repetition > 0:
+        if not chunk.whole and self._schema.leaves[chunk.leaf].max_repetition > 0:
             self._check_levels(chunk, array)
         placed = place_rows(chunk, self._rows)
         with translate_errors(place=partial(self._place, unit.leaves)):
             check_indices(array)
-            return trim(array, placed)
+            kept = trim(array, placed)
+            return self._name_entries(kept, chunk, kind) if unit.indexed else kept
+
+    def _name_entries(
+        self, indices: pa.ChunkedArray, chunk: ChunkPages, kind: pa.DataType
+    ) -> pa.ChunkedArray:
+        named = self._facts[chunk.leaf].dictionary
+        if named is None:
+            raise ValueError("there is no dictionary to read as indices")
+        element = self._schema.elements[self._schema.leaves[chunk.leaf].element]
+        return read_as_indices(indices, named, chunk.codec, element, kind)
 
     def _check_levels(self, chunk: ChunkPages, array: pa.ChunkedArray) -> None:
         """Hold the level values of the rows against the pages that should hold these rows."""
@@ -322,13 +273,9 @@ class _Job:
         return pa.chunked_array(merged, type=field.type)
 
     def _place(self, leaves: Iterable[int]) -> str:
-        names = [".".join(self._plan.schema.leaves[leaf].path) for leaf in leaves]
+        names = [".".join(self._schema.leaves[leaf].path) for leaf in leaves]
         shown = ", ".join(names[:4]) + (", ..." if len(names) > 4 else "")
         return f"row group {self._row_group}, column{'s' if len(names) > 1 else ''} {shown}"
-
-
-_FEW_STEPS = 32
-"""More of them than this, and it is worth knowing the longest text of the dictionary."""
 
 
 def _fits(arrays: Sequence[pa.Array]) -> bool:

@@ -6,11 +6,13 @@ pyarrow decodes it as one.
 
 from __future__ import annotations
 
+import threading
 from dataclasses import replace
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
+from cachetools import LRUCache
 
 from accel.decode.arrow import open_reader, translate_errors
 from accel.decode.splice import SplicedChunk, plan_splice, splice
@@ -68,16 +70,31 @@ def dictionary_values(
     ParquetFormatError
         It does not decode, or its values are none of that type.
     """
+    entries = _entries(page, codec, _required(element))
+    kind = arrow_type.value_type if pa.types.is_dictionary(arrow_type) else arrow_type
+    with translate_errors(place="dictionary page"):
+        array = entries.combine_chunks() if entries.num_chunks != 1 else entries.chunk(0)
+        return array if array.type.equals(kind) else array.cast(kind)
+
+
+def _required(element: SchemaElement) -> ParquetSchema:
+    """A schema of this one column, without nulls. Kept, so that what is worked out of it is found again."""
+    with _lock:
+        known = _schemas.get(element.raw)
+    if known is not None:
+        return known
     fields, _ = read_struct(element.raw)
     fields[3] = (I32, int(Repetition.REQUIRED))
     required = replace(element, repetition=Repetition.REQUIRED, raw=write_struct(fields))
     leaf = Leaf(ordinal=0, path=(element.name,), element=1, ancestors=(), max_definition=0, max_repetition=0)
     schema = replace(_SCHEMA, elements=(_SCHEMA.elements[0], required), leaves=(leaf,))
-    entries = _entries(page, codec, schema)
-    kind = arrow_type.value_type if pa.types.is_dictionary(arrow_type) else arrow_type
-    with translate_errors(place="dictionary page"):
-        array = entries.combine_chunks() if entries.num_chunks != 1 else entries.chunk(0)
-        return array if array.type.equals(kind) else array.cast(kind)
+    with _lock:
+        _schemas[element.raw] = schema
+    return schema
+
+
+_lock = threading.Lock()
+_schemas: LRUCache[bytes, ParquetSchema] = LRUCache(256)
 
 
 def _entries(page: Buffer, codec: int, schema: ParquetSchema) -> pa.ChunkedArray:
@@ -88,15 +105,16 @@ def _entries(page: Buffer, codec: int, schema: ParquetSchema) -> pa.ChunkedArray
         3: (I32, int(Encoding.RLE)),
         4: (I32, int(Encoding.RLE)),
     }
-    as_data = write_struct(
-        {
-            1: (I32, int(PageType.DATA_PAGE)),
-            2: (I32, header.uncompressed_size),
-            3: (I32, header.compressed_size),
-            5: (STRUCT, levels),
-        }
-    )
-    parts = (as_data, memoryview(page)[header.header_length :])
+    as_data: Struct = {
+        1: (I32, int(PageType.DATA_PAGE)),
+        2: (I32, header.uncompressed_size),
+        3: (I32, header.compressed_size),
+        5: (STRUCT, levels),
+    }
+    if header.crc is not None:
+        # Of the body, which stays as it is. Thrift's integers are signed.
+        as_data[4] = (I32, header.crc - (header.crc >> 31 << 32))
+    parts = (write_struct(as_data), memoryview(page)[header.header_length :])
     chunk = SplicedChunk(parts, codec, header.num_values, header.uncompressed_size)
     plan = plan_splice(schema, _NO_METADATA, [0])
     with translate_errors(place="dictionary page"):

@@ -13,8 +13,8 @@ from accel.arrays import bools, mask, repeat_scalar
 from accel.decode.arrow import projected_schema
 from accel.decode.chunks import ChunkPages
 from accel.decode.columns import decode_columns
+from accel.decode.indexed import Values, is_indexed, look_up
 from accel.decode.pool import release_now_and_then
-from accel.decode.texts import Texts, is_indexed, look_up
 from accel.options import MIB
 from accel.planning.conform import conform_array
 from accel.planning.pages import Piece, PieceLeaf
@@ -100,7 +100,7 @@ def decode_piece(
             return _decode_late(task, piece, decoder, late, batch_rows)
         # One decode serves the filter and the result.
         leaves = sorted({*query.filter_leaves, *query.output_leaves})
-        columns = decoder.decode(leaves, piece.rows, texts=Texts.INDEXED)
+        columns = decoder.decode(leaves, piece.rows, values=Values.INDEXED)
         matches = _mask(task, columns, piece.rows.count)
         matched = int(np.count_nonzero(matches))
         if matched == 0:
@@ -122,12 +122,12 @@ def _decode_late(
 ) -> list[pa.RecordBatch]:
     """Decode the filter's columns, then of the others the pages that hold a row that matches."""
     query = task.file.query
-    columns = decoder.decode(query.filter_leaves, piece.rows, texts=Texts.INDEXED)
+    columns = decoder.decode(query.filter_leaves, piece.rows, values=Values.INDEXED)
     matches = _mask(task, columns, piece.rows.count)
     matched = int(np.count_nonzero(matches))
     if matched == 0:
         return []
-    fresh = decoder.decode(late, piece.rows.refine(matches), texts=Texts.INDEXED)
+    fresh = decoder.decode(late, piece.rows.refine(matches), values=Values.INDEXED)
     kept = {f.name: columns[f.name] for f in query.output if f.name in columns and f.name not in fresh}
     if matched < len(matches):
         packed = bools(matches)
@@ -157,7 +157,7 @@ class _Decoder:
         self._kinds: dict[str, pa.DataType] = {}
 
     def decode(
-        self, leaves: Sequence[int], rows: RowSelection, *, texts: Texts = Texts.DECODED
+        self, leaves: Sequence[int], rows: RowSelection, *, values: Values = Values.DECODED
     ) -> dict[str, pa.Array]:
         """The top-level columns that hold these leaves, by name, at the given rows."""
         if not leaves:
@@ -174,7 +174,7 @@ class _Decoder:
             leaves=leaves,
             path=file.id.path,
             row_group=self._task.row_group,
-            texts=texts,
+            values=values,
             memory_limit=self._memory_limit,
             created_by=file.created_by,
         )
@@ -182,7 +182,7 @@ class _Decoder:
         return dict(zip(schema.names, (_whole(a) for a in arrays), strict=True))
 
     def look_up(self, columns: Mapping[str, pa.Array]) -> dict[str, pa.Array]:
-        """The columns, with the texts that came as indices looked up."""
+        """The columns, with what came as indices looked up."""
         out = {}
         for name, array in columns.items():
             kind = self._kinds[name]
@@ -196,7 +196,7 @@ class _Decoder:
         """The rows that are known to match, and those of `maybe` that do."""
         if not maybe:
             return piece.sure
-        columns = self.decode(self._task.file.query.filter_leaves, maybe, texts=Texts.INDEXED)
+        columns = self.decode(self._task.file.query.filter_leaves, maybe, values=Values.INDEXED)
         return piece.sure.union(maybe.refine(_mask(self._task, columns, maybe.count)))
 
     def late_leaves(self) -> list[int]:

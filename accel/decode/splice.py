@@ -10,14 +10,14 @@ position, fits as it is. No statistics, column orders or offsets of the real fil
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import pyarrow as pa
 
 from accel.arrays import join_buffers
 from accel.decode.schema_memo import SchemaMemo
 from accel.errors import ParquetFormatError
-from accel.format.model import ParquetSchema
+from accel.format.model import ParquetSchema, Physical, SchemaElement
 from accel.format.thrift import BINARY, I32, Struct, write_struct
 from accel.format.thrift_value import encode_varint
 from accel.ranges import Buffer
@@ -48,6 +48,8 @@ class SplicePlan:
     """FileMetaData from its key-value metadata on."""
     columns: tuple[bytes, ...]
     """Of each leaf, ColumnChunk up to its path."""
+    indexed: frozenset[int]
+    """The leaves that are columns of INT32 in the file, whatever they are in the schema."""
 
     def column(self, leaf: int) -> int:
         """The position of a leaf among the columns of the file."""
@@ -74,6 +76,7 @@ def plan_splice(
     *,
     carry_metadata: bool = False,
     created_by: str = "",
+    indexed: Collection[int] = (),
 ) -> SplicePlan:
     """The reusable parts of a footer for some top-level fields.
 
@@ -86,6 +89,9 @@ def plan_splice(
         Carry the other keys over too: only schemas need them.
     created_by : str
         Of the file: pyarrow makes up for what some old writers did wrong.
+    indexed : collection of int
+        Leaves that are top-level fields and have only dictionary-encoded pages: they become columns of INT32,
+        which these pages are pages of, too.
 
     Raises
     ------
@@ -93,10 +99,11 @@ def plan_splice(
         The stored Arrow schema cannot be read, or the fields nest too deeply.
     """
     chosen = tuple(sorted(set(fields)))
-    question = (chosen, carry_metadata, created_by)
+    changed = frozenset(indexed)
+    question = (chosen, carry_metadata, created_by, changed)
     plan = _plans.get(schema, key_value, question)
     if plan is None:
-        plan = _build_plan(schema, key_value, chosen, carry_metadata, created_by)
+        plan = _build_plan(schema, key_value, chosen, carry_metadata, created_by, changed)
         _plans.put(schema, key_value, question, plan)
     return plan
 
@@ -107,12 +114,18 @@ def _build_plan(
     fields: tuple[int, ...],
     carry_metadata: bool,
     created_by: str,
+    indexed: frozenset[int],
 ) -> SplicePlan:
     leaves: list[int] = []
     elements: list[bytes] = []
+    integers: set[int] = set()
     for field in fields:
         leaves.extend(range(*schema.field_leaves[field]))
         top = schema.fields[field]
+        if leaves[-1] in indexed:
+            integers.add(field)
+            elements.append(_integer_element(schema.elements[top]))
+            continue
         elements.extend(e.raw for e in schema.elements[top : schema.subtree_ends[top]])
     columns: list[bytes] = []
     for ordinal in leaves:
@@ -122,7 +135,7 @@ def _build_plan(
                 f"a column is nested {len(leaf.ancestors)} levels deep, more than {_MAX_DEPTH}",
                 place=f"column {'.'.join(leaf.path[:3])}...",
             )
-        physical = schema.elements[leaf.element].physical
+        physical = Physical.INT32 if ordinal in indexed else schema.elements[leaf.element].physical
         if physical is None:
             raise ParquetFormatError(
                 "a column without a physical type", place=f"column {'.'.join(leaf.path)}"
@@ -131,7 +144,7 @@ def _build_plan(
         columns.append(b"\x26\x00\x1c\x15" + _signed(physical) + b"\x19\x05\x19\x08\x15")
     root: Struct = {4: (BINARY, b"schema"), 5: (I32, len(fields))}
     head = b"\x15\x04\x19" + _list_head(1 + len(elements)) + write_struct(root) + b"".join(elements)
-    pairs = _pairs(key_value, fields, len(schema.fields), carry_metadata)
+    pairs = _pairs(key_value, fields, len(schema.fields), carry_metadata, integers)
     tail = b""
     if pairs:
         tail = (
@@ -145,17 +158,30 @@ def _build_plan(
     if created_by:
         text = created_by.encode("utf-8", "surrogateescape")
         tail += (b"\x18" if pairs else b"\x28") + encode_varint(len(text)) + text
-    return SplicePlan(schema, fields, tuple(leaves), head, tail + b"\x00", tuple(columns))
+    return SplicePlan(schema, fields, tuple(leaves), head, tail + b"\x00", tuple(columns), indexed)
+
+
+def _integer_element(element: SchemaElement) -> bytes:
+    fields: Struct = {
+        1: (I32, int(Physical.INT32)),
+        3: (I32, int(element.repetition)),
+        4: (BINARY, element.name.encode("utf-8", "surrogateescape")),
+    }
+    return write_struct(fields)
 
 
 def _pairs(
-    key_value: Mapping[str, bytes], fields: tuple[int, ...], num_fields: int, carry_metadata: bool
+    key_value: Mapping[str, bytes],
+    fields: tuple[int, ...],
+    num_fields: int,
+    carry_metadata: bool,
+    integers: Collection[int],
 ) -> list[tuple[str, bytes]]:
     pairs = [(k, v) for k, v in key_value.items() if k != ARROW_SCHEMA] if carry_metadata else []
     encoded = key_value.get(ARROW_SCHEMA)
     if encoded is None:
         return pairs
-    if len(fields) == num_fields:
+    if len(fields) == num_fields and not integers:
         return [*pairs, (ARROW_SCHEMA, encoded)]
     try:
         message = base64.b64decode(encoded, validate=True)
@@ -166,7 +192,8 @@ def _pairs(
         ) from error
     if len(stored) != num_fields:
         return pairs
-    cut = pa.schema([stored.field(i) for i in fields], metadata=stored.metadata)
+    kept = [stored.field(i).with_type(pa.int32()) if i in integers else stored.field(i) for i in fields]
+    cut = pa.schema(kept, metadata=stored.metadata)
     return [*pairs, (ARROW_SCHEMA, base64.b64encode(cut.serialize().to_pybytes()))]
 
 

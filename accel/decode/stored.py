@@ -23,7 +23,7 @@ from accel.format.thrift import I32, read_struct, write_struct
 from accel.format.thrift_value import encode_varint
 from accel.ranges import Buffer
 
-__all__ = ["StoredPage", "store_page"]
+__all__ = ["StoredPage", "store_bytes", "store_page"]
 
 # PageHeader: compressed_page_size, crc.
 _COMPRESSED_SIZE, _CRC = 3, 4
@@ -47,6 +47,14 @@ def store_page(page: Buffer, codec: int) -> StoredPage:
         return StoredPage(_stored(page, codec))
     except (AccelError, pa.ArrowException, OSError, ValueError):
         return StoredPage(page)
+
+
+def store_bytes(data: bytes, codec: int) -> bytes | None:
+    """What a codec decompresses to these bytes, not compressed; None for one that has no such form."""
+    if codec == Codec.UNCOMPRESSED:
+        return data
+    store = _STORES.get(codec)
+    return None if store is None else store[1](data)
 
 
 def _stored(page: Buffer, codec: int) -> bytes:

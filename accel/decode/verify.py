@@ -18,7 +18,7 @@ from accel.format.page_header import parse_page_header, walk_pages
 from accel.ranges import Buffer
 from accel.records import dataclass
 
-__all__ = ["DictionaryTexts", "PageFacts", "needs_dictionary", "verify_chunk"]
+__all__ = ["DictionaryFacts", "PageFacts", "needs_dictionary", "verify_chunk"]
 
 Int64s = npt.NDArray[np.int64]
 
@@ -40,16 +40,18 @@ _WIDTHS = {
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class DictionaryTexts:
-    """A dictionary of BYTE_ARRAY, whose entries the pages may name any number of times."""
+class DictionaryFacts:
+    """A dictionary whose entries the pages may name any number of times."""
 
     page: Buffer
     """Header included."""
+    uncompressed: int
+    """Bytes of its body after decompression."""
     entries: int
     named: int
     """Values of the data pages that name its entries, nulls included."""
     longest: int
-    """Bytes of one entry at most, as if all others were empty."""
+    """Bytes of one text at most, as if all others were empty; 0 where the entries are no BYTE_ARRAY."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -63,8 +65,8 @@ class PageFacts:
     num_values: int
     uncompressed: int
     """Bytes of all pages after decompression."""
-    texts: DictionaryTexts | None
-    """Where pages name texts (or bytes) of a dictionary."""
+    dictionary: DictionaryFacts | None
+    """Where pages name the entries of one."""
     prefixed: int
     """Bytes that texts encoded by their common prefixes (DELTA_BYTE_ARRAY) come to at most."""
 
@@ -173,7 +175,7 @@ def _verify(chunk: ChunkPages, leaf: Leaf, element: SchemaElement) -> PageFacts:
         page_values=values,
         num_values=int(values.sum()),
         uncompressed=uncompressed,
-        texts=_texts(page, dictionary, named, element),
+        dictionary=_dictionary_facts(page, dictionary, named, element),
         prefixed=_prefixed(walked, element),
     )
 
@@ -243,14 +245,14 @@ def _check_counts(chunk: ChunkPages, leaf: Leaf, values: Int64s, rows: Int64s) -
         )
 
 
-def _texts(
+def _dictionary_facts(
     page: Buffer | None, dictionary: PageTable | None, named: int, element: SchemaElement
-) -> DictionaryTexts | None:
-    if page is None or dictionary is None or named == 0 or element.physical is not Physical.BYTE_ARRAY:
+) -> DictionaryFacts | None:
+    if page is None or dictionary is None or named == 0:
         return None
-    entries = int(dictionary.num_values[0])
-    longest = int(dictionary.uncompressed[0]) - 4 * entries
-    return DictionaryTexts(memoryview(page)[: int(dictionary.end[0])], entries, named, longest)
+    entries, size = int(dictionary.num_values[0]), int(dictionary.uncompressed[0])
+    longest = size - 4 * entries if element.physical is Physical.BYTE_ARRAY else 0
+    return DictionaryFacts(memoryview(page)[: int(dictionary.end[0])], size, entries, named, longest)
 
 
 def _prefixed(walked: list[PageTable], element: SchemaElement) -> int:

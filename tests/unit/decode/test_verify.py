@@ -193,6 +193,17 @@ def test_a_checksum_that_does_not_match() -> None:
     assert _decode(data, damaged, checksums=Checksums.IGNORE)[74].as_py() == 74 + (1 << 56)
 
 
+def test_the_checksum_of_a_dictionary_that_is_decoded_apart() -> None:
+    data = _write(_TEXTS, write_page_checksum=True)
+    chunk = _chunk(data)
+    assert _decode(data, chunk).equals(_TEXTS)
+    assert chunk.dictionary is not None
+    page = bytearray(chunk.dictionary)
+    page[-1] ^= 1
+    with pytest.raises(ParquetFormatError, match="CRC"):
+        _decode(data, replace(chunk, dictionary=bytes(page)))
+
+
 def test_an_old_writer_said_that_its_compressed_pages_were_not() -> None:
     # ARROW-10353: parquet-cpp before 2.0 set is_compressed to false in v2 pages that it had compressed.
     data = _write(_TEXTS, **_V2, compression="SNAPPY")
@@ -220,7 +231,7 @@ def test_dictionary_pages() -> None:
         _decode(data, replace(chunk, dictionary=chunk.buffers[0]))
     with pytest.raises(ParquetFormatError, match="a dictionary of 90000 values in 90 bytes"):
         _decode(data, replace(chunk, dictionary=_edit(chunk.dictionary, _lie(7, 1, 90_000))))
-    with pytest.raises(ParquetFormatError, match="an index into a dictionary of 3 entries is out of bounds"):
+    with pytest.raises(ParquetFormatError, match="cannot decode"):
         _decode(data, replace(chunk, dictionary=_edit(chunk.dictionary, _lie(7, 1, 3))))
     flags = pa.array([True] * 100)
     plain = _write(flags, **_PLAIN)
@@ -319,8 +330,8 @@ def test_facts_of_good_pages() -> None:
     assert facts.page_values.tolist() == [25, 25]
     assert facts.num_values == 50
     assert facts.parts == (chunk.dictionary, *chunk.buffers)
-    assert facts.texts is not None
-    assert (facts.texts.named, facts.texts.longest) == (50, 9 * len("text 1"))
+    assert facts.dictionary is not None
+    assert (facts.dictionary.named, facts.dictionary.longest) == (50, 9 * len("text 1"))
     assert facts.prefixed == 0
 
 

@@ -11,13 +11,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from accel.decode import columns as decoding
-from accel.decode import texts
+from accel.decode import indexed, units
 from accel.decode.arrow import projected_schema
 from accel.decode.columns import decode_columns
-from accel.decode.texts import Texts, is_indexed, look_up
+from accel.decode.entries import stays_indexed
+from accel.decode.indexed import Values, is_indexed, look_up
 from accel.decode.verify import PageFacts, verify_chunk
 from accel.errors import MemoryLimitError, ParquetFormatError
+from accel.format.model import Codec
 from accel.planning.selection import RowSelection
 from tests.unit.decode.selected import (
     assert_same,
@@ -56,7 +57,7 @@ def _indexed(data: bytes, rows: RowSelection) -> pa.Array | pa.ChunkedArray:
         leaves=[0],
         path="file.parquet",
         row_group=0,
-        texts=Texts.INDEXED,
+        values=Values.INDEXED,
     )[0]
 
 
@@ -87,32 +88,34 @@ def test_both_ways_give_the_same_texts(
             found = look_up(found, expected.schema.types[0], memory_limit=None, place="here")
         assert found.to_pylist() == expected["s"].to_pylist()
         with monkeypatch.context() as patch:
-            patch.setattr(decoding, "stays_indexed", lambda kind, facts: False)
+            patch.setattr(units, "stays_indexed", lambda *given: False)
             assert_same(decode(data, rows), expected)
 
 
-def _facts(data: bytes) -> PageFacts:
+def _facts(data: bytes, rows: RowSelection) -> PageFacts:
     meta = open_metadata(data)
-    chunk = chosen_pages(data, meta, 0, 0, RowSelection.all(400))
+    chunk = chosen_pages(data, meta, 0, 0, rows)
     return verify_chunk(
         chunk, meta.schema.leaves[0], meta.schema.elements[1], memory_limit=None, place=lambda: "here"
     )
 
 
 @pytest.mark.parametrize(
-    ("entries", "options", "stays"),
+    ("rows", "options", "stays"),
     [
-        (30, {}, True),
-        (100_000, {}, False),
-        (30, {"dictionary_pagesize_limit": 200}, False),
-        (30, {"use_dictionary": False}, False),
+        (400, {}, True),
+        (30, {}, False),
+        (400, {"dictionary_pagesize_limit": 200}, False),
+        (400, {"use_dictionary": False}, False),
     ],
-    ids=["few entries", "hardly any named twice", "falls back to plain", "plain"],
+    ids=["each is named", "more entries than values", "falls back to plain", "plain"],
 )
-def test_which_texts_stay_indices(entries: int, options: dict[str, Any], stays: bool) -> None:
-    data = _write(pa.array(_values(random.Random(1), 400, entries, 0.1)), **options)
-    assert texts.stays_indexed(pa.string(), _facts(data)) is stays
-    assert texts.stays_indexed(pa.string_view(), _facts(data)) is False
+def test_which_texts_stay_indices(rows: int, options: dict[str, Any], stays: bool) -> None:
+    data = _write(pa.array(_values(random.Random(1), 400, 100, 0.1)), **options)
+    element, facts = open_metadata(data).schema.elements[1], _facts(data, RowSelection.all(rows))
+    assert stays_indexed(pa.string(), element, facts, Codec.SNAPPY) is stays
+    assert stays_indexed(pa.string_view(), element, facts, Codec.SNAPPY) is False
+    assert stays_indexed(pa.string(), element, facts, Codec.BROTLI) is False
 
 
 def test_only_the_rows_that_are_kept_count_against_the_limit() -> None:
@@ -125,7 +128,7 @@ def test_only_the_rows_that_are_kept_count_against_the_limit() -> None:
 
 
 def test_texts_beyond_what_an_array_holds_come_in_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(texts, "MOST_JOINED", 100)
+    monkeypatch.setattr(indexed, "MOST_JOINED", 100)
     array = pa.DictionaryArray.from_arrays(
         pa.array([0, 1, None, 2, 0, 2, 1, 1], pa.int32()), pa.array(["a" * 30, "", "b" * 90])
     )
@@ -150,7 +153,7 @@ def test_indices_out_of_bounds_are_refused(indices: list[int | None], entries: l
     listed = pa.ListArray.from_arrays(pa.array([0, len(array)], pa.int32()), array)
     for bad in (array, nested, listed):
         with pytest.raises(ParquetFormatError, match="out of bounds"):
-            texts.check_indices(pa.chunked_array([bad]))
+            indexed.check_indices(pa.chunked_array([bad]))
 
 
 def test_what_stands_under_a_null_is_no_index() -> None:
@@ -158,9 +161,9 @@ def test_what_stands_under_a_null_is_no_index() -> None:
     places = pa.py_buffer(np.array([0, 77], np.int32))
     indices = pa.Array.from_buffers(pa.int32(), 2, [valid, places])
     array = pa.DictionaryArray.from_arrays(indices, pa.array(["a"]), safe=False)
-    texts.check_indices(pa.chunked_array([array]))
-    texts.check_indices(pa.chunked_array([pa.array([1.5])]))
-    texts.check_indices(pa.chunked_array([_of_indices([None], [])]))
+    indexed.check_indices(pa.chunked_array([array]))
+    indexed.check_indices(pa.chunked_array([pa.array([1.5])]))
+    indexed.check_indices(pa.chunked_array([_of_indices([None], [])]))
 
 
 @pytest.mark.parametrize("stored", [pa.string(), pa.dictionary(pa.int32(), pa.string())], ids=str)

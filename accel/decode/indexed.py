@@ -1,7 +1,7 @@
-"""Texts that stay indices into their dictionary until it is known which rows are wanted.
+"""Values that stay indices into their dictionary until it is known which rows are wanted.
 
-pyarrow decodes a chunk of dictionary-encoded texts to indices several times faster than to texts, and looks
-them up faster afterwards than it decodes them; where few rows are kept, only theirs are looked up.
+pyarrow looks them up faster than it decodes them; where few rows are kept, only theirs are looked up. Which columns,
+and how: `accel.decode.entries`.
 """
 
 from __future__ import annotations
@@ -13,42 +13,26 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from accel import kernels
 from accel.arrays import validity
 from accel.decode.arrow import translate_errors
-from accel.decode.verify import PageFacts
 from accel.errors import MemoryLimitError, ParquetFormatError
 
-__all__ = ["MOST_JOINED", "Texts", "check_indices", "is_indexed", "look_up", "stays_indexed"]
+__all__ = ["MOST_JOINED", "Values", "check_indices", "is_indexed", "look_up"]
 
 Ints = npt.NDArray[np.integer]
 
 MOST_JOINED = 1 << 30
 """Bytes of text up to which one array holds them: 32-bit offsets end at twice that."""
-_LEAST_NAMED = 2
-"""A dictionary whose entries are named fewer times than this on average would cost more than the texts."""
 
 
-class Texts(enum.Enum):
-    """What becomes of dictionary-encoded texts."""
+class Values(enum.Enum):
+    """What becomes of dictionary-encoded values that are read as indices."""
 
     DECODED = "decoded"
     """They come as their column's type."""
     INDEXED = "indexed"
     """They may come as a DictionaryArray of it, for `look_up`."""
-
-
-def stays_indexed(kind: pa.DataType, facts: PageFacts) -> bool:
-    """Whether a flat column of this type is read as indices first: all of its pages are dictionary-encoded."""
-    texts = facts.texts
-    if texts is None or texts.named < facts.num_values or texts.named < _LEAST_NAMED * texts.entries:
-        return False
-    return _is_text(kind)
-
-
-def _is_text(kind: pa.DataType) -> bool:
-    types = pa.types
-    narrow = types.is_string(kind) or types.is_binary(kind)
-    return bool(narrow or types.is_large_string(kind) or types.is_large_binary(kind))
 
 
 def is_indexed(array: pa.Array | pa.ChunkedArray, kind: pa.DataType) -> bool:
@@ -98,7 +82,7 @@ def _check(array: pa.Array) -> None:
 def look_up(
     array: pa.Array | pa.ChunkedArray, kind: pa.DataType, *, memory_limit: int | None, place: str
 ) -> pa.Array | pa.ChunkedArray:
-    """The texts that an array's indices name; in several chunks where one cannot hold them.
+    """The values that an array's indices name; in several chunks where one cannot hold them.
 
     Raises
     ------
@@ -113,7 +97,7 @@ def look_up(
             hint="raise options.memory_limit",
         )
     with translate_errors(place=place):
-        parts = [part.cast(kind) for chunk in chunks for part in _cut(chunk)]
+        parts = [kernels.take(part.dictionary, part.indices) for chunk in chunks for part in _cut(chunk)]
     return parts[0] if len(parts) == 1 else pa.chunked_array(parts, type=kind)
 
 
@@ -130,6 +114,7 @@ def _cut(array: pa.DictionaryArray) -> list[pa.DictionaryArray]:
 
 
 def _lengths(dictionary: pa.Array) -> npt.NDArray[np.int64]:
+    """Of texts."""
     wide = pa.types.is_large_string(dictionary.type) or pa.types.is_large_binary(dictionary.type)
     dtype = np.dtype(np.int64 if wide else np.int32)
     if not len(dictionary):
@@ -140,13 +125,24 @@ def _lengths(dictionary: pa.Array) -> npt.NDArray[np.int64]:
     return np.diff(offsets).astype(np.int64)
 
 
+def _width(kind: pa.DataType) -> int | None:
+    """Bytes of a value that has a fixed width."""
+    try:
+        return int(kind.byte_width)
+    except ValueError:
+        return None
+
+
 def _most_bytes(array: pa.DictionaryArray) -> int:
-    return int(_lengths(array.dictionary).max(initial=0)) * len(array)
+    width = _width(array.dictionary.type)
+    longest = int(_lengths(array.dictionary).max(initial=0)) if width is None else width
+    return longest * len(array)
 
 
 def _bytes(array: pa.DictionaryArray) -> int:
-    if not len(array.dictionary):
-        return 0
+    width = _width(array.dictionary.type)
+    if width is not None or not len(array.dictionary):
+        return (width or 0) * len(array)
     return int(_lengths(array.dictionary)[_valid_places(array.indices)].sum())
 
 

@@ -1,0 +1,99 @@
+"""Dictionary-encoded columns read as the indices that their pages hold.
+
+pyarrow decodes indices several times faster than texts, and ten times faster than decimals of fixed length. A page of
+indices does not say what they name: in the spliced file the column is one of INT32, and its dictionary that of
+the numbers from 0 on. So pyarrow gives each index as it stands, holds it against the dictionary's size, and the
+column's own dictionary is decoded apart, once.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from accel.decode.chunks import ChunkPages
+from accel.decode.dictionary import dictionary_values
+from accel.decode.splice import SplicedChunk
+from accel.decode.stored import store_bytes
+from accel.decode.verify import DictionaryFacts, PageFacts
+from accel.format.model import Codec, Encoding, PageType, Physical, SchemaElement
+from accel.format.thrift import I32, STRUCT, write_struct
+from accel.ranges import Buffer
+
+__all__ = ["read_as_indices", "splice_indices", "stays_indexed"]
+
+_LEAST_NAMED = 1
+"""A dictionary whose entries are named fewer times than this on average would cost more than the values."""
+_FEW_ENTRIES = 4096
+# Those that a page need not be compressed by: store_bytes.
+_CODECS: Final = (Codec.UNCOMPRESSED, Codec.SNAPPY, Codec.GZIP, Codec.ZSTD, Codec.LZ4_RAW)
+
+
+def stays_indexed(kind: pa.DataType, element: SchemaElement, facts: PageFacts, codec: int) -> bool:
+    """Whether a top-level column of this type is read as indices: all of its pages are dictionary-encoded."""
+    named = facts.dictionary
+    if named is None or named.named < facts.num_values or named.named < _LEAST_NAMED * named.entries:
+        return False
+    return codec in _CODECS and _pays(kind, element)
+
+
+def _pays(kind: pa.DataType, element: SchemaElement) -> bool:
+    """Numbers are decoded as fast as indices are."""
+    types = pa.types
+    if element.physical is Physical.BYTE_ARRAY:
+        narrow = types.is_string(kind) or types.is_binary(kind)
+        return bool(narrow or types.is_large_string(kind) or types.is_large_binary(kind))
+    if element.physical is not Physical.FIXED_LEN_BYTE_ARRAY:
+        return False
+    decimal = types.is_decimal128(kind) or types.is_decimal256(kind)
+    return bool(decimal or types.is_fixed_size_binary(kind))
+
+
+def splice_indices(chunk: ChunkPages, facts: PageFacts, named: DictionaryFacts) -> SplicedChunk:
+    """The chunk as one of INT32, for a plan that has its leaf among `indexed`."""
+    if chunk.dictionary is not None:
+        pages = facts.parts[1:]
+    else:
+        # A whole chunk begins with its dictionary.
+        pages = (memoryview(facts.parts[0])[len(named.page) :], *facts.parts[1:])
+    make = _few_numbers if named.entries <= _FEW_ENTRIES else _number_page
+    numbers = make(named.entries, chunk.codec)
+    size = facts.uncompressed - named.uncompressed + 4 * named.entries
+    return SplicedChunk((numbers, *pages), chunk.codec, facts.num_values, size)
+
+
+def read_as_indices(
+    indices: pa.ChunkedArray, named: DictionaryFacts, codec: int, element: SchemaElement, kind: pa.DataType
+) -> pa.ChunkedArray:
+    """The decoded indices with the dictionary that they point into.
+
+    Raises
+    ------
+    ParquetFormatError
+        The dictionary does not decode.
+    """
+    dictionary = dictionary_values(named.page, codec, element, arrow_type=kind)
+    arrays = [pa.DictionaryArray.from_arrays(chunk, dictionary, safe=False) for chunk in indices.chunks]
+    return pa.chunked_array(arrays, type=pa.dictionary(pa.int32(), kind))
+
+
+def _number_page(entries: int, codec: int) -> Buffer:
+    """A dictionary page of INT32: each index names itself."""
+    body = store_bytes(np.arange(entries, dtype="<i4").tobytes(), codec)
+    if body is None:
+        raise ValueError(f"pages of codec {codec} cannot be stored")
+    header = write_struct(
+        {
+            1: (I32, int(PageType.DICTIONARY_PAGE)),
+            2: (I32, 4 * entries),
+            3: (I32, len(body)),
+            7: (STRUCT, {1: (I32, entries), 2: (I32, int(Encoding.PLAIN))}),
+        }
+    )
+    return header + body
+
+
+_few_numbers = lru_cache(64)(_number_page)

@@ -1,0 +1,110 @@
+"""What is decoded as one array, and what one call of pyarrow can decode at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+
+import pyarrow as pa
+
+from accel.decode.arrow import translate_errors
+from accel.decode.chunks import ChunkPages
+from accel.decode.dictionary import longest_text
+from accel.decode.entries import stays_indexed
+from accel.decode.verify import PageFacts
+from accel.format.model import ParquetSchema
+from accel.records import dataclass
+
+__all__ = ["Unit", "Verified", "cut_units", "group_units"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Unit:
+    """What is decoded as one array: a leaf, or a whole top-level field."""
+
+    field: int
+    """Position in the output."""
+    leaves: tuple[int, ...]
+    num_rows: int
+    step: int | None
+    """Rows to decode at once where values may grow beyond the limit: a dictionary can hold one long
+    value that the pages name a million times. None where they cannot."""
+    indexed: bool
+    """Read as indices into its dictionary."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Verified:
+    """The pages of one call, and what is known of them."""
+
+    schema: ParquetSchema
+    chunks: Mapping[int, ChunkPages]
+    facts: Mapping[int, PageFacts]
+    """Of the leaves that are read."""
+    memory_limit: int | None
+    place: Callable[[Iterable[int]], str]
+    """Names leaves in errors."""
+
+
+def cut_units(known: Verified, fields: Sequence[int], arrow_schema: pa.Schema) -> list[Unit]:
+    """Of each field: one unit where its pages align for certain, else one a leaf."""
+    units: list[Unit] = []
+    for position, field in enumerate(fields):
+        start, stop = known.schema.field_leaves[field]
+        leaves = tuple(leaf for leaf in range(start, stop) if leaf in known.facts)
+        kind = arrow_schema.field(position).type
+        if len(leaves) == 1 or _aligned([known.chunks[leaf] for leaf in leaves]):
+            units.append(_unit(known, position, leaves, kind))
+            continue
+        units.extend(_unit(known, position, (leaf,), kind) for leaf in leaves)
+    return units
+
+
+def group_units(units: Sequence[Unit]) -> list[list[Unit]]:
+    """Units that one call of pyarrow can decode: of one row count, and at most one of a field."""
+    batches: dict[tuple[int, int], list[Unit]] = {}
+    seen: dict[int, int] = {}
+    for number, unit in enumerate(units):
+        turn = seen.get(unit.field, 0)
+        seen[unit.field] = turn + 1
+        key = (unit.num_rows, turn) if unit.step is None else (-1, number)
+        batches.setdefault(key, []).append(unit)
+    return list(batches.values())
+
+
+def _aligned(chunks: Sequence[ChunkPages]) -> bool:
+    return all(chunk.whole for chunk in chunks) and len({chunk.num_rows for chunk in chunks}) == 1
+
+
+def _unit(known: Verified, field: int, leaves: tuple[int, ...], kind: pa.DataType) -> Unit:
+    leaf = leaves[0]
+    chunk = known.chunks[leaf]
+    element = known.schema.elements[known.schema.leaves[leaf].element]
+    num_rows = chunk.num_rows
+    indexed = stays_indexed(kind, element, known.facts[leaf], chunk.codec)
+    return Unit(field, leaves, num_rows, None if indexed else _step(known, leaves, num_rows), indexed)
+
+
+def _step(known: Verified, leaves: Sequence[int], num_rows: int) -> int | None:
+    limit = known.memory_limit
+    if limit is None:
+        return None
+    worst = max(_worst(known, leaf, limit or 1) for leaf in leaves)
+    return None if worst <= limit else max(1, num_rows * limit // worst)
+
+
+def _worst(known: Verified, leaf: int, limit: int) -> int:
+    """Bytes that the texts of a leaf come to at most, as far as it takes to choose a step."""
+    facts = known.facts[leaf]
+    if facts.dictionary is None:
+        return facts.prefixed
+    named = facts.dictionary.named * facts.dictionary.longest
+    if named > _FEW_STEPS * limit:
+        with translate_errors(place=partial(known.place, (leaf,))):
+            longest = longest_text(facts.dictionary.page, known.chunks[leaf].codec)
+            named = facts.dictionary.named * longest
+    return facts.prefixed + named
+
+
+_FEW_STEPS = 32
+"""More of them than this, and it is worth knowing the longest text of the dictionary."""

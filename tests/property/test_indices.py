@@ -1,0 +1,143 @@
+"""Columns read as indices, or page by page: what comes out is what pyarrow's own reading of the whole gives.
+
+Random columns of the types that have such a way, beside others that have none: nulls, required and optional, every
+codec, both kinds of page, dictionaries that run full midway, whole chunks and chosen pages, several row groups.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+
+from accel.decode import units
+from accel.decode.arrow import projected_schema
+from accel.decode.columns import decode_columns
+from accel.decode.indexed import Values, is_indexed, look_up
+from accel.planning.selection import RowSelection
+from tests.unit.decode.selected import (
+    LIMIT,
+    assert_same,
+    chosen_pages,
+    open_metadata,
+    random_rows,
+    truth,
+    whole_chunk,
+)
+
+_CODECS = ["none", "snappy", "gzip", "brotli", "zstd", "lz4"]
+
+
+def _decimals(rng: random.Random, rows: int, entries: int, kind: pa.DataType) -> pa.Array:
+    top = 10**kind.precision - 1
+    few = [rng.randint(-top, top) for _ in range(entries)] + [0, -1, top, -top]
+    width = kind.bit_width // 8
+    data = b"".join(rng.choice(few).to_bytes(width, "little", signed=True) for _ in range(rows))
+    return pa.Array.from_buffers(kind, rows, [None, pa.py_buffer(data)])
+
+
+def _fixed(rng: random.Random, rows: int, entries: int, kind: pa.DataType) -> pa.Array:
+    few = [rng.randbytes(kind.byte_width) for _ in range(entries)]
+    return pa.Array.from_buffers(
+        kind, rows, [None, pa.py_buffer(b"".join(rng.choice(few) for _ in range(rows)))]
+    )
+
+
+def _texts(rng: random.Random, rows: int, entries: int, kind: pa.DataType) -> pa.Array:
+    few = ["é" * rng.randrange(5) + str(rng.randrange(10**6)) for _ in range(entries)] + [""]
+    return pa.array([rng.choice(few) for _ in range(rows)], pa.string()).cast(kind)
+
+
+def _column(rng: random.Random, rows: int) -> pa.Array:
+    entries = rng.choice([1, 3, 40, 1000])
+    make, kind = rng.choice(
+        [
+            *((_texts, kind) for kind in (pa.string(), pa.large_string(), pa.binary(), pa.large_binary())),
+            *((_fixed, pa.binary(width)) for width in (1, 5, 16)),
+            *((_decimals, pa.decimal128(precision, 2)) for precision in (3, 9, 15, 18, 20, 30, 38)),
+            (_decimals, pa.decimal256(60, 5)),
+        ]
+    )
+    array = make(rng, rows, entries, kind)
+    share = rng.choice([0.0, 0.0, 0.2, 1.0])
+    # A run without nulls, so that some pages have none.
+    valid = np.array([place < rows // 3 or rng.random() >= share for place in range(rows)])
+    return pc.if_else(pa.array(valid), array, pa.nulls(rows, kind)) if share else array
+
+
+def _file(rng: random.Random, rows: int) -> tuple[bytes, pa.Schema]:
+    arrays = [_column(rng, rows) for _ in range(3)]
+    names = ["a", "b", "c"]
+    fields = [
+        pa.field(n, a.type, nullable=bool(a.null_count) or rng.random() < 0.5) for n, a in zip(names, arrays)
+    ]
+    # Beside them one that is never read so: its parent may be null.
+    nested = pa.StructArray.from_arrays(
+        [arrays[0]], ["x"], mask=pa.array([rng.random() < 0.1 for _ in range(rows)])
+    )
+    table = pa.Table.from_arrays([*arrays, nested], schema=pa.schema([*fields, pa.field("s", nested.type)]))
+    options: dict[str, Any] = {
+        "compression": rng.choice(_CODECS),
+        "data_page_version": rng.choice(["1.0", "2.0"]),
+        "use_dictionary": rng.random() < 0.8,
+        "dictionary_pagesize_limit": rng.choice([60, 500, 1 << 20]),
+        "write_page_index": rng.random() < 0.8,
+        "write_page_checksum": rng.random() < 0.5,
+        "store_schema": rng.random() < 0.5,
+        "max_rows_per_page": rng.choice([7, 40, 1000]),
+        "write_batch_size": rng.choice([7, 40]),
+        "row_group_size": rng.choice([rows, 1 + rows // 2]),
+    }
+    sink = pa.BufferOutputStream()
+    pq.write_table(table, sink, **options)
+    return sink.getvalue().to_pybytes(), table.schema
+
+
+def _decode(data: bytes, group: int, rows: RowSelection, *, whole: bool, values: Values) -> pa.Table:
+    meta = open_metadata(data)
+    leaves = range(len(meta.schema.leaves))
+    schema = projected_schema(meta.schema, meta.key_value, leaves)
+    chunks = {
+        leaf: whole_chunk(data, meta, group, leaf) if whole else chosen_pages(data, meta, group, leaf, rows)
+        for leaf in leaves
+    }
+    arrays = decode_columns(
+        meta.schema,
+        meta.key_value,
+        chunks,
+        rows,
+        arrow_schema=schema,
+        leaves=leaves,
+        path="file.parquet",
+        row_group=group,
+        values=values,
+        memory_limit=LIMIT,
+    )
+    arrays = [
+        look_up(array, kind, memory_limit=LIMIT, place="here") if is_indexed(array, kind) else array
+        for array, kind in zip(arrays, schema.types, strict=True)
+    ]
+    return pa.Table.from_arrays(arrays, schema=schema)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_every_way_gives_what_pyarrow_gives(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = random.Random(seed)
+    rows = rng.choice([1, 60, 400, 2500])
+    data, _ = _file(rng, rows)
+    groups = len(open_metadata(data).group_rows)
+    for group in range(groups):
+        count = int(open_metadata(data).group_rows[group])
+        for _ in range(4):
+            chosen, whole = random_rows(rng, count), rng.random() < 0.3
+            expected = truth(data, chosen, group=group)
+            for values in Values:
+                assert_same(_decode(data, group, chosen, whole=whole, values=values), expected)
+            with monkeypatch.context() as slow:
+                slow.setattr(units, "stays_indexed", lambda *given: False)
+                assert_same(_decode(data, group, chosen, whole=whole, values=Values.DECODED), expected)
