@@ -251,8 +251,9 @@ class _Connection(asyncio.Protocol):
             # Counted first: the client may have it all before the next line.
             passage.sent = end
             self._transport.write(body[sent:end])
-        self._body = memoryview(b"")
-        self._done()
+        if passage.end is None:  # Else a write called for the rest at once, which said so.
+            self._body = memoryview(b"")
+            self._done()
 
     # Answers of the origin.
 
