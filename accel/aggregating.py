@@ -81,7 +81,7 @@ class Aggregation:
         self._answers[id(file)] = (file, answer)
         left = replace(plan, tasks=[], pages=0, pages_kept=0, rows_kept=0, rows_sure=0, chunks_whole=0)
         for task in answer.tasks:
-            left.add(task)
+            left.add(task, handle)
         left.pages, left.row_groups_kept = plan.pages, plan.row_groups_kept
         reader.metrics.add("rows_from_metadata", answer.rows)
         return left, trips

@@ -78,6 +78,11 @@ class Reader:
     def client(self, root: str) -> Client:
         return self._client_for(root)
 
+    @property
+    def opener(self) -> Opener:
+        """What opens its files."""
+        return self._opener
+
     # -- opening ---------------------------------------------------------------------------------
 
     async def open(self, file: DataFile) -> tuple[FileHandle, int]:
@@ -113,6 +118,7 @@ class Reader:
             limit=limit,
             piece_bytes=self.options.cut_bytes,
             probe_min_bytes=self.options.probe_min_bytes,
+            early_bytes=client.network.early_bytes,
             read_dictionary=_read_dictionary,
             on_bad_index=lambda error: self._on_bad_index(error, file.url),
         )
@@ -125,11 +131,6 @@ class Reader:
             # Its weight grew.
             self._cache.put(("file", client.token, file.path), handle, handle.nbytes)
         return plan, trips
-
-    def pass_over(self, file: DataFile, handle: FileHandle) -> FilePlan:
-        """The plan of an opened file of which nothing is to be read."""
-        self._opener.take_tail(self._client_for(file.root), handle)
-        return FilePlan(row_groups=handle.metadata.num_row_groups, rows=handle.metadata.num_rows)
 
     async def ask(
         self,

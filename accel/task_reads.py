@@ -148,7 +148,7 @@ class TaskReads:
             found_pages = await self._pages(part, stash)
             place = None if part.reads.whole else part.dictionary_want(group)
             dictionary = None if place is None else stash.get(place.key)
-            if part.reads.whole and not self._has_index(part.reads):
+            if part.reads.whole and self._teaches(part.reads):
                 await self._learn(part.reads, found_pages[0])
             if place is not None and dictionary is None and any(needs_dictionary(p) for p in found_pages):
                 late.append((part, place))
@@ -193,14 +193,10 @@ class TaskReads:
             merging=self.merging,
         )
 
-    def _has_index(self, reads: LeafReads) -> bool:
-        """Whether the file locates the pages of a chunk itself, for whoever will want them."""
+    def _teaches(self, reads: LeafReads) -> bool:
+        """Whether a chunk that was read whole shows where its pages are to who will not find it in the file."""
         handle = self.handle
-        if handle is None:
-            return True  # nobody would be told what was learned
-        at = (self.task.row_group, reads.column)
-        untried = at not in handle.offset_indexes and not handle.distrusted
-        return untried and bool(handle.metadata.chunks.offset_index_offset[at] > 0)
+        return handle is not None and not handle.has_offset_index(self.task.row_group, reads.column)
 
     async def _learn(self, reads: LeafReads, chunk: memoryview) -> OffsetIndex | None:
         """Locate the pages of a chunk that was read whole, for this scan or the next."""

@@ -132,8 +132,7 @@ class Client:
         """
         if not wants:
             return {}
-        if merging is None:
-            merging = self.shape().merging(sum(want.range.length for want in wants))
+        merging = merging or self.shape().merging(sum(want.range.length for want in wants))
         fetches = merging.requests(wants)
         known = Pin() if pin is None else Pin(pin.size, pin.etag)
         payloads: Sequence[Payload]

@@ -85,6 +85,7 @@ class Network:
         self._gap = 0
         self._wide_gap = 0
         self._few_requests = 0
+        self._early = 0
         self._few_streams = 0
         self._assumed_latency = latency
         self._assumed_bandwidth = bandwidth
@@ -180,6 +181,12 @@ class Network:
         and as steady."""
         self._wide_gap = _steady(self._wide_gap, self.total_bandwidth * self._request_seconds)
         return max(self.gap_bytes, min(self._wide_gap, _LONGEST_GAP))
+
+    @property
+    def early_bytes(self) -> int:
+        """Bytes that lengthen a wait by a quarter at the most: what may come along before it is wanted. As steady."""
+        self._early = _steady(self._early, self.latency * self.bandwidth / 4)
+        return self._early
 
     @property
     def few_requests(self) -> int:

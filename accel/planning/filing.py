@@ -17,7 +17,12 @@ from accel.format.model import Codec
 from accel.planning.dictionaries import Dictionaries, ReadDictionary
 from accel.planning.handle import FileHandle
 from accel.planning.need import Steps
-from accel.planning.page_indexes import fetch_or_recall, page_index_wants, take_page_indexes
+from accel.planning.page_indexes import (
+    fetch_or_recall,
+    fetch_page_indexes,
+    page_index_wants,
+    take_page_indexes,
+)
 from accel.planning.pages import LeafReads, leaf_reads
 from accel.planning.pruning import PageVerdicts, prune_pages, prune_row_groups
 from accel.planning.query import FileQuery
@@ -66,13 +71,16 @@ class FilePlan:
     sketched: bool = False
     """Embedded sketches had a say in that."""
 
-    def add(self, task: ScanTask) -> None:
-        """Count a task in."""
+    def add(self, task: ScanTask, handle: FileHandle) -> None:
+        """Count a task of a file in."""
         self.row_groups_kept += 1
         self.pages += sum(r.total_pages for r in task.reads)
         self.pages_kept += sum(len(r.ordinal) for r in task.reads)
         if task.needs_filter or task.rows.count < task.num_rows:
-            self.chunks_whole += sum(r.whole for r in task.reads)
+            group = task.row_group
+            self.chunks_whole += sum(
+                r.whole and not handle.has_offset_index(group, r.column) for r in task.reads
+            )
         self.rows_kept += task.rows.count
         self.rows_sure += task.sure.count
         self.tasks.append(task)
@@ -86,6 +94,7 @@ def plan_file(
     limit: int | None = None,
     piece_bytes: int,
     probe_min_bytes: int,
+    early_bytes: int = 0,
     read_dictionary: ReadDictionary,
     on_bad_index: Callable[[IndexFormatError], None],
 ) -> Steps[FilePlan]:
@@ -101,6 +110,9 @@ def plan_file(
         Row groups above this get their offset index read even if all rows are wanted, to be cut.
     probe_min_bytes : int
         Bloom filters and dictionaries are asked for when what they may save is more.
+    early_bytes : int
+        All page indexes may come with the first few that a file lacks, where they are no more: see
+        `fetch_page_indexes`.
     read_dictionary : callable
         Decodes a dictionary page.
     on_bad_index : callable
@@ -125,9 +137,10 @@ def plan_file(
         piece_bytes,
         limit=limit,
         pages_indexed=embedded is not None and embedded.by_page,
+        early_bytes=early_bytes,
     )
     if wants:
-        stash, plan.index_round_trips = yield from fetch_or_recall(handle, wants)
+        stash, plan.index_round_trips = yield from fetch_page_indexes(handle, wants, early_bytes=early_bytes)
         take_page_indexes(handle, wants, stash, on_bad_index)
     if handle.bad_toc is not None and query.bound is not None:
         on_bad_index(handle.bad_toc)
@@ -158,7 +171,7 @@ def plan_file(
     guesses = guess_shares(handle, query, list(drafts.values()), on_bad_index)
     plan.guessed, plan.sketched = guesses.guessed, guesses.sketched
     for draft in guesses.tasks:
-        plan.add(draft)
+        plan.add(draft, handle)
     return plan
 
 

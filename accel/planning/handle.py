@@ -65,6 +65,10 @@ class FileHandle:
     decoded: dict[tuple[int, int], int] = field(default_factory=dict)
     """By (row group, leaf), for those that were asked for: see `decoded_bytes`."""
     schema_nbytes: int = 0
+    index_reads: int = 0
+    """How often page indexes of it were asked for."""
+    reading_ahead: bool = False
+    """All of its page indexes are on their way: see `index_region`."""
     distrusted: bool = False
     """Its page index contradicts its pages: chunks are read whole."""
 
@@ -75,6 +79,11 @@ class FileHandle:
             found = self.decoded[row_group, leaf] = decoded_bytes(self.metadata, row_group, leaf)
         return found
 
+    def has_offset_index(self, row_group: int, leaf: int) -> bool:
+        """Whether the file has one for a chunk, that has not been met."""
+        untried = (row_group, leaf) not in self.offset_indexes and not self.distrusted
+        return untried and bool(self.metadata.chunks.offset_index_offset[row_group, leaf] > 0)
+
     def in_tail(self, wanted: ByteRange) -> memoryview | None:
         """The bytes of a range that the first read already brought, else None."""
         start = wanted.start - self.tail_start
@@ -83,14 +92,29 @@ class FileHandle:
             return None
         return self.tail[start:end]
 
-    def suggested_tail_bytes(self) -> int:
-        """The suffix length that would have brought footer and page indexes at once."""
+    def index_region(self, most_bytes: int) -> ByteRange | None:
+        """What lies between the first page index and the tail, where that is not more; None where nothing does."""
+        start = self._page_indexes_start()
+        return ByteRange(start, self.tail_start) if 0 < self.tail_start - start <= most_bytes else None
+
+    def grow_tail(self, data: memoryview) -> None:
+        """Keep the bytes that lie just before the tail with it."""
+        self.tail = memoryview(b"".join((data, self.tail)))
+        self.tail_start -= len(data)
+
+    def _page_indexes_start(self) -> int:
+        """Where the first page index is, or the footer where there is none."""
         chunks = self.metadata.chunks
         first = self.metadata.footer_start
         for offset in (chunks.offset_index_offset, chunks.column_index_offset):
             placed = offset[offset > 0]
             if placed.size:
                 first = min(first, int(placed.min()))
+        return first
+
+    def suggested_tail_bytes(self) -> int:
+        """The suffix length that would have brought footer and page indexes at once."""
+        first = self._page_indexes_start()
         # Of what lies in front of the page indexes, as much as is small: large indexes are read in parts.
         offsets = [entry.offset for entry in self.toc.entries] if self.toc is not None else []
         listed = self._idx1_start()

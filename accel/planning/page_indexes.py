@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+import numpy as np
+
 from accel.errors import IndexFormatError
 from accel.format.page_index import parse_column_index, parse_offset_index
 from accel.planning.decoded_size import DECODED_SHARE
@@ -14,7 +16,11 @@ from accel.planning.selection import RowSelection
 from accel.planning.task import DECODE_AT_ONCE
 from accel.ranges import ByteRange, Kind, ReadKey, Stash, Want
 
-__all__ = ["fetch_or_recall", "page_index_wants", "take_page_indexes"]
+__all__ = ["fetch_or_recall", "fetch_page_indexes", "page_index_wants", "take_page_indexes"]
+
+_SMALL = 64
+"""Chunks that come to one part in so many of what may come early, all together, are read whole: they hold hardly more
+than a page each, and to learn which would take a round trip."""
 
 
 def page_index_wants(
@@ -26,12 +32,13 @@ def page_index_wants(
     *,
     limit: int | None,
     pages_indexed: bool,
+    early_bytes: int = 0,
 ) -> list[Want]:
     """The page indexes that planning takes and the handle does not hold yet.
 
     Offset indexes are wanted where rows are left out, where a row group is to be cut, and where `limit`
     (rows, or None) may end the scan inside it; and where `pages_indexed` says that an index in the file
-    speaks of pages.
+    speaks of pages. None is worth a request where all that they could save is a few bytes.
     """
     if handle.distrusted:
         return []
@@ -62,7 +69,14 @@ def page_index_wants(
         ):
             for leaf in missing:
                 wants += _index_want(handle, Kind.OFFSET_INDEX, group, leaf)
+    if wants and _come_to(handle, [group for group, _ in kept], every) <= early_bytes // _SMALL:
+        return [want for want in wants if handle.in_tail(want.range) is not None]
     return wants
+
+
+def _come_to(handle: FileHandle, groups: Sequence[int], leaves: Sequence[int]) -> int:
+    """Compressed bytes of the chunks of some leaves in some row groups."""
+    return int(handle.metadata.chunks.compressed[np.ix_(groups, leaves)].sum())
 
 
 def _weight(handle: FileHandle, group: int, leaf: int) -> int:
@@ -109,6 +123,32 @@ def fetch_or_recall(
     if isinstance(answer, Tail):
         raise TypeError("ranges were asked for")
     return {**stash, **answer}, 1
+
+
+def fetch_page_indexes(
+    handle: FileHandle, wants: Sequence[Want], *, early_bytes: int
+) -> Steps[tuple[dict[ReadKey, memoryview], int]]:
+    """The same for page indexes: whoever asks a file for some again gets them all, where they are no more than
+    `early_bytes`, for there will be others to ask."""
+    missing = [want for want in wants if handle.in_tail(want.range) is None]
+    region = handle.index_region(early_bytes) if missing and handle.index_reads else None
+    handle.index_reads += bool(missing)
+    # One is enough, of many that ask at once.
+    if region is None or handle.reading_ahead or not all(region.covers(want.range) for want in missing):
+        found, trips = yield from fetch_or_recall(handle, wants)
+        return found, trips
+    key = ReadKey(Kind.OFFSET_INDEX)
+    handle.reading_ahead = True
+    try:
+        answer = yield Need((Want(key, region),))
+    finally:
+        handle.reading_ahead = False
+    if isinstance(answer, Tail):
+        raise TypeError("ranges were asked for")
+    if region.end == handle.tail_start:
+        handle.grow_tail(answer[key])
+    found, _ = yield from fetch_or_recall(handle, wants)
+    return found, 1
 
 
 def _parse_index(handle: FileHandle, key: ReadKey, data: memoryview) -> None:
