@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -295,7 +295,7 @@ def _schema_of(source: Any) -> pa.Schema:
     return _tasks_of(source)[0].file.question.output
 
 
-async def _planned_work(reader: Reader, tasks: Sequence[ScanTask]) -> AsyncIterator[FileWork]:
+async def _planned_work(reader: Reader, tasks: Sequence[ScanTask]) -> Works:
     """Tasks of one file that follow each other are one piece of work."""
     return Works(
         _fixed(reader, tuple(run)) for _, run in itertools.groupby(tasks, lambda task: id(task.file))

@@ -5,10 +5,12 @@ Everything here runs on the private I/O loop (`io.runtime`).
 
 from __future__ import annotations
 
+import asyncio
 import enum
 import time
 import weakref
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TypeVar
 
 import pyarrow as pa
@@ -16,7 +18,6 @@ import pyarrow as pa
 from accel.decode.arrow import file_schema
 from accel.decode.schema_memo import SchemaMemo
 from accel.errors import AccelError, ObjectChangedError
-from accel.footer_desk import FooterDesk
 from accel.format.model import ParquetSchema
 from accel.io.cache import Cache
 from accel.io.client import Client
@@ -64,7 +65,8 @@ class Opener:
         self._client_for = client_for
         self._cache = cache
         self._held = HeldFiles(cache, metrics)
-        self._desk = FooterDesk(shared_schema)
+        self._opening = 0
+        """Files that are being opened one by one."""
         self.options = options
         self.metrics = metrics
         self._tails: dict[tuple[str, str], tuple[ObjectId, int, memoryview]] | None = (
@@ -99,6 +101,8 @@ class Opener:
                 handle = await self._cache.load(key, load)
             except AccelError as error:
                 raise error.of(file.url) from error.__cause__
+            if handle is None:
+                continue  # whoever had begun gave it up
             if trips:
                 return handle, trips[0]
             # One who waited for another's load, begun before, may have to ask whether it still holds.
@@ -114,68 +118,158 @@ class Opener:
             return None
         return handle
 
+    # -- one by one ------------------------------------------------------------------------------
+
     async def _load(self, client: Client, file: DataFile) -> tuple[FileHandle, int]:
-        prefix = ("hint", client.token, file.path.partition("?")[0].rpartition("/")[0])
-        hint = self._cache.get(prefix)
-
-        def steps() -> Steps[FileHandle]:
-            return open_file(
-                file.path,
-                hint if isinstance(hint, int) else self.options.tail_hint,
-                max_footer_bytes=self.options.max_footer_bytes,
-                arrow_schema=arrow_schema,
-                shared=shared_schema,
-            )
-
+        steps = partial(self.steps, client, file)
         seen: list[Stash | Tail] = []
         recalled = await self._held.recall(client, file, steps())
         if recalled is not None:
             handle, trips = recalled
+            self.metrics.add("metadata_hits")
         else:
             started = time.monotonic()
-            self._desk.expected += 1
+            self._opening += 1
             try:
                 handle, trips = await self.drive(recorded(steps(), seen), client, file.path, _listed(file))
             except ObjectChangedError:
                 # Not the version that was listed any more: the current one will do as well.
                 handle, trips = await self.drive(recorded(steps(), seen), client, file.path, None)
             finally:
-                self._desk.expected -= 1
+                self._opening -= 1
             handle.checked_at = started
             await self._held.keep(client, handle, seen)
-        self.metrics.add("metadata_misses" if recalled is None else "metadata_hits")
-        learned = min(handle.suggested_tail_bytes() * 5 // 4, self.options.max_tail_hint)
-        if not isinstance(hint, int) or learned > hint:
-            self._cache.put(prefix, max(learned, self.options.tail_hint), 256)
+            self.metrics.add("metadata_misses")
+        self._learn_hint(client, file, handle)
         return handle, trips
+
+    def steps(self, client: Client, file: DataFile) -> Steps[FileHandle]:
+        """What opens a file."""
+        return open_file(
+            file.path,
+            self._hint(client, file),
+            max_footer_bytes=self.options.max_footer_bytes,
+            arrow_schema=arrow_schema,
+            shared=shared_schema,
+        )
+
+    def _hint(self, client: Client, file: DataFile) -> int:
+        found = self._cache.get(_hint_key(client, file))
+        return found if isinstance(found, int) else self.options.tail_hint
+
+    def _learn_hint(self, client: Client, file: DataFile, handle: FileHandle) -> None:
+        key = _hint_key(client, file)
+        known = self._cache.get(key)
+        learned = min(handle.suggested_tail_bytes() * 5 // 4, self.options.max_tail_hint)
+        if not isinstance(known, int) or learned > known:
+            self._cache.put(key, max(learned, self.options.tail_hint), 256)
 
     async def drive(self, steps: Steps[T], client: Client, path: str, pin: ObjectId | None) -> tuple[T, int]:
         """Answer a step's needs from the network; the result, and the round trips it took."""
         trips = 0
         try:
             need = next(steps)
-            while True:
-                answer: Stash | Tail
-                if isinstance(need, NeedTail):
-                    payload = await client.read_tail(path, need.length, metrics=self.metrics, pin=pin)
-                    data = memoryview(payload.data)
-                    size = payload.size if payload.size is not None else payload.range.end
-                    answer = Tail(data, payload.range.start, size, payload.etag)
-                    parsed = await self._desk.parse(answer)
-                    if parsed is not None:
-                        answer = Tail(data, payload.range.start, size, payload.etag, parsed)
-                    pin = ObjectId(path, size, payload.etag)
-                    if self._tails is not None and payload.etag is not None and self._has_room(len(data)):
-                        self._tails[client.token, path] = (pin, payload.range.start, data)
-                else:
-                    answer, sent = await self._answer(client, path, need, pin)
-                    trips += sent - 1
-                trips += 1
+            if isinstance(need, NeedTail):
+                tail = await self._read_tail(client, path, need.length, pin)
+                self._keep_tail(client, path, tail, self._opening)
+                pin = ObjectId(path, tail.size, tail.etag)
+                trips = 1
                 # Footers that come at once are not parsed in one go.
                 await breathe()
+                need = steps.send(tail)
+            done, more = await self._answer_all(steps, need, client, path, pin)
+        except StopIteration as ended:
+            return ended.value, trips
+        return done, trips + more
+
+    async def drive_on(
+        self,
+        steps: Steps[T],
+        need: Need | NeedTail,
+        client: Client,
+        path: str,
+        tail: Tail,
+        seen: list[Stash | Tail],
+    ) -> tuple[T, int]:
+        """`drive`, of steps that have been given the file's tail and need more; its round trip is not counted."""
+        pin = ObjectId(path, tail.size, tail.etag)
+        return await self._answer_all(steps, need, client, path, pin, seen)
+
+    async def _answer_all(
+        self,
+        steps: Steps[T],
+        need: Need | NeedTail,
+        client: Client,
+        path: str,
+        pin: ObjectId | None,
+        seen: list[Stash | Tail] | None = None,
+    ) -> tuple[T, int]:
+        """Answer all that steps still need; what they were given is added to `seen`."""
+        trips = 0
+        while True:
+            if isinstance(need, NeedTail):
+                raise TypeError("the tail comes first")
+            answer, sent = await self._answer(client, path, need, pin)
+            trips += sent
+            if seen is not None:
+                seen.append(answer)
+            await breathe()
+            try:
                 need = steps.send(answer)
-        except StopIteration as done:
-            return done.value, trips
+            except StopIteration as done:
+                return done.value, trips
+
+    async def _read_tail(self, client: Client, path: str, length: int, pin: ObjectId | None) -> Tail:
+        payload = await client.read_tail(path, length, metrics=self.metrics, pin=pin)
+        size = payload.size if payload.size is not None else payload.range.end
+        return Tail(memoryview(payload.data), payload.range.start, size, payload.etag)
+
+    # -- many at a time (`openings`) -------------------------------------------------------------
+
+    def begin(self, file: DataFile) -> tuple[Client, asyncio.Future[FileHandle | None]] | None:
+        """Announce that a file is going to be opened, where nothing is known of it and nobody does it already.
+
+        Whoever else wants it meanwhile waits for the future: its handle, or None where they have to see to it.
+        """
+        client = self._client_for(file.root)
+        key = ("file", client.token, file.path)
+        if self._cache.get(key) is not None:
+            return None
+        flight = self._cache.flights.lead(key)
+        return None if flight is None else (client, flight)
+
+    async def recall(self, client: Client, file: DataFile) -> tuple[FileHandle, int] | None:
+        """The handle of a file whose metadata is on disk and may be used, and the round trips to know that."""
+        if self._cache.disk_for(client.token) is None:
+            return None
+        return await self._held.recall(client, file, self.steps(client, file))
+
+    async def keep(self, client: Client, handle: FileHandle, seen: list[Stash | Tail]) -> None:
+        """Put on disk, if there is one, what a file was opened by."""
+        await self._held.keep(client, handle, seen)
+
+    async def fetch_tail(self, client: Client, file: DataFile) -> Tail:
+        """The end of a file, as far as the hint goes."""
+        hint = self._hint(client, file)
+        try:
+            return await self._read_tail(client, file.path, hint, _listed(file))
+        except ObjectChangedError:
+            return await self._read_tail(client, file.path, hint, None)
+
+    def adopt(self, client: Client, file: DataFile, handle: FileHandle, *, recalled: bool) -> None:
+        """Keep a file that was opened, or `recalled` from disk."""
+        self.metrics.add("metadata_hits" if recalled else "metadata_misses")
+        self._learn_hint(client, file, handle)
+        self._cache.put(("file", client.token, file.path), handle, handle.nbytes)
+
+    def keep_tail(self, client: Client, file: DataFile, tail: Stash | Tail, *, among: int) -> None:
+        """Have a task read from what came with a file's footer, where there is room for that of so many files."""
+        if isinstance(tail, Tail):
+            self._keep_tail(client, file.path, tail, among)
+
+    def named(self, error: Exception, file: DataFile) -> Exception:
+        """An error that says which file it is of, as the user knows it."""
+        return error.of(file.url) if isinstance(error, AccelError) else error
 
     async def _answer(self, client: Client, path: str, need: Need, pin: ObjectId | None) -> tuple[Stash, int]:
         """The wanted bytes, dictionary pages from the cache where they were met before; and round trips."""
@@ -197,9 +291,12 @@ class Opener:
                 self._cache.put(keys[want.key], data, len(data) + 256)
         return {**stash, **cached}, 1
 
-    def _has_room(self, nbytes: int) -> bool:
-        """Whether the tails of all files that are being opened may be kept, if they are of that length."""
-        return nbytes * self._desk.expected <= self.options.memory_limit // _TAILS_SHARE
+    def _keep_tail(self, client: Client, path: str, tail: Tail, among: int) -> None:
+        if self._tails is None or tail.etag is None:
+            return
+        if len(tail.data) * among <= self.options.memory_limit // _TAILS_SHARE:
+            pin = ObjectId(path, tail.size, tail.etag)
+            self._tails[client.token, path] = (pin, tail.start, tail.data)
 
     def take_tail(self, client: Client, handle: FileHandle) -> tuple[int, memoryview] | None:
         """The data that the first read of this version brought along, and where it starts; handed out once."""
@@ -210,6 +307,10 @@ class Opener:
     def forget(self, root: str, path: str) -> None:
         """Drop what is cached of a file that turned out to have changed."""
         self._held.forget(self._client_for(root), path)
+
+
+def _hint_key(client: Client, file: DataFile) -> tuple[str, str, str]:
+    return "hint", client.token, file.path.partition("?")[0].rpartition("/")[0]
 
 
 def _listed(file: DataFile) -> ObjectId | None:

@@ -14,6 +14,7 @@ import itertools
 import math
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import aclosing
 
 import pyarrow as pa
 
@@ -28,7 +29,7 @@ from accel.planning.task import ScanTask
 from accel.reader import Reader
 from accel.task_reads import TaskReads
 
-__all__ = ["FileWork", "Run", "Works"]
+__all__ = ["FileWork", "Run", "WorkSource", "Works"]
 
 # Ready batches that wait for the consumer beyond the piece they belong to.
 _READY_BATCHES = 4
@@ -58,7 +59,7 @@ class Run:
     def __init__(
         self,
         reader: Reader,
-        work: Callable[[], Awaitable[AsyncIterator[FileWork]]],
+        work: Callable[[], Awaitable[WorkSource]],
         *,
         limit: int | None,
         ordered: bool,
@@ -172,11 +173,13 @@ class Run:
 
     async def _run(self) -> None:
         try:
-            works = await self._work()
-            if self._ordered:
-                await self._in_order(works)
-            else:
-                await self._as_they_come(works)
+            async with aclosing(await self._work()) as works:
+                if not self._ordered:
+                    await self._as_they_come(works)
+                elif works.waits:
+                    await self._in_order_meanwhile(works)
+                else:
+                    await self._in_order(works)
         except asyncio.CancelledError:
             raise
         except BaseExceptionGroup as group:
@@ -199,6 +202,28 @@ class Run:
                     await self._drain(window.popleft())
             while window:
                 await self._drain(window.popleft())
+
+    async def _in_order_meanwhile(self, works: AsyncIterator[FileWork]) -> None:
+        """`_in_order`, without a limit, where the next file may be long in coming: what is ready goes out meanwhile."""
+        slots = asyncio.Semaphore(self._files)
+        started: asyncio.Queue[FileRun | None] = asyncio.Queue()
+
+        async def start(group: asyncio.TaskGroup) -> None:
+            numbers = itertools.count()
+            async for work in works:
+                await slots.acquire()
+                if self.failing:
+                    break
+                run = FileRun(self, next(numbers), work)
+                group.create_task(run.execute())
+                started.put_nowait(run)
+            started.put_nowait(None)
+
+        async with asyncio.TaskGroup() as group:
+            group.create_task(start(group))
+            while (run := await started.get()) is not None:
+                await self._drain(run)
+                slots.release()
 
     def _starts_more(self, window: deque[FileRun]) -> bool:
         if self.failing or len(window) >= self._files:
@@ -232,7 +257,19 @@ class Run:
                     slots.release()
 
 
-class Works(AsyncIterator[FileWork]):
+class WorkSource(AsyncIterator[FileWork]):
+    """Where the files of a run come from, in order."""
+
+    @property
+    def waits(self) -> bool:
+        """Whether the next file may be long in coming."""
+        return False
+
+    async def aclose(self) -> None:
+        """End what is under way for files that have not come out."""
+
+
+class Works(WorkSource):
     """Files that are known beforehand, as the work of a run."""
 
     def __init__(self, works: Iterable[FileWork]) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
 from typing import Any
 
@@ -24,6 +24,7 @@ from accel.errors import (
     redact,
 )
 from accel.file_run import FileWork
+from accel.openings import Opening
 from accel.options import Options
 from accel.planning.file import DataFile, Listing
 from accel.planning.filing import FilePlan
@@ -36,7 +37,6 @@ from accel.planning.task import ScanTask
 from accel.predicate.expr import Expr
 from accel.reader import Reader
 from accel.records import dataclass
-from accel.screen import Screen
 from accel.sweep import Sweep
 
 __all__ = ["ScanSpec", "Session"]
@@ -108,7 +108,6 @@ class Session:
         self._handles: dict[str, FileHandle] = {}
         self._selection: dict[str, dict[int, RowSelection]] | None = None
         self.paths = PathValues(spec.where, _NO_COLUMNS)
-        self._screen: Screen | None = None
 
     async def listing(self) -> Listing:
         """The files of the source."""
@@ -137,8 +136,6 @@ class Session:
         self._selection = self._match_selection(listing.files)
         if len(listing.partition_schema):
             self.paths = PathValues(self.spec.where, listing.partition_schema)
-        if self.spec.screens and len(listing.files) > 1:
-            self._screen = Screen(self.paths)
         return listing
 
     async def _discover(self, source: Any) -> Listing:
@@ -216,14 +213,14 @@ class Session:
         chosen = self._selection
         return [f for f in listing.files if chosen is None or f.url in chosen]
 
-    async def work(self) -> AsyncIterator[FileWork]:
+    async def work(self) -> Sweep:
         """The files to read, in order, each with the way to plan it; what is passed over is counted on the way."""
         return Sweep(self, await self.listing(), await self.files())
 
-    async def plan_current(self, file: DataFile) -> FilePlan:
+    async def plan_current(self, file: DataFile, opened: Opening | None = None) -> FilePlan:
         """Plan a file, once more where it turns out to have changed since its metadata was cached."""
         try:
-            return (await self.plan_file(file))[0]
+            return (await self.plan_file(file, opened))[0]
         except ObjectChangedError:
             self._forget(file)
             return (await self.plan_file(file))[0]
@@ -233,16 +230,17 @@ class Session:
         self.reader.metrics.add("replans")
         return True
 
-    def file_work(self, file: DataFile) -> FileWork:
-        """How to plan one file, and what to do where it has to be planned again."""
+    def file_work(self, file: DataFile, opened: Opening | None = None) -> FileWork:
+        """How to plan one file, which may have been opened ahead, and what to do where it has to be planned again."""
         planned: FilePlan | None = None
 
         async def tasks() -> tuple[Sequence[ScanTask], int]:
-            nonlocal planned
+            nonlocal planned, opened
             if planned is not None:
                 self.count(planned, -1)  # counted once, however often it is planned
                 planned = None
-            plan, trips = await self.plan_file(file)
+            ahead, opened = opened, None
+            plan, trips = await self.plan_file(file, ahead)
             planned = plan
             return plan.tasks, trips
 
@@ -253,8 +251,10 @@ class Session:
 
         return FileWork(tasks, lambda: self._forget(file), distrust)
 
-    async def plan_file(self, file: DataFile) -> tuple[FilePlan, int]:
+    async def plan_file(self, file: DataFile, opened: Opening | None = None) -> tuple[FilePlan, int]:
         """Plan one file: the plan, and the round trips up to its data (the listing's included)."""
+        if opened is not None and opened.error is not None:
+            raise opened.error
         listing = await self.listing()
         if self.paths.seem_to_exclude(file) and self.paths.exclude(file, await self.question()):
             plan = FilePlan()
@@ -264,23 +264,22 @@ class Session:
             # The question opens this one; let it, rather than ask twice.
             await self.question()
             (handle, opening), self._first = self._first or await self.reader.open(file), None
+        elif opened is not None and opened.handle is not None:
+            handle, opening = opened.handle, opened.round_trips
         else:
             handle, opening = await self.reader.open(file)
         question = await self.question()
         self.check_names(file, handle)
         self._handles[file.url] = handle
         partition = self.paths.of(file, question)
-        if self._screen is not None and await self._screen.excludes(file, handle, question):
-            plan, indexing = self.reader.pass_over(file, handle), 0
-        else:
-            plan, indexing = await self.reader.plan(
-                file,
-                handle,
-                question,
-                partition=partition,
-                selection=None if self._selection is None else self._selection[file.url],
-                limit=self.limit,
-            )
+        plan, indexing = await self.reader.plan(
+            file,
+            handle,
+            question,
+            partition=partition,
+            selection=None if self._selection is None else self._selection[file.url],
+            limit=self.limit,
+        )
         if self.answering is not None:
             plan, more = await self.answering.answer(self.reader, file, handle, plan)
             indexing += more

@@ -17,7 +17,7 @@ __all__ = ["Flights"]
 class _Flight:
     """One load under way, and how many wait for it."""
 
-    task: asyncio.Task[Any]
+    task: asyncio.Future[Any]
     waiters: int = 0
 
 
@@ -63,7 +63,23 @@ class Flights:
             flight.waiters -= 1
         return flight.task.result()
 
-    def _landed(self, flight_key: tuple[int, Hashable], task: asyncio.Task[Any]) -> None:
+    def lead(self, key: Hashable) -> asyncio.Future[Any] | None:
+        """Announce a load that the caller carries out; None where one is under way.
+
+        Whoever shares the key until the future is done gets what the caller sets: it must set something.
+        """
+        loop = asyncio.get_running_loop()
+        flight_key = (id(loop), key)
+        future: asyncio.Future[Any] = loop.create_future()
+        with self._lock:
+            if flight_key in self._flights:
+                return None
+            # The caller is one who waits: others that are cancelled do not end it.
+            self._flights[flight_key] = _Flight(future, waiters=1)
+        future.add_done_callback(partial(self._landed, flight_key))
+        return future
+
+    def _landed(self, flight_key: tuple[int, Hashable], task: asyncio.Future[Any]) -> None:
         with self._lock:
             flight = self._flights.get(flight_key)
             if flight is not None and flight.task is task:
@@ -72,6 +88,6 @@ class Flights:
             task.exception()  # seen, though every waiter may have gone
 
 
-def _tell(landed: asyncio.Future[None], task: asyncio.Task[Any]) -> None:
+def _tell(landed: asyncio.Future[None], task: asyncio.Future[Any]) -> None:
     if not landed.done():
         landed.set_result(None)

@@ -10,7 +10,6 @@ import pytest
 
 import accel
 from accel import screen
-from accel.screen import Screen
 from accel.testing import DictStore, Layout, table, write_file
 
 FILES = {
@@ -47,10 +46,7 @@ def test_together_as_alone(monkeypatch: pytest.MonkeyPatch, where: str) -> None:
     together = run(where)
     assert max(judged) >= 3
 
-    async def never(*_: Any) -> bool:
-        return False
-
-    monkeypatch.setattr(Screen, "excludes", never)
+    monkeypatch.setattr(screen, "excluded_files", lambda handles, query: [False] * len(handles))
     assert run(where) == together
 
 
@@ -62,6 +58,6 @@ def test_together_as_alone(monkeypatch: pytest.MonkeyPatch, where: str) -> None:
 def test_what_has_more_to_say_is_planned_one_by_one(
     monkeypatch: pytest.MonkeyPatch, keywords: dict[str, Any]
 ) -> None:
-    monkeypatch.setattr(Screen, "excludes", None)  # it cannot be called
+    monkeypatch.setattr(screen, "excluded_files", None)  # it cannot be called
     scan = accel.scan("d/", "n < 2", store=DictStore(FILES), cache=accel.Cache(), **keywords)
     assert scan.to_table()["n"].to_pylist() == [0, 1]

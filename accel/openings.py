@@ -1,0 +1,257 @@
+"""Files that no cache knows, opened ahead of their turn: asked for by few tasks, parsed and judged many at a time.
+
+A small file costs its request and little else then: no task, no timer and no parse of its own. Whatever is unusual
+about one is left to `Opener.open`, or told when its turn comes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from dataclasses import field, replace
+from typing import Any, Final
+
+from accel.footer_desk import FooterDesk
+from accel.io.client import Client
+from accel.io.slices import breathe
+from accel.opener import Opener, shared_schema
+from accel.planning.file import DataFile
+from accel.planning.handle import FileHandle
+from accel.planning.need import Need, NeedTail, Steps, Tail
+from accel.ranges import Stash
+from accel.records import dataclass
+
+__all__ = ["Judge", "Opening", "Openings"]
+
+Judge = Callable[[Sequence[tuple[DataFile, FileHandle]]], Awaitable[Sequence[bool]]]
+"""Of some files that have just been opened, which are known to have nothing that is asked for."""
+
+_BATCH: Final = 64
+"""Files looked at together: more gain little, and would hold up the loop."""
+_PATIENCE: Final = 2e-4
+"""Seconds that what has come waits for others, for each request under way: less than those take an interpreter."""
+
+
+@dataclass(slots=True, eq=False)
+class Opening:
+    """One file, from its request to the verdict."""
+
+    file: DataFile
+    client: Client
+    done: bool = False
+    """Nothing more is under way. Without a handle and an error the file is for others to open."""
+    handle: FileHandle | None = None
+    round_trips: int = 1
+    excluded: bool = False
+    """By its statistics: there is nothing to be read."""
+    error: Exception | None = None
+    """To be raised in the file's turn."""
+    flight: asyncio.Future[FileHandle | None] | None = None
+    """What others wait for who want the same file meanwhile."""
+    seen: list[Stash | Tail] = field(default_factory=list)
+    """What came of it: the tail first. Nothing of a file that is known from the disk."""
+    asked_at: float = 0.0
+
+
+class Openings:
+    """Opens files ahead for one scan. Used on one event loop; `aclose` ends what is under way.
+
+    Parameters
+    ----------
+    opener : Opener
+    judge : callable
+        Awaited with files that have just been opened.
+    most : int
+        Requests under way at once.
+    """
+
+    def __init__(self, opener: Opener, judge: Judge, *, most: int) -> None:
+        self._opener = opener
+        self._judge = judge
+        self._most = most
+        self._desk = FooterDesk(shared_schema)
+        self._queue: deque[Opening] = deque()
+        self._came: list[Opening] = []
+        self._open: set[Opening] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._readers = 0
+        self._digesting = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._progress: asyncio.Future[None] | None = None
+        self.failed = False
+        """One of the files could not be opened: it is not worth to go on ahead of that."""
+
+    @property
+    def outstanding(self) -> int:
+        """Files that are not settled yet."""
+        return len(self._open)
+
+    def ask(self, file: DataFile) -> Opening | None:
+        """Begin to open a file; None where that is left to `Opener.open`."""
+        begun = None if self.failed else self._opener.begin(file)
+        if begun is None:
+            return None
+        client, flight = begun
+        opening = Opening(file, client, flight=flight)
+        self._open.add(opening)
+        self._queue.append(opening)
+        if self._readers < self._most:
+            self._readers += 1
+            self._start(self._read())
+        return opening
+
+    async def progress(self) -> None:
+        """Wait until some file is settled."""
+        if self._progress is None:
+            self._progress = asyncio.get_running_loop().create_future()
+        await asyncio.shield(self._progress)
+
+    async def aclose(self) -> None:
+        """End all requests; what they were for is for others to open."""
+        if self._timer is not None:
+            self._timer.cancel()
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+        for opening in tuple(self._open):
+            self._settle(opening)
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    # -- requests --------------------------------------------------------------------------------
+
+    async def _read(self) -> None:
+        """Bring the tails of files, one after the other, until none is left."""
+        try:
+            while self._queue:
+                opening = self._queue.popleft()
+                opening.asked_at = time.monotonic()
+                try:
+                    recalled = await self._opener.recall(opening.client, opening.file)
+                    if recalled is None:
+                        opening.seen.append(await self._opener.fetch_tail(opening.client, opening.file))
+                    else:
+                        opening.handle, opening.round_trips = recalled
+                except Exception as error:  # noqa: BLE001 - raised when its turn comes
+                    self._fail(opening, error)
+                else:
+                    self._came.append(opening)
+                    self._look()
+        finally:
+            self._readers -= 1
+        if not self._readers:
+            self._look()
+
+    def _look(self) -> None:
+        """Go through what has come, if that is worth it by now."""
+        if self._digesting or not self._came:
+            return
+        coming = self._readers + len(self._queue) - 1
+        if len(self._came) >= _BATCH or coming <= 0:
+            self._digest_now()
+        elif self._timer is None:
+            loop = asyncio.get_running_loop()
+            self._timer = loop.call_later(self._readers * _PATIENCE, self._digest_now)
+
+    def _digest_now(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if not self._digesting and self._came:
+            self._digesting = True
+            self._start(self._digest())
+
+    # -- what has come ---------------------------------------------------------------------------
+
+    async def _digest(self) -> None:
+        try:
+            while self._came:
+                some, self._came = self._came[:_BATCH], self._came[_BATCH:]
+                await self._open_some(some)
+                if len(self._came) < _BATCH and self._readers:
+                    break
+        finally:
+            self._digesting = False
+        self._look()
+
+    async def _open_some(self, some: Sequence[Opening]) -> None:
+        opened = [opening for opening in some if opening.handle is not None]
+        came = [(opening, opening.seen[0]) for opening in some if opening.handle is None]
+        tails = [(opening, tail) for opening, tail in came if isinstance(tail, Tail)]
+        parsed = self._desk.parse([tail for _, tail in tails])
+        for (opening, tail), metadata in zip(tails, parsed, strict=True):
+            await breathe()
+            steps = self._opener.steps(opening.client, opening.file)
+            try:
+                next(steps)
+                need = steps.send(tail if metadata is None else replace(tail, parsed=metadata))
+            except StopIteration as done:
+                self._is_open(opening, done.value)
+                opened.append(opening)
+            except Exception as error:  # noqa: BLE001 - raised when its turn comes
+                self._fail(opening, error)
+            else:
+                self._start(self._finish(opening, tail, steps, need))
+        await self._conclude(opened)
+
+    async def _finish(
+        self, opening: Opening, tail: Tail, steps: Steps[FileHandle], need: Need | NeedTail
+    ) -> None:
+        """Bring what the tail lacks of a longer footer."""
+        try:
+            handle, trips = await self._opener.drive_on(
+                steps, need, opening.client, opening.file.path, tail, opening.seen
+            )
+        except Exception as error:  # noqa: BLE001 - raised when its turn comes
+            self._fail(opening, error)
+        else:
+            opening.round_trips += trips
+            self._is_open(opening, handle)
+            await self._conclude([opening])
+
+    def _is_open(self, opening: Opening, handle: FileHandle) -> None:
+        handle.checked_at = opening.asked_at
+        opening.handle = handle
+
+    async def _conclude(self, opened: Sequence[Opening]) -> None:
+        """Keep files that are open, and have them judged."""
+        pairs = [(opening.file, opening.handle) for opening in opened if opening.handle is not None]
+        if not pairs:
+            return
+        opener = self._opener
+        for opening, (file, handle) in zip(opened, pairs, strict=True):
+            opener.adopt(opening.client, file, handle, recalled=not opening.seen)
+            if opening.seen:
+                await opener.keep(opening.client, handle, opening.seen)
+        await breathe()
+        verdicts = await self._judge(pairs)
+        for opening, excluded in zip(opened, verdicts, strict=True):
+            opening.excluded = excluded
+            if opening.seen and not excluded:
+                opener.keep_tail(opening.client, opening.file, opening.seen[0], among=len(self._open))
+            self._settle(opening)
+
+    def _fail(self, opening: Opening, error: Exception) -> None:
+        self.failed = True
+        opening.error = self._opener.named(error, opening.file)
+        self._settle(opening)
+        # Whether the others are wanted is known when that one's turn has come.
+        while self._queue:
+            self._settle(self._queue.popleft())
+
+    def _settle(self, opening: Opening) -> None:
+        opening.done = True
+        opening.seen = []
+        self._open.discard(opening)
+        if opening.flight is not None and not opening.flight.done():
+            opening.flight.set_result(opening.handle)
+        if self._progress is not None:
+            if not self._progress.done():
+                self._progress.set_result(None)
+            self._progress = None

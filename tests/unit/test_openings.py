@@ -1,0 +1,179 @@
+"""Files opened ahead of their turn: what is asked for, shared, told, and ended."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import accel
+from accel.io import runtime
+from accel.testing import DictStore, Layout, RecordingStore, table, write_file
+
+FILES = 40
+ROWS = 4
+
+
+@pytest.fixture(scope="module")
+def objects() -> dict[str, bytes]:
+    """Files of four keys each, in two row groups."""
+    return {
+        f"d/{at:04d}.parquet": write_file(
+            table(key=pa.array(range(ROWS * at, ROWS * at + ROWS), pa.int64())), Layout(group_rows=2)
+        )
+        for at in range(FILES)
+    }
+
+
+@pytest.fixture
+def store(objects: dict[str, bytes]) -> RecordingStore:
+    return RecordingStore(DictStore(objects))
+
+
+def keys(scan: Any) -> list[int]:
+    return list(scan.to_table()["key"].to_pylist())
+
+
+def test_a_request_each_and_no_more(store: RecordingStore) -> None:
+    scan = accel.scan("d/", "key IN (2, 60, 159)", store=store, cache=accel.Cache())
+    assert keys(scan) == [2, 60, 159]
+    assert (store.requests, store.depth) == (1 + FILES, 2)
+    metrics = scan.metrics
+    assert (metrics.metadata_hits, metrics.metadata_misses) == (0, FILES)
+    assert (metrics.files.total, metrics.files.kept, metrics.round_trips) == (FILES, 3, 2)
+    assert metrics.row_groups.total == 2 * FILES
+
+
+@pytest.mark.parametrize("order", [True, False])
+@pytest.mark.parametrize("where", [None, "key >= 0", "key < 0", "key > 37 AND key < 90"])
+def test_as_one_by_one(objects: dict[str, bytes], where: str | None, order: bool) -> None:
+    def ask(**options: Any) -> tuple[list[int], dict[str, Any]]:
+        scan = accel.scan(
+            "d/", where, store=DictStore(objects), cache=None, order=order, options=accel.Options(**options)
+        )
+        return sorted(keys(scan)), scan.metrics.as_dict()
+
+    assert ask() == ask(max_files_in_flight=1)
+
+
+@pytest.mark.parametrize("hint", [16, 600], ids=["less than a footer", "less than most footers"])
+def test_footers_that_are_longer_than_the_hint(objects: dict[str, bytes], hint: int) -> None:
+    options = accel.Options(tail_hint=hint, max_tail_hint=hint)
+    store = RecordingStore(DictStore(objects))
+    scan = accel.scan("d/", "key = 77", store=store, cache=accel.Cache(), options=options)
+    assert keys(scan) == [77]
+    assert scan.metrics.files.kept == 1
+    assert store.requests <= 1 + 2 * FILES + 2
+
+
+def test_few_requests_are_under_way_at_once(store: RecordingStore) -> None:
+    options = accel.Options(max_files_in_flight=5)
+    assert keys(accel.scan("d/", "key = 77", store=store, cache=None, options=options)) == [77]
+    assert store.peak <= 6  # and the first file's, which the question opens
+
+
+def test_a_limit_opens_no_file_ahead(store: RecordingStore) -> None:
+    scan = accel.scan("d/", "key >= 0", limit=2, store=store, cache=None)
+    assert keys(scan) == [0, 1]
+    assert store.requests <= 3
+
+
+def test_two_scans_at_once_share_the_requests(store: RecordingStore) -> None:
+    cache = accel.Cache()
+
+    async def both() -> list[Any]:
+        scans = [accel.scan("d/", "key = 77", store=store, cache=cache) for _ in range(2)]
+        return await asyncio.gather(*(scan.to_table_async() for scan in scans))
+
+    assert [found["key"].to_pylist() for found in asyncio.run(both())] == [[77], [77]]
+    assert len([call for call in store.calls if call.want is not None]) == FILES
+
+
+def test_one_that_is_cancelled_leaves_its_files_to_the_other(store: RecordingStore) -> None:
+    cache = accel.Cache()
+
+    async def both() -> Any:
+        one = asyncio.create_task(accel.scan("d/", "key = 77", store=store, cache=cache).to_table_async())
+        while not store.requests > 3:
+            await asyncio.sleep(0)
+        other = asyncio.create_task(accel.scan("d/", "key = 77", store=store, cache=cache).to_table_async())
+        await asyncio.sleep(0.001)
+        one.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await one
+        return await asyncio.wait_for(other, 20)
+
+    assert asyncio.run(both())["key"].to_pylist() == [77]
+
+
+def test_what_is_wrong_with_a_file_is_told_in_its_turn(objects: dict[str, bytes]) -> None:
+    broken = {**objects, "d/0030.parquet": b"PAR1 this is none PAR1"}
+    scan = accel.scan("d/", "key < 20", store=DictStore(broken), cache=None)
+    seen: list[int] = []
+    with pytest.raises(accel.ParquetFormatError, match="0030"):
+        for batch in scan:
+            seen += batch.column(0).to_pylist()
+    assert seen == list(range(20))
+    with pytest.raises(accel.ParquetFormatError, match="0030"):
+        accel.plan("d/", "key < 20", store=DictStore(broken), cache=None)
+
+
+def test_what_is_ready_goes_out_while_others_are_opened(objects: dict[str, bytes]) -> None:
+    """The first rows do not wait for the last file."""
+
+    class Stuck(RecordingStore):
+        async def read(self, path: str, want: Any, *, if_match: str | None = None) -> Any:
+            if path == "d/0039.parquet":
+                await freed.wait()
+            return await super().read(path, want, if_match=if_match)
+
+    freed = asyncio.Event()
+    store = Stuck(DictStore(objects))
+    scan = accel.scan("d/", "key IN (5, 159)", store=store, cache=None)
+
+    async def play() -> list[list[int]]:
+        found = []
+        async with asyncio.timeout(20):
+            async for batch in scan:
+                found.append(batch.column(0).to_pylist())
+                freed.set()
+        return found
+
+    assert runtime.run(play()) == [[5], [159]]
+
+
+def test_closing_ends_what_is_under_way(objects: dict[str, bytes]) -> None:
+    class Slow(RecordingStore):
+        async def read(self, path: str, want: Any, *, if_match: str | None = None) -> Any:
+            if path > "d/0010":
+                await asyncio.sleep(3600)
+            return await super().read(path, want, if_match=if_match)
+
+    cache = accel.Cache()
+    store = Slow(DictStore(objects))
+    with accel.scan("d/", "key >= 0", store=store, cache=cache) as scan:
+        assert next(iter(scan)).num_rows
+    assert len(cache.flights) == 0
+
+    async def left() -> int:
+        return len([task for task in asyncio.all_tasks() if "openings" in repr(task.get_coro())])
+
+    assert runtime.run(left()) == 0
+
+
+def test_the_disk_remembers_them(objects: dict[str, bytes], tmp_path: Path) -> None:
+    source = tmp_path / "d"
+    source.mkdir()
+    for name, data in objects.items():
+        (source / name[2:]).write_bytes(data)
+    found = []
+    for _ in range(2):
+        cache = accel.Cache(disk=tmp_path / "disk")
+        scan = accel.scan(str(source), "key = 77", cache=cache)
+        assert keys(scan) == [77]
+        found.append((scan.metrics.metadata_hits, scan.metrics.metadata_misses, cache.stats().disk_hits))
+    # A local file's etag is strong.
+    assert found == [(0, FILES, 0), (FILES, 0, FILES)]
