@@ -121,7 +121,7 @@ class Opener:
     # -- one by one ------------------------------------------------------------------------------
 
     async def _load(self, client: Client, file: DataFile) -> tuple[FileHandle, int]:
-        steps = partial(self.steps, client, file)
+        steps = partial(self.steps, file, self.hint(client, file))
         seen: list[Stash | Tail] = []
         recalled = await self._held.recall(client, file, steps())
         if recalled is not None:
@@ -140,29 +140,30 @@ class Opener:
             handle.checked_at = started
             await self._held.keep(client, handle, seen)
             self.metrics.add("metadata_misses")
-        self._learn_hint(client, file, handle)
+        self._learn_hint(client, file, handle, self.hint(client, file))
         return handle, trips
 
-    def steps(self, client: Client, file: DataFile) -> Steps[FileHandle]:
-        """What opens a file."""
+    def steps(self, file: DataFile, hint: int) -> Steps[FileHandle]:
+        """What opens a file, of whose end `hint` bytes are read first."""
         return open_file(
             file.path,
-            self._hint(client, file),
+            hint,
             max_footer_bytes=self.options.max_footer_bytes,
             arrow_schema=arrow_schema,
             shared=shared_schema,
         )
 
-    def _hint(self, client: Client, file: DataFile) -> int:
+    def hint(self, client: Client, file: DataFile) -> int:
+        """How many bytes of the end of a file are worth reading first."""
         found = self._cache.get(_hint_key(client, file))
         return found if isinstance(found, int) else self.options.tail_hint
 
-    def _learn_hint(self, client: Client, file: DataFile, handle: FileHandle) -> None:
-        key = _hint_key(client, file)
-        known = self._cache.get(key)
+    def _learn_hint(self, client: Client, file: DataFile, handle: FileHandle, known: int) -> None:
+        if handle.id.size * 5 // 4 <= known:
+            return  # nothing in it can ask for more
         learned = min(handle.suggested_tail_bytes() * 5 // 4, self.options.max_tail_hint)
-        if not isinstance(known, int) or learned > known:
-            self._cache.put(key, max(learned, self.options.tail_hint), 256)
+        if learned > known and learned > self.hint(client, file):
+            self._cache.put(_hint_key(client, file), learned, 256)
 
     async def drive(self, steps: Steps[T], client: Client, path: str, pin: ObjectId | None) -> tuple[T, int]:
         """Answer a step's needs from the network; the result, and the round trips it took."""
@@ -238,28 +239,36 @@ class Opener:
         flight = self._cache.flights.lead(key)
         return None if flight is None else (client, flight)
 
+    def end(
+        self,
+        client: Client,
+        file: DataFile,
+        flight: asyncio.Future[FileHandle | None],
+        handle: FileHandle | None,
+    ) -> None:
+        """What `begin` announced has come to a handle, or is for others to see to."""
+        self._cache.flights.land(("file", client.token, file.path), flight, handle)
+
     async def recall(self, client: Client, file: DataFile) -> tuple[FileHandle, int] | None:
         """The handle of a file whose metadata is on disk and may be used, and the round trips to know that."""
         if self._cache.disk_for(client.token) is None:
             return None
-        return await self._held.recall(client, file, self.steps(client, file))
+        return await self._held.recall(client, file, self.steps(file, self.hint(client, file)))
 
     async def keep(self, client: Client, handle: FileHandle, seen: list[Stash | Tail]) -> None:
         """Put on disk, if there is one, what a file was opened by."""
         await self._held.keep(client, handle, seen)
 
-    async def fetch_tail(self, client: Client, file: DataFile) -> Tail:
+    async def fetch_tail(self, client: Client, file: DataFile, hint: int) -> Tail:
         """The end of a file, as far as the hint goes."""
-        hint = self._hint(client, file)
         try:
             return await self._read_tail(client, file.path, hint, _listed(file))
         except ObjectChangedError:
             return await self._read_tail(client, file.path, hint, None)
 
-    def adopt(self, client: Client, file: DataFile, handle: FileHandle, *, recalled: bool) -> None:
-        """Keep a file that was opened, or `recalled` from disk."""
-        self.metrics.add("metadata_hits" if recalled else "metadata_misses")
-        self._learn_hint(client, file, handle)
+    def adopt(self, client: Client, file: DataFile, handle: FileHandle, hint: int) -> None:
+        """Keep a file that was opened by a first read of `hint` bytes."""
+        self._learn_hint(client, file, handle, hint)
         self._cache.put(("file", client.token, file.path), handle, handle.nbytes)
 
     def keep_tail(self, client: Client, file: DataFile, tail: Stash | Tail, *, among: int) -> None:

@@ -40,6 +40,8 @@ class Opening:
 
     file: DataFile
     client: Client
+    flight: asyncio.Future[FileHandle | None]
+    """What others wait for who want the same file meanwhile."""
     done: bool = False
     """Nothing more is under way. Without a handle and an error the file is for others to open."""
     handle: FileHandle | None = None
@@ -48,11 +50,11 @@ class Opening:
     """By its statistics: there is nothing to be read."""
     error: Exception | None = None
     """To be raised in the file's turn."""
-    flight: asyncio.Future[FileHandle | None] | None = None
-    """What others wait for who want the same file meanwhile."""
     seen: list[Stash | Tail] = field(default_factory=list)
     """What came of it: the tail first. Nothing of a file that is known from the disk."""
     asked_at: float = 0.0
+    hint: int = 0
+    """Bytes of its end that were asked for first."""
 
 
 class Openings:
@@ -94,7 +96,7 @@ class Openings:
         if begun is None:
             return None
         client, flight = begun
-        opening = Opening(file, client, flight=flight)
+        opening = Opening(file, client, flight)
         self._open.add(opening)
         self._queue.append(opening)
         if self._readers < self._most:
@@ -133,9 +135,11 @@ class Openings:
                 opening = self._queue.popleft()
                 opening.asked_at = time.monotonic()
                 try:
-                    recalled = await self._opener.recall(opening.client, opening.file)
+                    client, file = opening.client, opening.file
+                    opening.hint = self._opener.hint(client, file)
+                    recalled = await self._opener.recall(client, file)
                     if recalled is None:
-                        opening.seen.append(await self._opener.fetch_tail(opening.client, opening.file))
+                        opening.seen.append(await self._opener.fetch_tail(client, file, opening.hint))
                     else:
                         opening.handle, opening.round_trips = recalled
                 except Exception as error:  # noqa: BLE001 - raised when its turn comes
@@ -187,7 +191,7 @@ class Openings:
         parsed = self._desk.parse([tail for _, tail in tails])
         for (opening, tail), metadata in zip(tails, parsed, strict=True):
             await breathe()
-            steps = self._opener.steps(opening.client, opening.file)
+            steps = self._opener.steps(opening.file, opening.hint)
             try:
                 next(steps)
                 need = steps.send(tail if metadata is None else replace(tail, parsed=metadata))
@@ -224,11 +228,14 @@ class Openings:
         pairs = [(opening.file, opening.handle) for opening in opened if opening.handle is not None]
         if not pairs:
             return
-        opener = self._opener
+        opener, recalled = self._opener, 0
         for opening, (file, handle) in zip(opened, pairs, strict=True):
-            opener.adopt(opening.client, file, handle, recalled=not opening.seen)
+            opener.adopt(opening.client, file, handle, opening.hint)
+            recalled += not opening.seen
             if opening.seen:
                 await opener.keep(opening.client, handle, opening.seen)
+        opener.metrics.add("metadata_hits", recalled)
+        opener.metrics.add("metadata_misses", len(opened) - recalled)
         await breathe()
         verdicts = await self._judge(pairs)
         for opening, excluded in zip(opened, verdicts, strict=True):
@@ -249,8 +256,7 @@ class Openings:
         opening.done = True
         opening.seen = []
         self._open.discard(opening)
-        if opening.flight is not None and not opening.flight.done():
-            opening.flight.set_result(opening.handle)
+        self._opener.end(opening.client, opening.file, opening.flight, opening.handle)
         if self._progress is not None:
             if not self._progress.done():
                 self._progress.set_result(None)

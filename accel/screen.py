@@ -36,13 +36,18 @@ def excluded_together(
     """
     out = [False] * len(opened)
     alike: dict[object, tuple[FileQuery, list[int], list[FileHandle]]] = {}
+    asked: dict[object, tuple[FileQuery, object]] = {}
     for place, (file, handle) in enumerate(opened):
         # A table of indexes that does not verify is told of, whatever the statistics say.
         if handle.bad_toc is not None:
             continue
         try:
             check(file, handle)
-            query, key = _shared_query(file, handle, question, paths)
+            # What the question comes to is the same for files that agree on this.
+            form = id(handle.metadata.schema), id(handle.arrow_schema), file.partition
+            if form not in asked:
+                asked[form] = _shared_query(file, handle, question, paths)
+            query, key = asked[form]
         except AccelError:
             continue
         _, places, handles = alike.setdefault(key, (query, [], []))

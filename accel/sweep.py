@@ -7,15 +7,17 @@ other files come out in order, to be planned in the plain way.
 from __future__ import annotations
 
 import asyncio
+import enum
 import time
 from collections import deque
 from collections.abc import Sequence
 from contextlib import aclosing
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from accel.errors import AccelError
 from accel.file_run import FileWork
 from accel.io.slices import breathe
+from accel.metrics import Metrics
 from accel.openings import Opening, Openings
 from accel.planning.file import DataFile, Listing
 from accel.planning.filing import FilePlan
@@ -31,13 +33,14 @@ if TYPE_CHECKING:
 __all__ = ["Sweep", "plan_files"]
 
 
-@dataclass(frozen=True, slots=True)
-class _Passed:
-    """A file that is not read, as planning would have found it."""
+class _Excluded(enum.Enum):
+    """A file that is not read, for a reason that needs no metadata."""
 
-    plan: FilePlan
-    cached: bool
-    """By its metadata; else by its path."""
+    BY_PATH = "by path"
+
+
+_Found: TypeAlias = "_Excluded | FileHandle | Opening | None"
+"""A handle: cached metadata excludes the file. An opening: it tells, once it is done. None: it may have something."""
 
 
 # Files judged at a time: enough that numpy's calls cost each of them little, few enough for a slice of the loop.
@@ -73,7 +76,8 @@ class Sweep(WorkSource):
         self._listing = listing
         self._files = files
         self._at = 0
-        self._ready: deque[tuple[int, _Passed | Opening | None]] = deque()
+        self._ready: deque[tuple[int, _Found]] = deque()
+        self._uncounted = _Uncounted()
         self._question: Question | None = None
         self._screens = session.spec.screens and len(files) > 1
         self._passed = passed
@@ -105,23 +109,38 @@ class Sweep(WorkSource):
             while True:
                 await breathe()
                 await self._look_ahead()
-                while self._ready:
-                    place, found = self._ready[0]
-                    if isinstance(found, Opening) and not found.done:
-                        break
-                    self._ready.popleft()
-                    if isinstance(found, Opening) and found.excluded:
-                        self._pass_opened(place, found)
-                    elif isinstance(found, _Passed):
-                        self._pass_over(place, found)
-                    else:
-                        return place, self._files[place], found
-                    if not len(self._ready) % _BLOCK:
-                        await breathe()
+                left = self._take_next()
+                self._uncounted.count(self._session.reader.metrics)
+                if left is not None:
+                    return left
                 if self._ready and self._openings is not None:
                     await self._openings.progress()
                 elif self._at >= len(self._files):
                     return None
+
+    def _take_next(self) -> tuple[int, DataFile, Opening | None] | None:
+        """The next file that is left of those that were looked at, if that is known by now."""
+        ready, uncounted = self._ready, self._uncounted
+        waves = self._listing.round_trips
+        while ready:
+            place, found = ready[0]
+            opened = found if isinstance(found, Opening) else None
+            if opened is not None:
+                if not opened.done:
+                    return None
+                if not opened.excluded:
+                    found = None
+            ready.popleft()
+            if found is None:
+                return place, self._files[place], opened
+            handle = opened.handle if opened is not None else found if isinstance(found, FileHandle) else None
+            uncounted.add(handle, waves if opened is None else waves + opened.round_trips, met=opened is None)
+            if opened is not None:
+                counts = self._session.counts
+                counts.opening_trips = max(counts.opening_trips, opened.round_trips)
+            if self._passed is not None:
+                self._passed[place] = FilePlan() if handle is None else _nothing_of(handle)
+        return None
 
     async def __anext__(self) -> FileWork:
         """The next file that is left, as work of a run."""
@@ -139,31 +158,12 @@ class Sweep(WorkSource):
                 await self._session.question()
             self._take_block()
 
-    def _pass_over(self, place: int, passed: _Passed) -> None:
-        metrics = self._session.reader.metrics
-        if passed.cached:
-            metrics.add("metadata_hits")
-        metrics.deepest(self._listing.round_trips)
-        self._count(place, passed.plan)
-
-    def _pass_opened(self, place: int, opened: Opening) -> None:
-        session = self._session
-        session.reader.metrics.deepest(self._listing.round_trips + opened.round_trips)
-        session.counts.opening_trips = max(session.counts.opening_trips, opened.round_trips)
-        if opened.handle is not None:
-            self._count(place, _nothing_of(opened.handle))
-
-    def _count(self, place: int, plan: FilePlan) -> None:
-        self._session.count(plan, 1)
-        if self._passed is not None:
-            self._passed[place] = plan
-
     def _take_block(self) -> None:
         start, self._at = self._at, min(self._at + _BLOCK, len(self._files))
         files = self._files[start : self._at]
         if self._screens and self._question is None:
             self._question = self._session.settled
-        found: list[_Passed | Opening | None] = []
+        found: list[_Found] = []
         found += (
             self._judge(files, self._question) if self._screens and self._question else [None] * len(files)
         )
@@ -188,16 +188,16 @@ class Sweep(WorkSource):
         session = self._session
         return excluded_together(opened, question, session.paths, check=session.check_names)
 
-    def _judge(self, files: Sequence[DataFile], question: Question) -> list[_Passed | None]:
+    def _judge(self, files: Sequence[DataFile], question: Question) -> list[_Found]:
         """For each file what planning it would find, where that is nothing to read; None where it may be more."""
         session, now = self._session, time.monotonic()
-        found: list[_Passed | None] = [None] * len(files)
+        found: list[_Found] = [None] * len(files)
         places: list[int] = []
         at_hand: list[tuple[DataFile, FileHandle]] = []
         for place, file in enumerate(files):
             try:
                 if session.paths.exclude(file, question):
-                    found[place] = _Passed(FilePlan(), cached=False)
+                    found[place] = _Excluded.BY_PATH
                     continue
             except AccelError:
                 continue  # planned in its turn, the file says what is wrong
@@ -208,7 +208,7 @@ class Sweep(WorkSource):
         out = excluded_together(at_hand, question, session.paths, check=session.check_names)
         for place, (_, handle), excluded in zip(places, at_hand, out, strict=True):
             if excluded:
-                found[place] = _Passed(_nothing_of(handle), cached=True)
+                found[place] = handle
         return found
 
     def _at_hand(self, file: DataFile, now: float) -> FileHandle | None:
@@ -216,6 +216,36 @@ class Sweep(WorkSource):
         if file is self._listing.files[0]:
             return None  # the question has opened it, and hands it on
         return self._session.reader.at_hand(file, now)
+
+
+@dataclass(slots=True)
+class _Uncounted:
+    """Files that were passed over and are not in the metrics yet: counting each by itself would cost as much again."""
+
+    files: int = 0
+    row_groups: int = 0
+    rows: int = 0
+    hits: int = 0
+    round_trips: int = 0
+
+    def add(self, handle: FileHandle | None, round_trips: int, *, met: bool) -> None:
+        """One more; `met` before, if it has a handle."""
+        self.files += 1
+        if handle is not None:
+            self.row_groups += handle.metadata.num_row_groups
+            self.rows += handle.metadata.num_rows
+            self.hits += met
+        self.round_trips = max(self.round_trips, round_trips)
+
+    def count(self, metrics: Metrics) -> None:
+        """Count them."""
+        if self.files:
+            metrics.files.add(total=self.files, kept=0)
+            metrics.row_groups.add(total=self.row_groups, kept=0)
+            metrics.rows.add(total=self.rows, kept=0)
+            metrics.add("metadata_hits", self.hits)
+            metrics.deepest(self.round_trips)
+            self.files = self.row_groups = self.rows = self.hits = 0
 
 
 def _nothing_of(handle: FileHandle) -> FilePlan:

@@ -66,7 +66,7 @@ class Flights:
     def lead(self, key: Hashable) -> asyncio.Future[Any] | None:
         """Announce a load that the caller carries out; None where one is under way.
 
-        Whoever shares the key until the future is done gets what the caller sets: it must set something.
+        Whoever shares the key gets what the caller lands it with: it must.
         """
         loop = asyncio.get_running_loop()
         flight_key = (id(loop), key)
@@ -76,8 +76,13 @@ class Flights:
                 return None
             # The caller is one who waits: others that are cancelled do not end it.
             self._flights[flight_key] = _Flight(future, waiters=1)
-        future.add_done_callback(partial(self._landed, flight_key))
         return future
+
+    def land(self, key: Hashable, future: asyncio.Future[Any], value: Any) -> None:
+        """End what `lead` announced, with what whoever shares it gets."""
+        if not future.done():
+            future.set_result(value)
+        self._landed((id(future.get_loop()), key), future)
 
     def _landed(self, flight_key: tuple[int, Hashable], task: asyncio.Future[Any]) -> None:
         with self._lock:

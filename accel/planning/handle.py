@@ -141,6 +141,8 @@ class FileHandle:
     def nbytes(self) -> int:
         """What holding this costs, for the cache's limit."""
         total = self.metadata.nbytes + len(self.tail) + self.schema_nbytes + 1024
+        if not (self.pieces or self.chunk_bounds or self.readable or self.decoded):
+            return total  # as after opening
         total += sum(i.nbytes for i in self.offset_indexes.values() if i is not None)
         total += sum(i.nbytes for i in self.column_indexes.values() if i is not None)
         for bounds in (*self.chunk_bounds.values(), *self.page_bounds.values()):

@@ -47,6 +47,7 @@ def open_file(
         Makes the Arrow schema; it lives in a room below this one.
     shared : callable, optional
         Gives an equal schema that another file has, if there is one: what is worked out for that holds here too.
+        Not asked about a footer that comes parsed.
 
     Raises
     ------
@@ -84,7 +85,7 @@ def open_file(
     metadata = tail.parsed
     if metadata is None:
         metadata = parse_footer(footer, file_size=size, footer_start=footer_start)
-    if shared is not None:
+    if shared is not None and tail.parsed is None:
         known = shared(metadata.schema)
         if known is not metadata.schema:
             metadata = replace(metadata, schema=known)
