@@ -24,6 +24,10 @@ if TYPE_CHECKING:
 __all__ = ["FileRun", "FileWork", "Item"]
 
 
+# A task that reads no more is small enough to be looked at twice.
+_ALONE = 1 << 20
+
+
 class _Line:
     """Pieces under way, in order, and in place of what is not cut yet the line of its parts."""
 
@@ -122,19 +126,39 @@ class FileRun:
         if not tasks:
             return
         self._budget = Budget(self._run.rows_wanted())
+        if len(tasks) == 1 and await self._read_alone(tasks[0]):
+            return
         line = _Line()
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._start(group, tasks, line))
                 async for order, piece in line:
-                    batches = await piece
-                    self._delivered.add(order)
-                    for at, batch in enumerate(batches):
-                        self.outbox.put_nowait(Item(batch, order, at == len(batches) - 1))
-                    if not batches:
-                        self._run.admission.leave(order)
+                    self._deliver(order, await piece)
         except BaseExceptionGroup as errors:
             raise foremost(errors) from errors
+
+    def _deliver(self, order: Order, batches: list[pa.RecordBatch]) -> None:
+        """What came of a piece, in its turn."""
+        self._delivered.add(order)
+        for at, batch in enumerate(batches):
+            self.outbox.put_nowait(Item(batch, order, at == len(batches) - 1))
+        if not batches:
+            self._run.admission.leave(order)
+
+    async def _read_alone(self, planned: ScanTask) -> bool:
+        """Read the only task of the file, if it is a single piece: there is nothing to overlap. Else do nothing."""
+        run = self._run
+        if planned.nbytes > _ALONE or planned.cut_when_read:
+            return False
+        reads = run.reader.reads(planned)
+        pieces = cut_task(planned, piece_bytes=run.piece_bytes, two_phases=reads.two_phases)
+        if len(pieces) != 1 or reads.two_phases or self._budget.left is not None:
+            return False
+        self.promised += planned.sure.count
+        (piece,) = pieces
+        order = await self._enter(planned, piece.held_bytes, run.part(piece))
+        self._deliver(order, await run.read_piece(planned, reads, piece, depth=self._depth))
+        return True
 
     async def _start(self, group: asyncio.TaskGroup, tasks: Sequence[ScanTask], line: _Line) -> None:
         run = self._run
