@@ -30,6 +30,10 @@ Judge = Callable[[Sequence[tuple[DataFile, FileHandle]]], Awaitable[Sequence[boo
 
 _BATCH: Final = 64
 """Files looked at together: more gain little, and would hold up the loop."""
+_DEPTH: Final = 512
+"""Files ahead of the one whose turn it is: while some are looked at, requests for others are under way."""
+_SHARE: Final = 4
+"""What has come and is not settled holds at most one part in so many of `memory_limit`."""
 _PATIENCE: Final = 2e-4
 """Seconds that what has come waits for others, for each request under way: less than those take an interpreter."""
 
@@ -80,15 +84,16 @@ class Openings:
         self._tasks: set[asyncio.Task[None]] = set()
         self._readers = 0
         self._digesting = False
+        self._longest = opener.options.tail_hint
         self._timer: asyncio.TimerHandle | None = None
         self._progress: asyncio.Future[None] | None = None
         self.failed = False
         """One of the files could not be opened: it is not worth to go on ahead of that."""
 
     @property
-    def outstanding(self) -> int:
-        """Files that are not settled yet."""
-        return len(self._open)
+    def depth(self) -> int:
+        """How many files may be looked at ahead."""
+        return min(_DEPTH, max(self._most, self._opener.options.memory_limit // _SHARE // self._longest))
 
     def ask(self, file: DataFile) -> Opening | None:
         """Begin to open a file; None where that is left to `Opener.open`."""
@@ -137,6 +142,7 @@ class Openings:
                 try:
                     client, file = opening.client, opening.file
                     opening.hint = self._opener.hint(client, file)
+                    self._longest = max(self._longest, opening.hint)
                     recalled = await self._opener.recall(client, file)
                     if recalled is None:
                         opening.seen.append(await self._opener.fetch_tail(client, file, opening.hint))

@@ -45,8 +45,6 @@ _Found: TypeAlias = "_Excluded | FileHandle | Opening | None"
 
 # Files judged at a time: enough that numpy's calls cost each of them little, few enough for a slice of the loop.
 _BLOCK = 128
-# Files that are looked at ahead of the one whose turn it is.
-_AHEAD = 2 * _BLOCK
 # Files; fewer are opened one by one.
 _FEW = 4
 
@@ -152,7 +150,7 @@ class Sweep(WorkSource):
     async def _look_ahead(self) -> None:
         """Have enough files looked at, or being opened, for the next ones to be at hand."""
         while self._at < len(self._files):
-            if self._ready and (self._openings is None or len(self._ready) > _AHEAD - _BLOCK):
+            if self._ready and (self._openings is None or len(self._ready) + _BLOCK > self._openings.depth):
                 return
             if self._screens and self._session.settled is None and self._session.settles_unasked():
                 await self._session.question()
