@@ -10,10 +10,11 @@ from functools import partial
 import numpy as np
 import pyarrow as pa
 
+from accel.decode.apart import DecodePart, read_apart
 from accel.decode.arrow import ParquetReader, fields_of, open_reader, translate_errors
 from accel.decode.chunks import ChunkPages
 from accel.decode.entries import read_as_indices, splice_indices
-from accel.decode.indexed import MOST_JOINED, Values, check_indices, is_indexed, look_up
+from accel.decode.indexed import Values, check_indices, is_indexed, join_arrays, look_up
 from accel.decode.nested import count_levels, merge_leaves
 from accel.decode.splice import SplicedChunk, SplicePlan, plan_splice, splice
 from accel.decode.trim import place_rows, trim
@@ -83,7 +84,8 @@ def decode_columns(
     -------
     list of pyarrow.Array or pyarrow.ChunkedArray
         For each field of `arrow_schema` an array of its type with `rows.count` rows, in order. Chunked
-        only where one array cannot hold it: dictionaries that differ, offsets beyond 2 GiB. With
+        only where one array cannot hold it (dictionaries that differ, offsets beyond 2 GiB), or where joining
+        much of what was decoded apart would cost more than it is worth. With
         `Values.INDEXED` some may be DictionaryArrays instead, to be looked up later.
 
     Raises
@@ -104,6 +106,26 @@ def decode_columns(
         job = _Job(schema, chunks, rows, row_group, threads, memory_limit)
         job.verify(sorted(set(leaves)))
         units = cut_units(job.known, fields, arrow_schema)
+
+        def decode_part(
+            part: ChunkPages, inside: RowSelection, field: pa.Field
+        ) -> pa.Array | pa.ChunkedArray:
+            (array,) = decode_columns(
+                schema,
+                key_value,
+                {part.leaf: part},
+                inside,
+                arrow_schema=pa.schema([field]),
+                leaves=[part.leaf],
+                path=path,
+                row_group=row_group,
+                checksums=checksums,
+                memory_limit=memory_limit,
+                created_by=created_by,
+            )
+            return array
+
+        job.read_apart(units, arrow_schema, checksums, decode_part)
         indexed = [unit.leaves[0] for unit in units if unit.indexed]
         with translate_errors():
             plan = plan_splice(schema, key_value, fields, created_by=created_by, indexed=indexed)
@@ -131,6 +153,7 @@ class _Job:
         self._threads = threads
         self._memory_limit = memory_limit
         self._facts: dict[int, PageFacts] = {}
+        self._apart: dict[Unit, pa.ChunkedArray] = {}
         self.known = Verified(
             schema=schema, chunks=chunks, facts=self._facts, memory_limit=memory_limit, place=self._place
         )
@@ -149,6 +172,17 @@ class _Job:
                 place=partial(self._place, (ordinal,)),
             )
 
+    def read_apart(
+        self, units: Sequence[Unit], arrow_schema: pa.Schema, checksums: Checksums, decode: DecodePart
+    ) -> None:
+        """Decode the units that have a way of their own, and keep them for `decode`."""
+        verify = checksums is Checksums.VERIFY
+        for unit in units:
+            field = arrow_schema.field(unit.field)
+            array = read_apart(self.known, unit, self._rows, field, verify_checksums=verify, decode=decode)
+            if array is not None:
+                self._apart[unit] = array
+
     def decode(
         self,
         plan: SplicePlan,
@@ -157,17 +191,11 @@ class _Job:
         checksums: Checksums,
         values: Values,
     ) -> list[pa.Array | pa.ChunkedArray]:
-        spliced = {leaf: self._spliced(plan, leaf, facts) for leaf, facts in self._facts.items()}
-        # One row more than the longest column has: rows that nobody promised would show.
-        num_rows = 1 + max(unit.num_rows for unit in units)
-        data = splice(plan, spliced, num_rows=num_rows)
-        with translate_errors(place=partial(self._place, self._facts)):
-            reader = open_reader(data, verify_checksums=checksums is Checksums.VERIFY)
+        arrays = dict(self._apart)
+        left = [unit for unit in units if unit not in arrays]
+        if left:
+            self._read_all(plan, left, arrow_schema, checksums, arrays)
         found: list[list[pa.ChunkedArray]] = [[] for _ in arrow_schema]
-        arrays: dict[Unit, pa.ChunkedArray] = {}
-        for batch in group_units(units):
-            for unit, array in zip(batch, self._read(reader, plan, batch), strict=True):
-                arrays[unit] = self._cut(unit, array, arrow_schema.field(unit.field).type)
         for unit in units:
             found[unit.field].append(arrays[unit])
         out = []
@@ -186,6 +214,29 @@ class _Job:
                 array = look_up(array, field.type, memory_limit=self._memory_limit, place=place)
             out.append(array)
         return out
+
+    def _read_all(
+        self,
+        plan: SplicePlan,
+        units: Sequence[Unit],
+        arrow_schema: pa.Schema,
+        checksums: Checksums,
+        arrays: dict[Unit, pa.ChunkedArray],
+    ) -> None:
+        """Decode these units by pyarrow, from one file in memory."""
+        leaves = [leaf for unit in units for leaf in unit.leaves]
+        spliced = {leaf: self._spliced(plan, leaf, self._facts[leaf]) for leaf in leaves}
+        num_rows = max(unit.num_rows for unit in units)
+        if any(self._schema.leaves[leaf].max_repetition for leaf in spliced):
+            # One row more than the longest column has: rows that nobody promised would show. Where each value is
+            # a row they have been counted, and pyarrow would reserve twice the memory for one more than 2**20.
+            num_rows += 1
+        data = splice(plan, spliced, num_rows=num_rows)
+        with translate_errors(place=partial(self._place, self._facts)):
+            reader = open_reader(data, verify_checksums=checksums is Checksums.VERIFY)
+        for batch in group_units(units):
+            for unit, array in zip(batch, self._read(reader, plan, batch), strict=True):
+                arrays[unit] = self._cut(unit, array, arrow_schema.field(unit.field).type)
 
     def _spliced(self, plan: SplicePlan, leaf: int, facts: PageFacts) -> SplicedChunk:
         chunk = self._chunks[leaf]
@@ -223,7 +274,7 @@ class _Job:
                         place=place,
                         hint="raise options.memory_limit",
                     )
-            return pa.chunked_array([_join(arrays)]) if _fits(arrays) else pa.chunked_array(arrays)
+            return join_arrays(arrays)
 
     def _cut(self, unit: Unit, array: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
         """The selected rows of a decoded unit, once it is sure that it has the rows promised."""
@@ -276,10 +327,6 @@ class _Job:
         names = [".".join(self._schema.leaves[leaf].path) for leaf in leaves]
         shown = ", ".join(names[:4]) + (", ..." if len(names) > 4 else "")
         return f"row group {self._row_group}, column{'s' if len(names) > 1 else ''} {shown}"
-
-
-def _fits(arrays: Sequence[pa.Array]) -> bool:
-    return 0 < len(arrays) and sum(int(array.nbytes) for array in arrays) < MOST_JOINED
 
 
 def _join(arrays: Sequence[pa.Array]) -> pa.Array:

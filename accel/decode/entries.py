@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from accel.decode.chunks import ChunkPages
 from accel.decode.dictionary import dictionary_values
+from accel.decode.plain import has_fixed_length, read_entries
 from accel.decode.splice import SplicedChunk
 from accel.decode.stored import store_bytes
 from accel.decode.verify import DictionaryFacts, PageFacts
@@ -23,7 +24,7 @@ from accel.format.model import Codec, Encoding, PageType, Physical, SchemaElemen
 from accel.format.thrift import I32, STRUCT, write_struct
 from accel.ranges import Buffer
 
-__all__ = ["read_as_indices", "splice_indices", "stays_indexed"]
+__all__ = ["pays", "read_as_indices", "splice_indices", "stays_indexed"]
 
 _LEAST_NAMED = 1
 """A dictionary whose entries are named fewer times than this on average would cost more than the values."""
@@ -37,11 +38,11 @@ def stays_indexed(kind: pa.DataType, element: SchemaElement, facts: PageFacts, c
     named = facts.dictionary
     if named is None or named.named < facts.num_values or named.named < _LEAST_NAMED * named.entries:
         return False
-    return codec in _CODECS and _pays(kind, element)
+    return codec in _CODECS and pays(kind, element)
 
 
-def _pays(kind: pa.DataType, element: SchemaElement) -> bool:
-    """Numbers are decoded as fast as indices are."""
+def pays(kind: pa.DataType, element: SchemaElement) -> bool:
+    """Whether values of a top-level column are decoded slower than indices; numbers are not."""
     types = pa.types
     if element.physical is Physical.BYTE_ARRAY:
         narrow = types.is_string(kind) or types.is_binary(kind)
@@ -75,7 +76,11 @@ def read_as_indices(
     ParquetFormatError
         The dictionary does not decode.
     """
-    dictionary = dictionary_values(named.page, codec, element, arrow_type=kind)
+    dictionary = None
+    if has_fixed_length(kind, element):
+        dictionary = read_entries(named.page, codec, kind=kind, width=element.type_length)
+    if dictionary is None:
+        dictionary = dictionary_values(named.page, codec, element, arrow_type=kind)
     arrays = [pa.DictionaryArray.from_arrays(chunk, dictionary, safe=False) for chunk in indices.chunks]
     return pa.chunked_array(arrays, type=pa.dictionary(pa.int32(), kind))
 

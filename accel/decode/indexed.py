@@ -18,7 +18,7 @@ from accel.arrays import validity
 from accel.decode.arrow import translate_errors
 from accel.errors import MemoryLimitError, ParquetFormatError
 
-__all__ = ["MOST_JOINED", "Values", "check_indices", "is_indexed", "look_up"]
+__all__ = ["MOST_JOINED", "Values", "check_indices", "is_indexed", "join_arrays", "look_up"]
 
 Ints = npt.NDArray[np.integer]
 
@@ -99,6 +99,13 @@ def look_up(
     with translate_errors(place=place):
         parts = [kernels.take(part.dictionary, part.indices) for chunk in chunks for part in _cut(chunk)]
     return parts[0] if len(parts) == 1 else pa.chunked_array(parts, type=kind)
+
+
+def join_arrays(arrays: Sequence[pa.Array], most: int = MOST_JOINED) -> pa.ChunkedArray:
+    """Arrays of one type behind each other, as one up to so many bytes."""
+    if len(arrays) < 2 or sum(int(array.nbytes) for array in arrays) >= most:
+        return pa.chunked_array(arrays)
+    return pa.chunked_array([pa.concat_arrays(arrays)])
 
 
 def _exceed(chunks: Sequence[pa.DictionaryArray], limit: int) -> bool:

@@ -93,7 +93,7 @@ def release_now_and_then(nbytes: int) -> None:
     _decoded.nbytes = total
 
 
-_RELEASE_EVERY = 48 << 20
+_RELEASE_EVERY = 128 << 20
 _decoded = threading.local()
 _shared: dict[tuple[int, int], DecodePool] = {}
 _shared_lock = threading.Lock()

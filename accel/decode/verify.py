@@ -58,6 +58,10 @@ class DictionaryFacts:
 class PageFacts:
     """What holds of the pages of one chunk after they were verified."""
 
+    tables: tuple[PageTable, ...]
+    """The pages of each of the chunk's buffers; the dictionary page of a whole chunk is among them."""
+    encoded: npt.NDArray[np.bool_]
+    """Which data pages are dictionary-encoded."""
     parts: tuple[Buffer, ...]
     """The chunk's bytes to splice: the dictionary page, then the data pages; no padding."""
     page_values: Int64s
@@ -171,6 +175,8 @@ def _verify(chunk: ChunkPages, leaf: Leaf, element: SchemaElement) -> PageFacts:
     if chunk.dictionary is not None and dictionary is not None:
         uncompressed += int(dictionary.uncompressed[0])
     return PageFacts(
+        tables=tuple(walked),
+        encoded=encoded,
         parts=parts,
         page_values=values,
         num_values=int(values.sum()),

@@ -20,9 +20,9 @@ __all__ = ["PageHeader", "parse_page_header", "walk_pages"]
 
 # Slots of a header's row.
 _TYPE, _UNCOMPRESSED, _COMPRESSED, _CRC, _KIND = range(5)
-_VALUES, _NULLS, _ROWS, _ENCODING, _DEFINITION, _REPETITION, _IS_COMPRESSED = range(5, 12)
+_VALUES, _NULLS, _ROWS, _ENCODING, _DEFINITION, _REPETITION, _IS_COMPRESSED, _LEVELS = range(5, 13)
 _NO_CRC = 1 << 40
-_EMPTY = [-1, -1, -1, _NO_CRC, -1, -1, -1, -1, -1, 0, 0, 1]
+_EMPTY = [-1, -1, -1, _NO_CRC, -1, -1, -1, -1, -1, 0, 0, 1, -1]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +54,8 @@ class PageHeader:
     """False only for a v2 page that says so; else it is as the chunk's codec says."""
     crc: int | None
     """CRC-32 of the stored body, unsigned."""
+    level_encoding: int
+    """Of a v1 page's definition levels; -1 in all others, whose levels are RLE if there are any."""
 
 
 def parse_page_header(buf: Buffer, pos: int = 0) -> PageHeader:
@@ -77,6 +79,7 @@ def parse_page_header(buf: Buffer, pos: int = 0) -> PageHeader:
         definition_bytes=row[_DEFINITION],
         is_compressed=bool(row[_IS_COMPRESSED]),
         crc=None if crc == _NO_CRC else crc & 0xFFFFFFFF,
+        level_encoding=row[_LEVELS],
     )
 
 
@@ -202,7 +205,7 @@ _V2_FLAGS = {7 << 4 | TRUE: _is_compressed(1), 7 << 4 | FALSE: _is_compressed(0)
 _V2_INTS = {1: _VALUES, 2: _NULLS, 3: _ROWS, 4: _ENCODING, 5: _DEFINITION, 6: _REPETITION}
 _HEADER_INTS = {1: _TYPE, 2: _UNCOMPRESSED, 3: _COMPRESSED, 4: _CRC}
 _HEADER_OTHERS: dict[int, Handler] = {
-    5 << 4 | STRUCT: _of_kind(PageType.DATA_PAGE, {1: _VALUES, 2: _ENCODING}),
+    5 << 4 | STRUCT: _of_kind(PageType.DATA_PAGE, {1: _VALUES, 2: _ENCODING, 3: _LEVELS}),
     7 << 4 | STRUCT: _of_kind(PageType.DICTIONARY_PAGE, {1: _VALUES, 2: _ENCODING}),
     8 << 4 | STRUCT: _of_kind(PageType.DATA_PAGE_V2, _V2_INTS),
 }

@@ -49,8 +49,12 @@ class RowSelection:
     @classmethod
     def from_mask(cls, mask: Bools) -> RowSelection:
         """The set positions of a boolean array."""
-        edges = np.diff(np.concatenate(([0], mask.astype(np.int8), [0])))
-        return cls(np.flatnonzero(edges == 1).astype(np.int64), np.flatnonzero(edges == -1).astype(np.int64))
+        edges = np.empty(len(mask) + 2, bool)
+        edges[0] = edges[-1] = False
+        edges[1:-1] = mask
+        # Where a run begins and where it ends, by turns.
+        turns = np.flatnonzero(edges[1:] != edges[:-1])
+        return cls(turns[::2].astype(np.int64), turns[1::2].astype(np.int64))
 
     @classmethod
     def from_units(cls, first_rows: Int64s, num_rows: int, keep: Bools) -> RowSelection:

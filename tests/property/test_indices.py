@@ -1,4 +1,4 @@
-"""Columns read as indices, or page by page: what comes out is what pyarrow's own reading of the whole gives.
+"""Columns read as indices, page by page, or in two parts: what comes out is what pyarrow's own reading of the whole gives.
 
 Random columns of the types that have such a way, beside others that have none: nulls, required and optional, every
 codec, both kinds of page, dictionaries that run full midway, whole chunks and chosen pages, several row groups.
@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from accel.decode import units
+from accel.decode import columns, mixed, units
 from accel.decode.arrow import projected_schema
 from accel.decode.columns import decode_columns
 from accel.decode.indexed import Values, is_indexed, look_up
@@ -130,6 +130,7 @@ def test_every_way_gives_what_pyarrow_gives(seed: int, monkeypatch: pytest.Monke
     rng = random.Random(seed)
     rows = rng.choice([1, 60, 400, 2500])
     data, _ = _file(rng, rows)
+    monkeypatch.setattr(mixed, "_LEAST_ROWS", 1)
     groups = len(open_metadata(data).group_rows)
     for group in range(groups):
         count = int(open_metadata(data).group_rows[group])
@@ -140,4 +141,5 @@ def test_every_way_gives_what_pyarrow_gives(seed: int, monkeypatch: pytest.Monke
                 assert_same(_decode(data, group, chosen, whole=whole, values=values), expected)
             with monkeypatch.context() as slow:
                 slow.setattr(units, "stays_indexed", lambda *given: False)
+                slow.setattr(columns, "read_apart", lambda *given, **named: None)
                 assert_same(_decode(data, group, chosen, whole=whole, values=Values.DECODED), expected)

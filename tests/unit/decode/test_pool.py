@@ -86,6 +86,6 @@ def test_memory_is_released_each_time_that_much_was_decoded(monkeypatch: pytest.
 
     monkeypatch.setattr(pool_module.pa, "default_memory_pool", Pool)
     monkeypatch.setattr(pool_module, "_decoded", threading.local())
-    for nbytes in (40 << 20, 7 << 20, 1 << 20, 47 << 20, 1 << 20):
+    for nbytes in (120 << 20, 7 << 20, 1 << 20, 127 << 20, 1 << 20):
         pool_module.release_now_and_then(nbytes)
     assert len(released) == 2

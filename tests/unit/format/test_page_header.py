@@ -39,12 +39,13 @@ PLAIN = {
     "definition_bytes": 0,
     "is_compressed": True,
     "crc": None,
+    "level_encoding": -1,
 }
 HEADERS = {
-    "v1": (header(0, f5=V1), {"type": 0, "num_values": 10, "encoding": 8}),
+    "v1": (header(0, f5=V1), {"type": 0, "num_values": 10, "encoding": 8, "level_encoding": 3}),
     "v1 with crc": (
         header(0, crc=-2, f5=V1),
-        {"type": 0, "num_values": 10, "encoding": 8, "crc": 0xFFFFFFFE},
+        {"type": 0, "num_values": 10, "encoding": 8, "crc": 0xFFFFFFFE, "level_encoding": 3},
     ),
     "dictionary": (header(2, f7=DICTIONARY), {"type": 2, "num_values": 7, "encoding": 2}),
     "v2": (
@@ -63,7 +64,7 @@ HEADERS = {
     "page of the future": (header(9), {"type": 9, "num_values": 0, "encoding": -1}),
     "another page's header besides": (
         header(0, f5=V1, f8=V2),
-        {"type": 0, "num_values": 10, "encoding": 8},
+        {"type": 0, "num_values": 10, "encoding": 8, "level_encoding": 3},
     ),
 }
 
