@@ -5,16 +5,18 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Awaitable, Callable, Hashable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cachetools import LRUCache
 
 from accel.io.data_cache import DataCache
-from accel.io.disk import Disk
 from accel.io.flights import Flights
 from accel.io.storage_options import lasts
 from accel.options import MIB
 from accel.records import dataclass
+
+if TYPE_CHECKING:
+    from accel.io.disk import Disk
 
 __all__ = ["Cache", "CacheStats"]
 
@@ -104,7 +106,11 @@ class Cache:
         self.max_age = max_age
         self.disk = None if disk is None else os.fspath(disk)
         self.disk_limit = disk_limit
-        self._disk = None if self.disk is None else Disk(self.disk, limit=disk_limit)
+        self._disk: Disk | None = None
+        if self.disk is not None:
+            from accel.io.disk import Disk
+
+            self._disk = Disk(self.disk, limit=disk_limit)
         self._lock = threading.Lock()
         self._entries = _Recent(maxsize=memory, getsizeof=lambda entry: entry.nbytes)
         self.flights = Flights()

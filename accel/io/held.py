@@ -8,10 +8,10 @@ from __future__ import annotations
 import asyncio
 import math
 import time
+from typing import TYPE_CHECKING
 
 from accel.io.cache import Cache
 from accel.io.client import Client
-from accel.io.disk import Disk
 from accel.io.fetch import same_etag
 from accel.io.kept import Kept, entry_key, kept_of, reopen
 from accel.metrics import Metrics
@@ -19,6 +19,9 @@ from accel.planning.file import DataFile
 from accel.planning.handle import FileHandle
 from accel.planning.need import Steps, Tail
 from accel.ranges import Stash
+
+if TYPE_CHECKING:
+    from accel.io.disk import Disk
 
 __all__ = ["HeldFiles"]
 

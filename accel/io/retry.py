@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import random
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
@@ -16,6 +15,12 @@ __all__ = ["Retry"]
 T = TypeVar("T")
 
 
+def _uniform(least: float, most: float) -> float:
+    import random  # takes a millisecond, which a process that repeats nothing need not spend
+
+    return random.uniform(least, most)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retry:
     """Exponential backoff with full jitter. All times are seconds."""
@@ -25,7 +30,7 @@ class Retry:
     backoff_base: float
     backoff_max: float
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
-    uniform: Callable[[float, float], float] = random.uniform
+    uniform: Callable[[float, float], float] = _uniform
 
     @classmethod
     def of(cls, options: Options) -> Retry:

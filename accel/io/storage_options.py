@@ -86,9 +86,8 @@ def fingerprint(root: str, options: StorageOptions | None) -> str:
         # The same path is another file on another machine.
         digest.update(os.uname().nodename.encode("utf-8", "surrogateescape"))
     else:
-        for name in sorted(os.environ):
-            if name.startswith(_ENVIRONMENT):
-                digest.update(f"{name}={os.environ[name]}\0".encode("utf-8", "surrogateescape"))
+        for name in sorted(name for name in os.environ if name.startswith(_ENVIRONMENT)):
+            digest.update(f"{name}={os.environ[name]}\0".encode("utf-8", "surrogateescape"))
     return ("" if _is_plain(options or {}) else "process-") + digest.hexdigest()
 
 

@@ -15,8 +15,6 @@ from accel.io.slices import each
 from accel.io.store import ObjectEntry
 from accel.metrics import Metrics
 from accel.planning.file import DataFile, Listing
-from accel.tables import listed, local
-from accel.tables.hive import settle, spell
 from accel.tables.source import Named, Shape, read_source
 
 __all__ = ["ListingClient", "discover"]
@@ -90,6 +88,8 @@ async def discover(
             return Listing(
                 (item.as_file(),), _NO_COLUMNS, 0
             )  # nothing to list, and no path to tell columns by
+    from accel.tables.hive import settle, spell
+
     named = await each(texts, partial(read_source, glob=glob, in_store=in_store))
     found = await _find_all(named, client_for, metrics)
     files = [file for part in found for file in part]
@@ -149,6 +149,8 @@ async def _find_all(
 async def _find(
     item: Named, client_for: Callable[[str], ListingClient], metrics: Metrics
 ) -> Sequence[DataFile]:
+    from accel.tables import listed, local
+
     if item.shape is Shape.GLOB and item.location.scheme == "file":
         matches, directories = await asyncio.to_thread(local.expand, item)
         if matches or not directories:
