@@ -44,6 +44,8 @@ __all__ = ["Reader", "Tails"]
 T = TypeVar("T")
 
 _ARROW_SCHEMA = "ARROW:schema"
+# To learn which pages of so few bytes are wanted takes longer than to read them.
+_WHOLE_BYTES = 8 << 10
 # What decodes to more than so many times `inline_decode_bytes` would hold up the I/O loop.
 _INLINE_EXPANSION = 16
 # And so would dictionaries of more than so many times that: a page names few of their entries, all are decoded.
@@ -119,6 +121,7 @@ class Reader:
             piece_bytes=self.options.cut_bytes,
             probe_min_bytes=self.options.probe_min_bytes,
             early_bytes=client.network.early_bytes,
+            whole_bytes=_WHOLE_BYTES,
             read_dictionary=_read_dictionary,
             on_bad_index=lambda error: self._on_bad_index(error, file.url),
         )

@@ -95,6 +95,7 @@ def plan_file(
     piece_bytes: int,
     probe_min_bytes: int,
     early_bytes: int = 0,
+    whole_bytes: int = 0,
     read_dictionary: ReadDictionary,
     on_bad_index: Callable[[IndexFormatError], None],
 ) -> Steps[FilePlan]:
@@ -113,6 +114,9 @@ def plan_file(
     early_bytes : int
         All page indexes may come with the first few that a file lacks, where they are no more: see
         `fetch_page_indexes`.
+    whole_bytes : int
+        Chunks that come to no more, all together, are read whole: they hold hardly more than a page each, and to
+        learn which is wanted would take a round trip.
     read_dictionary : callable
         Decodes a dictionary page.
     on_bad_index : callable
@@ -137,7 +141,7 @@ def plan_file(
         piece_bytes,
         limit=limit,
         pages_indexed=embedded is not None and embedded.by_page,
-        early_bytes=early_bytes,
+        whole_bytes=whole_bytes,
     )
     if wants:
         stash, plan.index_round_trips = yield from fetch_page_indexes(handle, wants, early_bytes=early_bytes)

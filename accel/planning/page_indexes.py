@@ -18,10 +18,6 @@ from accel.ranges import ByteRange, Kind, ReadKey, Stash, Want
 
 __all__ = ["fetch_or_recall", "fetch_page_indexes", "page_index_wants", "take_page_indexes"]
 
-_SMALL = 64
-"""Chunks that come to one part in so many of what may come early, all together, are read whole: they hold hardly more
-than a page each, and to learn which would take a round trip."""
-
 
 def page_index_wants(
     handle: FileHandle,
@@ -32,13 +28,13 @@ def page_index_wants(
     *,
     limit: int | None,
     pages_indexed: bool,
-    early_bytes: int = 0,
+    whole_bytes: int = 0,
 ) -> list[Want]:
     """The page indexes that planning takes and the handle does not hold yet.
 
     Offset indexes are wanted where rows are left out, where a row group is to be cut, and where `limit`
     (rows, or None) may end the scan inside it; and where `pages_indexed` says that an index in the file
-    speaks of pages. None is worth a request where all that they could save is a few bytes.
+    speaks of pages. None is asked for where all chunks that are wanted come to no more than `whole_bytes`.
     """
     if handle.distrusted:
         return []
@@ -69,7 +65,7 @@ def page_index_wants(
         ):
             for leaf in missing:
                 wants += _index_want(handle, Kind.OFFSET_INDEX, group, leaf)
-    if wants and _come_to(handle, [group for group, _ in kept], every) <= early_bytes // _SMALL:
+    if wants and _come_to(handle, [group for group, _ in kept], every) <= whole_bytes:
         return [want for want in wants if handle.in_tail(want.range) is not None]
     return wants
 

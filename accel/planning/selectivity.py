@@ -231,4 +231,7 @@ class _Guess:
         low, high = _place(pattern.lower), _place(pattern.upper)
         if low is None or high is None or column.lower is None:
             return _LIKE
-        return max(column.below(high) - column.below(low), column.equal())
+        share = column.below(high) - column.below(low)
+        # No more than a value, where the bounds lie apart in what is looked at of them.
+        apart = column.upper is not None and column.upper > column.lower
+        return max(share, 1.0 / max(1, column.values) if apart else column.equal())

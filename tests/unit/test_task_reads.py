@@ -143,8 +143,8 @@ def test_a_dictionary_met_again_is_kept_stored(monkeypatch: pytest.MonkeyPatch) 
     data = write_file(table(x=pa.array(names)), Layout(page_rows=70, dictionary=["x"], codec="zstd"))
     store = RecordingStore(DictStore({"f.parquet": data}))
     cache = accel.Cache(data=0)
-    # So near a store gives no reason to read such a small chunk whole.
-    options = accel.Options(tail_hint=8, max_gap_bytes=0, assumed_latency=1e-3)
+    monkeypatch.setattr("accel.reader._WHOLE_BYTES", 0)
+    options = accel.Options(tail_hint=8, max_gap_bytes=0)
 
     def rows(at: int) -> list[str]:
         scan = accel.scan(

@@ -71,6 +71,7 @@ def guess(where: str, *, doubtful: int = ROWS, data: bytes = DATA) -> float:
         pytest.param("NOT half <= 499", 0.25, id="nor does its negation"),
         pytest.param("half > 200 AND half <= 400", 0.1, id="two ends among nulls"),
         pytest.param("s LIKE 'c%'", 0.1, id="a prefix is a range"),
+        pytest.param("s LIKE 'c0277%'", 1 / ROWS, id="a long prefix is a value at least"),
         pytest.param("n = 7 AND n = 9", 1 / ROWS**2, id="nonsense is merely unlikely"),
     ],
 )
@@ -86,6 +87,11 @@ def test_what_matches_lies_among_the_rows_in_doubt() -> None:
 @pytest.mark.parametrize("where", ["s LIKE '%x%'", "x = 3.5", "n < few", "s = 'q'"])
 def test_rules_of_thumb_are_modest(where: str) -> None:
     assert 0.0 < guess(where) < 0.5
+
+
+def test_a_prefix_of_texts_that_begin_alike_is_not_placed() -> None:
+    alike = table(s=pa.array([f"https://{i:06}" for i in range(ROWS)]), n=pa.array(range(ROWS)))
+    assert guess("s LIKE 'https://0002%'", data=write_file(alike, Layout(group_rows=ROWS))) == 0.02
 
 
 def test_a_sketch_knows_what_statistics_do_not(tmp_path: pathlib.Path) -> None:
