@@ -18,7 +18,7 @@ from accel.decode.indexed import Values, check_indices, is_indexed, join_arrays,
 from accel.decode.nested import count_levels, merge_leaves
 from accel.decode.splice import SplicedChunk, SplicePlan, plan_splice, splice
 from accel.decode.trim import place_rows, trim
-from accel.decode.units import Unit, Verified, cut_units, group_units
+from accel.decode.units import Unit, Verified, cut_units, group_units, step_of
 from accel.decode.verify import PageFacts, verify_chunk
 from accel.errors import AccelError, MemoryLimitError, ParquetFormatError
 from accel.format.model import ParquetSchema
@@ -234,8 +234,10 @@ class _Job:
         data = splice(plan, spliced, num_rows=num_rows)
         with translate_errors(place=partial(self._place, self._facts)):
             reader = open_reader(data, verify_checksums=checksums is Checksums.VERIFY)
-        for batch in group_units(units):
-            for unit, array in zip(batch, self._read(reader, plan, batch), strict=True):
+        steps = {unit: step for unit in units if (step := step_of(self.known, unit)) is not None}
+        for batch in group_units(units, steps):
+            step = steps.get(batch[0])
+            for unit, array in zip(batch, self._read(reader, plan, batch, step), strict=True):
                 arrays[unit] = self._cut(unit, array, arrow_schema.field(unit.field).type)
 
     def _spliced(self, plan: SplicePlan, leaf: int, facts: PageFacts) -> SplicedChunk:
@@ -244,11 +246,13 @@ class _Job:
             return splice_indices(chunk, facts, facts.dictionary)
         return SplicedChunk(facts.parts, chunk.codec, facts.num_values, facts.uncompressed)
 
-    def _read(self, reader: ParquetReader, plan: SplicePlan, batch: Sequence[Unit]) -> list[pa.ChunkedArray]:
+    def _read(
+        self, reader: ParquetReader, plan: SplicePlan, batch: Sequence[Unit], step: int | None
+    ) -> list[pa.ChunkedArray]:
         leaves = [leaf for unit in batch for leaf in unit.leaves]
         columns = [plan.column(leaf) for leaf in leaves]
-        if batch[0].step is not None:
-            return [self._read_slowly(reader, batch[0], columns, batch[0].step)]
+        if step is not None:
+            return [self._read_slowly(reader, batch[0], columns, step)]
         try:
             with translate_errors(place=partial(self._place, leaves)):
                 return list(reader.read_row_groups([0], columns, self._threads is Threads.POOL).columns)
@@ -256,7 +260,7 @@ class _Job:
             if len(batch) == 1:
                 raise
         # One by one, so that the error names its column.
-        return [array for unit in batch for array in self._read(reader, plan, [unit])]
+        return [array for unit in batch for array in self._read(reader, plan, [unit], None)]
 
     def _read_slowly(
         self, reader: ParquetReader, unit: Unit, columns: Sequence[int], step: int

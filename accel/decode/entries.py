@@ -19,6 +19,7 @@ from accel.decode.dictionary import dictionary_values
 from accel.decode.plain import has_fixed_length, read_entries
 from accel.decode.splice import SplicedChunk
 from accel.decode.stored import store_bytes
+from accel.decode.trim import is_view
 from accel.decode.verify import DictionaryFacts, PageFacts
 from accel.format.model import Codec, Encoding, PageType, Physical, SchemaElement
 from accel.format.thrift import I32, STRUCT, write_struct
@@ -26,7 +27,7 @@ from accel.ranges import Buffer
 
 __all__ = ["pays", "read_as_indices", "splice_indices", "stays_indexed"]
 
-_LEAST_NAMED = 1
+_LEAST_NAMED: Final[dict[Physical | None, int]] = {Physical.BYTE_ARRAY: 2, Physical.FIXED_LEN_BYTE_ARRAY: 1}
 """A dictionary whose entries are named fewer times than this on average would cost more than the values."""
 _FEW_ENTRIES = 4096
 # Those that a page need not be compressed by: store_bytes.
@@ -36,16 +37,16 @@ _CODECS: Final = (Codec.UNCOMPRESSED, Codec.SNAPPY, Codec.GZIP, Codec.ZSTD, Code
 def stays_indexed(kind: pa.DataType, element: SchemaElement, facts: PageFacts, codec: int) -> bool:
     """Whether a top-level column of this type is read as indices: all of its pages are dictionary-encoded."""
     named = facts.dictionary
-    if named is None or named.named < facts.num_values or named.named < _LEAST_NAMED * named.entries:
-        return False
-    return codec in _CODECS and pays(kind, element)
+    return named is not None and named.named == facts.num_values and pays(kind, element, named, codec)
 
 
-def pays(kind: pa.DataType, element: SchemaElement) -> bool:
+def pays(kind: pa.DataType, element: SchemaElement, named: DictionaryFacts, codec: int) -> bool:
     """Whether values of a top-level column are decoded slower than indices; numbers are not."""
+    if codec not in _CODECS or named.named < _LEAST_NAMED.get(element.physical, 0) * named.entries:
+        return False
     types = pa.types
     if element.physical is Physical.BYTE_ARRAY:
-        narrow = types.is_string(kind) or types.is_binary(kind)
+        narrow = types.is_string(kind) or types.is_binary(kind) or is_view(kind)
         return bool(narrow or types.is_large_string(kind) or types.is_large_binary(kind))
     if element.physical is not Physical.FIXED_LEN_BYTE_ARRAY:
         return False

@@ -16,6 +16,7 @@ import pyarrow as pa
 from accel import kernels
 from accel.arrays import validity
 from accel.decode.arrow import translate_errors
+from accel.decode.trim import is_view, take_views
 from accel.errors import MemoryLimitError, ParquetFormatError
 
 __all__ = ["MOST_JOINED", "Values", "check_indices", "is_indexed", "join_arrays", "look_up"]
@@ -97,7 +98,8 @@ def look_up(
             hint="raise options.memory_limit",
         )
     with translate_errors(place=place):
-        parts = [kernels.take(part.dictionary, part.indices) for chunk in chunks for part in _cut(chunk)]
+        take = take_views if is_view(kind) else kernels.take
+        parts = [take(part.dictionary, part.indices) for chunk in chunks for part in _cut(chunk)]
     return parts[0] if len(parts) == 1 else pa.chunked_array(parts, type=kind)
 
 
@@ -133,11 +135,16 @@ def _lengths(dictionary: pa.Array) -> npt.NDArray[np.int64]:
 
 
 def _width(kind: pa.DataType) -> int | None:
-    """Bytes of a value that has a fixed width."""
+    """Bytes of a value, beside the text that views share, where it has a fixed width."""
+    if is_view(kind):
+        return _VIEW_BYTES
     try:
         return int(kind.byte_width)
     except ValueError:
         return None
+
+
+_VIEW_BYTES = 16
 
 
 def _most_bytes(array: pa.DictionaryArray) -> int:

@@ -19,7 +19,7 @@ __all__ = ["split_pages"]
 
 _LEAST_ROWS = 1 << 14
 """Fewer rows are decoded together: each part costs a call of its own."""
-_LEAST_SHARE = 2
+_LEAST_SHARE = 8
 """Texts are split only where one part in this many of them names entries: PLAIN ones gain nothing."""
 
 
@@ -31,7 +31,7 @@ def split_pages(known: Verified, unit: Unit, kind: pa.DataType) -> tuple[ChunkPa
     if named is None or encoded.all() or unit.num_rows < _LEAST_ROWS or not _is_flat(unit, leaf):
         return None
     element = known.schema.elements[leaf.element]
-    if not pays(kind, element) or named.named < named.entries:
+    if not pays(kind, element, named, chunk.codec):
         return None
     if element.physical is Physical.BYTE_ARRAY and named.named * _LEAST_SHARE < facts.num_values:
         return None

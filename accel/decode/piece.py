@@ -9,12 +9,13 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from accel import kernels
-from accel.arrays import bools, mask, repeat_scalar
+from accel.arrays import bools, from_numpy, mask, repeat_scalar
 from accel.decode.arrow import projected_schema
 from accel.decode.chunks import ChunkPages
 from accel.decode.columns import decode_columns
 from accel.decode.indexed import Values, is_indexed, look_up
 from accel.decode.pool import release_now_and_then
+from accel.decode.trim import is_view, take_views
 from accel.options import MIB
 from accel.planning.conform import conform_array
 from accel.planning.pages import Piece, PieceLeaf
@@ -260,15 +261,18 @@ def _filter(array: pa.Array | pa.ChunkedArray, keep: pa.BooleanArray) -> pa.Arra
         # pyarrow has no filter for views: join the slices.
         if isinstance(array, pa.ChunkedArray):
             array = pa.concat_arrays(array.chunks)
+        if is_view(array.type):
+            return take_views(array, from_numpy(np.flatnonzero(mask(keep))))
         return pa.concat_arrays([array.slice(a, b - a) for a, b in RowSelection.from_mask(mask(keep))])
     return kernels.filter(array, keep)
 
 
 def _has_views(kind: pa.DataType) -> bool:
-    if pa.types.is_string_view(kind) or pa.types.is_binary_view(kind):
+    if is_view(kind):
         return True
     if pa.types.is_dictionary(kind):
-        return _has_views(kind.value_type)
+        # Its indices are filtered.
+        return False
     if isinstance(kind, pa.BaseExtensionType):
         return _has_views(kind.storage_type)
     return any(_has_views(kind.field(i).type) for i in range(kind.num_fields))

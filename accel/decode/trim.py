@@ -11,7 +11,7 @@ from accel.arrays import from_numpy
 from accel.decode.chunks import ChunkPages
 from accel.planning.selection import RowSelection
 
-__all__ = ["place_rows", "trim"]
+__all__ = ["is_view", "place_rows", "take_views", "trim"]
 
 Int64s = npt.NDArray[np.int64]
 
@@ -81,12 +81,13 @@ def _trim_chunk(array: pa.Array, starts: Int64s, stops: Int64s) -> pa.Array:
         lengths = stops - starts
         shift = np.repeat(starts - (np.cumsum(lengths) - lengths), lengths)
         indices = from_numpy(np.arange(count, dtype=np.int64) + shift)
-        return _take_views(array, indices) if is_view(array.type) else kernels.take(array, indices)
+        return take_views(array, indices) if is_view(array.type) else kernels.take(array, indices)
     slices = [array.slice(a, b - a) for a, b in zip(starts.tolist(), stops.tolist(), strict=True)]
     return pa.concat_arrays(slices)
 
 
-def _take_views(array: pa.Array, indices: pa.Array) -> pa.Array:
+def take_views(array: pa.Array, indices: pa.Array) -> pa.Array:
+    """The texts (views) at these places, null where a place is; they share the text."""
     # pyarrow has no take for views, but their 16-byte heads can be gathered, and share the text.
     validity, heads, *texts = array.buffers()
     fixed = pa.Array.from_buffers(pa.binary(16), len(array), [validity, heads], offset=array.offset)
@@ -105,5 +106,5 @@ def _holds_views(kind: pa.DataType) -> bool:
     if isinstance(kind, pa.BaseExtensionType):
         return _holds_views(kind.storage_type)
     if pa.types.is_dictionary(kind):
-        return _holds_views(kind.value_type)
+        return False
     return any(_holds_views(kind.field(i).type) for i in range(kind.num_fields))

@@ -15,7 +15,7 @@ from accel.decode.verify import PageFacts
 from accel.format.model import ParquetSchema
 from accel.records import dataclass
 
-__all__ = ["Unit", "Verified", "cut_units", "group_units"]
+__all__ = ["Unit", "Verified", "cut_units", "group_units", "step_of"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -26,9 +26,6 @@ class Unit:
     """Position in the output."""
     leaves: tuple[int, ...]
     num_rows: int
-    step: int | None
-    """Rows to decode at once where values may grow beyond the limit: a dictionary can hold one long
-    value that the pages name a million times. None where they cannot."""
     indexed: bool
     """Read as indices into its dictionary."""
 
@@ -60,14 +57,14 @@ def cut_units(known: Verified, fields: Sequence[int], arrow_schema: pa.Schema) -
     return units
 
 
-def group_units(units: Sequence[Unit]) -> list[list[Unit]]:
-    """Units that one call of pyarrow can decode: of one row count, and at most one of a field."""
+def group_units(units: Sequence[Unit], steps: Mapping[Unit, int]) -> list[list[Unit]]:
+    """Units that one call of pyarrow can decode: of one row count, and at most one of a field, or one by steps."""
     batches: dict[tuple[int, int], list[Unit]] = {}
     seen: dict[int, int] = {}
     for number, unit in enumerate(units):
         turn = seen.get(unit.field, 0)
         seen[unit.field] = turn + 1
-        key = (unit.num_rows, turn) if unit.step is None else (-1, number)
+        key = (unit.num_rows, turn) if unit not in steps else (-1, number)
         batches.setdefault(key, []).append(unit)
     return list(batches.values())
 
@@ -82,15 +79,17 @@ def _unit(known: Verified, field: int, leaves: tuple[int, ...], kind: pa.DataTyp
     element = known.schema.elements[known.schema.leaves[leaf].element]
     num_rows = chunk.num_rows
     indexed = stays_indexed(kind, element, known.facts[leaf], chunk.codec)
-    return Unit(field, leaves, num_rows, None if indexed else _step(known, leaves, num_rows), indexed)
+    return Unit(field, leaves, num_rows, indexed)
 
 
-def _step(known: Verified, leaves: Sequence[int], num_rows: int) -> int | None:
+def step_of(known: Verified, unit: Unit) -> int | None:
+    """Rows to decode at once where values may grow beyond the limit: a dictionary can hold one long
+    value that the pages name a million times. None where they cannot."""
     limit = known.memory_limit
-    if limit is None:
+    if limit is None or unit.indexed:
         return None
-    worst = max(_worst(known, leaf, limit or 1) for leaf in leaves)
-    return None if worst <= limit else max(1, num_rows * limit // worst)
+    worst = max(_worst(known, leaf, limit or 1) for leaf in unit.leaves)
+    return None if worst <= limit else max(1, unit.num_rows * limit // worst)
 
 
 def _worst(known: Verified, leaf: int, limit: int) -> int:

@@ -19,6 +19,7 @@ from accel.decode import columns, mixed, units
 from accel.decode.arrow import projected_schema
 from accel.decode.columns import decode_columns
 from accel.decode.indexed import Values, is_indexed, look_up
+from accel.decode.trim import is_view
 from accel.planning.selection import RowSelection
 from tests.unit.decode.selected import (
     LIMIT,
@@ -50,14 +51,24 @@ def _fixed(rng: random.Random, rows: int, entries: int, kind: pa.DataType) -> pa
 
 def _texts(rng: random.Random, rows: int, entries: int, kind: pa.DataType) -> pa.Array:
     few = ["é" * rng.randrange(5) + str(rng.randrange(10**6)) for _ in range(entries)] + [""]
-    return pa.array([rng.choice(few) for _ in range(rows)], pa.string()).cast(kind)
+    texts = pa.array([rng.choice(few) for _ in range(rows)], pa.string())
+    return texts if is_view(kind) else texts.cast(kind)
 
 
 def _column(rng: random.Random, rows: int) -> pa.Array:
     entries = rng.choice([1, 3, 40, 1000])
     make, kind = rng.choice(
         [
-            *((_texts, kind) for kind in (pa.string(), pa.large_string(), pa.binary(), pa.large_binary())),
+            *(
+                (_texts, kind)
+                for kind in (
+                    pa.string(),
+                    pa.large_string(),
+                    pa.string_view(),
+                    pa.binary(),
+                    pa.large_binary(),
+                )
+            ),
             *((_fixed, pa.binary(width)) for width in (1, 5, 16)),
             *((_decimals, pa.decimal128(precision, 2)) for precision in (3, 9, 15, 18, 20, 30, 38)),
             (_decimals, pa.decimal256(60, 5)),
@@ -67,7 +78,9 @@ def _column(rng: random.Random, rows: int) -> pa.Array:
     share = rng.choice([0.0, 0.0, 0.2, 1.0])
     # A run without nulls, so that some pages have none.
     valid = np.array([place < rows // 3 or rng.random() >= share for place in range(rows)])
-    return pc.if_else(pa.array(valid), array, pa.nulls(rows, kind)) if share else array
+    if share:
+        array = pc.if_else(pa.array(valid), array, pa.nulls(rows, array.type))
+    return array if array.type == kind else array.cast(kind)
 
 
 def _file(rng: random.Random, rows: int) -> tuple[bytes, pa.Schema]:

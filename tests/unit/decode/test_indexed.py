@@ -29,7 +29,16 @@ from tests.unit.decode.selected import (
     truth,
 )
 
-_TYPES = [pa.string(), pa.large_string(), pa.binary(), pa.large_binary()]
+_TYPES = [
+    pa.string(),
+    pa.large_string(),
+    pa.string_view(),
+    pa.binary(),
+    pa.large_binary(),
+    pa.binary_view(),
+    # Whose indices are the file's own type.
+    pa.dictionary(pa.int32(), pa.string()),
+]
 
 
 def _write(array: pa.Array, **options: Any) -> bytes:
@@ -114,7 +123,7 @@ def test_which_texts_stay_indices(rows: int, options: dict[str, Any], stays: boo
     data = _write(pa.array(_values(random.Random(1), 400, 100, 0.1)), **options)
     element, facts = open_metadata(data).schema.elements[1], _facts(data, RowSelection.all(rows))
     assert stays_indexed(pa.string(), element, facts, Codec.SNAPPY) is stays
-    assert stays_indexed(pa.string_view(), element, facts, Codec.SNAPPY) is False
+    assert stays_indexed(pa.string_view(), element, facts, Codec.SNAPPY) is stays
     assert stays_indexed(pa.string(), element, facts, Codec.BROTLI) is False
 
 
