@@ -237,6 +237,8 @@ class Openings:
         opener, recalled = self._opener, 0
         for opening, (file, handle) in zip(opened, pairs, strict=True):
             opener.adopt(opening.client, file, handle, opening.hint)
+            # Before it is judged: the question, which the judgement waits for, may itself wait for this file.
+            opener.end(opening.client, file, opening.flight, handle)
             recalled += not opening.seen
             if opening.seen:
                 await opener.keep(opening.client, handle, opening.seen)
