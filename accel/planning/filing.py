@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import field
-from typing import TYPE_CHECKING
+from functools import partial
 
 from accel.errors import (
     AccelError,
@@ -14,39 +14,29 @@ from accel.errors import (
     redact,
 )
 from accel.format.model import Codec
-from accel.planning.dictionaries import Dictionaries, ReadDictionary
+from accel.planning.dictionaries import ReadDictionary
 from accel.planning.handle import FileHandle
 from accel.planning.need import Steps
 from accel.planning.page_indexes import (
-    fetch_or_recall,
     fetch_page_indexes,
     page_index_wants,
     take_page_indexes,
 )
 from accel.planning.pages import LeafReads, leaf_reads
+from accel.planning.probes import Probes, find_embedded
 from accel.planning.pruning import PageVerdicts, prune_pages, prune_row_groups
-from accel.planning.query import FileQuery
 from accel.planning.selection import RowSelection
 from accel.planning.shares import guess_shares
 from accel.planning.task import ScanTask, TaskFile
 from accel.planning.witness import Witnesses
 from accel.predicate.evidence import Verdict
-from accel.ranges import ReadKey
 from accel.records import dataclass
-
-if TYPE_CHECKING:
-    from accel.planning.blooms import Blooms
-    from accel.planning.embedded import Embedded
 
 __all__ = ["FilePlan", "plan_file"]
 
 _CODECS = frozenset(
     {Codec.UNCOMPRESSED, Codec.SNAPPY, Codec.GZIP, Codec.BROTLI, Codec.LZ4, Codec.ZSTD, Codec.LZ4_RAW}
 )
-# An index that is read in parts, or a filter whose header was not of the usual shape, takes a second look.
-_PROBE_ROUNDS = 2
-# An embedded index is fetched when the pages in doubt are so many times its size.
-_WORTH = 2
 
 
 @dataclass(slots=True)
@@ -132,7 +122,7 @@ def plan_file(
     ]
     if not kept and handle.bad_toc is None and not task_file.question.embedded:
         return plan  # no index is left to be asked, or to be told of
-    embedded = _find_embedded(handle, query, task_file.question.embedded, on_bad_index)
+    embedded = find_embedded(handle, query, task_file.question.embedded, on_bad_index)
     wants = page_index_wants(
         handle,
         query,
@@ -143,28 +133,29 @@ def plan_file(
         pages_indexed=embedded is not None and embedded.by_page,
         whole_bytes=whole_bytes,
     )
+    probes = Probes(handle, query, embedded, probe_min_bytes, read_dictionary, on_bad_index)
+    witnesses = Witnesses()
+    draft_of = partial(_draft, handle, task_file, selection=selection, witnesses=witnesses)
     if wants:
-        stash, plan.index_round_trips = yield from fetch_page_indexes(handle, wants, early_bytes=early_bytes)
+        along = probes.along(wants, kept, draft_of, early_bytes)
+        stash, plan.index_round_trips = yield from fetch_page_indexes(
+            handle, wants, early_bytes=early_bytes, along=along
+        )
         take_page_indexes(handle, wants, stash, on_bad_index)
+        probes.learn(stash)
     if handle.bad_toc is not None and query.bound is not None:
         on_bad_index(handle.bad_toc)
-    witnesses = Witnesses()
     drafts = {
-        group: draft
-        for group, certain in kept
-        if (draft := _draft(handle, task_file, group, selection, witnesses, certain=certain)) is not None
+        group: draft for group, certain in kept if (draft := draft_of(group, certain=certain)) is not None
     }
     doubtful = [group for group, draft in drafts.items() if draft.needs_filter]
     if doubtful:
         in_doubt = {group: drafts[group] for group in doubtful}
-        trips = yield from _probe(
-            handle, query, in_doubt, witnesses, embedded, probe_min_bytes, read_dictionary, on_bad_index
-        )
-        plan.index_round_trips += trips
+        plan.index_round_trips += yield from probes.ask(in_doubt, witnesses)
         for group in doubtful:
             if not witnesses.speaks_of(group):
                 continue
-            draft = _draft(handle, task_file, group, selection, witnesses, certain=False)
+            draft = draft_of(group, certain=False)
             if draft is None:
                 plan.probed_groups += 1
                 del drafts[group]
@@ -177,67 +168,6 @@ def plan_file(
     for draft in guesses.tasks:
         plan.add(draft, handle)
     return plan
-
-
-def _probe(
-    handle: FileHandle,
-    query: FileQuery,
-    drafts: Mapping[int, ScanTask],
-    witnesses: Witnesses,
-    embedded: Embedded | None,
-    probe_min_bytes: int,
-    read_dictionary: ReadDictionary,
-    on_bad_index: Callable[[IndexFormatError], None],
-) -> Steps[int]:
-    """Ask embedded indexes, bloom filters and dictionaries about the row groups in doubt, where they may save
-    more than they cost; the round trips that it took."""
-    trips = 0
-    in_doubt = sum(draft.nbytes for draft in drafts.values())
-    costly = in_doubt >= probe_min_bytes
-    blooms = _find_blooms(handle, query)
-    dictionaries = Dictionaries.of(handle, query, read_dictionary) if costly else None
-    lists = dictionaries.wants(drafts) if dictionaries is not None else []
-    most_bytes = in_doubt // _WORTH if costly else 0
-    found: dict[ReadKey, memoryview] = {}
-    for _ in range(_PROBE_ROUNDS):
-        wants = blooms.wants(drafts) if blooms is not None and costly else []
-        wants += embedded.wants(drafts, most_bytes=most_bytes) if embedded is not None else []
-        wants += [want for want in lists if want.key not in found]
-        if not wants:
-            break
-        stash, trip = yield from fetch_or_recall(handle, wants)
-        trips += trip
-        found |= stash
-        for error in blooms.learn(stash) if blooms is not None else ():
-            error.at(path=handle.id.path, place="bloom filter")
-            on_bad_index(error)
-        if embedded is not None:
-            embedded.learn(stash, on_bad_index)
-    if embedded is not None:
-        embedded.testify(drafts, witnesses, on_bad_index)
-    if blooms is not None:
-        blooms.testify(drafts, witnesses)
-    if dictionaries is not None:
-        dictionaries.testify(drafts, found, witnesses)
-    return trips
-
-
-def _find_embedded(
-    handle: FileHandle, query: FileQuery, named: Mapping[str, str], on_bad: Callable[[IndexFormatError], None]
-) -> Embedded | None:
-    if handle.toc is None and not named:
-        return None
-    from accel.planning.embedded import Embedded
-
-    return Embedded.of(handle, query, named, on_bad)
-
-
-def _find_blooms(handle: FileHandle, query: FileQuery) -> Blooms | None:
-    if not bool((handle.metadata.chunks.bloom_offset > 0).any()):
-        return None
-    from accel.planning.blooms import Blooms
-
-    return Blooms.of(handle, query)
 
 
 def _check_selection(
@@ -259,9 +189,9 @@ def _draft(
     handle: FileHandle,
     task_file: TaskFile,
     group: int,
+    *,
     selection: Mapping[int, RowSelection] | None,
     witnesses: Witnesses,
-    *,
     certain: bool,
 ) -> ScanTask | None:
     """The task of one row group, as far as is known by now; None where no row of it can match."""

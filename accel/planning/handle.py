@@ -67,8 +67,8 @@ class FileHandle:
     schema_nbytes: int = 0
     index_reads: int = 0
     """How often page indexes of it were asked for."""
-    reading_ahead: bool = False
-    """All of its page indexes are on their way: see `index_region`."""
+    reading_ahead: int = 0
+    """By which of these all of them are on their way: see `index_region`; 0 where none is."""
     distrusted: bool = False
     """Its page index contradicts its pages: chunks are read whole."""
 

@@ -18,6 +18,9 @@ from accel.ranges import ByteRange, Kind, ReadKey, Stash, Want
 
 __all__ = ["fetch_or_recall", "fetch_page_indexes", "page_index_wants", "take_page_indexes"]
 
+# So many may ask a file for page indexes before one that was to bring them all is taken to have failed.
+_MANY = 1000
+
 
 def page_index_wants(
     handle: FileHandle,
@@ -122,29 +125,34 @@ def fetch_or_recall(
 
 
 def fetch_page_indexes(
-    handle: FileHandle, wants: Sequence[Want], *, early_bytes: int
+    handle: FileHandle, wants: Sequence[Want], *, early_bytes: int, along: Sequence[Want] = ()
 ) -> Steps[tuple[dict[ReadKey, memoryview], int]]:
     """The same for page indexes: whoever asks a file for some again gets them all, where they are no more than
-    `early_bytes`, for there will be others to ask."""
+    `early_bytes`, for there will be others to ask. `along` is what else is asked for in the same round trip."""
     missing = [want for want in wants if handle.in_tail(want.range) is None]
     region = handle.index_region(early_bytes) if missing and handle.index_reads else None
     handle.index_reads += bool(missing)
-    # One is enough, of many that ask at once.
-    if region is None or handle.reading_ahead or not all(region.covers(want.range) for want in missing):
-        found, trips = yield from fetch_or_recall(handle, wants)
+    # One is enough, of many that ask at once; of what failed nobody may tell.
+    asked = handle.reading_ahead
+    if (
+        region is None
+        or (asked and handle.index_reads < asked + _MANY)
+        or not all(region.covers(want.range) for want in missing)
+    ):
+        found, trips = yield from fetch_or_recall(handle, [*wants, *along])
         return found, trips
     key = ReadKey(Kind.OFFSET_INDEX)
-    handle.reading_ahead = True
+    handle.reading_ahead = handle.index_reads
     try:
-        answer = yield Need((Want(key, region),))
+        answer = yield Need((Want(key, region), *along))
     finally:
-        handle.reading_ahead = False
+        handle.reading_ahead = 0
     if isinstance(answer, Tail):
         raise TypeError("ranges were asked for")
     if region.end == handle.tail_start:
         handle.grow_tail(answer[key])
-    found, _ = yield from fetch_or_recall(handle, wants)
-    return found, 1
+    found, more = yield from fetch_or_recall(handle, wants)
+    return {**answer, **found}, 1 + more
 
 
 def _parse_index(handle: FileHandle, key: ReadKey, data: memoryview) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from typing import Any
 
 import numpy as np
@@ -103,6 +104,7 @@ def test_a_failure_leaves_it_to_the_next(data: bytes) -> None:
     with pytest.raises(accel.StoreError):
         lookup(store, GROUP + 5, cache).to_table()
     broken.clear()
+    gc.collect()  # the error held on to what had asked
     scan = lookup(store, GROUP + 5, cache)
     assert scan.to_table().num_rows == 1
     assert indexes(scan.metrics)[0] == 1
@@ -131,3 +133,57 @@ def test_small_chunks_are_read_without_them() -> None:
     scan = accel.scan(PATH, "key > 777", columns=["key", "c07"], store=store, cache=cache, options=options)
     assert scan.to_table().num_rows == rows - 778
     assert indexes(scan.metrics)[0] > 0
+
+
+@pytest.fixture(scope="module")
+def filtered() -> bytes:
+    """`id` lies anywhere, `key` is sorted; both have bloom filters."""
+    ids = np.random.default_rng(5).permutation(ROWS) * 2
+    ndv = {"ndv": GROUP, "fpp": 0.001}
+    return write_file(
+        table(key=pa.array(np.arange(ROWS) * 2), id=pa.array(ids)),
+        Layout(
+            group_rows=GROUP,
+            page_rows=PAGE,
+            dictionary=False,
+            more={"bloom_filter_options": {"key": ndv, "id": ndv}},
+        ),
+    )
+
+
+def waves(store: RecordingStore, metrics: accel.Metrics) -> list[int]:
+    """Requests of each wave; a wave of metadata is of one file."""
+    assert metrics.round_trips == store.waves
+    return [sum(call.wave == wave for call in store.calls) for wave in range(1, store.waves + 1)]
+
+
+def test_filters_go_along_where_row_groups_are_all_alike(filtered: bytes) -> None:
+    """An absent `id`: tail and footer, then page indexes and filters at once, and nothing is left."""
+    store = RecordingStore(DictStore({PATH: filtered}))
+    options = accel.Options(tail_hint=2048, max_gap_bytes=0, probe_min_bytes=0)
+    scan = accel.scan(PATH, "id = 777", store=store, cache=accel.Cache(), options=options)
+    assert scan.to_table().num_rows == 0
+    # A header and a block of each of the three filters, and a column index and an offset index of each row group.
+    asked = waves(store, scan.metrics)[-1]
+    assert asked == 3 * 2 + sum(indexes(scan.metrics)[:1])
+    assert scan.metrics.requests_by_kind[Kind.BLOOM] == 6
+    assert Kind.PAGE not in scan.metrics.requests_by_kind
+
+
+def test_they_wait_where_a_row_group_stands_out(filtered: bytes) -> None:
+    """An absent `key` between two present ones: its page is known first, and its filter asked then."""
+    store = RecordingStore(DictStore({PATH: filtered}))
+    options = accel.Options(tail_hint=2048, max_gap_bytes=0, probe_min_bytes=0)
+    scan = accel.scan(PATH, "key = 777", store=store, cache=accel.Cache(), options=options)
+    assert scan.to_table().num_rows == 0
+    assert waves(store, scan.metrics)[-2:] == [2, 2]
+    assert scan.metrics.requests_by_kind[Kind.BLOOM] == 2
+
+
+def test_they_wait_where_they_are_much(filtered: bytes, early: list[int]) -> None:
+    early[0] = 4 * 3 * 40  # three filters' headers and blocks come to some 47 bytes each
+    store = RecordingStore(DictStore({PATH: filtered}))
+    options = accel.Options(tail_hint=2048, max_gap_bytes=0, probe_min_bytes=0)
+    scan = accel.scan(PATH, "id = 777", store=store, cache=accel.Cache(), options=options)
+    assert scan.to_table().num_rows == 0
+    assert waves(store, scan.metrics)[-1] == 6
