@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import os
 import threading
 import weakref
@@ -20,7 +21,7 @@ from accel.options import Options
 __all__ = ["client_for"]
 
 # What of the options a client is made of; scans that differ in others still share it.
-_OF_CLIENT = (
+_OF_CLIENT = operator.attrgetter(
     "max_gap_bytes",
     "max_coalesced_bytes",
     "max_requests_in_flight",
@@ -82,7 +83,7 @@ def client_for(
     """
     runtime.refuse_fork()
     options = Options() if options is None else options
-    share = tuple(getattr(options, name) for name in _OF_CLIENT)
+    share = _OF_CLIENT(options)
     if store is not None:
         return _client_of(store, options, share)
     if where == "store:" or (isinstance(where, Location) and where.scheme == "store"):

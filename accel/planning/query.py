@@ -24,6 +24,7 @@ __all__ = ["FileQuery", "Question", "compile_query", "constant_fields", "with_pa
 
 # Schemas that a scan's files have among them, as far as they are remembered.
 _MOST_COMPILED = 64
+_MOST_RESULTS = 16
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -143,20 +144,8 @@ def with_partition(query: FileQuery, partition: Mapping[str, pa.Scalar]) -> File
 
 def _compile(question: Question, file_schema: ParquetSchema, arrow_schema: pa.Schema, url: str) -> FileQuery:
     """The question put to a file whose path says nothing: what it has no column for is null."""
-    named = [f for f in arrow_schema if f.name not in question.partition_names]
-    # Most files have the data set's columns, all of them and of its types.
-    same = arrow_schema.equals(question.schema)
-    if not same:
-        check_schema(pa.schema(named), question.output, url=url)
-    _refuse_ambiguous(named, question.output.names, url=url)
-    in_file = {field.name for field in named}
-    output_leaves: set[int] = set()
-    output_constants: dict[str, pa.Scalar] = {}
-    for field in question.output:
-        if field.name in in_file:
-            output_leaves.update(field_leaves(file_schema, arrow_schema, field.name, field.type))
-        else:
-            output_constants[field.name] = make_scalar(None, field.type)
+    result = _compile_result(question, file_schema, arrow_schema, url)
+    named, same = result.named, result.same
     bound: Bound | None = None
     filter_paths: dict[tuple[str, ...], tuple[int, ...]] = {}
     constants: dict[tuple[str, ...], pa.Scalar] = {}
@@ -169,10 +158,11 @@ def _compile(question: Question, file_schema: ParquetSchema, arrow_schema: pa.Sc
                 bound = bind(question.where, _overlay(question.schema, pa.schema(named)))
         except AccelError as error:
             raise error.at(path=url) from None
-        _refuse_ambiguous(named, [column.path[0] for column in bound.columns], url=url)
+        if len(result.names) < len(named):
+            _refuse_ambiguous(named, [column.path[0] for column in bound.columns], url=url)
         for column in bound.columns:
             leaves = path_leaves(file_schema, arrow_schema, column.path)
-            if leaves is not None and column.path[0] in in_file:
+            if leaves is not None and column.path[0] in result.names:
                 filter_paths[column.path] = tuple(leaves)
                 continue
             constants[column.path] = make_scalar(None, column.type)
@@ -181,11 +171,64 @@ def _compile(question: Question, file_schema: ParquetSchema, arrow_schema: pa.Sc
         filter_paths=filter_paths,
         constants=constants,
         output=question.output,
-        output_leaves=tuple(sorted(output_leaves)),
+        output_leaves=result.leaves,
         filter_leaves=tuple(sorted({x for leaves in filter_paths.values() for x in leaves})),
-        output_constants=output_constants,
+        output_constants=result.constants,
         prunable=_prunable(file_schema, bound, filter_paths),
     )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Result:
+    """What a question's result takes of a file, whatever its predicate."""
+
+    of: tuple[ParquetSchema, pa.Schema, pa.Schema, pa.Schema]
+    """The file's schemas, the data set's and the result's."""
+    partition_names: tuple[str, ...]
+    named: tuple[pa.Field, ...]
+    """The file's columns that are meant."""
+    names: frozenset[str]
+    same: bool
+    """The file has the data set's columns, all of them and of its types."""
+    leaves: tuple[int, ...]
+    constants: Mapping[str, pa.Scalar]
+
+
+# The last ones, by the result's schema object: of lookups in a file only the predicates differ.
+_results: dict[int, _Result] = {}
+
+
+def _compile_result(
+    question: Question, file_schema: ParquetSchema, arrow_schema: pa.Schema, url: str
+) -> _Result:
+    of = (file_schema, arrow_schema, question.schema, question.output)
+    known = _results.get(id(question.output))
+    if (
+        known is not None
+        and all(a is b for a, b in zip(known.of, of, strict=True))
+        and known.partition_names == question.partition_names
+    ):
+        return known
+    named = tuple(f for f in arrow_schema if f.name not in question.partition_names)
+    # Most files have the data set's columns, all of them and of its types.
+    same = arrow_schema.equals(question.schema)
+    if not same:
+        check_schema(pa.schema(named), question.output, url=url)
+    _refuse_ambiguous(named, question.output.names, url=url)
+    names = frozenset(field.name for field in named)
+    leaves: set[int] = set()
+    constants: dict[str, pa.Scalar] = {}
+    for field in question.output:
+        if field.name in names:
+            leaves.update(field_leaves(file_schema, arrow_schema, field.name, field.type))
+        else:
+            constants[field.name] = make_scalar(None, field.type)
+    if len(_results) >= _MOST_RESULTS:
+        _results.clear()
+    found = _Result(of, question.partition_names, named, names, same, tuple(sorted(leaves)), constants)
+    # The entry keeps its schemas alive: their ids stay their own.
+    _results[id(question.output)] = found
+    return found
 
 
 def _prunable(

@@ -225,3 +225,25 @@ def test_of_very_many_schemas_some_are_forgotten() -> None:
     assert len({id(query) for query in found}) == 200
     assert compiled(question, file, handles, 199) is found[199]
     assert compiled(question, file, handles, 0) is not found[0]
+
+
+@pytest.mark.parametrize("columns", [None, ["z", "a"], ["s.y"], []])
+def test_what_questions_share_is_what_each_would_find(columns: list[str] | None) -> None:
+    """Of one result's schema object, asked with several predicates of files of several schemas, by turns."""
+    output = project_schema(SCHEMA, columns)
+    files = [SCHEMA, pa.schema([("z", pa.string()), ("s", STRUCT)]), pa.schema([SCHEMA.field(0)])]
+    handles = [Bytes(write_file(file.empty_table())).open() for file in files]
+    for where in (None, "a = 1", "z = 'x' OR s.x IS NULL"):
+        for handle in (*handles, handles[0]):
+            found = [
+                compile_query(
+                    Question(None if where is None else to_expr(where), SCHEMA, schema, ()),
+                    file_schema=handle.metadata.schema,
+                    arrow_schema=file_schema(handle.metadata.schema, handle.metadata.key_value),
+                    partition={},
+                    url="u",
+                )
+                for schema in (output, project_schema(SCHEMA, columns))  # the second is a new object
+            ]
+            shared, fresh = ({f: getattr(q, f) for f in FileQuery.__match_args__} for q in found)
+            assert shared == fresh
