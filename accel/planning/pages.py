@@ -114,6 +114,8 @@ class PieceLeaf:
         lo = self.lo + (1 if self.carried else 0)
         if lo >= self.hi:
             return []
+        if self.hi - lo == 1:
+            return [(lo, self.hi)]
         offset, size = self.reads.offset, self.reads.size
         breaks = np.flatnonzero(offset[lo + 1 : self.hi] != (offset + size)[lo : self.hi - 1]) + lo + 1
         edges = [lo, *breaks.tolist(), self.hi]
@@ -262,10 +264,10 @@ def cut_pieces(
     pieces: list[Piece] = []
     fetched = [0] * len(reads)
     for start, stop in itertools.pairwise(cuts):
-        part = rows.within(start, stop)
+        part = rows.within(start, stop) if inner else rows
         if not part:
             continue
-        sure_part = sure.within(start, stop)
+        sure_part = sure.within(start, stop) if inner else sure
         maybe = part.without(sure_part, num_rows)
         leaves = []
         for i, r in enumerate(reads):
@@ -279,8 +281,8 @@ def cut_pieces(
 def _piece_leaf(reads: LeafReads, rows: RowSelection, *, fetched: int) -> PieceLeaf:
     if reads.whole or not rows:
         return PieceLeaf(reads, 0, 0, False)
-    lo = int(np.searchsorted(reads.stop_row, rows.starts[0], side="right"))
-    hi = int(np.searchsorted(reads.first_row, rows.stops[-1], side="left"))
+    lo = int(reads.stop_row.searchsorted(rows.starts[0], "right"))
+    hi = int(reads.first_row.searchsorted(rows.stops[-1], "left"))
     return PieceLeaf(reads, lo, hi, carried=lo < hi and lo < fetched)
 
 
@@ -288,10 +290,9 @@ def _cut_rows(reads: Sequence[LeafReads], piece_bytes: int) -> list[int]:
     """Rows to cut at: page starts of the heaviest leaf, wherever enough has come together."""
     if not reads:
         return []
-    weights = [r.size * r.weight for r in reads]
-    total = float(sum(w.sum() for w in weights))
-    if total <= piece_bytes:
+    if sum(_total(r.size) * r.weight for r in reads) <= piece_bytes:
         return []
+    weights = [r.size * r.weight for r in reads]
     heaviest = reads[int(np.argmax([w.sum() for w in weights]))]
     first = np.concatenate([r.first_row for r in reads])
     order = np.argsort(first, kind="stable")

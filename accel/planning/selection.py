@@ -53,7 +53,7 @@ class RowSelection:
         edges[0] = edges[-1] = False
         edges[1:-1] = mask
         # Where a run begins and where it ends, by turns.
-        turns = np.flatnonzero(edges[1:] != edges[:-1])
+        (turns,) = (edges[1:] != edges[:-1]).nonzero()
         return cls(turns[::2].astype(np.int64), turns[1::2].astype(np.int64))
 
     @classmethod
@@ -63,7 +63,7 @@ class RowSelection:
         edges[0] = edges[-1] = False
         edges[1:-1] = keep
         # Where keeping begins and where it ends, by turns.
-        turns = np.flatnonzero(edges[1:] != edges[:-1])
+        (turns,) = (edges[1:] != edges[:-1]).nonzero()
         if not len(turns):
             return cls.none()
         begins, ends = turns[::2], turns[1::2]
@@ -120,8 +120,8 @@ class RowSelection:
         if not self or not other:
             return RowSelection.none()
         # For each of our ranges, the run of the other's ranges that overlaps it.
-        lo = np.searchsorted(other.stops, self.starts, side="right")
-        hi = np.searchsorted(other.starts, self.stops, side="left")
+        lo = other.stops.searchsorted(self.starts, "right")
+        hi = other.starts.searchsorted(self.stops, "left")
         counts = np.maximum(hi - lo, 0)
         mine = np.repeat(np.arange(len(self)), counts)
         offsets = np.arange(len(mine)) - np.repeat(np.cumsum(counts) - counts, counts)
@@ -149,8 +149,8 @@ class RowSelection:
 
     def within(self, start: int, stop: int) -> RowSelection:
         """The rows in `start..stop`, still counted from the row group's first row."""
-        lo = int(np.searchsorted(self.stops, start, side="right"))
-        hi = int(np.searchsorted(self.starts, stop, side="left"))
+        lo = int(self.stops.searchsorted(start, "right"))
+        hi = int(self.starts.searchsorted(stop, "left"))
         return RowSelection(np.maximum(self.starts[lo:hi], start), np.minimum(self.stops[lo:hi], stop))
 
     def head(self, count: int) -> RowSelection:
@@ -170,7 +170,7 @@ class RowSelection:
         before = np.concatenate(([0], np.cumsum(lengths)))
         placed = RowSelection(before[:-1].astype(np.int64), before[1:].astype(np.int64))
         cut = _cut(inner, placed)
-        owner = np.searchsorted(before, cut.starts, side="right") - 1
+        owner = before.searchsorted(cut.starts, "right") - 1
         shift = self.starts[owner] - before[owner]
         return RowSelection._normal(cut.starts + shift, cut.stops + shift)
 
@@ -179,8 +179,8 @@ class RowSelection:
         if not self:
             return np.zeros(len(first_rows), bool)
         stops = np.append(first_rows[1:], num_rows)
-        lo = np.searchsorted(self.stops, first_rows, side="right")
-        hi = np.searchsorted(self.starts, stops, side="left")
+        lo = self.stops.searchsorted(first_rows, "right")
+        hi = self.starts.searchsorted(stops, "left")
         return np.asarray(hi > lo, dtype=bool)
 
     def units(self, first_rows: Int64s, num_rows: int) -> slice | Int64s:
@@ -200,7 +200,7 @@ class RowSelection:
     def _before(self, rows: Int64s) -> Int64s:
         """How many selected rows come before each row."""
         lengths = self.stops - self.starts
-        at = np.searchsorted(self.starts, rows, side="right") - 1
+        at = self.starts.searchsorted(rows, "right") - 1
         inside = np.clip(rows - self.starts[at], 0, lengths[at])
         earlier = (np.cumsum(lengths) - lengths)[at]
         return np.where(at < 0, 0, earlier + inside)
