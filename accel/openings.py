@@ -84,6 +84,8 @@ class Openings:
         self._tasks: set[asyncio.Task[None]] = set()
         self._readers = 0
         self._digesting = False
+        self._unjudged: list[Opening] = []
+        self._judging = False
         self._longest = opener.options.tail_hint
         self._timer: asyncio.TimerHandle | None = None
         self._progress: asyncio.Future[None] | None = None
@@ -230,27 +232,40 @@ class Openings:
         opening.handle = handle
 
     async def _conclude(self, opened: Sequence[Opening]) -> None:
-        """Keep files that are open, and have them judged."""
-        pairs = [(opening.file, opening.handle) for opening in opened if opening.handle is not None]
-        if not pairs:
-            return
+        """Keep files that are open; the verdict on them follows."""
         opener, recalled = self._opener, 0
-        for opening, (file, handle) in zip(opened, pairs, strict=True):
-            opener.adopt(opening.client, file, handle, opening.hint)
-            # Before it is judged: the question, which the judgement waits for, may itself wait for this file.
-            opener.end(opening.client, file, opening.flight, handle)
+        for opening in opened:
+            if opening.handle is None:
+                raise TypeError("a file that is not open cannot be kept")
+            opener.adopt(opening.client, opening.file, opening.handle, opening.hint)
+            # What a verdict waits for may itself wait for this file.
+            opener.end(opening.client, opening.file, opening.flight, opening.handle)
             recalled += not opening.seen
-            if opening.seen:
-                await opener.keep(opening.client, handle, opening.seen)
         opener.metrics.add("metadata_hits", recalled)
         opener.metrics.add("metadata_misses", len(opened) - recalled)
-        await breathe()
-        verdicts = await self._judge(pairs)
-        for opening, excluded in zip(opened, verdicts, strict=True):
-            opening.excluded = excluded
-            if opening.seen and not excluded:
-                opener.keep_tail(opening.client, opening.file, opening.seen[0], among=len(self._open))
-            self._settle(opening)
+        for opening in opened:
+            if opening.seen and opening.handle is not None:
+                await opener.keep(opening.client, opening.handle, opening.seen)
+        self._unjudged += opened
+        if self._unjudged and not self._judging:
+            self._judging = True
+            self._start(self._judge_all())
+
+    async def _judge_all(self) -> None:
+        """Settle what is open. Nothing that anybody else could wait for is done here."""
+        try:
+            while self._unjudged:
+                some, self._unjudged = self._unjudged[:_BATCH], self._unjudged[_BATCH:]
+                await breathe()
+                pairs = [(opening.file, opening.handle) for opening in some if opening.handle is not None]
+                for opening, excluded in zip(some, await self._judge(pairs), strict=True):
+                    opening.excluded = excluded
+                    if opening.seen and not excluded:
+                        tail = opening.seen[0]
+                        self._opener.keep_tail(opening.client, opening.file, tail, among=len(self._open))
+                    self._settle(opening)
+        finally:
+            self._judging = False
 
     def _fail(self, opening: Opening, error: Exception) -> None:
         self.failed = True

@@ -177,3 +177,18 @@ def test_the_disk_remembers_them(objects: dict[str, bytes], tmp_path: Path) -> N
         found.append((scan.metrics.metadata_hits, scan.metrics.metadata_misses, cache.stats().disk_hits))
     # A local file's etag is strong.
     assert found == [(0, FILES, 0), (FILES, 0, FILES)]
+
+
+def test_scans_that_open_each_others_first_file(objects: dict[str, bytes]) -> None:
+    """What settles the question of one is under way in the other, and the other way round."""
+    names = list(objects)
+    store, cache = RecordingStore(DictStore(objects)), accel.Cache()
+    orders = [names, names[::-1], [*names[20:], *names[:20]], [*names, *names]]
+
+    async def every() -> list[Any]:
+        scans = [accel.scan(some, "key = 77", store=store, cache=cache) for some in orders]
+        async with asyncio.timeout(30):
+            return await asyncio.gather(*(scan.to_table_async() for scan in scans))
+
+    assert [found["key"].to_pylist() for found in asyncio.run(every())] == [[77], [77], [77], [77, 77]]
+    assert len({call.path for call in store.calls}) == FILES
