@@ -8,11 +8,14 @@ column's own dictionary is decoded apart, once.
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Hashable
 from functools import lru_cache
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
+from cachetools import LRUCache
 
 from accel.decode.chunks import ChunkPages
 from accel.decode.dictionary import dictionary_values
@@ -77,13 +80,35 @@ def read_as_indices(
     ParquetFormatError
         The dictionary does not decode.
     """
-    dictionary = None
-    if has_fixed_length(kind, element):
-        dictionary = read_entries(named.page, codec, kind=kind, width=element.type_length)
-    if dictionary is None:
-        dictionary = dictionary_values(named.page, codec, element, arrow_type=kind)
+    dictionary = _dictionary(named, codec, element, kind)
     arrays = [pa.DictionaryArray.from_arrays(chunk, dictionary, safe=False) for chunk in indices.chunks]
     return pa.chunked_array(arrays, type=pa.dictionary(pa.int32(), kind))
+
+
+def _dictionary(named: DictionaryFacts, codec: int, element: SchemaElement, kind: pa.DataType) -> pa.Array:
+    """The entries; of a small page they are kept for the next one with the very bytes."""
+    small = len(named.page) <= _SMALL_PAGE and named.entries <= _FEW_ENTRIES
+    small = small and named.uncompressed <= 4 * _SMALL_PAGE
+    key = (bytes(named.page), codec, element.raw, kind) if small else None
+    if key is not None:
+        with _lock:
+            known = _decoded.get(key)
+        if known is not None:
+            return known
+    found = None
+    if has_fixed_length(kind, element):
+        found = read_entries(named.page, codec, kind=kind, width=element.type_length)
+    if found is None:
+        found = dictionary_values(named.page, codec, element, arrow_type=kind)
+    if key is not None:
+        with _lock:
+            _decoded[key] = found
+    return found
+
+
+_SMALL_PAGE = 16 << 10
+_lock = threading.Lock()
+_decoded: LRUCache[Hashable, pa.Array] = LRUCache(128)
 
 
 def _number_page(entries: int, codec: int) -> Buffer:

@@ -248,4 +248,11 @@ def _list_head(size: int) -> bytes:
 
 def _signed(value: int) -> bytes:
     """A number that is not negative, as zigzag varint."""
-    return encode_varint(value << 1)
+    value <<= 1
+    if value < 1 << 7:
+        return bytes((value,))
+    if value < 1 << 14:
+        return bytes((value & 0x7F | 0x80, value >> 7))
+    if value < 1 << 21:
+        return bytes((value & 0x7F | 0x80, value >> 7 & 0x7F | 0x80, value >> 14))
+    return encode_varint(value)

@@ -32,7 +32,7 @@ def place_rows(chunk: ChunkPages, rows: RowSelection) -> RowSelection:
     if not rows:
         return rows
     first, stop = chunk.first_rows, chunk.stop_rows
-    if len(first) and (first[1:] == stop[:-1]).all():
+    if len(first) == 1 or (len(first) and (first[1:] == stop[:-1]).all()):
         # One run: nothing comes to touch that did not.
         if rows.starts[0] < first[0] or rows.stops[-1] > stop[-1]:
             raise _missing(chunk, rows)

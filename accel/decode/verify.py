@@ -197,14 +197,19 @@ def _data_pages(
     """Values, rows (-1 for v1) and encodings of the data pages; the ends of the pages in each buffer."""
     values, rows, encodings, ends = [], [], [], []
     for table in walked:
+        ends.append(int(table.end[-1]) if table.num_pages else 0)
         data = _IS_DATA[table.type]
-        if not chunk.whole and not data.all():
+        if data.all():
+            values.append(table.num_values)
+            rows.append(table.num_rows)
+            encodings.append(table.encoding)
+            continue
+        if not chunk.whole:
             other = int(table.type[np.flatnonzero(~data)[0]])
             raise ParquetFormatError(f"a page of type {other} where the offset index has a data page")
         values.append(table.num_values[data])
         rows.append(table.num_rows[data])
         encodings.append(table.encoding[data])
-        ends.append(int(table.end[-1]) if table.num_pages else 0)
     if len(walked) == 1:
         return values[0], rows[0], encodings[0], ends
     none = np.empty(0, np.int64)
@@ -267,6 +272,8 @@ def _prefixed(walked: list[PageTable], element: SchemaElement) -> int:
     total = 0
     for table in walked:
         pages = table.encoding == Encoding.DELTA_BYTE_ARRAY
+        if not pages.any():
+            continue
         # Each value may repeat all that came before it in its page. Floats: these may be vast.
         total += int((table.num_values[pages].astype(float) * table.uncompressed[pages]).sum())
     return total

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from accel.decode import indexed, units
+from accel.decode import entries, indexed, units
 from accel.decode.arrow import projected_schema
 from accel.decode.columns import decode_columns
 from accel.decode.entries import stays_indexed
@@ -51,8 +51,8 @@ def _write(array: pa.Array, **options: Any) -> bytes:
     return sink.getvalue().to_pybytes()
 
 
-def _values(rng: random.Random, rows: int, entries: int, nulls: float) -> list[str | None]:
-    return [None if rng.random() < nulls else f"{rng.randrange(entries)}é" * 3 for _ in range(rows)]
+def _values(rng: random.Random, rows: int, different: int, nulls: float) -> list[str | None]:
+    return [None if rng.random() < nulls else f"{rng.randrange(different)}é" * 3 for _ in range(rows)]
 
 
 def _indexed(data: bytes, rows: RowSelection) -> pa.Array | pa.ChunkedArray:
@@ -197,3 +197,22 @@ def test_a_page_that_names_no_entry_is_refused(stored: pa.DataType) -> None:
             path="file.parquet",
             row_group=0,
         )
+
+
+def test_a_small_dictionary_is_decoded_once_for_the_very_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    decoded: list[int] = []
+    read = entries.dictionary_values
+
+    def counted(*given: Any, **named: Any) -> pa.Array:
+        decoded.append(1)
+        return read(*given, **named)
+
+    monkeypatch.setattr(entries, "dictionary_values", counted)
+    first, second = (_write(pa.array([f"{text} {i % 4}" for i in range(400)])) for text in ("one", "two"))
+    for data in (first, second, first, second):
+        assert_same(decode(data, RowSelection.all(400)), truth(data, RowSelection.all(400)))
+    assert len(decoded) == 2
+    many = _write(pa.array([f"many {i % 5000}" for i in range(20_000)]))
+    for _ in range(2):
+        assert_same(decode(many, RowSelection.all(20_000)), truth(many, RowSelection.all(20_000)))
+    assert len(decoded) == 4
