@@ -48,7 +48,8 @@ class Options:
     """A footer that claims to be longer is refused."""
     max_gap_bytes: int | None = None
     """Two ranges of one file are merged when no more than this many unwanted bytes lie between. None: what one
-    response brings in the time that a request costs (0.4 ms), as learned of the store: 32 KiB at 90 MB/s."""
+    response brings in the time that a request costs (0.4 ms), as learned of the store: 32 KiB at 90 MB/s. Where many
+    requests are left, up to what all responses together bring in that time: see `planning.coalesce`."""
     max_coalesced_bytes: int | None = None
     """A merged request is not grown beyond this, and a longer range is split into such pieces. None: 8 MiB, or a
     quarter of what is read at once, though no less than 512 KiB, where several responses at once are known (or not
@@ -61,8 +62,9 @@ class Options:
     max_files_in_flight: int = 128
     """Files whose metadata is being read at once by one scan: at 30 ms, 4,000 footers a second at the most."""
     max_tasks_in_flight: int = 8
-    """Row-group pieces being fetched or decoded at once by one scan; up to four times as many where latency times
-    bandwidth, as measured, is more than their bytes."""
+    """Row-group pieces of full size (`piece_bytes`) being fetched or decoded at once by one scan; smaller ones count
+    as the part of one that they are, a quarter at least. Up to four times as many where latency times bandwidth, as
+    measured, is more than their bytes."""
     memory_limit: int = 512 * MIB
     """Bytes that one scan may hold: fetched, decoding and decoded but not yet taken."""
     piece_bytes: int = 8 * MIB
