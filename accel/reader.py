@@ -44,6 +44,7 @@ __all__ = ["Reader", "Tails"]
 T = TypeVar("T")
 
 _ARROW_SCHEMA = "ARROW:schema"
+_LOCAL = "file://"
 # To learn which pages of so few bytes are wanted takes longer than to read them.
 _WHOLE_BYTES = 8 << 10
 # What decodes to more than so many times `inline_decode_bytes` would hold up the I/O loop.
@@ -95,6 +96,13 @@ class Reader:
         """The cached handle of a file, if it may be used without asking: see `Opener.at_hand`."""
         return self._opener.at_hand(file, now)
 
+    def piece_bytes(self, root: str) -> int:
+        """How many compressed bytes the pieces of a store's files are cut to.
+
+        Of local files half: smaller reads cost them next to nothing, and memory is held by what is decoded at once.
+        """
+        return max(1, self.options.cut_bytes // (2 if root == _LOCAL else 1))
+
     # -- planning --------------------------------------------------------------------------------
 
     async def plan(
@@ -118,7 +126,7 @@ class Reader:
             task_file,
             selection=selection,
             limit=limit,
-            piece_bytes=self.options.cut_bytes,
+            piece_bytes=self.piece_bytes(file.root),
             probe_min_bytes=self.options.probe_min_bytes,
             early_bytes=client.network.early_bytes,
             whole_bytes=_WHOLE_BYTES,

@@ -16,9 +16,13 @@ import pyarrow as pa
 from accel.errors import ObjectChangedError, ObjectNotFoundError, ParquetFormatError, StoreError
 from accel.io.faults import ShortObjectError
 from accel.io.store import ObjectEntry, Payload
+from accel.options import MIB
 from accel.ranges import ByteRange, Suffix
 
 __all__ = ["FileStore"]
+
+# What a range asks for, a file may not have: no more is allocated before that is known.
+_AT_ONCE = 32 * MIB
 
 
 class FileStore:
@@ -32,7 +36,9 @@ class FileStore:
 
     async def read(self, path: str, want: ByteRange | Suffix, *, if_match: str | None = None) -> Payload:
         """See `RangeStore.read`. The etag is made of inode, size, and the times of the last change."""
-        return await asyncio.to_thread(self._read, path, want, if_match)
+        # Allocated here, though read into by a thread: what each of many threads has let go of, its allocator keeps.
+        room = _allocate(want.length) if isinstance(want, ByteRange) and want.length <= _AT_ONCE else None
+        return await asyncio.to_thread(self._read, path, want, if_match, room)
 
     async def head(self, path: str) -> ObjectEntry:
         """Size and etag of one file."""
@@ -43,7 +49,9 @@ class FileStore:
         for entry in await asyncio.to_thread(self._walk, prefix):
             yield entry
 
-    def _read(self, path: str, want: ByteRange | Suffix, if_match: str | None) -> Payload:
+    def _read(
+        self, path: str, want: ByteRange | Suffix, if_match: str | None, room: memoryview | None
+    ) -> Payload:
         try:
             # O_NONBLOCK: opening a FIFO must not wait for its writer.
             handle = os.open(os.path.join(self._root, path), os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
@@ -57,7 +65,7 @@ class FileStore:
             if if_match is not None and if_match != etag:
                 raise _changed(path, want)
             wanted = _resolve(path, want, before.st_size, etag)
-            data = _pread(handle, wanted)
+            data = _pread(handle, wanted, _allocate(wanted.length) if room is None else room)
             if _etag(os.fstat(handle)) != etag or len(data) != wanted.length:
                 raise _changed(path, want)
         except OSError as error:
@@ -119,9 +127,12 @@ def _resolve(path: str, want: ByteRange | Suffix, size: int, etag: str) -> ByteR
     return want
 
 
-def _pread(handle: int, wanted: ByteRange) -> memoryview:
-    # Into memory that Arrow's allocator has at hand: fresh pages of the system cost twice what the copy does.
-    held = memoryview(pa.allocate_buffer(wanted.length)).cast("B")
+def _allocate(length: int) -> memoryview:
+    # Memory that Arrow's allocator has at hand: fresh pages of the system cost twice what the copy does.
+    return memoryview(pa.allocate_buffer(length)).cast("B")
+
+
+def _pread(handle: int, wanted: ByteRange, held: memoryview) -> memoryview:
     came = 0
     while came < wanted.length:  # Linux returns at most 2 GiB at a time
         more = os.preadv(handle, [held[came:]], wanted.start + came)

@@ -56,6 +56,9 @@ class FakeReader:
     def client(self, root: str) -> FakeReader:
         return self
 
+    def piece_bytes(self, root: str) -> int:
+        return self.options.cut_bytes
+
     def reads(self, task: ScanTask, *, abreast: int = 1) -> FakeReads:
         return FakeReads(self, task)
 
