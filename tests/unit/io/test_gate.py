@@ -101,3 +101,18 @@ async def test_a_failure_inside_gives_the_room_back() -> None:
         async with gate.slot(10):
             raise RuntimeError
     assert (gate.requests, gate.bytes) == (0, 0)
+
+
+async def test_room_is_taken_at_once_only_where_nobody_waits_for_it() -> None:
+    gate = Gate(2, max_bytes=100)
+    assert (gate.take_at_once(60), gate.take_at_once(60), gate.requests, gate.bytes) == (True, False, 1, 60)
+    users = Users(gate)
+    await users.enter(1, 60)
+    # It would fit, but another was first.
+    assert (users.inside, gate.take_at_once(10)) == ([], False)
+    gate.release(60)
+    await settle()
+    assert (users.inside, gate.take_at_once(10), gate.bytes) == ([1], True, 70)
+    gate.release(10)
+    await users.leave(1)
+    assert (gate.requests, gate.bytes) == (0, 0)
