@@ -45,6 +45,7 @@ T = TypeVar("T")
 
 _ARROW_SCHEMA = "ARROW:schema"
 _LOCAL = "file://"
+_LOCAL_AHEAD = 3
 # To learn which pages of so few bytes are wanted takes longer than to read them.
 _WHOLE_BYTES = 8 << 10
 # What decodes to more than so many times `inline_decode_bytes` would hold up the I/O loop.
@@ -102,6 +103,11 @@ class Reader:
         Of local files half: smaller reads cost them next to nothing, and memory is held by what is decoded at once.
         """
         return max(1, self.options.cut_bytes // (2 if root == _LOCAL else 1))
+
+    def pieces(self, root: str) -> int:
+        """How many of them are under way at once: of local files no more than keep the decoding threads busy."""
+        most = self.options.max_tasks_in_flight
+        return min(most, self._pool.threads + _LOCAL_AHEAD) if root == _LOCAL else most
 
     # -- planning --------------------------------------------------------------------------------
 

@@ -144,6 +144,7 @@ class Run:
         if self._limit is not None:
             return
         self.piece_bytes = self.reader.piece_bytes(task.file.root)
+        self.admission.limit_pieces = min(self.admission.limit_pieces, self.reader.pieces(task.file.root))
         options = self.reader.options
         cover = self.reader.client(task.file.root).network.bytes_to_cover()
         most = _DEEPEST * options.max_tasks_in_flight

@@ -59,6 +59,9 @@ class FakeReader:
     def piece_bytes(self, root: str) -> int:
         return self.options.cut_bytes
 
+    def pieces(self, root: str) -> int:
+        return self.options.max_tasks_in_flight
+
     def reads(self, task: ScanTask, *, abreast: int = 1) -> FakeReads:
         return FakeReads(self, task)
 
