@@ -139,6 +139,9 @@ class Openings:
         """Bring the tails of files, one after the other, until none is left."""
         try:
             while self._queue:
+                await breathe()
+                if not self._queue:
+                    break
                 opening = self._queue.popleft()
                 opening.asked_at = time.monotonic()
                 try:

@@ -235,7 +235,7 @@ def _check_chunks(handle: FileHandle, group: int, task: ScanTask) -> None:
     for reads in task.reads:
         if (group, reads.column) not in handle.readable:
             _check_chunk(handle, group, reads.column)
-            handle.readable.add((group, reads.column))
+            handle.readable[group, reads.column] = True
 
 
 def _check_chunk(handle: FileHandle, group: int, leaf: int) -> None:

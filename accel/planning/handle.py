@@ -60,7 +60,7 @@ class FileHandle:
     """When the store last said that this is the current version (monotonic clock)."""
     dictionaries: dict[tuple[int, int], pa.Array] = field(default_factory=dict)
     """By (row group, leaf): the values of small dictionaries that planning has asked."""
-    readable: set[tuple[int, int]] = field(default_factory=set)
+    readable: dict[tuple[int, int], bool] = field(default_factory=dict)
     """By (row group, leaf): the chunks whose footer entries were found good enough to be read by."""
     decoded: dict[tuple[int, int], int] = field(default_factory=dict)
     """By (row group, leaf), for those that were asked for: see `decoded_bytes`."""

@@ -11,7 +11,7 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from accel.io.slices import each
+from accel.io.slices import breathe, each
 from accel.io.store import ObjectEntry
 from accel.metrics import Metrics
 from accel.planning.file import DataFile, Listing
@@ -21,6 +21,10 @@ __all__ = ["ListingClient", "discover"]
 
 
 _NO_COLUMNS = pa.schema([])
+
+
+# Entries of a listing that are taken at a time.
+_BLOCK = 512
 
 
 class ListingClient(Protocol):
@@ -167,7 +171,11 @@ async def _list(
     item: Named, client_for: Callable[[str], ListingClient], metrics: Metrics
 ) -> list[ObjectEntry]:
     client = client_for(item.location.root)
-    entries = [entry async for entry in client.list(item.prefix, metrics=metrics)]
+    entries: list[ObjectEntry] = []
+    async for entry in client.list(item.prefix, metrics=metrics):
+        entries.append(entry)
+        if not len(entries) % _BLOCK:
+            await breathe()
     entries.sort(key=lambda entry: entry.path)
     return entries
 
