@@ -154,6 +154,8 @@ class _Job:
         self._memory_limit = memory_limit
         self._facts: dict[int, PageFacts] = {}
         self._apart: dict[Unit, pa.ChunkedArray] = {}
+        # Not a method of this object: in a circle with it, pages would be held until Python collects garbage.
+        self._place = partial(_place, schema, row_group)
         self.known = Verified(
             schema=schema, chunks=chunks, facts=self._facts, memory_limit=memory_limit, place=self._place
         )
@@ -327,10 +329,11 @@ class _Job:
                 merged.append(merge_leaves([_join(piece.chunks) for piece in pieces], field.type))
         return pa.chunked_array(merged, type=field.type)
 
-    def _place(self, leaves: Iterable[int]) -> str:
-        names = [".".join(self._schema.leaves[leaf].path) for leaf in leaves]
-        shown = ", ".join(names[:4]) + (", ..." if len(names) > 4 else "")
-        return f"row group {self._row_group}, column{'s' if len(names) > 1 else ''} {shown}"
+
+def _place(schema: ParquetSchema, row_group: int, leaves: Iterable[int]) -> str:
+    names = [".".join(schema.leaves[leaf].path) for leaf in leaves]
+    shown = ", ".join(names[:4]) + (", ..." if len(names) > 4 else "")
+    return f"row group {row_group}, column{'s' if len(names) > 1 else ''} {shown}"
 
 
 def _join(arrays: Sequence[pa.Array]) -> pa.Array:

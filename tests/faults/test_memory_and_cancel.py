@@ -148,6 +148,28 @@ def test_a_consumer_that_sleeps_stops_the_reading(paged: bytes, pool: pa.MemoryP
     assert first.num_rows + rest == ROWS
 
 
+def test_what_is_decoded_does_not_wait_for_the_collector(paged: bytes) -> None:
+    """A circle of references would hold the bytes of pages beyond the limit, as long as Python pleases."""
+    store, cache = DictStore({PATH: paged}), accel.Cache(data=0)
+
+    def look_up(key: int) -> None:
+        assert accel.scan(PATH, where=f"key = {key}", store=store, cache=cache).to_table().num_rows == 1
+
+    look_up(1)
+    gc.collect()
+    gc.disable()
+    try:
+        gc.set_debug(gc.DEBUG_SAVEALL)
+        look_up(ROWS // 2)
+        gc.collect()
+        circular = [o for o in gc.garbage if type(o).__module__.startswith("accel") or type(o) is memoryview]
+        assert circular == []
+    finally:
+        gc.set_debug(0)
+        gc.garbage.clear()
+        gc.enable()
+
+
 def test_many_files_share_one_limit(paged: bytes, pool: pa.MemoryPool) -> None:
     store = HeldStore(DictStore({f"dir/{i:02d}.parquet": paged for i in range(12)}))
     for order in (True, False):
