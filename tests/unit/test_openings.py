@@ -6,26 +6,19 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 
 import accel
 from accel.io import runtime
-from accel.testing import DictStore, Layout, RecordingStore, table, write_file
+from accel.testing import DictStore, RecordingStore
+from tests.unit.many_files import many_files
 
 FILES = 40
-ROWS = 4
 
 
 @pytest.fixture(scope="module")
 def objects() -> dict[str, bytes]:
-    """Files of four keys each, in two row groups."""
-    return {
-        f"d/{at:04d}.parquet": write_file(
-            table(key=pa.array(range(ROWS * at, ROWS * at + ROWS), pa.int64())), Layout(group_rows=2)
-        )
-        for at in range(FILES)
-    }
+    return many_files(FILES)
 
 
 @pytest.fixture

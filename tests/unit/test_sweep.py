@@ -18,20 +18,14 @@ from accel.planning.handle import FileHandle
 from accel.session import ScanSpec
 from accel.sweep import Sweep
 from accel.testing import DictStore, Layout, RecordingStore, table, write_file
+from tests.unit.many_files import ROWS, many_files
 
 FILES = 300
-ROWS = 4
 
 
 @pytest.fixture(scope="module")
 def objects() -> dict[str, bytes]:
-    """Files of four keys each, in two row groups."""
-    return {
-        f"d/{at:04d}.parquet": write_file(
-            table(key=pa.array(range(ROWS * at, ROWS * at + ROWS), pa.int64())), Layout(group_rows=2)
-        )
-        for at in range(FILES)
-    }
+    return many_files(FILES)
 
 
 @pytest.fixture

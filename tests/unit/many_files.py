@@ -1,0 +1,22 @@
+"""A directory of small files, for what goes through many of them."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from accel.testing import Layout, table, write_file
+
+__all__ = ["ROWS", "many_files"]
+
+ROWS = 4
+"""Of each file."""
+
+
+def many_files(count: int) -> dict[str, bytes]:
+    """Files of four ascending keys each, in two row groups."""
+    return {
+        f"d/{at:04d}.parquet": write_file(
+            table(key=pa.array(range(ROWS * at, ROWS * at + ROWS), pa.int64())), Layout(group_rows=2)
+        )
+        for at in range(count)
+    }
