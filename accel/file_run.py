@@ -207,8 +207,7 @@ class FileRun:
                 order = await self._enter(task, piece.held_bytes, run.part(piece), place)
                 reading = group.create_task(run.read_piece(task, reads, piece, depth=depth))
                 line.put((order, reading))
-            reading_on.add(reading)
-            reading.add_done_callback(reading_on.discard)
+            _track(reading, reading_on)
         return reading_on
 
     async def _read_phases(
@@ -241,11 +240,8 @@ class FileRun:
                 own = await self._enter(task, part.held_bytes, run.part(part), (*order, number))
                 reading = group.create_task(finish(part))
                 line.put((own, reading))
-                reading_on.add(reading)
-                reading.add_done_callback(reading_on.discard)
-            while reading_on:
-                await asyncio.wait([next(iter(reading_on))])
-            admission.leave(order)
+                _track(reading, reading_on)
+            await self._leave_after(order, reading_on)
         line.put(None)
 
     async def _start_whole(
@@ -269,9 +265,13 @@ class FileRun:
         task = await reads.fetch_chunks()
         reader.metrics.deepest(depth)
         reading_on = await self._start_pieces(group, task, reads.over(task), line, depth=depth, within=order)
+        await self._leave_after(order, reading_on)
+
+    async def _leave_after(self, order: Order, reading_on: set[asyncio.Task[Any]]) -> None:
+        """Hold what `order` does until all that was cut from it has been read."""
         while reading_on:
             await asyncio.wait([next(iter(reading_on))])
-        admission.leave(order)
+        self._run.admission.leave(order)
 
     async def _enter(self, task: ScanTask, nbytes: int, part: float, order: Order | None = None) -> Order:
         """Wait until so much more may be read, as the next in the file or as `order`, which tells its place."""
@@ -283,3 +283,9 @@ class FileRun:
         except MemoryLimitError as error:
             raise error.at(path=task.file.url, place=f"row group {task.row_group}") from None
         return order
+
+
+def _track(reading: asyncio.Task[Any], reading_on: set[asyncio.Task[Any]]) -> None:
+    """Have a task among those that are not done."""
+    reading_on.add(reading)
+    reading.add_done_callback(reading_on.discard)

@@ -21,10 +21,10 @@ from accel.decode.chunks import ChunkPages
 from accel.decode.dictionary import dictionary_values
 from accel.decode.plain import has_fixed_length, read_entries
 from accel.decode.splice import SplicedChunk
-from accel.decode.stored import store_bytes
+from accel.decode.stored import STORABLE, store_bytes
 from accel.decode.trim import is_view
 from accel.decode.verify import DictionaryFacts, PageFacts
-from accel.format.model import Codec, Encoding, PageType, Physical, SchemaElement
+from accel.format.model import Encoding, PageType, Physical, SchemaElement
 from accel.format.thrift import I32, STRUCT, write_struct
 from accel.ranges import Buffer
 
@@ -33,8 +33,6 @@ __all__ = ["pays", "read_as_indices", "splice_indices", "stays_indexed"]
 _LEAST_NAMED: Final[dict[Physical | None, int]] = {Physical.BYTE_ARRAY: 2, Physical.FIXED_LEN_BYTE_ARRAY: 1}
 """A dictionary whose entries are named fewer times than this on average would cost more than the values."""
 _FEW_ENTRIES = 4096
-# Those that a page need not be compressed by: store_bytes.
-_CODECS: Final = (Codec.UNCOMPRESSED, Codec.SNAPPY, Codec.GZIP, Codec.ZSTD, Codec.LZ4_RAW)
 
 
 def stays_indexed(kind: pa.DataType, element: SchemaElement, facts: PageFacts, codec: int) -> bool:
@@ -45,7 +43,7 @@ def stays_indexed(kind: pa.DataType, element: SchemaElement, facts: PageFacts, c
 
 def pays(kind: pa.DataType, element: SchemaElement, named: DictionaryFacts, codec: int) -> bool:
     """Whether values of a top-level column are decoded slower than indices; numbers are not."""
-    if codec not in _CODECS or named.named < _LEAST_NAMED.get(element.physical, 0) * named.entries:
+    if codec not in STORABLE or named.named < _LEAST_NAMED.get(element.physical, 0) * named.entries:
         return False
     types = pa.types
     if element.physical is Physical.BYTE_ARRAY:

@@ -39,7 +39,6 @@ _CODECS: Final = {
     Codec.LZ4_RAW: "lz4_raw",
 }
 _DECIMAL_BYTES: Final = 16
-_DAMAGED: Final = "the CRC checksum of a page is not that of its bytes"
 
 
 def may_be_plain(kind: pa.DataType, element: SchemaElement, leaf: Leaf, facts: PageFacts) -> bool:
@@ -87,7 +86,7 @@ def read_plain(
     count = rows.count
     out = pa.allocate_buffer(count * (_DECIMAL_BYTES if pa.types.is_decimal128(kind) else width))
     ends = np.cumsum(facts.page_values)
-    chosen = _places(rows) if count < int(facts.num_values) else None
+    chosen = rows.row_numbers() if count < int(facts.num_values) else None
     cuts = ends if chosen is None else chosen.searchsorted(ends)
     data = np.frombuffer(out, np.uint8)
     done = first = 0
@@ -95,8 +94,8 @@ def read_plain(
         _pages(chunk, facts.tables), ends.tolist(), cuts.tolist(), strict=True
     ):
         if cut > done:
-            if header.crc is not None and verify_checksums and zlib.crc32(page) != header.crc:
-                raise ParquetFormatError(_DAMAGED)
+            if verify_checksums:
+                _check(page, header)
             raw = _values(page, header, chunk.codec, width=width, optional=optional)
             if raw is None:
                 return None
@@ -117,8 +116,7 @@ def read_entries(page: Buffer, codec: int, *, kind: pa.DataType, width: int) -> 
     """
     header = parse_page_header(page)
     body = memoryview(page)[header.header_length :][: header.compressed_size]
-    if header.crc is not None and zlib.crc32(body) != header.crc:
-        raise ParquetFormatError(_DAMAGED)
+    _check(body, header)
     raw = _decompress(body, codec, header.uncompressed_size)
     if raw is None or len(raw) != header.num_values * width:
         return None
@@ -160,13 +158,6 @@ def _put(raw: Bytes, data: Bytes, row: int, kind: pa.DataType, width: int) -> No
         data[width * row : width * row + len(raw)] = raw
 
 
-def _places(rows: RowSelection) -> Int64s:
-    lengths = rows.stops - rows.starts
-    shift = np.repeat(rows.starts - (np.cumsum(lengths) - lengths), lengths)
-    places: Int64s = np.arange(len(shift), dtype=np.int64) + shift
-    return places
-
-
 def _pages(chunk: ChunkPages, tables: tuple[PageTable, ...]) -> Iterator[tuple[memoryview, PageHeader]]:
     """The stored bodies of the data pages."""
     for buffer, table in zip(chunk.buffers, tables, strict=True):
@@ -197,6 +188,11 @@ def _values(page: memoryview, header: PageHeader, codec: int, *, width: int, opt
                 return None
             raw = raw[levels:]
     return raw if raw is not None and len(raw) == count * width else None
+
+
+def _check(body: memoryview, header: PageHeader) -> None:
+    if header.crc is not None and zlib.crc32(body) != header.crc:
+        raise ParquetFormatError("the CRC checksum of a page is not that of its bytes")
 
 
 def _decompress(body: memoryview, codec: int, size: int) -> Bytes | None:

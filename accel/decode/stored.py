@@ -23,7 +23,7 @@ from accel.format.thrift import I32, read_struct, write_struct
 from accel.format.thrift_value import encode_varint
 from accel.ranges import Buffer
 
-__all__ = ["StoredPage", "store_bytes", "store_page"]
+__all__ = ["STORABLE", "StoredPage", "store_bytes", "store_page"]
 
 # PageHeader: compressed_page_size, crc.
 _COMPRESSED_SIZE, _CRC = 3, 4
@@ -120,3 +120,6 @@ _STORES: Final[dict[int, tuple[str, Callable[[bytes], bytes]]]] = {
     Codec.ZSTD: ("zstd", _zstd),
     Codec.LZ4_RAW: ("lz4_raw", _lz4),
 }
+
+STORABLE: Final = frozenset({Codec.UNCOMPRESSED, *_STORES})
+"""Codecs whose pages need not be compressed."""

@@ -78,9 +78,7 @@ def _trim_chunk(array: pa.Array, starts: Int64s, stops: Int64s) -> pa.Array:
     if len(starts) == 1 and count * _KEPT_SHARE > len(array):
         return array.slice(int(starts[0]), count)
     if len(starts) > _FEW_SLICES and (is_view(array.type) or not _holds_views(array.type)):
-        lengths = stops - starts
-        shift = np.repeat(starts - (np.cumsum(lengths) - lengths), lengths)
-        indices = from_numpy(np.arange(count, dtype=np.int64) + shift)
+        indices = from_numpy(RowSelection(starts, stops).row_numbers())
         return take_views(array, indices) if is_view(array.type) else kernels.take(array, indices)
     slices = [array.slice(a, b - a) for a, b in zip(starts.tolist(), stops.tolist(), strict=True)]
     return pa.concat_arrays(slices)

@@ -197,6 +197,13 @@ class RowSelection:
             return np.zeros(len(first_rows), np.int64)
         return self._before(stop_rows) - self._before(first_rows)
 
+    def row_numbers(self) -> Int64s:
+        """Every single row, ascending."""
+        lengths = self.stops - self.starts
+        shift = np.repeat(self.starts - (np.cumsum(lengths) - lengths), lengths)
+        numbers: Int64s = np.arange(len(shift), dtype=np.int64) + shift
+        return numbers
+
     def _before(self, rows: Int64s) -> Int64s:
         """How many selected rows come before each row."""
         lengths = self.stops - self.starts

@@ -16,19 +16,14 @@ import pyarrow.parquet as pq
 import pytest
 
 from accel.decode import columns, mixed, units
-from accel.decode.arrow import projected_schema
-from accel.decode.columns import decode_columns
-from accel.decode.indexed import Values, is_indexed, look_up
+from accel.decode.indexed import Values
 from accel.decode.trim import is_view
-from accel.planning.selection import RowSelection
 from tests.unit.decode.selected import (
-    LIMIT,
     assert_same,
-    chosen_pages,
+    decode,
     open_metadata,
     random_rows,
     truth,
-    whole_chunk,
 )
 
 _CODECS = ["none", "snappy", "gzip", "brotli", "zstd", "lz4"]
@@ -111,33 +106,6 @@ def _file(rng: random.Random, rows: int) -> tuple[bytes, pa.Schema]:
     return sink.getvalue().to_pybytes(), table.schema
 
 
-def _decode(data: bytes, group: int, rows: RowSelection, *, whole: bool, values: Values) -> pa.Table:
-    meta = open_metadata(data)
-    leaves = range(len(meta.schema.leaves))
-    schema = projected_schema(meta.schema, meta.key_value, leaves)
-    chunks = {
-        leaf: whole_chunk(data, meta, group, leaf) if whole else chosen_pages(data, meta, group, leaf, rows)
-        for leaf in leaves
-    }
-    arrays = decode_columns(
-        meta.schema,
-        meta.key_value,
-        chunks,
-        rows,
-        arrow_schema=schema,
-        leaves=leaves,
-        path="file.parquet",
-        row_group=group,
-        values=values,
-        memory_limit=LIMIT,
-    )
-    arrays = [
-        look_up(array, kind, memory_limit=LIMIT, place="here") if is_indexed(array, kind) else array
-        for array, kind in zip(arrays, schema.types, strict=True)
-    ]
-    return pa.Table.from_arrays(arrays, schema=schema)
-
-
 @pytest.mark.parametrize("seed", range(60))
 def test_every_way_gives_what_pyarrow_gives(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     rng = random.Random(seed)
@@ -151,8 +119,8 @@ def test_every_way_gives_what_pyarrow_gives(seed: int, monkeypatch: pytest.Monke
             chosen, whole = random_rows(rng, count), rng.random() < 0.3
             expected = truth(data, chosen, group=group)
             for values in Values:
-                assert_same(_decode(data, group, chosen, whole=whole, values=values), expected)
+                assert_same(decode(data, chosen, group=group, whole=whole, values=values), expected)
             with monkeypatch.context() as slow:
                 slow.setattr(units, "stays_indexed", lambda *given: False)
                 slow.setattr(columns, "read_apart", lambda *given, **named: None)
-                assert_same(_decode(data, group, chosen, whole=whole, values=Values.DECODED), expected)
+                assert_same(decode(data, chosen, group=group, whole=whole, values=Values.DECODED), expected)

@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 from accel.decode.arrow import projected_schema
 from accel.decode.chunks import ChunkPages
 from accel.decode.columns import Threads, decode_columns
+from accel.decode.indexed import Values, is_indexed, look_up
 from accel.decode.verify import needs_dictionary
 from accel.errors import IndexFormatError
 from accel.format.footer import parse_footer, parse_tail
@@ -98,12 +99,17 @@ def decode(
     group: int = 0,
     threads: Threads = Threads.ONE,
     memory_limit: int | None = LIMIT,
+    whole: bool = False,
+    values: Values = Values.DECODED,
 ) -> pa.Table:
-    """The rows as accel decodes them; `leaves` defaults to all."""
+    """The rows as accel decodes them, indices looked up; `leaves` defaults to all, `whole` takes whole chunks."""
     meta = open_metadata(data)
     wanted = range(len(meta.schema.leaves)) if leaves is None else leaves
     schema = projected_schema(meta.schema, meta.key_value, wanted)
-    chunks = {leaf: chosen_pages(data, meta, group, leaf, rows) for leaf in wanted}
+    chunks = {
+        leaf: whole_chunk(data, meta, group, leaf) if whole else chosen_pages(data, meta, group, leaf, rows)
+        for leaf in wanted
+    }
     arrays = decode_columns(
         meta.schema,
         meta.key_value,
@@ -114,8 +120,16 @@ def decode(
         path="file.parquet",
         row_group=group,
         threads=threads,
+        values=values,
         memory_limit=memory_limit,
     )
+    if values is Values.INDEXED:
+        arrays = [
+            look_up(array, kind, memory_limit=memory_limit, place="here")
+            if is_indexed(array, kind)
+            else array
+            for array, kind in zip(arrays, schema.types, strict=True)
+        ]
     return pa.Table.from_arrays(arrays, schema=schema)
 
 

@@ -124,3 +124,8 @@ def test_without(both: tuple[np.ndarray, np.ndarray]) -> None:
     one, other = both
     left = RowSelection.from_mask(one).without(RowSelection.from_mask(other), len(one))
     assert mask_of(left, len(one)) == (one & ~other).tolist()
+
+
+@pytest.mark.parametrize("ranges", [[], [(0, 1)], [(2, 5)], [(0, 2), (7, 8), (10, 13)]], ids=str)
+def test_row_numbers_are_all_rows_of_all_ranges(ranges: list[tuple[int, int]]) -> None:
+    assert RowSelection.of(ranges).row_numbers().tolist() == [row for a, b in ranges for row in range(a, b)]
