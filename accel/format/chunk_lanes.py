@@ -18,9 +18,10 @@ from accel.errors import ParquetFormatError
 from accel.format.chunk import SLOTS, allows, empty_row, read_chunk_on
 from accel.format.chunk_fields import CHUNK_FIELDS
 from accel.format.lanes import Field, Lanes, Words, as_words
-from accel.format.model import Int64s
-from accel.format.row_groups import GroupReader, RowGroups
+from accel.format.model import Int64s, SortingColumn
+from accel.format.row_groups import GroupReader, RowGroups, read_sorting_columns
 from accel.format.thrift import I16, I32, I64, LIST, STRUCT, Reader
+from accel.ranges import Buffer
 
 __all__ = ["FEWEST", "read_groups_at_once"]
 
@@ -35,11 +36,17 @@ _TAIL: Final[tuple[Field, ...]] = (
     (6, I64, lambda lanes: {"compressed": lanes.number()}),
     (7, I16, lambda lanes: {"ordinal": lanes.number()}),
 )
-"""Of a RowGroup, after its chunks; sorting columns are read plainly."""
+"""Of a RowGroup, after its chunks, but for its sorting columns."""
 _BLOCK: Final = 1 << 16
 """Bytes that are searched at a time: small enough for the processor's own memory."""
+_USUAL_BITS: Final = np.uint64(0x0F_00_F1_00_00)
+_USUAL: Final = np.uint64(I32 << 32)
+"""Of what is found: a physical type's number, and a list of such."""
 _FILE_OFFSET: Final = 2 << 4 | I64
 """The header of a ColumnChunk's field before its metadata, as its first."""
+_OFFSET_BITS: Final = np.array([0, 0, *(int("80" * n + "ff", 16) for n in range(1, 8))], np.uint64)
+_OFFSETS: Final = np.array([0, 0, *(int("80" * n + f"{_FILE_OFFSET:02x}", 16) for n in range(7))], np.uint64)
+"""By how many bytes that field has: the bits that tell a header and a number of so many bytes, and what they are."""
 
 
 def read_groups_at_once(
@@ -58,11 +65,11 @@ def read_groups_at_once(
         or not allows(reader, count)
     ):
         return None
-    heads = _find_chunks(buf, reader.pos, count)
+    words = as_words(buf)
+    heads = _find_chunks(buf, words, reader.pos, count)
     if heads is None:
         return None
-    lanes = Lanes(as_words(buf), heads, last=2)
-    arrays = {}
+    lanes = Lanes(words, heads, last=2)
     shape = num_groups, num_leaves
     try:
         found = lanes.read(CHUNK_FIELDS)
@@ -73,24 +80,30 @@ def read_groups_at_once(
             plain = Reader(buf, int(heads[lane]))
             rows[place] = read_chunk_on(plain)
             ends[lane] = plain.pos
-        groups = _read_groups(reader, lanes.words, heads.reshape(shape), ends.reshape(shape))
+        groups = _read_groups(reader, words, heads.reshape(shape), ends.reshape(shape))
     except (ParquetFormatError, IndexError, OverflowError):
         return None
     if groups is None:
         return None
+    # What no chunk has is one array for all such fields: who changes absent numbers leaves them absent.
+    absent: dict[int, Int64s] = {}
+    groups.numbers = arrays = {}
     empty = empty_row()
     for name, slot in SLOTS.items():
         values = found.get(name)
-        if values is None:
-            values = np.full(count, empty[slot], np.int64)
         if len(odd):
+            if values is None:
+                values = np.full(count, empty[slot], np.int64)
             values[odd] = rows[:, slot]
+        elif values is None:
+            values = absent.get(empty[slot])
+            if values is None:
+                values = absent[empty[slot]] = np.full(count, empty[slot], np.int64)
         arrays[name] = values.reshape(shape)
-    groups.numbers = arrays
     return groups
 
 
-def _find_chunks(buf: bytes, begin: int, count: int) -> Int64s | None:
+def _find_chunks(buf: bytes, words: Words, begin: int, count: int) -> Int64s | None:
     """Where chunks' metadata may be: the header of its struct, of its type, of its list of encodings."""
     data = np.frombuffer(buf, np.uint8, len(buf) - begin, begin)
     found = []
@@ -102,12 +115,13 @@ def _find_chunks(buf: bytes, begin: int, count: int) -> Int64s | None:
             np.equal(data[at + ahead : at + ahead + size], byte, out=other[:size])
             like[:size] &= other[:size]
         found.append(np.flatnonzero(like[:size]) + at)
-    heads = np.concatenate(found) if found else np.zeros(0, np.int64)
-    usual = (data[heads + 2] & 0xF1) == 0
-    usual &= (data[heads + 4] & 0x0F) == I32
+    heads = np.concatenate(found) + begin if found else np.zeros(0, np.int64)
+    if len(heads) and heads[-1] >= len(words):
+        return None
+    usual = (words[heads] & _USUAL_BITS) == _USUAL
     if not usual.all():
         heads = heads[usual]
-    return heads + begin if len(heads) == count else None
+    return heads if len(heads) == count else None
 
 
 def _read_groups(reader: Reader, words: Words, heads: Int64s, ends: Int64s) -> RowGroups | None:
@@ -122,45 +136,69 @@ def _read_groups(reader: Reader, words: Words, heads: Int64s, ends: Int64s) -> R
     starts = np.empty_like(ends)
     starts[:, 1:] = ends[:, :-1]
     at = reader.pos
-    for group, (end, (rows, size, after)) in enumerate(
-        zip(ends[:, -1].tolist(), _read_tails(words, ends[:, -1]), strict=True)
+    for group, (end, (rows, size, after, sorting)) in enumerate(
+        zip(ends[:, -1].tolist(), _read_tails(buf, words, ends[:, -1]), strict=True)
     ):
         if buf[at : at + len(opening)] != opening:
             return None
         starts[group, 0] = at + len(opening)
         if after > 0:
-            groups.add(num_leaves, rows, size)
+            groups.add(num_leaves, rows, size, sorting)
             at = after
         else:
             plain = Reader(buf, end)
             group_reader.read_on(plain, num_leaves)
             at = plain.pos
         groups.ends.append(at)
-    # What is between a chunk's start and its metadata: the file offset, and nothing else.
-    before = Lanes(words, starts.reshape(-1))
-    first = before.word(1) & np.uint64(0xFF)
-    before.number()
-    if before.odd.any() or (first != _FILE_OFFSET).any() or (before.pos != heads.reshape(-1)).any():
+    if not _is_all(words, starts.reshape(-1), heads.reshape(-1)):
         return None
     reader.pos = at
     return groups
 
 
-def _read_tails(words: Words, ends: Int64s) -> list[tuple[int, int, int]]:
-    """Of each row group its rows, its bytes, and where it ends; that is 0 where it is to be read plainly."""
-    nothing = [(0, 0, 0)] * len(ends)
+def _is_all(words: Words, starts: Int64s, heads: Int64s) -> bool:
+    """Whether between chunks' starts and their metadata there is the file offset, and nothing else."""
+    lengths = heads - starts
+    if lengths.min() < 2 or lengths.max() > 8:
+        return False
+    found = words[starts]
+    found &= _OFFSET_BITS[lengths]
+    return bool((found == _OFFSETS[lengths]).all())
+
+
+def _read_tails(
+    buf: Buffer, words: Words, ends: Int64s
+) -> list[tuple[int, int, int, tuple[SortingColumn, ...]]]:
+    """Of each row group its rows, its bytes, where it ends, its sorting; the end is 0 where it is to be read plainly."""
+    nothing: list[tuple[int, int, int, tuple[SortingColumn, ...]]] = [(0, 0, 0, ())] * len(ends)
     if len(ends) < _FEW_GROUPS:
         return nothing
     lanes = Lanes(words, ends, last=1)
+    sorting: list[tuple[SortingColumn, ...]] = [()]
+
+    def read_sorting(lanes: Lanes) -> dict[str, Int64s]:
+        """The first lane's; the others' bytes must be the same."""
+        at = lanes.pos + 1
+        plain = Reader(buf, int(at[0]))
+        sorting.append(read_sorting_columns(plain))
+        size = plain.pos - int(at[0])
+        for ahead in range(0, size, 8):
+            part = words[at + ahead] << np.uint64(8 * max(0, 8 - (size - ahead)))
+            lanes.odd |= part != part[0]
+        lanes.move(size + 1)
+        return {"sorting": np.ones(len(at), np.int64)}
+
     try:
-        found = lanes.read(_TAIL)
+        found = lanes.read((*_TAIL[:2], (4, LIST, read_sorting), *_TAIL[2:]))
     except IndexError:  # the last one is within the last bytes
         return nothing
     if not found.keys() >= {"rows", "size"}:
         return nothing
     usual = ~lanes.odd & (found["rows"] >= 0) & (found["size"] >= 0)
-    after = np.where(usual, lanes.pos, 0)
-    return list(zip(found["rows"].tolist(), found["size"].tolist(), after.tolist(), strict=True))
+    after = np.where(usual, lanes.pos, 0).tolist()
+    sorted_by = found.get("sorting", np.zeros(len(ends), np.int64))
+    columns = [sorting[index] if index > 0 else () for index in sorted_by.tolist()]
+    return list(zip(found["rows"].tolist(), found["size"].tolist(), after, columns, strict=True))
 
 
 def _open_chunks(count: int) -> bytes:

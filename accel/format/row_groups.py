@@ -15,7 +15,7 @@ from accel.format.model import Int64s, SortingColumn
 from accel.format.thrift import I16, I64, LIST, STRUCT, TRUE, Reader
 from accel.records import dataclass
 
-__all__ = ["LEAST_BYTES", "GroupReader", "RowGroups"]
+__all__ = ["LEAST_BYTES", "GroupReader", "RowGroups", "read_sorting_columns"]
 
 LEAST_BYTES: Final = 3
 """Of a RowGroup that can be valid: it has a number of rows, and ends."""
@@ -37,12 +37,12 @@ class RowGroups:
     ends: list[int] = field(default_factory=list)
     """Where each row group ends in the bytes, likewise."""
 
-    def add(self, columns: int, rows: int, size: int) -> None:
-        """Add a row group that is not sorted."""
+    def add(self, columns: int, rows: int, size: int, sorting: tuple[SortingColumn, ...] = ()) -> None:
+        """Add a row group."""
         self.columns.append(columns)
         self.rows.append(rows)
         self.sizes.append(size)
-        self.sorting.append(())
+        self.sorting.append(sorting)
 
     def chunks(self, num_leaves: int) -> dict[str, Int64s]:
         """The chunks' numbers as `chunk_arrays` has them, given that each group has so many chunks."""
@@ -92,8 +92,12 @@ class GroupReader:
         row[0] = read_chunks(reader, self.groups.table)
 
     def _read_sorting(self, reader: Reader, row: list[int]) -> None:
-        columns = [_read_sorting(reader) for _ in range(reader.list_of(STRUCT))]
-        self.groups.sorting[-1] = tuple(columns)
+        self.groups.sorting[-1] = read_sorting_columns(reader)
+
+
+def read_sorting_columns(reader: Reader) -> tuple[SortingColumn, ...]:
+    """Read a RowGroup's list of SortingColumn; raises ParquetFormatError."""
+    return tuple([_read_sorting(reader) for _ in range(reader.list_of(STRUCT))])
 
 
 def _read_sorting(reader: Reader) -> SortingColumn:

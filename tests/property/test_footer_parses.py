@@ -299,3 +299,21 @@ def test_one_odd_chunk_among_many_is_read_plainly(monkeypatch):
     assert agree(monkeypatch, write_struct(fields))
     assert len(rows) == 1
     assert 1 << 50 in rows[0]
+
+
+@pytest.mark.parametrize("longest", [1, 2, 3, 20])
+def test_row_groups_sorted_alike_otherwise_and_not_at_all(monkeypatch, longest):
+    chance = random.Random(f"{SEED}{longest}")
+    for _ in range(40):
+        fields = read_struct(repeated(footer_by("pyarrow"), 20))[0]
+        some = [
+            [
+                {1: (I32, column), 2: (TRUE, chance.random() < 0.5), 3: (TRUE, True)}
+                for column in range(longest)
+            ]
+            for _ in range(2)
+        ]
+        for group in fields[4][1].items:
+            if chance.random() < 0.9:
+                group[4] = (LIST, ThriftList(STRUCT, some[chance.random() < 0.05]))
+        assert agree(monkeypatch, write_struct(fields))
