@@ -55,11 +55,13 @@ class Evidence:
         )
 
     def __or__(self, other: Evidence) -> Evidence:
-        return ~(~self & ~other)
+        return Evidence(
+            self.may_true | other.may_true,
+            self.may_false & other.may_false,
+            (self.may_null & (other.may_null | other.may_false)) | (other.may_null & self.may_false),
+        )
 
     def verdicts(self) -> npt.NDArray[np.int8]:
         """One `Verdict` a unit."""
-        out = np.full(len(self), Verdict.SOME, np.int8)
-        out[self.may_true & ~self.may_false & ~self.may_null] = Verdict.ALL
-        out[~self.may_true] = Verdict.NONE
-        return out
+        surely = self.may_true & ~(self.may_false | self.may_null)
+        return self.may_true.astype(np.int8) + surely  # the numbers of NONE, SOME, ALL

@@ -91,6 +91,8 @@ class _Claims:
     plain: Bools
     """A value that is neither null nor NaN may occur."""
     nan: Bools
+    bounded: bool = False
+    """Every unit has both bounds."""
 
     @property
     def value(self) -> Bools:
@@ -98,11 +100,27 @@ class _Claims:
 
     def below(self, test: Callable[[Values], Any]) -> Bools:
         """Where the lower bound passes, or is unknown."""
+        if self.bounded:
+            return self.plain & np.asarray(test(self.lower), bool)
         return self.plain & ~(self.has_lower & ~_where(self.has_lower, self.lower, test))
 
     def above(self, test: Callable[[Values], Any]) -> Bools:
         """Where the upper bound passes, or is unknown."""
+        if self.bounded:
+            return self.plain & np.asarray(test(self.upper), bool)
         return self.plain & ~(self.has_upper & ~_where(self.has_upper, self.upper, test))
+
+    def lowest(self, point: Any) -> Bools:
+        """Where the lower bound is known, and this."""
+        if self.bounded:
+            return np.asarray(self.lower == point, bool)
+        return _where(self.has_lower, self.lower, lambda low: low == point)
+
+    def highest(self, point: Any) -> Bools:
+        """Where the upper bound is known, and this."""
+        if self.bounded:
+            return np.asarray(self.upper == point, bool)
+        return _where(self.has_upper, self.upper, lambda high: high == point)
 
     def evidence(self, may_true: Bools, may_false: Bools) -> Evidence:
         return Evidence(may_true, may_false, self.null)
@@ -119,21 +137,27 @@ def _claims(column: BoundColumn, given: Bounds | None, n: int) -> _Claims:
     nulls, total, nans = given.null_count, given.num_values, given.nan_count
     null = nulls != 0
     value = (nulls != total) | (nulls < 0)
-    if float_column:
-        known = (nulls >= 0) & (total >= 0) & (nulls <= total)
-        nan = value & (nans != 0)
-        plain = value & ~(known & (nans >= 0) & (nans == total - nulls))
+    if float_column and bool(nans.any()):
+        nan, plain = value & (nans != 0), value
+        counted = nans >= 0
+        if bool(counted.any()):
+            known = (nulls >= 0) & (total >= 0) & (nulls <= total)
+            plain = value & ~(known & counted & (nans == total - nulls))
     else:
         nan, plain = np.zeros(n, bool), value
     has_lower, has_upper = given.has_lower, given.has_upper
     if given.domain is not kind.domain:
         has_lower = has_upper = np.zeros(n, bool)
     both = has_lower & has_upper
-    crossed = _where2(both, given.lower, given.upper, np.greater)
+    bounded = bool(both.all())
+    if bounded:
+        crossed = np.asarray(np.greater(*_alike(given.lower, given.upper)), bool)
+    else:
+        crossed = _where2(both, given.lower, given.upper, np.greater)
     if bool(crossed.any()):
         # Bounds that contradict themselves claim nothing.
-        has_lower, has_upper = has_lower & ~crossed, has_upper & ~crossed
-    return _Claims(given.lower, given.upper, has_lower, has_upper, null, plain, nan)
+        has_lower, has_upper, bounded = has_lower & ~crossed, has_upper & ~crossed, False
+    return _Claims(given.lower, given.upper, has_lower, has_upper, null, plain, nan, bounded)
 
 
 class _Units:
@@ -238,9 +262,7 @@ def _test_point(claims: _Claims, order: Order, point: Any) -> Evidence:
         true, false = claims.below(lambda low: low < point), claims.above(lambda high: high >= point)
     else:
         true = claims.below(lambda low: low <= point) & claims.above(lambda high: high >= point)
-        same = _where(claims.has_lower, claims.lower, lambda low: low == point)
-        same &= _where(claims.has_upper, claims.upper, lambda high: high == point)
-        false = claims.plain & ~same
+        false = claims.plain & ~(claims.lowest(point) & claims.highest(point))
     return claims.evidence(true, false | claims.nan)
 
 
