@@ -23,7 +23,6 @@ from accel.planning.task import ScanTask
 from accel.reader import Reader, Tails
 from accel.run import FileWork, Run, Works
 from accel.session import ScanSpec, Session
-from accel.sweep import plan_files
 
 __all__ = ["Engine", "Running"]
 
@@ -251,6 +250,8 @@ class Engine:
                     "the aggregates of a plan are not explained", hint="explain those of the scan"
                 )
             return source if isinstance(source, Plan) else Plan(_tasks_of(source), schema=_schema_of(source))
+        from accel.sweep import plan_files
+
         session = self._session(metrics)
         session.answering = answering
         try:

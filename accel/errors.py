@@ -19,13 +19,16 @@ __all__ = [
     "redact",
 ]
 
-_QUERY = re.compile(r"(?<=[?&])([^=&\s]+)=[^&\s'\")]*")
-_USERINFO = re.compile(r"(?<=://)[^/@\s]+@")
+# Compiled by `re` where one is needed: few addresses have either.
+_QUERY = r"(?<=[?&])([^=&\s]+)=[^&\s'\")]*"
+_USERINFO = r"(?<=://)[^/@\s]+@"
 
 
 def redact(text: str) -> str:
     """Hide what may be a credential in a URL: user info and the values of its query string."""
-    return _QUERY.sub(r"\1=***", _USERINFO.sub("***@", text))
+    if "@" in text:
+        text = re.sub(_USERINFO, "***@", text)
+    return re.sub(_QUERY, r"\1=***", text) if "=" in text else text
 
 
 class AccelError(Exception):

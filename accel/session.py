@@ -10,7 +10,7 @@ import asyncio
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -24,7 +24,6 @@ from accel.errors import (
     redact,
 )
 from accel.file_run import FileWork
-from accel.openings import Opening
 from accel.options import Options
 from accel.planning.file import DataFile, Listing
 from accel.planning.filing import FilePlan
@@ -37,7 +36,10 @@ from accel.planning.task import ScanTask
 from accel.predicate.expr import Expr
 from accel.reader import Reader
 from accel.records import dataclass
-from accel.sweep import Sweep
+from accel.run import Works, WorkSource
+
+if TYPE_CHECKING:
+    from accel.openings import Opening
 
 __all__ = ["ScanSpec", "Session"]
 
@@ -213,9 +215,14 @@ class Session:
         chosen = self._selection
         return [f for f in listing.files if chosen is None or f.url in chosen]
 
-    async def work(self) -> Sweep:
+    async def work(self) -> WorkSource:
         """The files to read, in order, each with the way to plan it; what is passed over is counted on the way."""
-        return Sweep(self, await self.listing(), await self.files())
+        files = await self.files()
+        if len(files) == 1:  # there is nothing to judge together, or to open ahead
+            return Works(map(self.file_work, files))
+        from accel.sweep import Sweep
+
+        return Sweep(self, await self.listing(), files)
 
     async def plan_current(self, file: DataFile, opened: Opening | None = None) -> FilePlan:
         """Plan a file, once more where it turns out to have changed since its metadata was cached."""

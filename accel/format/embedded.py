@@ -7,7 +7,6 @@ fingerprint, and every index by a checksum.
 from __future__ import annotations
 
 import itertools
-import json
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import field
@@ -144,6 +143,8 @@ def encode_toc(entries: Iterable[Entry], metadata: FileMetadata) -> bytes:
         if seconds:
             shared["seconds"] = round(sum(seconds), 3)
         runs.append({**shared, "params": first.params, "at": rows})
+    import json
+
     toc = {"version": _VERSION, "fingerprint": f"{fingerprint(metadata):016x}", "indexes": runs}
     return json.dumps(toc, separators=(",", ":"), ensure_ascii=False, sort_keys=False).encode()
 
@@ -152,6 +153,8 @@ _SHARED = ("kind", "version", "column", "signature", "level")
 
 
 def _shared(entry: Entry) -> tuple[Any, ...]:
+    import json
+
     params = json.dumps(entry.params, sort_keys=True)
     return entry.kind, entry.version, entry.column, entry.signature, entry.level, entry.columns, params
 
@@ -177,6 +180,8 @@ def parse_toc(metadata: FileMetadata) -> Toc | None:
 def _parse(raw: bytes, metadata: FileMetadata) -> Toc:
     if len(raw) > _MAX_TOC:
         raise IndexFormatError(f"a table of contents of {len(raw)} bytes")
+    import json
+
     try:
         toc = json.loads(raw)
     except (ValueError, RecursionError) as error:

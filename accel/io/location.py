@@ -6,7 +6,6 @@ import os
 import re
 from collections.abc import Mapping
 from dataclasses import field
-from urllib.parse import quote, unquote
 
 from accel.errors import StoreError, redact
 from accel.records import dataclass
@@ -154,6 +153,8 @@ def _http(scheme: str, rest: str, url: str) -> Location:
     host = rest if cut is None else rest[: cut.start()]
     path = "" if cut is None else rest[cut.start() :].removeprefix("/")
     _check_host(host, url)
+    from urllib.parse import quote
+
     return Location(scheme, f"{scheme}://{host.lower()}", quote(path, safe=_URL_SAFE))
 
 
@@ -180,6 +181,10 @@ def _file_url(url: str) -> str:
         rest = slash + path
     if not rest.startswith("/"):
         raise StoreError("a file: URL must hold an absolute path", path=url)
+    if "%" not in rest:
+        return rest
+    from urllib.parse import unquote
+
     return unquote(rest)
 
 

@@ -46,7 +46,7 @@ _ENDPOINTS: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "az": _AZURE,
     "abfss": _AZURE,
 }
-_LASTING = re.compile(r"[0-9a-f]{32}")
+_LASTING = r"[0-9a-f]{32}"
 _PLAIN = (str, bytes, int, float, bool)
 _TRUE = ("1", "true", "yes", "on")
 
@@ -93,7 +93,7 @@ def fingerprint(root: str, options: StorageOptions | None) -> str:
 
 def lasts(token: str) -> bool:
     """Whether a token is a fingerprint that stands for the same in every process."""
-    return _LASTING.fullmatch(token) is not None
+    return re.fullmatch(_LASTING, token) is not None
 
 
 def _is_plain(value: object) -> bool:

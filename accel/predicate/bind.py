@@ -25,9 +25,7 @@ from accel.predicate.atoms import (
     Truth,
 )
 from accel.predicate.coerce import order_atom
-from accel.predicate.keys import array_keys, list_keys
 from accel.predicate.kinds import Family
-from accel.predicate.like import compile_pattern
 from accel.predicate.resolve import place, resolve
 
 __all__ = ["Bound", "BoundColumn", "bind"]
@@ -183,6 +181,8 @@ class _Binder:
             return Truth(False)
         if column.kind.family is Family.NULL:
             return Truth(None)
+        from accel.predicate.keys import array_keys, list_keys
+
         where, position = _shown(expr.column, column), expr.position
         if isinstance(expr, ast.InArray):
             with_null = expr.values.null_count > 0
@@ -195,6 +195,8 @@ class _Binder:
 
     def like(self, expr: ast.Like) -> Node:
         ordinal, column = self.column(expr.column)
+        from accel.predicate.like import compile_pattern
+
         pattern = compile_pattern(expr.pattern, ignore_case=expr.ignore_case, position=expr.position)
         if column.kind.family is Family.NULL:
             return Truth(None)

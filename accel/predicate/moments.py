@@ -23,18 +23,18 @@ _EPOCH_ORDINAL = datetime.date(1970, 1, 1).toordinal()
 _FIRST_NANOS = (datetime.date.min.toordinal() - _EPOCH_ORDINAL) * DAY_NANOS
 _END_NANOS = (datetime.date.max.toordinal() - _EPOCH_ORDINAL + 1) * DAY_NANOS
 
-_DATE = re.compile(r"(\d{4})-(\d{2})-(\d{2})", re.ASCII)
-_TIME = re.compile(r"(\d{2}):(\d{2})(?::(\d{2})(?:\.(\d{1,9}))?)?", re.ASCII)
-_TIMESTAMP = re.compile(
+# Compiled by `re` where the first one is met: most predicates have none.
+_DATE = r"(\d{4})-(\d{2})-(\d{2})"
+_TIME = r"(\d{2}):(\d{2})(?::(\d{2})(?:\.(\d{1,9}))?)?"
+_TIMESTAMP = (
     r"(\d{4}-\d{2}-\d{2})(?:[ Tt](\d{2}:\d{2}(?::\d{2}(?:\.\d{1,9})?)?)"
-    r"(?: ?([Zz]|UTC|[+-]\d{2}(?::?\d{2})?))?)?",
-    re.ASCII,
+    r"(?: ?([Zz]|UTC|[+-]\d{2}(?::?\d{2})?))?)?"
 )
 
 
 def date_from_text(text: str) -> datetime.date:
     """`2013-01-31`, years 0001 to 9999; anything else is a ValueError."""
-    match = _DATE.fullmatch(text)
+    match = re.fullmatch(_DATE, text, re.ASCII)
     if match is None:
         raise ValueError(f"{text[:40]!r} is not a date; write YYYY-MM-DD")
     year, month, day = map(int, match.groups())
@@ -45,7 +45,7 @@ def date_from_text(text: str) -> datetime.date:
 
 
 def _clock_nanos(text: str) -> int:
-    match = _TIME.fullmatch(text)
+    match = re.fullmatch(_TIME, text, re.ASCII)
     if match is None:
         raise ValueError(f"{text[:40]!r} is not a time; write HH:MM[:SS[.fffffffff]]")
     hour, minute, second = int(match[1]), int(match[2]), int(match[3] or 0)
@@ -76,7 +76,7 @@ def timestamp_from_text(text: str) -> datetime.datetime | Ticks:
     A zone is `Z`, `UTC` or an offset `+HH`, `+HH:MM`, `+HHMM`; the value is then in UTC.
     Anything else is a ValueError.
     """
-    match = _TIMESTAMP.fullmatch(text)
+    match = re.fullmatch(_TIMESTAMP, text, re.ASCII)
     if match is None:
         raise ValueError(f"{text[:40]!r} is not a timestamp; write YYYY-MM-DD HH:MM:SS[.fffffffff][+HH:MM]")
     day = date_from_text(match[1])

@@ -26,7 +26,6 @@ from accel.predicate.expr import (
     depth_of,
     join,
 )
-from accel.predicate.fold import check_pattern, compare_values, like_value
 from accel.records import dataclass
 
 __all__ = ["MAX_DEPTH", "parse"]
@@ -188,6 +187,8 @@ class _Parser(Cursor):
     def _compared(self, op: Op, left: Operand, right: Operand, position: int) -> Expr:
         if isinstance(left, Column) or isinstance(right, Column):
             return Compare(op, left, right, position)
+        from accel.predicate.fold import compare_values
+
         try:
             return Constant(compare_values(op, left.value, right.value))
         except ValueError as error:
@@ -254,6 +255,8 @@ class _Parser(Cursor):
             return self._compared(Op.EQ, left, pattern, position)  # null in any case
         if not isinstance(pattern, Literal) or not isinstance(pattern.value, str):
             raise self._error("expected a pattern: a text literal", pattern.position)
+        from accel.predicate.fold import check_pattern, like_value
+
         try:
             check_pattern(pattern.value)
         except ValueError as error:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from accel.errors import PredicateError
-from accel.predicate.column import Condition
-from accel.predicate.dnf import from_dnf
 from accel.predicate.expr import (
     And,
     Column,
@@ -22,6 +20,9 @@ from accel.predicate.expr import (
     depth_of,
 )
 from accel.predicate.parser import MAX_DEPTH, parse
+
+if TYPE_CHECKING:
+    from accel.predicate.column import Condition
 
 __all__ = ["Where", "to_expr"]
 
@@ -44,7 +45,11 @@ def to_expr(where: Where) -> Expr | None:
     if isinstance(where, str):
         return parse(where)
     if isinstance(where, list | tuple):
+        from accel.predicate.dnf import from_dnf
+
         return from_dnf(where)
+    from accel.predicate.column import Condition
+
     expr = where.expr if isinstance(where, Condition) else where
     if not isinstance(expr, _NODES):
         kind = f"{type(expr).__module__}.{type(expr).__name__}".removeprefix("builtins.")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fnmatch
 import re
 
 from accel.records import dataclass
@@ -56,6 +55,8 @@ class Pattern:
 
     @classmethod
     def compile(cls, text: str) -> Pattern:
+        import fnmatch
+
         parts = [part for part in text.split("/") if part]
         if parts and parts[-1] == "**":
             parts.append("*")  # what is below, not the directory itself

@@ -6,7 +6,6 @@ import enum
 import os
 import re
 from collections.abc import Sequence
-from urllib.parse import quote, unquote
 
 from accel.errors import ObjectNotFoundError
 from accel.io.location import Location, parse_url
@@ -84,7 +83,11 @@ class Named:
         return path.split("/")[:-1]
 
     def _name(self, relative: str) -> str:
-        return self.base + (quote(relative, safe="/=:@+,;!$&'()") if _is_file_url(self.text) else relative)
+        if not _is_file_url(self.text):
+            return self.base + relative
+        from urllib.parse import quote
+
+        return self.base + quote(relative, safe="/=:@+,;!$&'()")
 
 
 def read_source(text: str, *, glob: bool, in_store: bool) -> Named:
@@ -105,8 +108,11 @@ def read_source(text: str, *, glob: bool, in_store: bool) -> Named:
         else:
             location = Location("store", "store:", "") if in_store else parse_url("./")
         if not (location.scheme == "file" and os.path.lexists(parse_url(text).url)):
-            decoded = unquote(pattern) if _is_file_url(text) else pattern
-            return Named(text, location, Shape.GLOB, fixed, Pattern.compile(decoded))
+            if _is_file_url(text):
+                from urllib.parse import unquote
+
+                pattern = unquote(pattern)
+            return Named(text, location, Shape.GLOB, fixed, Pattern.compile(pattern))
     location = parse_url(text, in_store=in_store)
     return Named(text, location, _shape(text, location), text if text.endswith("/") else f"{text}/")
 
