@@ -6,6 +6,7 @@ The Parquet specification's sources: `parquet.thrift` (Statistics, ColumnIndex, 
 from __future__ import annotations
 
 import enum
+from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -87,6 +88,26 @@ class Bounds:
             self.num_values[begin:end],
             self.null_count[begin:end],
             self.nan_count[begin:end],
+        )
+
+    @classmethod
+    def join(cls, parts: Sequence[Bounds]) -> Bounds | None:
+        """The claims of some, one after the other; None where they are not of one domain and type."""
+        first = parts[0]
+        for part in parts:
+            if part.domain is not first.domain:
+                return None
+            if part.lower.dtype != first.lower.dtype or part.upper.dtype != first.upper.dtype:
+                return None
+        return cls(
+            first.domain,
+            np.concatenate([part.lower for part in parts]),
+            np.concatenate([part.upper for part in parts]),
+            np.concatenate([part.has_lower for part in parts]),
+            np.concatenate([part.has_upper for part in parts]),
+            np.concatenate([part.num_values for part in parts]),
+            np.concatenate([part.null_count for part in parts]),
+            np.concatenate([part.nan_count for part in parts]),
         )
 
     @classmethod

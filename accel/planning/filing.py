@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from functools import partial
 
@@ -24,7 +24,8 @@ from accel.planning.page_indexes import (
 )
 from accel.planning.pages import LeafReads, leaf_reads
 from accel.planning.probes import Probes, find_embedded
-from accel.planning.pruning import PageVerdicts, prune_pages, prune_row_groups
+from accel.planning.pruning import prune_pages, prune_row_groups
+from accel.planning.query import FileQuery
 from accel.planning.selection import RowSelection
 from accel.planning.shares import guess_shares
 from accel.planning.task import ScanTask, TaskFile
@@ -64,8 +65,9 @@ class FilePlan:
     def add(self, task: ScanTask, handle: FileHandle) -> None:
         """Count a task of a file in."""
         self.row_groups_kept += 1
-        self.pages += sum(r.total_pages for r in task.reads)
-        self.pages_kept += sum(len(r.ordinal) for r in task.reads)
+        for reads in task.reads:
+            self.pages += reads.total_pages
+            self.pages_kept += len(reads.ordinal)
         if task.needs_filter or task.rows.count < task.num_rows:
             group = task.row_group
             self.chunks_whole += sum(
@@ -135,9 +137,9 @@ def plan_file(
     )
     probes = Probes(handle, query, embedded, probe_min_bytes, read_dictionary, on_bad_index)
     witnesses = Witnesses()
-    draft_of = partial(_draft, handle, task_file, selection=selection, witnesses=witnesses)
+    draft = partial(_draft, handle, task_file, selection=selection, witnesses=witnesses)
     if wants:
-        along = probes.along(wants, kept, draft_of, early_bytes)
+        along = probes.along(wants, kept, draft, early_bytes)
         stash, plan.index_round_trips = yield from fetch_page_indexes(
             handle, wants, early_bytes=early_bytes, along=along
         )
@@ -145,28 +147,22 @@ def plan_file(
         probes.learn(stash)
     if handle.bad_toc is not None and query.bound is not None:
         on_bad_index(handle.bad_toc)
-    drafts = {
-        group: draft for group, certain in kept if (draft := draft_of(group, certain=certain)) is not None
-    }
-    doubtful = [group for group, draft in drafts.items() if draft.needs_filter]
-    if doubtful:
-        in_doubt = {group: drafts[group] for group in doubtful}
+    drafts = draft(kept)
+    in_doubt = {group: task for group, task in drafts.items() if task.needs_filter}
+    if in_doubt:
         plan.index_round_trips += yield from probes.ask(in_doubt, witnesses)
-        for group in doubtful:
-            if not witnesses.speaks_of(group):
-                continue
-            draft = draft_of(group, certain=False)
-            if draft is None:
-                plan.probed_groups += 1
-                del drafts[group]
-            else:
-                drafts[group] = draft
-    for group, draft in drafts.items():
-        _check_chunks(handle, group, draft)
+        told = [group for group in in_doubt if witnesses.speaks_of(group)]
+        if told:
+            again = draft([(group, False) for group in told])
+            plan.probed_groups += len(told) - len(again)
+            gone = set(told) - again.keys()
+            drafts = {group: again.get(group, task) for group, task in drafts.items() if group not in gone}
+    for group, task in drafts.items():
+        _check_chunks(handle, group, task)
     guesses = guess_shares(handle, query, list(drafts.values()), on_bad_index)
     plan.guessed, plan.sketched = guesses.guessed, guesses.sketched
-    for draft in guesses.tasks:
-        plan.add(draft, handle)
+    for task in guesses.tasks:
+        plan.add(task, handle)
     return plan
 
 
@@ -188,36 +184,51 @@ def _check_selection(
 def _draft(
     handle: FileHandle,
     task_file: TaskFile,
-    group: int,
+    kept: Sequence[tuple[int, bool]],
     *,
     selection: Mapping[int, RowSelection] | None,
     witnesses: Witnesses,
-    certain: bool,
-) -> ScanTask | None:
-    """The task of one row group, as far as is known by now; None where no row of it can match."""
+) -> dict[int, ScanTask]:
+    """The tasks of some row groups, as far as is known by now; none where no row of it can match.
+
+    `kept` says of each row group whether all of its rows are known to match.
+    """
     query = task_file.query
+    group_rows = handle.metadata.group_rows
+    doubtful = [group for group, certain in kept if not certain]
+    pages = dict(zip(doubtful, prune_pages(handle, query, doubtful, witnesses), strict=True))
+    drafts = {}
+    for group, certain in kept:
+        num_rows = int(group_rows[group])
+        if certain:
+            rows = sure = RowSelection.all(num_rows)
+        else:
+            rows, sure = pages[group].rows, pages[group].sure
+        if selection is not None:
+            rows, sure = rows.intersect(selection[group]), sure.intersect(selection[group])
+        if rows:
+            reads = _read_leaves(handle, query, group, rows, rows.without(sure, num_rows))
+            drafts[group] = ScanTask(task_file, group, num_rows, rows, sure, reads)
+    return drafts
+
+
+def _read_leaves(
+    handle: FileHandle, query: FileQuery, group: int, rows: RowSelection, maybe: RowSelection
+) -> tuple[LeafReads, ...]:
+    """The pages of one row group that hold these rows; of the predicate's columns, of those that it may match."""
+    filters = query.filter_leaves if maybe else ()
+    outputs = query.output_leaves
+    chunks = handle.metadata.chunks
     num_rows = int(handle.metadata.group_rows[group])
-    if certain:
-        rows = RowSelection.all(num_rows)
-        found = PageVerdicts(rows, rows)
-    else:
-        found = prune_pages(handle, query, group, witnesses)
-    rows, sure = found.rows, found.sure
-    if selection is not None:
-        rows, sure = rows.intersect(selection[group]), sure.intersect(selection[group])
-    if not rows:
-        return None
-    maybe = rows.without(sure, num_rows)
-    filters = frozenset(query.filter_leaves) if maybe else frozenset()
-    outputs = frozenset(query.output_leaves)
-    reads: list[LeafReads] = []
-    for leaf in sorted(filters | outputs):
-        if handle.metadata.chunks.end[group, leaf] <= handle.metadata.chunks.start[group, leaf]:
+    reads = []
+    for leaf in sorted({*filters, *outputs}):
+        at = (group, leaf)
+        if at not in handle.readable and chunks.end[at] <= chunks.start[at]:
             _check_chunk(handle, group, leaf)
         reads.append(
             leaf_reads(
-                handle.metadata.chunks,
-                handle.offset_indexes.get((group, leaf)),
+                chunks,
+                handle.offset_indexes.get(at),
                 rows if leaf in outputs else maybe,
                 row_group=group,
                 num_rows=num_rows,
@@ -228,7 +239,7 @@ def _draft(
                 decoded_bytes=handle.decoded_bytes(group, leaf),
             )
         )
-    return ScanTask(task_file, group, num_rows, rows, sure, tuple(reads))
+    return tuple(reads)
 
 
 def _check_chunks(handle: FileHandle, group: int, task: ScanTask) -> None:

@@ -56,7 +56,7 @@ class Probes:
         self,
         wants: Sequence[Want],
         kept: Sequence[tuple[int, bool]],
-        draft: Callable[..., ScanTask | None],
+        draft: Callable[[Sequence[tuple[int, bool]]], Mapping[int, ScanTask]],
         early_bytes: int,
     ) -> list[Want]:
         """What to ask together with page indexes, that may make it needless.
@@ -69,7 +69,7 @@ class Probes:
             return []
         if all(self._handle.in_tail(want.range) is not None for want in wants):
             return []
-        drafts = {group: found for group, _ in kept if (found := draft(group, certain=False)) is not None}
+        drafts = draft(kept)
         first = self._wants(drafts, self._dictionaries(drafts))
         return first if _ALONG * sum(want.range.length for want in first) <= early_bytes else []
 

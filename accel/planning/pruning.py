@@ -5,7 +5,7 @@ A verdict is only as good as its bounds: whatever is unknown is kept.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +17,7 @@ from accel.format.domain import Bounds
 from accel.planning.handle import FileHandle
 from accel.planning.query import FileQuery
 from accel.planning.selection import RowSelection
-from accel.planning.witness import Witnesses
+from accel.planning.witness import Witnesses, together
 from accel.predicate.constant import constant_bounds
 from accel.predicate.evidence import Evidence, Verdict
 from accel.predicate.prune import prune
@@ -61,16 +61,56 @@ def prune_row_groups(handle: FileHandle, query: FileQuery) -> npt.NDArray[np.int
     return verdicts
 
 
-def prune_pages(handle: FileHandle, query: FileQuery, row_group: int, witnesses: Witnesses) -> PageVerdicts:
-    """Which rows of a row group may match, from the column indexes that the handle holds, and witnesses.
+def prune_pages(
+    handle: FileHandle, query: FileQuery, groups: Sequence[int], witnesses: Witnesses
+) -> list[PageVerdicts]:
+    """Which rows of some row groups may match, from the column indexes that the handle holds, and witnesses.
 
     Pages of different columns do not align, so the rows are cut wherever any of them starts a page,
     and each stretch is judged by the bounds of the pages that it lies in.
     """
-    num_rows = int(handle.metadata.group_rows[row_group])
-    everything = RowSelection.all(num_rows)
     if query.bound is None:
-        return PageVerdicts(everything, everything)
+        every = [RowSelection.all(int(handle.metadata.group_rows[group])) for group in groups]
+        return [PageVerdicts(rows, rows) for rows in every]
+    if not groups:
+        return []
+    cut = [_cut(handle, query, group, witnesses) for group in groups]
+    bounds = cut[0].bounds if len(cut) == 1 else _join([one.bounds for one in cut])
+    if bounds is None:  # what cannot be compared at once
+        return [found for group in groups for found in prune_pages(handle, query, [group], witnesses)]
+    sizes = [len(one.cuts) for one in cut]
+    witness = together([(witnesses.of_rows(one.row_group, one.cuts), len(one.cuts)) for one in cut])
+    verdicts = prune(query.bound, bounds, sum(sizes), witness=witness).verdicts()
+    kept, sure = verdicts != Verdict.NONE, verdicts == Verdict.ALL
+    any_sure = bool(sure.any())
+    out = []
+    stop = 0
+    for one, size in zip(cut, sizes, strict=True):
+        start, stop = stop, stop + size
+        out.append(
+            PageVerdicts(
+                RowSelection.from_units(one.cuts, one.num_rows, kept[start:stop]),
+                RowSelection.from_units(one.cuts, one.num_rows, sure[start:stop])
+                if any_sure
+                else RowSelection.none(),
+            )
+        )
+    return out
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Cut:
+    """The stretches of one row group that are judged, and what is known of each."""
+
+    row_group: int
+    num_rows: int
+    cuts: Int64s
+    """The first row of each."""
+    bounds: dict[tuple[str, ...], Bounds]
+
+
+def _cut(handle: FileHandle, query: FileQuery, row_group: int, witnesses: Witnesses) -> _Cut:
+    num_rows = int(handle.metadata.group_rows[row_group])
     paged: dict[tuple[str, ...], tuple[Int64s, Bounds]] = {}
     whole: dict[tuple[str, ...], Bounds] = {}
     for path, leaf, kind in query.prunable:
@@ -89,12 +129,18 @@ def prune_pages(handle: FileHandle, query: FileQuery, row_group: int, witnesses:
     bounds |= {path: b.take(np.zeros(len(cuts), np.int64)) for path, b in whole.items()}
     for path, value in query.constants.items():
         bounds[path] = constant_bounds(value, np.diff(np.append(cuts, num_rows)))
-    witness = witnesses.of_rows(row_group, cuts)
-    verdicts = prune(query.bound, bounds, len(cuts), witness=witness).verdicts()
-    return PageVerdicts(
-        RowSelection.from_units(cuts, num_rows, verdicts != Verdict.NONE),
-        RowSelection.from_units(cuts, num_rows, verdicts == Verdict.ALL),
-    )
+    return _Cut(row_group, num_rows, cuts, bounds)
+
+
+def _join(parts: Sequence[Mapping[tuple[str, ...], Bounds]]) -> dict[tuple[str, ...], Bounds] | None:
+    """Each column's bounds one after the other; None where they are not of one kind."""
+    out = {}
+    for path in parts[0]:
+        joined = Bounds.join([part[path] for part in parts])
+        if joined is None:
+            return None
+        out[path] = joined
+    return out
 
 
 def _page_bounds(

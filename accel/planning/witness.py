@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import field
 
 import numpy as np
@@ -12,7 +13,7 @@ from accel.predicate.evidence import Evidence
 from accel.predicate.prune import Witness
 from accel.records import dataclass
 
-__all__ = ["Statement", "Witnesses"]
+__all__ = ["Statement", "Witnesses", "together"]
 
 Int64s = npt.NDArray[np.int64]
 
@@ -33,20 +34,24 @@ class Witnesses:
 
     _said: dict[tuple[int, int], list[Statement]] = field(default_factory=dict)
     _kept: list[Node] = field(default_factory=list)
+    _groups: set[int] = field(default_factory=set)
 
     def add(self, node: Node, row_group: int, statement: Statement) -> None:
         # An identity is only good as long as the node lives.
         self._kept.append(node)
+        self._groups.add(row_group)
         self._said.setdefault((id(node), row_group), []).append(statement)
 
     def __bool__(self) -> bool:
         return bool(self._said)
 
     def speaks_of(self, row_group: int) -> bool:
-        return any(group == row_group for _, group in self._said)
+        return row_group in self._groups
 
     def cuts(self, row_group: int) -> list[Int64s]:
         """Where stretches start, of every statement about a row group."""
+        if row_group not in self._groups:
+            return []
         return [
             statement.first_rows
             for (_, group), statements in self._said.items()
@@ -70,6 +75,30 @@ class Witnesses:
             return found
 
         return witness
+
+
+def together(parts: Sequence[tuple[Witness | None, int]]) -> Witness | None:
+    """One witness for the units of several, of so many units each, one after the other."""
+    if len(parts) == 1:
+        return parts[0][0]
+    if all(witness is None for witness, _ in parts):
+        return None
+
+    def witness(node: Node) -> Evidence | None:
+        said = [None if one is None else one(node) for one, _ in parts]
+        if all(part is None for part in said):
+            return None
+        full = [
+            Evidence.unknown(size) if part is None else part
+            for part, (_, size) in zip(said, parts, strict=True)
+        ]
+        return Evidence(
+            np.concatenate([part.may_true for part in full]),
+            np.concatenate([part.may_false for part in full]),
+            np.concatenate([part.may_null for part in full]),
+        )
+
+    return witness
 
 
 def _both(a: Evidence, b: Evidence) -> Evidence:

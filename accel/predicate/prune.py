@@ -101,13 +101,15 @@ class _Claims:
     def below(self, test: Callable[[Values], Any]) -> Bools:
         """Where the lower bound passes, or is unknown."""
         if self.bounded:
-            return self.plain & np.asarray(test(self.lower), bool)
+            passes: Bools = self.plain & np.asarray(test(self.lower), bool)
+            return passes
         return self.plain & ~(self.has_lower & ~_where(self.has_lower, self.lower, test))
 
     def above(self, test: Callable[[Values], Any]) -> Bools:
         """Where the upper bound passes, or is unknown."""
         if self.bounded:
-            return self.plain & np.asarray(test(self.upper), bool)
+            passes: Bools = self.plain & np.asarray(test(self.upper), bool)
+            return passes
         return self.plain & ~(self.has_upper & ~_where(self.has_upper, self.upper, test))
 
     def lowest(self, point: Any) -> Bools:
