@@ -72,7 +72,7 @@ class Aggregation:
                 handle,
                 plan.tasks,
                 self._resolved,
-                probe_min_bytes=reader.options.probe_min_bytes,
+                probe_min_bytes=reader.probe_min_bytes(file.root),
                 on_bad=on_bad,
             )
 

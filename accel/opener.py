@@ -31,6 +31,7 @@ from accel.planning.handle import FileHandle
 from accel.planning.need import Need, NeedTail, Steps, Tail
 from accel.planning.opening import open_file
 from accel.ranges import Kind, ReadKey, Stash
+from accel.tail_hints import TailHints
 from accel.task_reads import dictionary_key
 
 __all__ = ["Opener", "Tails", "arrow_schema", "shared_schema"]
@@ -65,6 +66,7 @@ class Opener:
         self._client_for = client_for
         self._cache = cache
         self._held = HeldFiles(cache, metrics)
+        self._hints = TailHints(cache, options)
         self._opening = 0
         """Files that are being opened one by one."""
         self.options = options
@@ -121,7 +123,8 @@ class Opener:
     # -- one by one ------------------------------------------------------------------------------
 
     async def _load(self, client: Client, file: DataFile) -> tuple[FileHandle, int]:
-        steps = partial(self.steps, file, self.hint(client, file))
+        hint = self._hints.of(client, file)
+        steps = partial(self.steps, file, hint)
         seen: list[Stash | Tail] = []
         recalled = await self._held.recall(client, file, steps())
         if recalled is not None:
@@ -140,7 +143,7 @@ class Opener:
             handle.checked_at = started
             await self._held.keep(client, handle, seen)
             self.metrics.add("metadata_misses")
-        self._learn_hint(client, file, handle, self.hint(client, file))
+        self._hints.learn(client, file, handle, hint)
         return handle, trips
 
     def steps(self, file: DataFile, hint: int) -> Steps[FileHandle]:
@@ -155,15 +158,7 @@ class Opener:
 
     def hint(self, client: Client, file: DataFile) -> int:
         """How many bytes of the end of a file are worth reading first."""
-        found = self._cache.get(_hint_key(client, file))
-        return found if isinstance(found, int) else self.options.tail_hint
-
-    def _learn_hint(self, client: Client, file: DataFile, handle: FileHandle, known: int) -> None:
-        if handle.id.size * 5 // 4 <= known:
-            return  # nothing in it can ask for more
-        learned = min(handle.suggested_tail_bytes() * 5 // 4, self.options.max_tail_hint)
-        if learned > known and learned > self.hint(client, file):
-            self._cache.put(_hint_key(client, file), learned, 256)
+        return self._hints.of(client, file)
 
     async def drive(self, steps: Steps[T], client: Client, path: str, pin: ObjectId | None) -> tuple[T, int]:
         """Answer a step's needs from the network; the result, and the round trips it took."""
@@ -268,7 +263,7 @@ class Opener:
 
     def adopt(self, client: Client, file: DataFile, handle: FileHandle, hint: int) -> None:
         """Keep a file that was opened by a first read of `hint` bytes."""
-        self._learn_hint(client, file, handle, hint)
+        self._hints.learn(client, file, handle, hint)
         self._cache.put(("file", client.token, file.path), handle, handle.nbytes)
 
     def keep_tail(self, client: Client, file: DataFile, tail: Stash | Tail, *, among: int) -> None:
@@ -316,10 +311,6 @@ class Opener:
     def forget(self, root: str, path: str) -> None:
         """Drop what is cached of a file that turned out to have changed."""
         self._held.forget(self._client_for(root), path)
-
-
-def _hint_key(client: Client, file: DataFile) -> tuple[str, str, str]:
-    return "hint", client.token, file.path.partition("?")[0].rpartition("/")[0]
 
 
 def _listed(file: DataFile) -> ObjectId | None:

@@ -20,6 +20,7 @@ from accel.opener import Opener, shared_schema
 from accel.planning.file import DataFile
 from accel.planning.handle import FileHandle
 from accel.planning.need import Need, NeedTail, Steps, Tail
+from accel.planning.opening import LEAST_TAIL
 from accel.ranges import Stash
 from accel.records import dataclass
 
@@ -86,7 +87,7 @@ class Openings:
         self._digesting = False
         self._unjudged: list[Opening] = []
         self._judging = False
-        self._longest = opener.options.tail_hint
+        self._longest = opener.options.tail_hint or LEAST_TAIL
         self._timer: asyncio.TimerHandle | None = None
         self._progress: asyncio.Future[None] | None = None
         self.failed = False

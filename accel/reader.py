@@ -46,6 +46,8 @@ T = TypeVar("T")
 _ARROW_SCHEMA = "ARROW:schema"
 _LOCAL = "file://"
 _LOCAL_AHEAD = 3
+# Nothing is asked about less: what an index says has to be parsed, too.
+_LEAST_PROBED = 1 << 20
 # To learn which pages of so few bytes are wanted takes longer than to read them.
 _WHOLE_BYTES = 8 << 10
 # What decodes to more than so many times `inline_decode_bytes` would hold up the I/O loop.
@@ -111,6 +113,11 @@ class Reader:
 
     # -- planning --------------------------------------------------------------------------------
 
+    def probe_min_bytes(self, root: str) -> int:
+        """Pages in doubt of a store's files that are worth a round trip to an index, in bytes."""
+        given = self.options.probe_min_bytes
+        return max(_LEAST_PROBED, self._client_for(root).network.trip_bytes) if given is None else given
+
     async def plan(
         self,
         file: DataFile,
@@ -133,7 +140,7 @@ class Reader:
             selection=selection,
             limit=limit,
             piece_bytes=self.piece_bytes(file.root),
-            probe_min_bytes=self.options.probe_min_bytes,
+            probe_min_bytes=self.probe_min_bytes(file.root),
             early_bytes=client.network.early_bytes,
             whole_bytes=_WHOLE_BYTES,
             read_dictionary=_read_dictionary,

@@ -41,6 +41,8 @@ _LONGEST_GAP = 1024 * 1024
 _MOST_STREAMS = 4
 # So few requests are never worth a byte more than their gaps.
 _FEWEST_REQUESTS = 8
+# A compressed byte costs so much to decode: of what a round trip may make needless, that is saved too.
+_DECODE_SECONDS = 6e-9
 # Below this a request's time is the machine's own.
 _LEAST_SECONDS = 1e-6
 
@@ -86,6 +88,7 @@ class Network:
         self._wide_gap = 0
         self._few_requests = 0
         self._early = 0
+        self._trip = 0
         self._few_streams = 0
         self._assumed_latency = latency
         self._assumed_bandwidth = bandwidth
@@ -187,6 +190,13 @@ class Network:
         """Bytes that lengthen a wait by a quarter at the most: what may come along before it is wanted. As steady."""
         self._early = _steady(self._early, self.latency * self.bandwidth / 4)
         return self._early
+
+    @property
+    def trip_bytes(self) -> int:
+        """Compressed bytes that take as long as one more round trip, to come over all streams and be decoded: to leave
+        out less never pays for one. As steady."""
+        self._trip = _steady(self._trip, self.latency / (1 / self.total_bandwidth + _DECODE_SECONDS))
+        return self._trip
 
     @property
     def few_requests(self) -> int:

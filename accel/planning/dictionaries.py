@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from accel.arrays import mask
 from accel.errors import AccelError
+from accel.format.domain import Domain
 from accel.format.model import SchemaElement
 from accel.planning.handle import FileHandle
 from accel.planning.query import FileQuery
@@ -26,6 +27,9 @@ __all__ = ["Dictionaries", "ReadDictionary"]
 
 # A dictionary is fetched for pruning only when the pages that it may save are so many times its size.
 _WORTH = 4
+
+# Of a dictionary page, what lists no values.
+_HEADER = 32
 
 # The values of smaller ones are kept with the file's metadata, in bytes.
 _SMALL = 64 << 10
@@ -76,9 +80,19 @@ class Dictionaries:
         for group, column, place in self._places(drafts):
             if (group, column.leaf) in self.handle.dictionaries:
                 continue
-            if place.length * _WORTH <= drafts[group].nbytes:
+            if place.length * _WORTH <= drafts[group].nbytes and not self._is_dense(group, column, place):
                 wants.append(Want(ReadKey(Kind.DICTIONARY, group, column.leaf), place))
         return wants
+
+    def _is_dense(self, group: int, column: _Column, place: ByteRange) -> bool:
+        """Whether a dictionary is about as long as the range of its whole numbers is wide: it lists nearly all of them,
+        and has next to nothing to say that the range does not."""
+        bounds = self.handle.chunk_bounds.get(column.leaf)
+        if bounds is None or bounds.domain is not Domain.INTEGER:
+            return False
+        if not (bounds.has_lower[group] and bounds.has_upper[group]):
+            return False
+        return int(bounds.upper[group]) - int(bounds.lower[group]) < place.length - _HEADER
 
     def testify(self, drafts: Mapping[int, ScanTask], stash: Stash, witnesses: Witnesses) -> None:
         """State for every atom what the dictionaries prove of its row group."""

@@ -15,6 +15,7 @@ import pytest
 
 import accel
 from accel.format.footer import parse_footer
+from accel.io.network import Network
 from accel.ranges import ByteRange, Kind
 from accel.testing import DictStore, Layout, RecordingStore, table, write_file
 
@@ -105,6 +106,43 @@ def test_little_in_doubt_is_read(store: RecordingStore) -> None:
     scan = ask(store, "city = 'city-100x'", accel.Cache(), options)
     assert scan.to_table().num_rows == 0
     assert scan.metrics.rows.kept == GROUP * GROUPS
+
+
+@pytest.mark.parametrize(("worth", "trips"), [(0, 2), (1 << 20, 2), (2 << 20, 1)])
+def test_a_trip_is_taken_where_what_it_may_save_takes_as_long(
+    monkeypatch: pytest.MonkeyPatch, rows: pa.Table, worth: int, trips: int
+) -> None:
+    """1.3 MB in doubt: more than nothing and than a MiB, less than two."""
+    monkeypatch.setattr(Network, "trip_bytes", property(lambda network: worth))
+    pads = {f"pad{i}": rows["pad"] for i in range(2)}
+    wide = table(city=rows["city"], **pads)
+    data = write_file(wide, Layout(group_rows=GROUP, page_rows=1000, dictionary=["city"]))
+    cache, store = accel.Cache(), DictStore({"f.parquet": data})
+    met = accel.scan("f.parquet", "pad0 < -1", store=store, cache=cache)
+    assert met.count_rows() == 0
+    scan = accel.scan("f.parquet", "city = 'city-102'", store=store, cache=cache)
+    assert scan.to_table().num_rows == rows["city"].to_pylist().count("city-102")
+    assert scan.metrics.round_trips == trips
+    assert scan.metrics.row_groups.kept == (1 if trips == 2 else GROUPS)
+
+
+@pytest.mark.parametrize(("step", "asked"), [(1, 0), (1000, GROUPS)])
+def test_whole_numbers_without_gaps_are_not_asked(step: int, asked: int) -> None:
+    """A dictionary of 60 of 61 neighbours says nothing that their bounds do not; one of distant numbers does."""
+    values = np.random.default_rng(4).permutation(GROUP * GROUPS) % 61
+    values[values == 30] = 31
+    pad = np.random.default_rng(5).random(GROUP * GROUPS)
+    data = write_file(
+        table(n=pa.array(values * step), pad=pad),
+        Layout(group_rows=GROUP, page_rows=1000, dictionary=["n"]),
+    )
+    scan = accel.scan(
+        "f.parquet", f"n = {30 * step}", store=DictStore({"f.parquet": data}), cache=None, options=OPTIONS
+    )
+    assert scan.to_table().num_rows == 0
+    assert scan.metrics.row_groups.kept == (0 if asked else GROUPS)
+    if asked:
+        assert scan.metrics.requests_by_kind[Kind.DICTIONARY] == asked
 
 
 DAY = datetime.date(2020, 1, 1)

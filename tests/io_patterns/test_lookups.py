@@ -273,7 +273,7 @@ def test_a_small_file_is_one_request(data: bytes) -> None:
     store = RecordingStore(DictStore({"small.parquet": small}))
     scan = accel.scan("small.parquet", "key = 300", store=store, cache=accel.Cache())
     assert scan.to_table().num_rows == 1
-    assert [call.want for call in store.calls] == [Suffix(accel.Options().tail_hint)]
+    assert [call.want for call in store.calls] == [Suffix(448 * 1024)]
     assert scan.metrics.requests_by_kind == {Kind.TAIL: 1}
 
 

@@ -46,7 +46,7 @@ def test_counts_and_sizes_are_whole_numbers(name: str, value: object) -> None:
         Options(**{name: value})  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("name", ["max_gap_bytes", "max_coalesced_bytes"])
+@pytest.mark.parametrize("name", ["max_gap_bytes", "max_coalesced_bytes", "probe_min_bytes", "tail_hint"])
 def test_what_is_learned_where_nothing_is_said(name: str) -> None:
     assert getattr(Options(), name) is None
     assert getattr(Options(**{name: 5}), name) == 5  # type: ignore[arg-type]

@@ -180,6 +180,22 @@ def test_a_gap_is_what_comes_while_a_request_is_made(bandwidth: float, gap: int)
     assert Network(latency=0.03, bandwidth=bandwidth).gap_bytes == gap
 
 
+@pytest.mark.parametrize(
+    ("latency", "bandwidth", "early", "trip"),
+    [
+        (0.03, 90e6, 512 * KIB, 2 * MIB),
+        (0.1, 90e6, 2 * MIB, 8 * MIB),
+        (0.001, 90e6, 16 * KIB, 64 * KIB),
+        (0.03, 1e6, 4 * KIB, 64 * KIB),
+        # Decoding bounds what a trip may save, however fast bytes come.
+        (0.03, 1e12, 4 * 1024 * MIB, 4 * MIB),
+    ],
+)
+def test_what_a_round_trip_is_worth(latency: float, bandwidth: float, early: int, trip: int) -> None:
+    network = Network(latency=latency, bandwidth=bandwidth)
+    assert (network.early_bytes, network.trip_bytes) == (early, trip)
+
+
 def test_what_requests_look_like_changes_seldom() -> None:
     """A store that varies by a third about its bandwidth keeps its gap; one that is four times as fast does not."""
     network = fresh()
