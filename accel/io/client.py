@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from accel.errors import (
@@ -20,9 +20,10 @@ from accel.io.faults import SuffixUnsupportedError, foremost
 from accel.io.fetch import Fetcher, Pin, same_etag
 from accel.io.gate import Gate
 from accel.io.hedge import Hedge
+from accel.io.listing import Listings
 from accel.io.network import Network, network_to
 from accel.io.retry import Retry
-from accel.io.store import Header, Lister, ObjectEntry, Payload, RangeStore
+from accel.io.store import Header, ObjectEntry, Payload, RangeStore
 from accel.metrics import Metrics
 from accel.options import MIB, Options
 from accel.planning.coalesce import Fetch, Merging, Shape, assemble, joined_bytes
@@ -30,8 +31,6 @@ from accel.planning.file import ObjectId
 from accel.ranges import ByteRange, Kind, Stash, Suffix, Want
 
 __all__ = ["Client"]
-
-_LIST_PAGE = 1000
 
 
 class Client:
@@ -84,6 +83,7 @@ class Client:
             ),
             allow_unpinned=options.allow_unpinned,
         )
+        self._listings = Listings(store, gate=self.gate, retry=self._retry)
         self._suffixes = True
 
     def __repr__(self) -> str:
@@ -182,34 +182,16 @@ class Client:
             return False
         return True
 
-    async def list(self, prefix: str, *, metrics: Metrics | None = None) -> AsyncIterator[ObjectEntry]:
-        """Objects below `prefix`, sorted by path.
+    async def list_below(self, prefix: str, *, metrics: Metrics | None = None) -> list[ObjectEntry]:
+        """Objects below `prefix`, sorted by path: see `Listings.list_below`.
 
         Raises
         ------
         StoreError
             The store cannot list, or failed to.
         """
-        store = self.store
-        if not isinstance(store, Lister):
-            raise StoreError("this store cannot list", path=f"{self.root}/{prefix}", hint="name the files")
-        counts = Metrics() if metrics is None else metrics
-
-        async def collect() -> list[ObjectEntry]:
-            entries: list[ObjectEntry] = []
-            try:
-                async with self.gate.slot(0):
-                    async for entry in store.list(prefix):
-                        entries.append(entry)
-            finally:
-                for _ in range(max(1, -(-len(entries) // _LIST_PAGE))):
-                    counts.count_request(Kind.LISTING, 0)
-            return entries
-
         with self._naming(prefix):
-            entries = await self._retry.run(collect, on_retry=lambda: counts.add("retries"))
-        for entry in entries:
-            yield entry
+            return await self._listings.list_below(prefix, Metrics() if metrics is None else metrics)
 
     async def head(self, path: str, *, metrics: Metrics | None = None) -> ObjectEntry:
         """Size and etag of one object, without its bytes."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from typing import Any
 
 import obstore
@@ -13,7 +13,7 @@ from accel.errors import ParquetFormatError, StoreError
 from accel.io import runtime
 from accel.io.faults import IncompleteBodyError, ShortObjectError, SuffixUnsupportedError
 from accel.io.obstore_errors import translate
-from accel.io.store import ObjectEntry, Payload
+from accel.io.store import LIST_PAGE, ObjectEntry, Payload
 from accel.ranges import Buffer, ByteRange, Suffix
 
 __all__ = ["ObstoreStore"]
@@ -118,20 +118,41 @@ class ObstoreStore:
             return ObjectEntry(path, int(meta["size"]), meta["e_tag"])
         raise failure from None
 
-    async def list(self, prefix: str) -> AsyncIterator[ObjectEntry]:
-        """See `Lister.list`. All of it is fetched before the first entry comes: stores differ in order."""
+    @property
+    def cuts_listings(self) -> bool:
+        """See `Pager`. Of what obstore knows, S3; its directory buckets list in no order.
+
+        Azure and the stores of this machine would list all for each part. What Google says is the same as S3, and untried.
+        """
+        return isinstance(self._store, S3Store) and not _is_directory_bucket(self._store)
+
+    async def pages(
+        self, prefix: str, *, after: str | None = None
+    ) -> AsyncGenerator[Sequence[ObjectEntry], None]:
+        """See `Pager.pages`."""
         runtime.check_fork()
         if isinstance(self._store, HTTPStore):
             raise StoreError("a plain HTTP server cannot list", path=prefix, hint="name the files")
-        entries: list[ObjectEntry] = []
-        failure: BaseException | None = None
+        failure: BaseException
         try:
-            async for chunk in obstore.list(self._store, prefix=prefix.rstrip("/") or None, chunk_size=1000):
-                entries.extend(ObjectEntry(m["path"], int(m["size"]), m["e_tag"]) for m in chunk)
+            chunks = obstore.list(
+                self._store, prefix=prefix.rstrip("/") or None, offset=after, chunk_size=LIST_PAGE
+            )
+            while True:
+                try:
+                    chunk = await anext(chunks)
+                except StopAsyncIteration:
+                    return
+                yield [ObjectEntry(m["path"], int(m["size"]), m["e_tag"]) for m in chunk]
+        except GeneratorExit:
+            raise
         except BaseException as error:  # noqa: BLE001 (a Rust panic is no Exception)
             failure = translate(error, prefix)
-        if failure is not None:
-            raise failure from None
+        raise failure from None
+
+    async def list(self, prefix: str) -> AsyncIterator[ObjectEntry]:
+        """See `Lister.list`. All of it is fetched before the first entry comes: stores differ in order."""
+        entries = [entry async for page in self.pages(prefix) for entry in page]
         # By code point, which is the byte order of UTF-8 that S3 lists in.
         entries.sort(key=lambda entry: entry.path)
         for entry in entries:
@@ -171,6 +192,17 @@ def _without_retries(store: Any) -> Any:
         if isinstance(error, (KeyboardInterrupt, SystemExit)):
             raise
         return store
+
+
+def _is_directory_bucket(store: S3Store) -> bool:
+    """Whether it may be one of S3 Express, as far as the configuration tells."""
+    try:
+        config = store.config
+    except BaseException as error:  # it panics over some legal arguments
+        if isinstance(error, (KeyboardInterrupt, SystemExit)):
+            raise
+        return True
+    return bool(config.get("s3_express")) or str(config.get("bucket", "--x-s3")).endswith("--x-s3")
 
 
 def _promised(

@@ -1,14 +1,27 @@
-"""The seam between accel and a transport: one method, and two optional protocols."""
+"""The seam between accel and a transport: one method, and a few optional protocols."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from typing import Protocol, runtime_checkable
 
 from accel.ranges import Buffer, ByteRange, Suffix
 from accel.records import dataclass
 
-__all__ = ["Header", "Lister", "ObjectEntry", "Payload", "RangeStore", "Writer", "is_weak"]
+__all__ = [
+    "LIST_PAGE",
+    "Header",
+    "Lister",
+    "ObjectEntry",
+    "Pager",
+    "Payload",
+    "RangeStore",
+    "Writer",
+    "is_weak",
+]
+
+LIST_PAGE = 1000
+"""Keys of a page of a listing: the most that S3 puts into one."""
 
 
 def is_weak(etag: str) -> bool:
@@ -57,6 +70,23 @@ class Lister(Protocol):
 
     def list(self, prefix: str) -> AsyncIterator[ObjectEntry]:
         """Objects at or below `prefix` (a whole path segment prefix; "" is the root), sorted by path."""
+        ...
+
+
+@runtime_checkable
+class Pager(Protocol):
+    """A store that lists by pages, a request each."""
+
+    @property
+    def cuts_listings(self) -> bool:
+        """Whether it lists in the byte order of keys, and finds those after a given one without listing the others."""
+        ...
+
+    def pages(self, prefix: str, *, after: str | None = None) -> AsyncGenerator[Sequence[ObjectEntry], None]:
+        """What `Lister.list` lists, in the store's own order; none is empty, and each is asked for in its turn.
+
+        With `after`, only what has a key greater than that; the store need not be asked for the others.
+        """
         ...
 
 

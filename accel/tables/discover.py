@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import os
-from collections.abc import AsyncIterator, Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import Protocol
 
 import pyarrow as pa
 
-from accel.io.slices import breathe, each
+from accel.io.slices import each
 from accel.io.store import ObjectEntry
 from accel.metrics import Metrics
 from accel.planning.file import DataFile, Listing
@@ -23,15 +23,11 @@ __all__ = ["ListingClient", "discover"]
 _NO_COLUMNS = pa.schema([])
 
 
-# Entries of a listing that are taken at a time.
-_BLOCK = 512
-
-
 class ListingClient(Protocol):
     """What listing needs of `io.client.Client`."""
 
-    def list(self, prefix: str, *, metrics: Metrics | None = None) -> AsyncIterator[ObjectEntry]:
-        """Objects at or below `prefix`."""
+    async def list_below(self, prefix: str, *, metrics: Metrics | None = None) -> list[ObjectEntry]:
+        """Objects at or below `prefix`, sorted by path."""
         ...
 
 
@@ -161,23 +157,16 @@ async def _find(
             return matches
         files: list[DataFile] = []
         for directory in directories:
-            below = await _list(directory, client_for, metrics)
+            below = await _list_below(directory, client_for, metrics)
             files += await listed.visible(directory, below)
         return files or listed.nothing(item)
-    return await listed.choose(item, await _list(item, client_for, metrics))
+    return await listed.choose(item, await _list_below(item, client_for, metrics))
 
 
-async def _list(
+async def _list_below(
     item: Named, client_for: Callable[[str], ListingClient], metrics: Metrics
 ) -> list[ObjectEntry]:
-    client = client_for(item.location.root)
-    entries: list[ObjectEntry] = []
-    async for entry in client.list(item.prefix, metrics=metrics):
-        entries.append(entry)
-        if not len(entries) % _BLOCK:
-            await breathe()
-    entries.sort(key=lambda entry: entry.path)
-    return entries
+    return await client_for(item.location.root).list_below(item.prefix, metrics=metrics)
 
 
 def _first(failures: BaseExceptionGroup[BaseException]) -> BaseException:

@@ -269,7 +269,7 @@ async def test_requests_in_flight_are_bounded(pin: ObjectId) -> None:
 async def test_listing(inner: DictStore) -> None:
     metrics = Metrics()
     client = client_over(inner)
-    assert [entry.path async for entry in client.list("", metrics=metrics)] == ["e", "f"]
+    assert [entry.path for entry in await client.list_below("", metrics=metrics)] == ["e", "f"]
     assert metrics.requests_by_kind == {Kind.LISTING: 1}
 
 
@@ -286,7 +286,7 @@ async def test_listing_is_tried_again() -> None:
 
     metrics = Metrics()
     client = client_over(Flaky({"a": b"1"}))
-    assert [entry.path async for entry in client.list("", metrics=metrics)] == ["a"]
+    assert [entry.path for entry in await client.list_below("", metrics=metrics)] == ["a"]
     assert (metrics.requests, metrics.retries) == (3, 2)
 
 
@@ -296,7 +296,7 @@ async def test_a_store_that_cannot_list() -> None:
             raise AssertionError
 
     with pytest.raises(StoreError, match="this store cannot list"):
-        [_ async for _ in client_over(ReadOnly()).list("")]
+        await client_over(ReadOnly()).list_below("")
 
 
 @pytest.mark.parametrize("store", [DictStore, NoSuffix], ids=["without head", "with head"])

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ S3 = "s3://bucket"
 
 
 class Stores:
-    """Buckets in memory that note what was listed; they list as object stores do, unsorted."""
+    """Buckets in memory that note what was listed."""
 
     def __init__(self, **buckets: Sequence[str] | Mapping[str, int]) -> None:
         self.buckets = {f"s3://{name}": keys for name, keys in buckets.items()}
@@ -37,13 +37,15 @@ class _Bucket:
         self.stores = stores
         self.root = root
 
-    async def list(self, prefix: str, *, metrics: Metrics | None = None) -> AsyncIterator[ObjectEntry]:
+    async def list_below(self, prefix: str, *, metrics: Metrics | None = None) -> list[ObjectEntry]:
         assert not prefix.endswith("/")
         self.stores.listed.append((self.root, prefix))
         keys = self.stores.buckets[self.root]
-        for key in reversed(list(keys)):
-            if not prefix or key.startswith(prefix + "/"):
-                yield ObjectEntry(key, keys[key] if isinstance(keys, Mapping) else 100, f'"{key}"')
+        return [
+            ObjectEntry(key, keys[key] if isinstance(keys, Mapping) else 100, f'"{key}"')
+            for key in sorted(keys)
+            if not prefix or key.startswith(prefix + "/")
+        ]
 
 
 def listed(key: str, partition: tuple[object, ...] = (), *, url: str | None = None) -> DataFile:
@@ -508,9 +510,8 @@ async def test_thousands_of_files_take_linear_time() -> None:
 
 async def test_a_failure_of_the_store_is_passed_on() -> None:
     class Failing:
-        async def list(self, prefix: str, *, metrics: Metrics | None = None) -> AsyncIterator[ObjectEntry]:
+        async def list_below(self, prefix: str, *, metrics: Metrics | None = None) -> list[ObjectEntry]:
             raise StoreError("no permission to list", path=prefix, status=403)
-            yield ObjectEntry("", 0)
 
     with pytest.raises(AccelError, match="no permission to list"):
         await discover("s3://b/t/", client_for=lambda root: Failing(), metrics=Metrics())

@@ -1,0 +1,204 @@
+"""What is below a prefix: asked of the store each time, all pages at once where the last listing tells where they begin.
+
+A listing is a chain: a page says where the next one begins. Files seldom come and go by the thousand, so the key that
+ended a page the last time cuts the keys into the same stretches: each is asked for by itself, from that key on, and
+read until it passes the next such key, however many pages that now takes. No answer is remembered, only where to cut.
+
+Cuts are right wherever they are, provided that the store lists in the order in which keys are compared here, and
+leaves out what is not after the key that it is given. Every page is held against that; one that does not fit (a marker
+whose `/` the client library took away, say) has it all listed again, page after page, and nothing is remembered of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import operator
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Sequence
+from contextlib import aclosing
+from itertools import pairwise, starmap
+from typing import Final
+
+from cachetools import LRUCache
+
+from accel.errors import StoreError
+from accel.io.faults import foremost
+from accel.io.gate import Gate
+from accel.io.retry import Retry
+from accel.io.slices import breathe
+from accel.io.store import LIST_PAGE, Lister, ObjectEntry, Pager, RangeStore
+from accel.metrics import Metrics
+from accel.ranges import Kind
+
+__all__ = ["Listings"]
+
+_AT_ONCE: Final = 16
+"""Stretches of one listing that are asked for at a time, where the gate has room."""
+_REMEMBERED: Final = 1 << 20
+"""Bytes of cuts, of the prefixes listed last."""
+_OVERHEAD: Final = 64
+"""Bytes of a cut besides its letters."""
+
+_path_of = operator.attrgetter("path")
+
+
+class Listings:
+    """The listings of one store. Used on one event loop.
+
+    Parameters
+    ----------
+    store : RangeStore
+        One that is a `Pager`, or at least a `Lister`.
+    gate : Gate
+        Each stretch takes the room of one request, as it waits for one page at a time.
+    retry : Retry
+    """
+
+    def __init__(self, store: RangeStore, *, gate: Gate, retry: Retry) -> None:
+        self._store = store
+        self._gate = gate
+        self._retry = retry
+        self._cuts: LRUCache[str, tuple[str, ...]] = LRUCache(_REMEMBERED, getsizeof=_size)
+
+    async def list_below(self, prefix: str, metrics: Metrics) -> list[ObjectEntry]:
+        """Objects at or below `prefix`, sorted by path (by code point). Counts a request for each page.
+
+        Between two pages objects may come and go, and do so here as they would if pages were asked for one by one:
+        each stretch of keys is as it was at some moment of the call.
+
+        Raises
+        ------
+        StoreError
+            The store cannot list, or failed to.
+        """
+        store = self._store
+        if not isinstance(store, Pager):
+            if not isinstance(store, Lister):
+                raise StoreError("this store cannot list", path=prefix, hint="name the files")
+            return _sorted(await self._walk(store, prefix, metrics))
+        cuts = self._cuts.get(prefix)
+        if cuts:
+            try:
+                found = await self._at_once(store, prefix, cuts, metrics)
+            except _UnfitError:
+                cuts = self._cuts[prefix] = ()
+            else:
+                self._learn(prefix, found)
+                return found
+        entries = await self._stretch(store, prefix, metrics)
+        if cuts is None and prefix and store.cuts_listings and _fits(entries):
+            self._learn(prefix, entries)
+        return _sorted(entries)
+
+    def _learn(self, prefix: str, entries: Sequence[ObjectEntry]) -> None:
+        """Remember where pages end: the last key of each but the last."""
+        cuts = tuple([entry.path for entry in entries[LIST_PAGE - 1 : -1 : LIST_PAGE]])
+        if cuts and _size(cuts) <= _REMEMBERED:
+            self._cuts[prefix] = cuts
+        else:
+            self._cuts.pop(prefix, None)
+
+    async def _at_once(
+        self, store: Pager, prefix: str, cuts: Sequence[str], metrics: Metrics
+    ) -> list[ObjectEntry]:
+        """All stretches between cuts; _UnfitError where the store's answers do not let them be told apart."""
+        parts: list[list[ObjectEntry]] = [[] for _ in range(len(cuts) + 1)]
+        waiting = deque(enumerate(pairwise((None, *cuts, None))))
+
+        async def work() -> None:
+            while waiting:
+                place, (after, until) = waiting.popleft()
+                parts[place] = await self._stretch(
+                    store, prefix, metrics, after=after, until=until, check=True
+                )
+
+        try:
+            async with asyncio.TaskGroup() as group:
+                for _ in range(min(_AT_ONCE, len(parts))):
+                    group.create_task(work())
+        except BaseExceptionGroup as failures:
+            _, others = failures.split(_UnfitError)
+            failure = _UnfitError() if others is None else foremost(others)
+        else:
+            return [entry for part in parts for entry in part]
+        raise failure from None
+
+    async def _stretch(
+        self,
+        store: Pager,
+        prefix: str,
+        metrics: Metrics,
+        *,
+        after: str | None = None,
+        until: str | None = None,
+        check: bool = False,
+    ) -> list[ObjectEntry]:
+        """The objects whose keys come after one key and not after another, page by page."""
+
+        async def attempt() -> list[ObjectEntry]:
+            entries: list[ObjectEntry] = []
+            asked, last = 0, after
+            try:
+                async with self._gate.slot(0), aclosing(store.pages(prefix, after=after)) as pages:
+                    async for page in pages:
+                        asked += 1
+                        if check and not _fits(page, last):
+                            raise _UnfitError
+                        entries += page
+                        last = page[-1].path
+                        if until is not None and last >= until:
+                            del entries[bisect_right(entries, until, key=_path_of) :]
+                            break
+            except StoreError:
+                asked += 1
+                raise
+            finally:
+                for _ in range(max(1, asked)):
+                    metrics.count_request(Kind.LISTING, 0)
+            return entries
+
+        return await self._retry.run(attempt, on_retry=lambda: metrics.add("retries"))
+
+    async def _walk(self, store: Lister, prefix: str, metrics: Metrics) -> list[ObjectEntry]:
+        """What a store lists that knows no pages; those that S3 would have sent are counted."""
+        entries: list[ObjectEntry] = []
+
+        async def attempt() -> None:
+            entries.clear()
+            try:
+                async with self._gate.slot(0):
+                    async for entry in store.list(prefix):
+                        entries.append(entry)
+                        if not len(entries) % LIST_PAGE:
+                            await breathe()
+            finally:
+                for _ in range(max(1, -(-len(entries) // LIST_PAGE))):
+                    metrics.count_request(Kind.LISTING, 0)
+
+        await self._retry.run(attempt, on_retry=lambda: metrics.add("retries"))
+        return entries
+
+
+class _UnfitError(Exception):
+    """The keys of a page are not in the order, or not of the stretch, that they should be."""
+
+
+def _fits(page: Sequence[ObjectEntry], after: str | None = None) -> bool:
+    """Whether these follow each other, and `after`, in an order that is the same for all who compare bytes or letters.
+
+    Only ASCII is taken to be that: some servers compare UTF-16.
+    """
+    paths = [entry.path for entry in page]
+    if after is not None:
+        paths.insert(0, after)
+    return all(map(str.isascii, paths)) and all(starmap(operator.lt, pairwise(paths)))
+
+
+def _sorted(entries: list[ObjectEntry]) -> list[ObjectEntry]:
+    entries.sort(key=_path_of)
+    return entries
+
+
+def _size(cuts: Sequence[str]) -> int:
+    return sum(map(len, cuts)) + _OVERHEAD * (len(cuts) + 1)
