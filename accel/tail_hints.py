@@ -23,6 +23,8 @@ class TailHints:
     def __init__(self, cache: Cache, options: Options) -> None:
         self._cache = cache
         self._options = options
+        self._worth: dict[str, int] = {}
+        """By store, once for the scan: to ask what is known of the network takes longer than all else here."""
 
     def of(self, client: Client, file: DataFile) -> int:
         """How many bytes of the end of a file are worth reading first."""
@@ -31,8 +33,11 @@ class TailHints:
             return max(learned, given or 0)
         if given is not None:
             return given
-        # Local files are as near for a second read.
-        worth = 0 if client.root == _LOCAL else client.network.early_bytes
+        worth = self._worth.get(client.token)
+        if worth is None:
+            # Local files are as near for a second read.
+            worth = 0 if client.root == _LOCAL else client.network.early_bytes
+            self._worth[client.token] = worth
         return first_tail_bytes(file.size, worth)
 
     def learn(self, client: Client, file: DataFile, handle: FileHandle, known: int) -> None:
