@@ -120,11 +120,12 @@ class ObstoreStore:
 
     @property
     def cuts_listings(self) -> bool:
-        """See `Pager`. Of what obstore knows, S3; its directory buckets list in no order.
+        """See `Pager`. Of what obstore knows, S3, but not its directory buckets, which list in no order.
 
-        Azure and the stores of this machine would list all for each part. What Google says is the same as S3, and untried.
+        Azure and the stores of this machine would list all for each part. Google says the same as S3, which is untried.
         """
-        return isinstance(self._store, S3Store) and not _is_directory_bucket(self._store)
+        # The name is told by `repr` alone: `config` panics over some legal arguments.
+        return isinstance(self._store, S3Store) and "--x-s3" not in repr(self._store)
 
     async def pages(
         self, prefix: str, *, after: str | None = None
@@ -192,17 +193,6 @@ def _without_retries(store: Any) -> Any:
         if isinstance(error, (KeyboardInterrupt, SystemExit)):
             raise
         return store
-
-
-def _is_directory_bucket(store: S3Store) -> bool:
-    """Whether it may be one of S3 Express, as far as the configuration tells."""
-    try:
-        config = store.config
-    except BaseException as error:  # it panics over some legal arguments
-        if isinstance(error, (KeyboardInterrupt, SystemExit)):
-            raise
-        return True
-    return bool(config.get("s3_express")) or str(config.get("bucket", "--x-s3")).endswith("--x-s3")
 
 
 def _promised(

@@ -1,4 +1,4 @@
-"""A lean HTTP/1.1 server before an origin: objects from a shelf in memory, all else relayed; each answer late and paced.
+"""A lean HTTP/1.1 server before an origin: objects and listings from memory, all else relayed; each answer late and paced.
 
 It stands where `accel.testing.relay` does, injects the same network and keeps the same log, without faults. Store
 and client share the cores of one machine: what an answer costs here is what the measured client cannot have.
@@ -18,11 +18,12 @@ from urllib.parse import unquote
 from aiohttp import ClientError
 
 from accel.records import dataclass
-from accel.testing.origin import Answer, Origin, plain_answer
+from accel.testing.directory import Directory, is_listing
+from accel.testing.origin import Answer, Origin, once, plain_answer
 from accel.testing.pace import NOW, lead, piece_size, pieces, until
 from accel.testing.relay import Passage
 from accel.testing.request_head import Head, parse_head
-from accel.testing.shelf import Shelf, object_path
+from accel.testing.shelf import Kept, Shelf, object_path
 
 __all__ = ["Control", "Frontage"]
 
@@ -51,6 +52,7 @@ class Frontage:
     control: Control | None = None
     hosts: frozenset[str] = frozenset()
     """The Host headers under which a path begins with its bucket; what others mean the origin knows."""
+    directory: Directory = field(default_factory=Directory)
     passages: list[Passage] = field(default_factory=list)
     connections: set[_Connection] = field(default_factory=set)
 
@@ -59,8 +61,17 @@ class Frontage:
         return _Connection(self)
 
     def reset(self) -> None:
-        """Forget what passed, not what is on the shelf."""
+        """Forget what passed, not what is kept."""
         self.passages = []
+
+    def find(self, path: str | None, target: str) -> Kept | None:
+        """What is kept of an object, or of the listing that is asked for."""
+        return self.directory.find(target) if path is None else self.shelf.find(path)
+
+    def forget(self, path: str = "") -> None:
+        """Something is written there, or may have been, by default anywhere: drop what was kept of it."""
+        self.directory.forget()
+        self.shelf.forget(path)
 
     def abort(self) -> None:
         """Drop all connections."""
@@ -184,9 +195,10 @@ class _Connection(asyncio.Protocol):
             now,
         )
         front.passages.append(passage)
-        path = object_path(head.target) if seen.get("host") in front.hosts else None
-        if path is not None and head.method in ("GET", "HEAD"):
-            kept = front.shelf.find(path)
+        ours = seen.get("host") in front.hosts
+        path = object_path(head.target) if ours else None
+        if ours and head.method in ("GET", "HEAD"):
+            kept = front.find(path, head.target)
             found = None if kept is None else kept.answer(seen)
             if found is not None:
                 passage.status, self._said, self._body = found
@@ -272,12 +284,17 @@ class _Connection(asyncio.Protocol):
         front, reads = self._front, head.method in ("GET", "HEAD")
         written = unquote(head.target.partition("?")[0])
         if not reads:
-            front.shelf.forget(written)
+            front.forget(written)
+        writes = front.directory.writes
         answer = await front.origin.ask(head.method, head.target, head.lines, body or None)
         try:
             if not reads:
                 # Once more: it may have been read again before it was written.
-                front.shelf.forget(written)
+                front.forget(written)
+            elif is_listing(head.target) and head.method == "GET" and answer.status == 200:
+                page = b"".join([bytes(chunk) async for chunk in answer.body])
+                front.directory.keep(head.target, answer.headers, page, writes=writes)
+                answer.body = once(page)
             elif path is not None and answer.status in (200, 206):
                 front.shelf.want(path)
             passage.status = answer.status

@@ -65,7 +65,9 @@ async def serve_kept(
             wanted = json.loads(body)
             _set(front, wanted)
             if wanted.get("forget"):
-                front.shelf.forget()
+                front.forget()
+            if wanted.get("read"):
+                front.directory.forget()  # who says what there is to read has written it
             await front.shelf.read(wanted.get("read", ()))
         return seen
 

@@ -15,13 +15,13 @@ from accel.records import dataclass
 from accel.testing.origin import Answer, Origin
 from accel.testing.s3 import S3Admin
 
-__all__ = ["LIMIT", "Kept", "Shelf", "object_path"]
+__all__ = ["LIMIT", "OWN", "Kept", "Shelf", "object_path"]
 
 LIMIT = 2 << 30
 """Bytes of objects that a shelf keeps; what does not fit in what is left of it is relayed each time."""
 _READS = 4
-# Said anew of each answer.
-_OWN = frozenset(("content-length", "content-range", "date", "connection"))
+OWN = frozenset(("content-length", "content-range", "date", "connection"))
+"""Headers that are said anew of each answer, in lower case."""
 # What only the origin can answer: other conditions than If-Match, keys of the client's, access across sites.
 _PARTICULAR = (
     "if-none-match",
@@ -169,7 +169,7 @@ class Shelf:
         finally:
             if done != size:
                 self._held -= size
-        said = "".join(f"{name}: {value}\r\n" for name, value in headers.items() if name.lower() not in _OWN)
+        said = "".join(f"{name}: {value}\r\n" for name, value in headers.items() if name.lower() not in OWN)
         return Kept(memoryview(data).toreadonly(), etag, said.encode("latin-1")) if done == size else None
 
 

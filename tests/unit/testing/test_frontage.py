@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 import pytest
 from obstore.store import S3Store
 
+from accel.testing.directory import is_listing
 from accel.testing.faults import Stall
 from accel.testing.frontage import Frontage
 from accel.testing.origin import Origin
@@ -148,6 +149,62 @@ async def test_it_says_what_minio_says(
     said, expected = ([line for line in a.headers if line[0] not in ANEW] for a in (answer, direct))
     assert said == expected
     assert {"date", "x-amz-request-id"} <= {name for name, _ in answer.headers}
+
+
+async def test_a_listing_is_minios_until_something_is_written(minio: S3Admin, make_proxy: MakeProxy) -> None:
+    bucket = "frontage-listed"
+    minio.create_bucket(bucket, public=True) if bucket.encode() not in minio.list_buckets() else None
+    for key in ("a", "b", "c"):
+        minio.put(bucket, key, DATA)
+    watch = make_proxy(minio.url)
+    path = f"/{bucket}?list-type=2&max-keys=2&start-after=a"
+    async with serving(watch.url) as (front, url):
+        through = S3Admin(url)
+        changes: list[Callable[[], object]] = [
+            lambda: None,
+            lambda: through.put(bucket, "b1", DATA),
+            lambda: through.delete(bucket, "b"),
+            lambda: (minio.put(bucket, "b", DATA), front.forget()),
+        ]
+        for change in changes:
+            await asyncio.to_thread(change)
+            watch.reset()
+            direct = await ask(minio.url, path)
+            answers = [await ask(url, path) for _ in range(3)]
+            assert [answer.body for answer in answers] == [direct.body] * 3
+            assert [answer.status for answer in answers] == [200] * 3
+            for answer in answers:
+                said, expected = (
+                    [line for line in a.headers if line[0] not in ANEW] for a in (answer, direct)
+                )
+                assert said == expected
+            assert watch.requests == 1
+        assert (await ask(url, f"/{bucket}?list-type=2")).body != direct.body
+        assert [p.status for p in front.passages if p.method == "GET"] == [200] * 13
+
+
+async def test_a_listing_that_was_asked_for_before_a_write_is_not_kept(behind: Proxy) -> None:
+    async with serving(behind.url) as (front, _):
+        for writes, kept_now in ((front.directory.writes, True), (front.directory.writes - 1, False)):
+            front.directory.keep("/b?list-type=2", {}, b"old", writes=writes)
+            assert (front.directory.find("/b?list-type=2") is not None) is kept_now
+            front.forget("/b/k")
+            assert front.directory.find("/b?list-type=2") is None
+
+
+@pytest.mark.parametrize(
+    ("target", "listing"),
+    [
+        ("/b?list-type=2", True),
+        ("/b/?prefix=a%2F&list-type=2&start-after=x", True),
+        ("/b?list-type=22", False),
+        ("/b?prefix=list-type=2", False),
+        ("/b/k?list-type=2", False),
+        ("/b", False),
+    ],
+)
+def test_which_requests_ask_for_a_listing(target: str, listing: bool) -> None:
+    assert is_listing(target) is listing
 
 
 async def test_an_object_is_relayed_until_it_has_been_read_whole(behind: Proxy) -> None:
