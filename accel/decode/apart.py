@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TypeAlias
 
 import pyarrow as pa
 
 from accel.decode.arrow import translate_errors
+from accel.decode.bodies import DataPage, data_pages
 from accel.decode.chunks import ChunkPages
+from accel.decode.forms import Form, form_of
 from accel.decode.indexed import join_arrays
-from accel.decode.mixed import split_pages
-from accel.decode.plain import may_be_plain, read_plain
+from accel.decode.mixed import Way, cut_pages, cut_ways
+from accel.decode.plain import read_plain
 from accel.decode.trim import place_rows
 from accel.decode.units import Unit, Verified
 from accel.planning.selection import RowSelection
@@ -39,18 +41,28 @@ def read_apart(
     ParquetFormatError
         The pages do not decode.
     """
-    if len(unit.leaves) > 1:
+    leaf = known.schema.leaves[unit.leaves[0]]
+    if len(unit.leaves) > 1 or leaf.max_repetition or len(leaf.path) > 1:
         return None
-    array = _plain(known, unit, rows, field.type, verify_checksums)
-    if array is not None:
-        return pa.chunked_array([array])
-    parts = split_pages(known, unit, field.type)
-    if parts is None:
+    facts = known.facts[leaf.ordinal]
+    form = None if facts.encoded.all() else form_of(field.type, known.schema.elements[leaf.element])
+    pages = [] if form is None else data_pages(known.chunks[leaf.ordinal], facts)
+    ways = cut_ways(known, unit, field.type, form, pages)
+    if not ways:
         return None
+    read = partial(_read_pages, known, unit, field.type, pages, form, verify_checksums)
+    if len(ways) == 1:
+        array = read(ways[0], rows)
+        return None if array is None else pa.chunked_array([array])
     arrays: list[pa.Array] = []
-    for part in parts:
+    for way in ways:
+        part = cut_pages(known, leaf.ordinal, way.start, way.stop)
         inside = rows.within(int(part.first_rows[0]), int(part.stop_rows[-1]))
-        found = decode(part, inside, field)
+        if not inside:
+            continue
+        found = read(way, inside) if way.plain else None
+        if found is None:
+            found = decode(part, inside, field)
         arrays.extend(found.chunks if isinstance(found, pa.ChunkedArray) else [found])
     return join_arrays(arrays, _MOST_COPIED)
 
@@ -59,21 +71,30 @@ _MOST_COPIED = 1 << 20
 """More bytes stay in two chunks: fresh memory for both costs as much as decoding them."""
 
 
-def _plain(
-    known: Verified, unit: Unit, rows: RowSelection, kind: pa.DataType, verify_checksums: bool
+def _read_pages(
+    known: Verified,
+    unit: Unit,
+    kind: pa.DataType,
+    pages: Sequence[DataPage],
+    form: Form | None,
+    verify_checksums: bool,
+    way: Way,
+    rows: RowSelection,
 ) -> pa.Array | None:
-    leaf = known.schema.leaves[unit.leaves[0]]
-    element, facts = known.schema.elements[leaf.element], known.facts[leaf.ordinal]
-    if not may_be_plain(kind, element, leaf, facts):
+    """The selected rows of pages that may be read as they lie; None where they cannot."""
+    if form is None:
         return None
-    chunk = known.chunks[leaf.ordinal]
+    leaf = known.schema.leaves[unit.leaves[0]]
+    placed = place_rows(known.chunks[leaf.ordinal], rows)
+    if way.start:
+        before = int(known.facts[leaf.ordinal].page_values[: way.start].sum())
+        placed = RowSelection(placed.starts - before, placed.stops - before)
     with translate_errors(place=partial(known.place, unit.leaves)):
         return read_plain(
-            chunk,
-            facts,
-            place_rows(chunk, rows),
+            pages[way.start : way.stop],
+            placed,
             kind=kind,
-            width=element.type_length,
+            form=form,
             optional=leaf.max_definition > 0,
             verify_checksums=verify_checksums,
         )

@@ -19,7 +19,8 @@ from cachetools import LRUCache
 
 from accel.decode.chunks import ChunkPages
 from accel.decode.dictionary import dictionary_values
-from accel.decode.plain import has_fixed_length, read_entries
+from accel.decode.forms import form_of
+from accel.decode.plain import read_entries
 from accel.decode.splice import SplicedChunk
 from accel.decode.stored import STORABLE, store_bytes
 from accel.decode.trim import is_view
@@ -93,9 +94,8 @@ def _dictionary(named: DictionaryFacts, codec: int, element: SchemaElement, kind
             known = _decoded.get(key)
         if known is not None:
             return known
-    found = None
-    if has_fixed_length(kind, element):
-        found = read_entries(named.page, codec, kind=kind, width=element.type_length)
+    form = form_of(kind, element)
+    found = None if form is None else read_entries(named.page, codec, kind=kind, form=form)
     if found is None:
         found = dictionary_values(named.page, codec, element, arrow_type=kind)
     if key is not None:

@@ -1,88 +1,127 @@
-"""Chunks whose dictionary ran full midway: the pages before and behind that place, each part for itself.
+"""Chunks whose pages are of several forms, cut into parts that each have one way to be decoded.
 
 Writers begin with a dictionary and fall back to PLAIN once it is too large. Either kind of page has a faster way
-than both together.
+than both together; and PLAIN pages may be of a form that is read as it lies, or not.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import groupby
+from typing import NamedTuple
+
 import numpy as np
 import pyarrow as pa
 
+from accel.decode.bodies import DataPage
 from accel.decode.chunks import ChunkPages
 from accel.decode.entries import pays
+from accel.decode.forms import Form
+from accel.decode.plain import is_plain
 from accel.decode.units import Unit, Verified
-from accel.format.model import Leaf, PageType, Physical
+from accel.format.model import PageType, Physical
 from accel.ranges import Buffer
 
-__all__ = ["split_pages"]
+__all__ = ["Way", "cut_pages", "cut_ways"]
 
 _LEAST_ROWS = 1 << 14
 """Fewer rows are decoded together: each part costs a call of its own."""
+_MOST_PARTS = 8
 _LEAST_SHARE = 8
-"""Texts are split only where one part in this many of them names entries: PLAIN ones gain nothing."""
+"""Texts are split only where one part in this many of them names entries: most PLAIN ones gain nothing."""
 
 
-def split_pages(known: Verified, unit: Unit, kind: pa.DataType) -> tuple[ChunkPages, ChunkPages] | None:
-    """The dictionary-encoded pages of a unit and those behind them; None where it is not worth it, or not so."""
+class Way(NamedTuple):
+    """Data pages next to each other that are decoded alike."""
+
+    start: int
+    stop: int
+    plain: bool
+    """Read as they lie, by `read_plain`."""
+
+
+def cut_ways(
+    known: Verified, unit: Unit, kind: pa.DataType, form: Form | None, pages: Sequence[DataPage]
+) -> list[Way]:
+    """The parts of a unit, which is a flat column; none where all of it is best decoded in the common way.
+
+    `pages` may be empty where there is no `form`.
+    """
     leaf = known.schema.leaves[unit.leaves[0]]
-    facts, chunk = known.facts[leaf.ordinal], known.chunks[leaf.ordinal]
-    named, encoded = facts.dictionary, facts.encoded
-    if named is None or encoded.all() or unit.num_rows < _LEAST_ROWS or not _is_flat(unit, leaf):
-        return None
-    element = known.schema.elements[leaf.element]
-    if not pays(kind, element, named, chunk.codec):
-        return None
-    if element.physical is Physical.BYTE_ARRAY and named.named * _LEAST_SHARE < facts.num_values:
-        return None
-    turn = int(np.flatnonzero(~encoded)[0])
-    if encoded[turn:].any():
-        return None
+    facts = known.facts[leaf.ordinal]
+    encoded = facts.encoded.tolist()
+    optional = leaf.max_definition > 0
+    plain = [form is not None and is_plain(page, form, optional=optional) for page in pages]
+    plain = plain or [False] * len(encoded)
+    if plain and all(plain):
+        return [Way(0, len(plain), True)]
+    if unit.num_rows < _LEAST_ROWS or all(encoded):
+        return []
+    if form is not None and not form.one_by_one:
+        # Beside pages of a dictionary numbers gain less than another call costs.
+        return []
+    indices = _as_indices(known, leaf.ordinal, kind)
+    # 2: as they lie, 1: as indices, 0: the rest.
+    ways = [2 if flat else int(indices and named) for flat, named in zip(plain, encoded, strict=True)]
+    ways = _without_short(ways, facts.page_values.tolist())
+    cut = _runs(ways)
+    return [Way(start, stop, way == 2) for way, start, stop in cut] if 1 < len(cut) <= _MOST_PARTS else []
+
+
+def _as_indices(known: Verified, ordinal: int, kind: pa.DataType) -> bool:
+    """Whether the dictionary-encoded pages are worth a part of their own."""
+    leaf = known.schema.leaves[ordinal]
+    element, facts = known.schema.elements[leaf.element], known.facts[ordinal]
+    named = facts.dictionary
+    if named is None or not pays(kind, element, named, known.chunks[ordinal].codec):
+        return False
+    return element.physical is not Physical.BYTE_ARRAY or named.named * _LEAST_SHARE >= facts.num_values
+
+
+def _runs(ways: Sequence[int]) -> list[tuple[int, int, int]]:
+    """Each run of equal ways: the way, its first page and the one after its last."""
+    found: list[tuple[int, int, int]] = []
+    start = 0
+    for way, run in groupby(ways):
+        stop = start + len(list(run))
+        found.append((way, start, stop))
+        start = stop
+    return found
+
+
+def _without_short(ways: list[int], rows: Sequence[int]) -> list[int]:
+    """The ways, with short runs of pages that could be read as they lie among the rest."""
+    kept = list(ways)
+    for way, start, stop in _runs(ways):
+        if way == 2 and sum(rows[start:stop]) < _LEAST_ROWS:
+            kept[start:stop] = [0] * (stop - start)
+    return kept
+
+
+def cut_pages(known: Verified, ordinal: int, start: int, stop: int) -> ChunkPages:
+    """Some data pages of a chunk as a chunk: neighbours back to back as they were."""
+    facts, chunk = known.facts[ordinal], known.chunks[ordinal]
     stops = np.cumsum(facts.page_values) if chunk.whole else chunk.stop_rows
     firsts = stops - facts.page_values if chunk.whole else chunk.first_rows
-    head, tail = _cut_buffers(known, leaf.ordinal, turn)
-    return (
-        ChunkPages(
-            leaf=leaf.ordinal,
-            codec=chunk.codec,
-            dictionary=named.page,
-            buffers=head,
-            first_rows=firsts[:turn],
-            stop_rows=stops[:turn],
-            num_values=chunk.num_values,
-        ),
-        ChunkPages(
-            leaf=leaf.ordinal,
-            codec=chunk.codec,
-            dictionary=None,
-            buffers=tail,
-            first_rows=firsts[turn:],
-            stop_rows=stops[turn:],
-            num_values=chunk.num_values,
-        ),
+    named = facts.dictionary if facts.encoded[start:stop].any() else None
+    return ChunkPages(
+        leaf=ordinal,
+        codec=chunk.codec,
+        dictionary=None if named is None else named.page,
+        buffers=_cut_buffers(known, ordinal, start, stop),
+        first_rows=firsts[start:stop],
+        stop_rows=stops[start:stop],
+        num_values=chunk.num_values,
     )
 
 
-def _is_flat(unit: Unit, leaf: Leaf) -> bool:
-    return len(unit.leaves) == 1 and leaf.max_repetition == 0 and len(leaf.path) == 1
-
-
-def _cut_buffers(known: Verified, leaf: int, turn: int) -> tuple[tuple[Buffer, ...], tuple[Buffer, ...]]:
-    """The data pages before number `turn` and from there on, neighbours back to back as they were."""
-    head: list[Buffer] = []
-    tail: list[Buffer] = []
+def _cut_buffers(known: Verified, ordinal: int, start: int, stop: int) -> tuple[Buffer, ...]:
+    kept: list[Buffer] = []
     seen = 0
-    for buffer, table in zip(known.chunks[leaf].buffers, known.facts[leaf].tables, strict=True):
-        view = memoryview(buffer)
+    for buffer, table in zip(known.chunks[ordinal].buffers, known.facts[ordinal].tables, strict=True):
         data = np.flatnonzero((table.type == PageType.DATA_PAGE) | (table.type == PageType.DATA_PAGE_V2))
-        if not len(data):
-            continue
-        starts, end = table.start[data], int(table.end[data[-1]])
-        cut = min(max(turn - seen, 0), len(data))
-        place = end if cut == len(data) else int(starts[cut])
-        if cut:
-            head.append(view[int(starts[0]) : place])
-        if place < end:
-            tail.append(view[place:end])
+        inside = data[max(start - seen, 0) : max(stop - seen, 0)]
+        if len(inside):
+            kept.append(memoryview(buffer)[int(table.start[inside[0]]) : int(table.end[inside[-1]])])
         seen += len(data)
-    return tuple(head), tuple(tail)
+    return tuple(kept)

@@ -326,6 +326,14 @@ class PageTable:
     encoding: npt.NDArray[np.int8]
     level_bytes: Int64s
     """Of a v2 data page: repetition plus definition levels, uncompressed; else 0."""
+    definition_bytes: Int64s
+    """Of those, the definition levels."""
+    is_compressed: npt.NDArray[np.bool_]
+    """False only for a v2 page that says so; else it is as the chunk's codec says."""
+    level_encoding: npt.NDArray[np.int8]
+    """Of a v1 page's definition levels; -1 in all others."""
+    crc: Int64s
+    """CRC-32 of the stored body, unsigned; -1 without one."""
 
     @property
     def num_pages(self) -> int:

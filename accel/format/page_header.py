@@ -116,12 +116,15 @@ def walk_pages(buf: Buffer, *, max_pages: int, num_values: int | None = None) ->
             )
         if row[_TYPE] in (PageType.DATA_PAGE, PageType.DATA_PAGE_V2):
             seen += row[_VALUES]
-        levels = row[_DEFINITION] + row[_REPETITION]
+        levels, crc = row[_DEFINITION] + row[_REPETITION], row[_CRC]
         table.extend((row[_TYPE], pos, body, end, row[_UNCOMPRESSED], row[_VALUES]))
-        table.extend((row[_ROWS], row[_NULLS], row[_ENCODING], levels))
+        table.extend((row[_ROWS], row[_NULLS], row[_ENCODING], levels, row[_DEFINITION]))
+        # No such encoding has a number beyond 127: whatever it was, it is none.
+        level_encoding = min(max(row[_LEVELS], -1), 127)
+        table.extend((row[_IS_COMPRESSED], level_encoding, -1 if crc == _NO_CRC else crc & 0xFFFFFFFF))
         pos = end
         pages += 1
-    columns = np.array(table, np.int64).reshape(-1, 10).T.copy()
+    columns = np.array(table, np.int64).reshape(-1, 14).T.copy()
     return PageTable(
         type=columns[0].astype(np.int8),
         start=columns[1],
@@ -133,6 +136,10 @@ def walk_pages(buf: Buffer, *, max_pages: int, num_values: int | None = None) ->
         num_nulls=columns[7],
         encoding=columns[8].astype(np.int8),
         level_bytes=columns[9],
+        definition_bytes=columns[10],
+        is_compressed=columns[11] != 0,
+        level_encoding=columns[12].astype(np.int8),
+        crc=columns[13],
     )
 
 

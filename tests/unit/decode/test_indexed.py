@@ -208,7 +208,7 @@ def test_a_small_dictionary_is_decoded_once_for_the_very_bytes(monkeypatch: pyte
         return read(*given, **named)
 
     monkeypatch.setattr(entries, "dictionary_values", counted)
-    first, second = (_write(pa.array([f"{text} {i % 4}" for i in range(400)])) for text in ("one", "two"))
+    first, second = (_write(pa.array([f"{text} {i % 40}" for i in range(400)])) for text in ("one", "two"))
     for data in (first, second, first, second):
         assert_same(decode(data, RowSelection.all(400)), truth(data, RowSelection.all(400)))
     assert len(decoded) == 2

@@ -10,8 +10,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from accel.decode import plain
-from accel.decode.plain import has_fixed_length, may_be_plain, read_plain, widen
+from accel.decode import bodies
+from accel.decode.bodies import data_pages
+from accel.decode.forms import Form, Shape, form_of, widen
+from accel.decode.plain import is_plain, read_plain
 from accel.decode.verify import verify_chunk
 from accel.errors import ParquetFormatError
 from accel.planning.selection import RowSelection
@@ -42,16 +44,16 @@ def _read(data: bytes, rows: RowSelection) -> pa.Array | None:
     chunk = chosen_pages(data, meta, 0, 0, RowSelection.all(_ROWS))
     facts = verify_chunk(chunk, leaf, element, memory_limit=None, place=lambda: "here")
     kind = pq.read_schema(pa.BufferReader(data)).field(0).type
-    assert may_be_plain(kind, element, leaf, facts)
-    return read_plain(
-        chunk,
-        facts,
-        rows,
-        kind=kind,
-        width=element.type_length,
-        optional=leaf.max_definition > 0,
-        verify_checksums=True,
-    )
+    form = form_of(kind, element)
+    assert form is not None
+    optional = leaf.max_definition > 0
+    pages = data_pages(chunk, facts)
+    touched = rows.counts(chunk.first_rows, chunk.stop_rows) > 0
+    if not all(
+        is_plain(page, form, optional=optional) for page, used in zip(pages, touched, strict=True) if used
+    ):
+        return None
+    return read_plain(pages, rows, kind=kind, form=form, optional=optional, verify_checksums=True)
 
 
 @pytest.mark.parametrize("width", range(1, 17))
@@ -70,6 +72,7 @@ def test_integers_of_every_width(width: int, count: int) -> None:
 _PAGES: dict[str, dict[str, Any]] = {
     "v1": {},
     "v2": {"data_page_version": "2.0", "compression": "none"},
+    "v2, of which some are not worth compressing": {"data_page_version": "2.0", "compression": "zstd"},
     "required": {"nullable": False},
     "required v2": {"nullable": False, "data_page_version": "2.0", "compression": "none"},
     **{codec: {"compression": codec} for codec in ("none", "gzip", "zstd", "brotli", "lz4")},
@@ -92,11 +95,10 @@ _NULL = pa.concat_arrays([_BYTES[:70], pa.nulls(1, _BYTES.type), _BYTES[71:]])
     [
         (_NULL, {"compression": "none"}),
         (_NULL, {"compression": "none", "data_page_version": "2.0"}),
-        (_BYTES, {"data_page_version": "2.0", "compression": "zstd"}),
         (_BYTES, {"column_encoding": {"c": "BYTE_STREAM_SPLIT"}}),
         (_BYTES, {"column_encoding": {"c": "DELTA_BYTE_ARRAY"}}),
     ],
-    ids=["a null", "a null v2", "not worth compressing", "split bytes", "common prefixes"],
+    ids=["a null", "a null v2", "split bytes", "common prefixes"],
 )
 def test_pages_of_another_form(array: pa.Array, options: dict[str, Any]) -> None:
     data = _write(array, **options)
@@ -119,17 +121,84 @@ def test_a_damaged_page_is_refused_where_its_rows_are_wanted() -> None:
 
 
 def test_levels_that_end_early_or_say_otherwise() -> None:
-    present = plain._all_present
-    assert present(np.array([20, 1], np.uint8), 10)
-    assert present(np.array([6, 1, 14, 1], np.uint8), 10)
-    assert present(np.zeros(0, np.uint8), 0)
+    present = bodies._all_present
+    assert present(memoryview(bytes([20, 1])), 10)
+    assert present(memoryview(bytes([6, 1, 14, 1])), 10)
+    assert present(memoryview(b""), 0)
     for levels in ([], [20], [20, 0], [18, 1], [3, 255, 3], [0x80, 0x80, 0x80], [0, 1] * 3):
-        assert not present(np.array(levels, np.uint8), 10), levels
+        assert not present(memoryview(bytes(levels)), 10), levels
 
 
 def test_which_types_are_taken() -> None:
     element = open_metadata(_write(_BYTES)).schema.elements[1]
-    assert has_fixed_length(pa.binary(3), element)
-    assert has_fixed_length(pa.decimal128(6, 2), element)
-    for kind in (pa.binary(4), pa.binary(), pa.decimal256(6, 2), pa.float16(), pa.uuid()):
-        assert not has_fixed_length(kind, element)
+    assert form_of(pa.binary(3), element) == Form(Shape.COPIED, 3, 3, True)
+    assert form_of(pa.decimal128(6, 2), element) == Form(Shape.SWAPPED, 3, 16, True)
+    for kind in (pa.binary(4), pa.binary(), pa.decimal256(6, 2), pa.float16(), pa.uuid(), pa.string()):
+        assert form_of(kind, element) is None, kind
+
+
+_MOMENTS = pa.array(range(_ROWS), pa.timestamp("ms"))
+
+
+@pytest.mark.parametrize(
+    ("array", "kind", "form"),
+    [
+        (_MOMENTS, pa.timestamp("ms"), Form(Shape.COPIED, 8, 8, False)),
+        (_MOMENTS, pa.timestamp("ms", "UTC"), Form(Shape.COPIED, 8, 8, False)),
+        (_MOMENTS, pa.timestamp("us"), None),
+        (_MOMENTS, pa.time64("us"), None),
+        (_MOMENTS, pa.date64(), None),
+        (_MOMENTS, pa.int32(), None),
+        (pa.array(range(_ROWS), pa.uint8()), pa.uint8(), Form(Shape.NARROWED, 4, 1, False)),
+        (pa.array(range(_ROWS), pa.uint8()), pa.int64(), None),
+        (pa.array(range(_ROWS), pa.float32()), pa.float64(), None),
+        (pa.array(["a"] * _ROWS), pa.large_binary(), Form(Shape.TEXT, 0, 0, True)),
+        (pa.array(["a"] * _ROWS), pa.string_view(), None),
+        (pa.array([True] * _ROWS), pa.bool_(), None),
+    ],
+)
+def test_a_form_fits_the_type_that_comes_out(array: pa.Array, kind: pa.DataType, form: Form | None) -> None:
+    assert form_of(kind, open_metadata(_write(array)).schema.elements[1]) == form
+
+
+_IDS = pa.array([f"{number:05}" for number in range(_ROWS)])
+
+
+def _but(row: int, text: str) -> pa.Array:
+    texts = _IDS.to_pylist()
+    texts[row] = text
+    return pa.array(texts)
+
+
+@pytest.mark.parametrize(
+    ("array", "taken"),
+    [
+        (_IDS, True),
+        (_IDS.cast(pa.large_string()), True),
+        (pa.array([""] * _ROWS), True),
+        (pa.array(["é"] * _ROWS), True),
+        (pa.array(["x" * (1 + row // 30) for row in range(_ROWS)]), True),
+        (_but(40, "000"), False),
+        (pa.concat_arrays([_but(40, "000")[:50], pa.array(["0000000"]), _IDS[51:]]), False),
+    ],
+    ids=["ids", "large", "empty", "umlauts", "another length in each page", "one is short", "short and long"],
+)
+@pytest.mark.parametrize("options", _PAGES.values(), ids=_PAGES)
+def test_texts_of_one_length(array: pa.Array, taken: bool, options: dict[str, Any]) -> None:
+    data = _write(array, **options)
+    found = _read(data, RowSelection.all(_ROWS))
+    assert found == (array if taken else None)
+    few = RowSelection.of([(0, 1), (29, 31), (45, 46), (99, 100)])
+    for rows in (few, RowSelection.all(_ROWS)):
+        kept = pa.concat_arrays([array[a:b] for a, b in rows])
+        assert decode(data, rows)["c"].combine_chunks().equals(kept)
+        assert decode(data, rows, whole=True)["c"].combine_chunks().equals(kept)
+
+
+def test_texts_that_are_no_text_come_out_as_pyarrow_has_them() -> None:
+    offsets = np.arange(0, 2 * _ROWS + 2, 2, np.int32)
+    wrong = pa.Array.from_buffers(
+        pa.string(), _ROWS, [None, pa.py_buffer(offsets), pa.py_buffer(b"\xff\xfe" * _ROWS)]
+    )
+    found = decode(_write(wrong), RowSelection.all(_ROWS))["c"].combine_chunks()
+    assert found.buffers()[2].to_pybytes() == b"\xff\xfe" * _ROWS

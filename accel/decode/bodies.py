@@ -1,0 +1,190 @@
+"""Data pages, and the bytes of their values where they are PLAIN and none is null.
+
+Sources: parquet-format `Encodings.md` (PLAIN; RLE/bit-packed hybrid), `parquet.thrift` (DataPageHeader,
+DataPageHeaderV2); README (nulls, data pages).
+"""
+
+from __future__ import annotations
+
+import zlib
+from functools import lru_cache
+from typing import Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from accel.decode.chunks import ChunkPages
+from accel.decode.verify import PageFacts
+from accel.errors import ParquetFormatError
+from accel.format.model import Codec, Encoding, PageType
+from accel.format.thrift_value import encode_varint
+
+__all__ = ["Bytes", "DataPage", "check_crc", "data_pages", "decompress", "plain_bytes", "plain_size"]
+
+Bytes = npt.NDArray[np.uint8]
+
+_CODECS: Final = {
+    Codec.SNAPPY: "snappy",
+    Codec.GZIP: "gzip",
+    Codec.BROTLI: "brotli",
+    Codec.ZSTD: "zstd",
+    Codec.LZ4_RAW: "lz4_raw",
+}
+
+
+class DataPage(NamedTuple):
+    """One data page of a flat column."""
+
+    body: memoryview
+    """As stored."""
+    codec: int
+    """Of the values; a v2 page may say that they are stored as they are."""
+    is_v2: bool
+    uncompressed: int
+    """Bytes of the body after decompression."""
+    num_values: int
+    """Nulls included."""
+    num_nulls: int
+    """-1 where the header does not tell."""
+    encoding: int
+    level_bytes: int
+    """Of a v2 page's definition levels, which lie uncompressed before its values; -1 where it has others too."""
+    level_encoding: int
+    crc: int
+    """Unsigned; -1 without one."""
+
+
+def data_pages(chunk: ChunkPages, facts: PageFacts) -> list[DataPage]:
+    """The data pages of a chunk, in order."""
+    pages: list[DataPage] = []
+    for buffer, table in zip(chunk.buffers, facts.tables, strict=True):
+        view = memoryview(buffer)
+        columns = (
+            table.type,
+            table.body,
+            table.end,
+            table.uncompressed,
+            table.num_values,
+            table.num_nulls,
+            table.encoding,
+            table.level_bytes,
+            table.definition_bytes,
+            table.is_compressed,
+            table.level_encoding,
+            table.crc,
+        )
+        for (
+            kind,
+            body,
+            end,
+            uncompressed,
+            values,
+            nulls,
+            encoding,
+            levels,
+            definitions,
+            compressed,
+            coding,
+            crc,
+        ) in zip(*(column.tolist() for column in columns), strict=True):
+            is_v2 = kind == PageType.DATA_PAGE_V2
+            if not is_v2 and kind != PageType.DATA_PAGE:
+                continue
+            codec = chunk.codec if compressed else Codec.UNCOMPRESSED
+            flat = levels if levels == definitions else -1
+            pages.append(
+                DataPage(
+                    view[body:end], codec, is_v2, uncompressed, values, nulls, encoding, flat, coding, crc
+                )
+            )
+    return pages
+
+
+def plain_size(page: DataPage, *, optional: bool) -> int:
+    """Bytes of a page's values, as the header tells; -1 where they are not PLAIN, or nulls among them.
+
+    Of a v1 page of an optional column it does not tell: then, what they come to if none is null.
+    """
+    if page.encoding != Encoding.PLAIN or page.num_nulls > 0:
+        return -1
+    if page.is_v2:
+        return page.uncompressed - page.level_bytes if page.level_bytes >= 0 else -1
+    if not optional:
+        return page.uncompressed
+    if page.level_encoding != Encoding.RLE:
+        return -1
+    return page.uncompressed - len(_present(page.num_values))
+
+
+def plain_bytes(page: DataPage, *, optional: bool) -> Bytes | None:
+    """The bytes of the values of a page that has a `plain_size`; None where it does not decode to that.
+
+    Whoever reads it in the common way will say what is wrong with it.
+    """
+    count = page.num_values
+    if not page.is_v2:
+        raw = decompress(page.body, page.codec, page.uncompressed)
+        if raw is None or not optional:
+            return raw
+        levels = _present(count)
+        return raw[len(levels) :] if raw[: len(levels)].tobytes() == levels else None
+    stop = page.level_bytes
+    if optional and not _all_present(page.body[:stop], count):
+        return None
+    return decompress(page.body[stop:], page.codec, page.uncompressed - stop)
+
+
+def check_crc(page: memoryview, crc: int | None) -> None:
+    """Hold the stored body of a page against its checksum.
+
+    Raises
+    ------
+    ParquetFormatError
+        It is not that of these bytes.
+    """
+    if crc is not None and crc >= 0 and zlib.crc32(page) != crc:
+        raise ParquetFormatError("the CRC checksum of a page is not that of its bytes")
+
+
+def decompress(body: memoryview, codec: int, size: int) -> Bytes | None:
+    """A page's body of `size` bytes; None where it does not decompress to that, or the codec is not known here."""
+    if codec == Codec.UNCOMPRESSED:
+        return np.frombuffer(body, np.uint8) if len(body) == size else None
+    name = _CODECS.get(Codec(codec))
+    if name is None:
+        return None
+    try:
+        data = pa.Codec(name).decompress(pa.py_buffer(body), decompressed_size=size)
+    except (pa.ArrowException, OSError, ValueError):
+        # pyarrow's reader will say what is wrong with it.
+        return None
+    return np.frombuffer(data, np.uint8) if len(data) == size else None
+
+
+@lru_cache(64)
+def _present(count: int) -> bytes:
+    """Levels of a v1 page without nulls, as writers have them: their length, then one run of ones."""
+    run = encode_varint(count << 1) + b"\x01"
+    return len(run).to_bytes(4, "little") + run
+
+
+def _all_present(levels: memoryview, count: int) -> bool:
+    """Whether definition levels of one bit, in RLE runs, say that no value is null."""
+    data = levels.tobytes()
+    position = seen = 0
+    while seen < count and position < len(data):
+        head = shift = 0
+        while position < len(data):
+            byte = data[position]
+            position += 1
+            head |= (byte & 0x7F) << shift
+            shift += 7
+            if byte < 0x80 or shift > 35:
+                break
+        # An even number is a run of one value, an odd one groups of eight bits: these have nulls more often than not.
+        if head & 1 or position >= len(data) or data[position] != 1:
+            return False
+        position += 1
+        seen += head >> 1
+    return seen >= count
