@@ -24,6 +24,7 @@ __all__ = [
     "make_scalar",
     "mask",
     "one",
+    "own_copy",
     "relabel",
     "repeat_scalar",
     "sort_distinct",
@@ -31,6 +32,8 @@ __all__ = [
     "whole",
 ]
 
+# So many bytes of Python's would lie in pages of their own.
+_LONG = 64 << 10
 Bools = npt.NDArray[np.bool_]
 Number = TypeVar("Number", bound=np.generic)
 
@@ -48,6 +51,11 @@ def join_buffers(parts: Sequence[bytes | bytearray | memoryview]) -> pa.Buffer:
         view[position:end] = np.frombuffer(part, np.uint8)
         position = end
     return joined
+
+
+def own_copy(view: memoryview) -> bytes | memoryview:
+    """The same bytes, apart from what they are a part of; many of them as `join_buffers` has it."""
+    return bytes(view) if view.nbytes < _LONG else memoryview(join_buffers((view,))).cast("B").toreadonly()
 
 
 def relabel(array: pa.Array, to: pa.DataType) -> pa.Array:

@@ -114,7 +114,7 @@ def _predict(reader: Reader, task: ScanTask, *, abreast: int) -> TaskIO:
     return predict_task(
         task,
         have_dictionary=cached,
-        piece_bytes=reader.piece_bytes(task.file.root),
+        piece_bytes=reader.options.cut_bytes,
         merging=merging,
         missing=reads.missing,
         two_phases=reads.two_phases,

@@ -71,8 +71,8 @@ class Options:
     memory_limit: int = 512 * MIB
     """Bytes that one scan may hold: fetched, decoding and decoded but not yet taken."""
     piece_bytes: int = 8 * MIB
-    """A row group's selected pages are read in pieces of about this many compressed bytes; those of local files, of
-    which fewer are under way too, in half of that."""
+    """A row group's selected pages are read in pieces of about this many compressed bytes. Of local files fewer are
+    under way."""
     phases: Phases = Phases.AUTO
     """Late materialization: whether the filter's columns are read first and the others only where rows match."""
     batch_rows: int = 131_072

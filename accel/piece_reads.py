@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from functools import partial
+from typing import TypeVar
 
 import pyarrow as pa
 
 from accel.decode.piece import LeafBytes
+from accel.errors import ParquetFormatError
 from accel.planning.pages import Piece, PieceLeaf, cut_pieces
 from accel.planning.selection import RowSelection
 from accel.planning.task import ScanTask
@@ -16,6 +20,8 @@ from accel.task_reads import PieceRead, TaskReads
 
 __all__ = ["filter_piece", "finish_piece", "narrow_task", "read_piece"]
 
+T = TypeVar("T")
+
 
 async def read_piece(
     reader: Reader, task: ScanTask, reads: TaskReads, piece: Piece
@@ -23,7 +29,7 @@ async def read_piece(
     """Fetch and decode one piece at once; its batches, and the round trips it took."""
     doubtful = piece.rows.count - piece.sure.count
     read = await reads.fetch(piece)
-    batches = await reader.decode(task, read)
+    batches, read = await _decoded(reads, read, partial(reader.decode, task))
     if doubtful:
         passed = sum(batch.num_rows for batch in batches) - piece.sure.count
         reader.seen.add(tested=doubtful, matched=passed)
@@ -35,7 +41,7 @@ async def filter_piece(
 ) -> tuple[PieceRead, list[Piece]]:
     """The first phase of a piece: what came of it that the result needs too, and what is left to be read."""
     first = await reads.fetch(filter_phase(piece))
-    rows = await reader.match(task, first)
+    rows, first = await _decoded(reads, first, partial(reader.match, task))
     doubtful = piece.rows.count - piece.sure.count
     reader.seen.add(tested=doubtful, matched=rows.count - piece.sure.count)
     reader.metrics.add("late_pieces")
@@ -55,8 +61,8 @@ async def finish_piece(
 ) -> tuple[list[pa.RecordBatch], int]:
     """The second phase of a piece, or a part of it; and the round trips that both took."""
     rest = await reads.fetch(part)
-    batches = await reader.decode(task, _joined(first, rest, part.rows))
-    return batches, first.round_trips + rest.round_trips
+    batches, read = await _decoded(reads, _joined(first, rest, part.rows), partial(reader.decode, task))
+    return batches, first.round_trips + read.round_trips
 
 
 async def narrow_task(reader: Reader, task: ScanTask, reads: TaskReads, *, piece_bytes: int) -> ScanTask:
@@ -71,7 +77,8 @@ async def narrow_task(reader: Reader, task: ScanTask, reads: TaskReads, *, piece
     steps.expect(pieces)
     rows = RowSelection.none()
     for piece in pieces:
-        rows = rows.union(await reader.match(located, await steps.fetch(piece)))
+        matched, _ = await _decoded(steps, await steps.fetch(piece), partial(reader.match, located))
+        rows = rows.union(matched)
     reader.seen.add(tested=task.rows.count - task.sure.count, matched=rows.count - task.sure.count)
     reader.metrics.add("late_pieces")
     paged = {leaf.leaf: leaf for leaf in located.reads}
@@ -80,6 +87,19 @@ async def narrow_task(reader: Reader, task: ScanTask, reads: TaskReads, *, piece
         leaf if leaf.whole else leaf.take(rows.counts(leaf.first_row, leaf.stop_row) > 0) for leaf in left
     ]
     return replace(located, rows=rows, sure=rows, reads=tuple(narrowed))
+
+
+async def _decoded(
+    reads: TaskReads, read: PieceRead, decode: Callable[[PieceRead], Awaitable[T]]
+) -> tuple[T, PieceRead]:
+    """What was fetched, decoded; once more where that shows that a dictionary is needed after all."""
+    try:
+        return await decode(read), read
+    except ParquetFormatError:
+        whole = await reads.complete(read)
+        if whole is None:
+            raise
+    return await decode(whole), whole
 
 
 def _joined(first: PieceRead, rest: PieceRead, rows: RowSelection) -> PieceRead:

@@ -45,7 +45,7 @@ T = TypeVar("T")
 
 _ARROW_SCHEMA = "ARROW:schema"
 _LOCAL = "file://"
-_LOCAL_AHEAD = 3
+_LOCAL_AHEAD = 2
 # Nothing is asked about less: what an index says has to be parsed, too.
 _LEAST_PROBED = 1 << 20
 # To learn which pages of so few bytes are wanted takes longer than to read them.
@@ -99,13 +99,6 @@ class Reader:
         """The cached handle of a file, if it may be used without asking: see `Opener.at_hand`."""
         return self._opener.at_hand(file, now)
 
-    def piece_bytes(self, root: str) -> int:
-        """How many compressed bytes the pieces of a store's files are cut to.
-
-        Of local files half: smaller reads cost them next to nothing, and memory is held by what is decoded at once.
-        """
-        return max(1, self.options.cut_bytes // (2 if root == _LOCAL else 1))
-
     def pieces(self, root: str) -> int:
         """How many of them are under way at once: of local files no more than keep the decoding threads busy."""
         most = self.options.max_tasks_in_flight
@@ -139,7 +132,7 @@ class Reader:
             task_file,
             selection=selection,
             limit=limit,
-            piece_bytes=self.piece_bytes(file.root),
+            piece_bytes=self.options.cut_bytes,
             probe_min_bytes=self.probe_min_bytes(file.root),
             early_bytes=client.network.early_bytes,
             whole_bytes=_WHOLE_BYTES,

@@ -143,7 +143,6 @@ class Run:
         """Have as many pieces under way as the network of a task's store holds, if those are more."""
         if self._limit is not None:
             return
-        self.piece_bytes = self.reader.piece_bytes(task.file.root)
         self.admission.limit_pieces = min(self.admission.limit_pieces, self.reader.pieces(task.file.root))
         options = self.reader.options
         cover = self.reader.client(task.file.root).network.bytes_to_cover()

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
 from functools import partial
 
+from accel.arrays import own_copy
 from accel.decode.piece import LeafBytes
 from accel.decode.stored import StoredPage, store_page
 from accel.decode.verify import needs_dictionary
@@ -23,7 +24,7 @@ from accel.planning.handle import FileHandle
 from accel.planning.pages import LeafReads, Piece, PieceLeaf, piece_wants
 from accel.planning.synthesis import locate_pages, page_reads
 from accel.planning.task import ScanTask
-from accel.ranges import ByteRange, Kind, ReadKey, Stash, Want
+from accel.ranges import Buffer, ByteRange, Kind, ReadKey, Stash, Want
 from accel.records import dataclass
 
 __all__ = ["PieceRead", "TaskReads", "dictionary_key"]
@@ -67,8 +68,8 @@ class TaskReads:
     merging: Merging | None = None
     """How ranges become requests; None leaves it to the client."""
     _source: PinnedReads = field(init=False)
-    _carried: dict[tuple[int, int], asyncio.Future[bytes]] = field(default_factory=dict)
-    _pending: dict[ReadKey, asyncio.Future[bytes]] = field(default_factory=dict)
+    _carried: dict[tuple[int, int], asyncio.Future[Buffer]] = field(default_factory=dict)
+    _pending: dict[ReadKey, asyncio.Future[Buffer]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._source = PinnedReads(
@@ -123,7 +124,7 @@ class TaskReads:
             self._carried[key] = asyncio.get_running_loop().create_future()
 
     async def fetch(self, piece: Piece) -> PieceRead:
-        """The bytes of a piece: one round trip, two where a dictionary turns out to be needed."""
+        """The bytes of a piece: one round trip; dictionaries as the footer says that pages need them."""
         group = self.task.row_group
         pages, wanted = piece_wants(piece, group, lambda key: False)
         stash, missing, awaited = self._dictionaries_at_hand(wanted)
@@ -143,23 +144,29 @@ class TaskReads:
             stash[want.key] = memoryview(await asyncio.shield(self._pending[want.key]))
         self._carry(piece, stash)
         leaves: dict[int, LeafBytes] = {}
-        late: list[tuple[PieceLeaf, Want]] = []
         for part in piece.leaves:
             found_pages = await self._pages(part, stash)
             place = None if part.reads.whole else part.dictionary_want(group)
-            dictionary = None if place is None else stash.get(place.key)
             if part.reads.whole and self._teaches(part.reads):
                 await self._learn(part.reads, found_pages[0])
-            if place is not None and dictionary is None and any(needs_dictionary(p) for p in found_pages):
-                late.append((part, place))
+            dictionary = None if place is None else stash.get(place.key)
             leaves[part.reads.leaf] = LeafBytes(dictionary, found_pages)
-        if late:
-            self.metrics.add("late_dictionaries", len(late))
-            more, later = await self._late([want for _, want in late])
-            trips += later
-            for part, want in late:
-                leaves[part.reads.leaf] = LeafBytes(more[want.key], leaves[part.reads.leaf].pages)
         return PieceRead(piece, leaves, trips)
+
+    async def complete(self, read: PieceRead) -> PieceRead | None:
+        """A piece that did not decode, with dictionaries that it lacks after all; None where it lacks none."""
+        late: dict[int, Want] = {}
+        for part in read.piece.leaves:
+            held = read.leaves[part.reads.leaf]
+            place = None if part.reads.whole else part.dictionary_want(self.task.row_group)
+            if place is not None and held.dictionary is None and any(map(needs_dictionary, held.pages)):
+                late[part.reads.leaf] = place
+        if not late:
+            return None
+        self.metrics.add("late_dictionaries", len(late))
+        found, trips = await self._late([*late.values()])
+        leaves = {leaf: LeafBytes(found[want.key], read.leaves[leaf].pages) for leaf, want in late.items()}
+        return PieceRead(read.piece, {**read.leaves, **leaves}, read.round_trips + trips)
 
     async def fetch_chunks(self) -> ScanTask:
         """Read the chunks that have no offset index; the task, with their pages located and at hand."""
@@ -287,17 +294,16 @@ class TaskReads:
                 found[want.key] = memoryview(hit)
         missing = [want for want in wants if want.key not in found]
         stash, trips = await self._read(missing)
-        found.update(stash)
-        self._keep(missing, found)
+        self._keep(missing, stash)
+        found |= stash
         return found, trips
 
     def _keep(self, wants: list[Want], stash: Mapping[ReadKey, memoryview]) -> None:
         """Cache dictionary pages like metadata: each is needed again by the next lookup. Not those of a scan: of a
         large file they would push out all else."""
         keeps = self.task.file.id.etag is not None and not self._is_scan()
-        for want in wants:
-            # A copy, so that the merged response it came in can go.
-            data = bytes(stash[want.key])
+        for want in wants:  # a copy, so that the merged response it came in can go
+            data = bytes(stash[want.key]) if keeps else own_copy(stash[want.key])
             waiting = self._pending.get(want.key)
             if waiting is not None and not waiting.done():
                 waiting.set_result(data)
@@ -321,7 +327,8 @@ class TaskReads:
                     waiting = self._carried.get((part.reads.leaf, int(part.reads.ordinal[at])))
                     if waiting is not None and not waiting.done():
                         start = int(part.reads.offset[at]) - want.range.start
-                        waiting.set_result(bytes(stash[want.key][start : start + int(part.reads.size[at])]))
+                        page = stash[want.key][start : start + int(part.reads.size[at])]
+                        waiting.set_result(own_copy(page))
 
     def _abandon(self, piece: Piece, missing: list[Want]) -> None:
         for want in missing:

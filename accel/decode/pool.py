@@ -82,19 +82,58 @@ class DecodePool:
 
 
 def release_now_and_then(nbytes: int) -> None:
-    """Give back what Arrow's allocator keeps for this thread, each time that it has decoded so much again.
+    """Give back what Arrow's allocator keeps for this thread when that may be much; told what is decoded next.
 
-    Else a long scan holds several times what it uses: 550 MB of resident memory for 170 MB in use.
+    Not each time: what was given back is met again as fresh pages of the system, and each costs more than what is
+    decoded into it.
     """
     total = getattr(_decoded, "nbytes", 0) + nbytes
-    if total >= _RELEASE_EVERY:
-        pa.default_memory_pool().release_unused()
+    if total >= _LOOK_EVERY:
         total = 0
+        if _slack.is_much():
+            pa.default_memory_pool().release_unused()
+            _slack.settle()
     _decoded.nbytes = total
 
 
-_RELEASE_EVERY = 128 << 20
+class _Slack:
+    """What the process holds beyond what Arrow says is in use, less what that was at its least.
+
+    The least is what others than Arrow hold: the interpreter, libraries, the caller.
+    """
+
+    def __init__(self) -> None:
+        self._least: int | None = None
+
+    def is_much(self) -> bool:
+        """Whether the allocator seems to keep more than it may; yes where the system does not tell."""
+        beside = _beside_arrow()
+        if beside is None:
+            return True
+        if self._least is None or beside < self._least:
+            self._least = beside
+        return beside - self._least > _MOST_UNUSED
+
+    def settle(self) -> None:
+        """After a release: if as much is held still, it is somebody else's who has come to hold more."""
+        beside = _beside_arrow()
+        if beside is not None and self._least is not None:
+            self._least = max(self._least, beside - _MOST_UNUSED)
+
+
+def _beside_arrow() -> int | None:
+    try:
+        with open("/proc/self/statm", "rb") as file:
+            resident = int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except OSError:
+        return None
+    return int(resident - pa.total_allocated_bytes())
+
+
+_LOOK_EVERY = 128 << 20
+_MOST_UNUSED = 128 << 20
 _decoded = threading.local()
+_slack = _Slack()
 _shared: dict[tuple[int, int], DecodePool] = {}
 _shared_lock = threading.Lock()
 

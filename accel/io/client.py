@@ -278,18 +278,16 @@ class Client:
         return await self._retry.run(ask, on_retry=lambda: metrics.add("retries"))
 
     async def _fetch(self, path: str, fetch: Fetch, pin: Pin, metrics: Metrics) -> Payload:
-        if len(fetch.wants) == 1:
-            kind = fetch.wants[0].key.kind
-        else:
-            share: Counter[Kind] = Counter()
-            for want in fetch.wants:
-                share[want.key.kind] += want.range.length
-            kind = share.most_common(1)[0][0]
-        return await self._fetcher.fetch(path, fetch.range, pin=pin, kind=kind, metrics=metrics)
+        return await self._fetcher.fetch(path, fetch.range, pin=pin, kind=_kind_of(fetch), metrics=metrics)
 
     async def _fetch_all(
         self, path: str, fetches: Sequence[Fetch], pin: Pin, metrics: Metrics
     ) -> Sequence[Payload]:
+        if self._fetcher.gathers:
+            ranges = [(fetch.range, _kind_of(fetch)) for fetch in fetches]
+            gathered = await self._fetcher.gather(path, ranges, pin=pin, metrics=metrics)
+            if gathered is not None:
+                return gathered
         try:
             async with asyncio.TaskGroup() as group:
                 tasks = [group.create_task(self._fetch(path, f, pin, metrics)) for f in fetches]
@@ -322,6 +320,16 @@ class Client:
                 raise ObjectChangedError("the object changed while it was read", path=path)
             if None not in (first.size, other.size) and first.size != other.size:
                 raise ObjectChangedError("the object changed its size while it was read", path=path)
+
+
+def _kind_of(fetch: Fetch) -> Kind:
+    """What most of its wanted bytes are."""
+    if len(fetch.wants) == 1:
+        return fetch.wants[0].key.kind
+    share: Counter[Kind] = Counter()
+    for want in fetch.wants:
+        share[want.key.kind] += want.range.length
+    return share.most_common(1)[0][0]
 
 
 def _unpinnable(path: str) -> StoreError:

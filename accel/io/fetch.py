@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
-from accel.errors import ObjectChangedError, ObjectNotFoundError, StoreError, redact
+from accel.errors import AccelError, ObjectChangedError, ObjectNotFoundError, StoreError, redact
 from accel.io.faults import IncompleteBodyError, ObjectGoneError, ShortObjectError, SuffixUnsupportedError
 from accel.io.gate import Gate
 from accel.io.hedge import Hedge
 from accel.io.network import Network
 from accel.io.retry import Retry
-from accel.io.store import Payload, RangeStore, is_weak
+from accel.io.store import Gatherer, Payload, RangeStore, is_weak
 from accel.metrics import Metrics
 from accel.ranges import Buffer, ByteRange, Kind, Suffix
 from accel.records import dataclass
@@ -62,6 +62,7 @@ class Fetcher:
         self._gate = gate
         self._retry = retry
         self._allow_unpinned = allow_unpinned
+        self._gatherer = store if isinstance(store, Gatherer) else None
 
     async def fetch(
         self, path: str, want: ByteRange | Suffix, *, pin: Pin, kind: Kind, metrics: Metrics
@@ -102,6 +103,38 @@ class Fetcher:
             failures += 1
             await self._retry.wait(failures, failure)
             metrics.add("retries")
+
+    @property
+    def gathers(self) -> bool:
+        """Whether the store takes several ranges in one call."""
+        return self._gatherer is not None
+
+    async def gather(
+        self, path: str, wants: Sequence[tuple[ByteRange, Kind]], *, pin: Pin, metrics: Metrics
+    ) -> Sequence[Payload] | None:
+        """`fetch` of several ranges, each counted, in one call of a store that takes them together.
+
+        None where the store does not, or where it failed or gave something else, which `fetch` deals with.
+        """
+        if self._gatherer is None:
+            return None
+        gate, ranges = self._gate, [want for want, _ in wants]
+        length = sum(want.length for want in ranges)
+        company = gate.requests
+        async with gate.slot(length):
+            started = time.perf_counter()
+            try:
+                payloads = await self._gatherer.gather_ranges(path, ranges, if_match=pin.if_match)
+                for want, payload in zip(ranges, payloads, strict=True):
+                    _check_answer(path, want, payload)
+                    self._verify(pin, payload.size, payload.etag, path)
+            except (AccelError, OSError, ValueError):
+                return None
+            took = time.perf_counter() - started
+            self._network.observe(length, took, (company + gate.requests) / 2)
+        for want, kind in wants:
+            metrics.count_request(kind, want.length)
+        return payloads
 
     async def _try(
         self, path: str, want: ByteRange | Suffix, if_match: str | None, kind: Kind, metrics: Metrics

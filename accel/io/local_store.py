@@ -40,6 +40,14 @@ class FileStore:
         room = _allocate(want.length) if isinstance(want, ByteRange) and want.length <= _AT_ONCE else None
         return await asyncio.to_thread(self._read, path, want, if_match, room)
 
+    async def gather_ranges(
+        self, path: str, wants: Sequence[ByteRange], *, if_match: str | None = None
+    ) -> Sequence[Payload]:
+        """See `Gatherer`: the file is opened once, and a thread reads all of it."""
+        few = sum(want.length for want in wants) <= _AT_ONCE
+        rooms = [_allocate(want.length) if few else None for want in wants]
+        return await asyncio.to_thread(self._gather, path, wants, if_match, rooms)
+
     async def head(self, path: str) -> ObjectEntry:
         """Size and etag of one file."""
         return await asyncio.to_thread(self._head, path)
@@ -52,6 +60,16 @@ class FileStore:
     def _read(
         self, path: str, want: ByteRange | Suffix, if_match: str | None, room: memoryview | None
     ) -> Payload:
+        (payload,) = self._gather(path, [want], if_match, [room])
+        return payload
+
+    def _gather(
+        self,
+        path: str,
+        wants: Sequence[ByteRange | Suffix],
+        if_match: str | None,
+        rooms: Sequence[memoryview | None],
+    ) -> Sequence[Payload]:
         try:
             # O_NONBLOCK: opening a FIFO must not wait for its writer.
             handle = os.open(os.path.join(self._root, path), os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
@@ -63,18 +81,22 @@ class FileStore:
                 raise _not_a_file(path, before)
             etag = _etag(before)
             if if_match is not None and if_match != etag:
-                raise _changed(path, want)
-            wanted = _resolve(path, want, before.st_size, etag)
-            data = _pread(handle, wanted, _allocate(wanted.length) if room is None else room)
-            if _etag(os.fstat(handle)) != etag or len(data) != wanted.length:
-                raise _changed(path, want)
+                raise _changed(path, wants[0])
+            wanted = [_resolve(path, want, before.st_size, etag) for want in wants]
+            _announce(handle, wanted)
+            parts = [
+                _pread(handle, part, _allocate(part.length) if room is None else room)
+                for part, room in zip(wanted, rooms, strict=True)
+            ]
+            if _etag(os.fstat(handle)) != etag or any(map(_falls_short, parts, wanted)):
+                raise _changed(path, wants[0])
         except OSError as error:
             if isinstance(error, StoreError):
                 raise
             raise _translate(error, path) from error
         finally:
             os.close(handle)
-        return Payload(data, wanted, before.st_size, etag)
+        return [Payload(data, part, before.st_size, etag) for data, part in zip(parts, wanted, strict=True)]
 
     def _head(self, path: str) -> ObjectEntry:
         try:
@@ -130,6 +152,17 @@ def _resolve(path: str, want: ByteRange | Suffix, size: int, etag: str) -> ByteR
 def _allocate(length: int) -> memoryview:
     # Memory that Arrow's allocator has at hand: fresh pages of the system cost twice what the copy does.
     return memoryview(pa.allocate_buffer(length)).cast("B")
+
+
+def _announce(handle: int, wanted: Sequence[ByteRange]) -> None:
+    """Have the system fetch all ranges at the same time, of a file that it does not hold."""
+    if len(wanted) > 1 and hasattr(os, "posix_fadvise"):
+        for part in wanted:
+            os.posix_fadvise(handle, part.start, part.length, os.POSIX_FADV_WILLNEED)
+
+
+def _falls_short(data: memoryview, wanted: ByteRange) -> bool:
+    return len(data) != wanted.length
 
 
 def _pread(handle: int, wanted: ByteRange, held: memoryview) -> memoryview:

@@ -10,6 +10,7 @@ from accel.records import dataclass
 
 __all__ = [
     "LIST_PAGE",
+    "Gatherer",
     "Header",
     "Lister",
     "ObjectEntry",
@@ -62,6 +63,17 @@ class RangeStore(Protocol):
     """
 
     async def read(self, path: str, want: ByteRange | Suffix, *, if_match: str | None = None) -> Payload: ...
+
+
+@runtime_checkable
+class Gatherer(Protocol):
+    """A store to which several ranges of one object cost hardly more than one."""
+
+    async def gather_ranges(
+        self, path: str, wants: Sequence[ByteRange], *, if_match: str | None = None
+    ) -> Sequence[Payload]:
+        """Each of these ranges, exactly, all of one version; raises as `RangeStore.read` does, of any of them."""
+        ...
 
 
 @runtime_checkable

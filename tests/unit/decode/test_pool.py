@@ -77,15 +77,61 @@ def test_the_shared_pool_is_one_a_process_and_size() -> None:
     assert DecodePool.shared(0) is DecodePool.shared(cores)
 
 
-def test_memory_is_released_each_time_that_much_was_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
+MIB = 1 << 20
+
+
+@pytest.mark.parametrize(
+    ("beside", "releases"),
+    [
+        pytest.param([None] * 4, 2, id="the system does not tell"),
+        pytest.param([100, 200, 228], 0, id="little is kept"),
+        pytest.param([100, 229, 110, 200], 1, id="much is kept, and given back"),
+        pytest.param([300, 100, 229, 100], 1, id="the least is what others hold"),
+        pytest.param([100, 900, 900, 800, 901, 600], 2, id="others have come to hold more"),
+    ],
+)
+def test_memory_is_released_when_much_is_kept(
+    monkeypatch: pytest.MonkeyPatch, beside: list[int | None], releases: int
+) -> None:
     released: list[int] = []
 
     class Pool:
         def release_unused(self) -> None:
             released.append(1)
 
+    told = iter(beside)
+    looks = []
+
+    def look() -> int | None:
+        looks.append(next(told))
+        return None if looks[-1] is None else looks[-1] * MIB
+
     monkeypatch.setattr(pool_module.pa, "default_memory_pool", Pool)
     monkeypatch.setattr(pool_module, "_decoded", threading.local())
-    for nbytes in (120 << 20, 7 << 20, 1 << 20, 127 << 20, 1 << 20):
-        pool_module.release_now_and_then(nbytes)
-    assert len(released) == 2
+    monkeypatch.setattr(pool_module, "_slack", pool_module._Slack())
+    monkeypatch.setattr(pool_module, "_beside_arrow", look)
+    with pytest.raises(StopIteration):
+        while True:
+            pool_module.release_now_and_then(128 * MIB)
+    assert looks == beside
+    assert len(released) == releases
+
+
+def test_looks_each_time_that_much_was_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
+    looks: list[int] = []
+
+    class Slack:
+        def is_much(self) -> bool:
+            looks.append(1)
+            return False
+
+    monkeypatch.setattr(pool_module, "_decoded", threading.local())
+    monkeypatch.setattr(pool_module, "_slack", Slack())
+    for nbytes in (120, 7, 1, 127, 1):
+        pool_module.release_now_and_then(nbytes * MIB)
+    assert len(looks) == 2
+
+
+def test_what_the_process_holds_beside_arrow() -> None:
+    found = pool_module._beside_arrow()
+    assert found is None or 1 * MIB < found < 1 << 40

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any, TypeAlias
 
 import pytest
 
@@ -18,6 +20,8 @@ from accel.options import Options
 from accel.planning.file import ObjectId
 from accel.ranges import ByteRange, Kind, ReadKey, Suffix, Want
 from accel.testing import DictStore, FaultStore, RecordingStore, Status
+
+Spoil: TypeAlias = Callable[[list[Payload]], list[Payload]]
 
 BODY = bytes(i % 251 for i in range(1000))
 SMALL = Options(max_gap_bytes=10, max_coalesced_bytes=100, max_attempts=3)
@@ -86,6 +90,69 @@ async def test_what_is_joined_off_the_loop_is_the_same(
     monkeypatch.setattr("accel.io.client.MIB", 900)
     there = await client_over(inner).read("f", wants, pin=pin, metrics=Metrics())
     assert here == there == {w.key: BODY[w.range.start : w.range.end] for w in wants}
+
+
+class Gathering(DictStore):
+    """A store that answers several ranges in one call."""
+
+    def __init__(self, objects: dict[str, bytes], spoil: Spoil | None = None) -> None:
+        super().__init__(objects)
+        self.spoil = spoil
+        self.gathered: list[tuple[list[ByteRange], str | None]] = []
+
+    async def gather_ranges(
+        self, path: str, wants: Sequence[ByteRange], *, if_match: str | None = None
+    ) -> list[Payload]:
+        self.gathered.append((list(wants), if_match))
+        found = [await DictStore.read(self, path, one, if_match=if_match) for one in wants]
+        return found if self.spoil is None else self.spoil(found)
+
+
+def fail(found: list[Payload]) -> list[Payload]:
+    raise StoreError("no", path="f")
+
+
+async def test_a_store_may_take_several_ranges_in_one_call() -> None:
+    store, metrics = Gathering({"f": BODY}), Metrics()
+    etag = store.etags["f"]
+    wants = [want(0, 10, 0), want(40, 50, 1, Kind.DICTIONARY), want(500, 700, 2)]
+    stash = await client_over(store).read("f", wants, pin=ObjectId("f", 1000, etag), metrics=metrics)
+    assert {key.ordinal: bytes(view) for key, view in stash.items()} == {
+        0: BODY[0:10],
+        1: BODY[40:50],
+        2: BODY[500:700],
+    }
+    ranges = [ByteRange(0, 10), ByteRange(40, 50), ByteRange(500, 600), ByteRange(600, 700)]
+    assert store.gathered == [(ranges, etag)]
+    assert metrics.requests_by_kind == {Kind.PAGE: 3, Kind.DICTIONARY: 1}
+    assert metrics.bytes_by_kind == {Kind.PAGE: 210, Kind.DICTIONARY: 10}
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        pytest.param(fail, id="it fails"),
+        pytest.param(lambda found: found[:1], id="an answer too few"),
+        pytest.param(lambda found: found[::-1], id="answers in another order"),
+        pytest.param(lambda found: [replace(p, data=p.data[:-1]) for p in found], id="cut bodies"),
+        pytest.param(lambda found: [replace(p, etag='"another"') for p in found], id="another version"),
+        pytest.param(lambda found: [replace(p, size=999) for p in found], id="another size"),
+    ],
+)
+async def test_what_does_not_come_in_one_call_is_asked_for_range_by_range(spoil: Spoil) -> None:
+    store, metrics = Gathering({"f": BODY}, spoil), Metrics()
+    wants = [want(0, 10, 0), want(40, 50, 1)]
+    known = ObjectId("f", 1000, store.etags["f"])
+    stash = await client_over(store).read("f", wants, pin=known, metrics=metrics)
+    assert [bytes(view) for view in stash.values()] == [BODY[0:10], BODY[40:50]]
+    assert (len(store.gathered), metrics.requests, metrics.bytes, metrics.retries) == (1, 2, 20, 0)
+
+
+async def test_a_change_seen_in_one_call_is_told() -> None:
+    store, metrics = Gathering({"f": BODY}), Metrics()
+    old = ObjectId("f", 1000, '"old"')
+    with pytest.raises(ObjectChangedError):
+        await client_over(store).read("f", [want(0, 10, 0), want(40, 50, 1)], pin=old, metrics=metrics)
 
 
 async def test_nothing_wanted_sends_nothing(inner: DictStore, pin: ObjectId) -> None:

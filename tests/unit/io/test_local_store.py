@@ -8,9 +8,10 @@ import pathlib
 import pytest
 
 from accel.errors import ObjectChangedError, ObjectNotFoundError, ParquetFormatError, StoreError
+from accel.io import local_store
 from accel.io.faults import ShortObjectError
 from accel.io.local_store import FileStore
-from accel.io.store import Header, Lister, RangeStore
+from accel.io.store import Gatherer, Header, Lister, RangeStore
 from accel.ranges import ByteRange, Suffix
 
 BODY = bytes(i % 251 for i in range(1000))
@@ -27,6 +28,7 @@ def test_what_it_is() -> None:
     assert isinstance(FileStore(), RangeStore)
     assert isinstance(FileStore(), Lister)
     assert isinstance(FileStore(), Header)
+    assert isinstance(FileStore(), Gatherer)
 
 
 async def test_reads(store: FileStore) -> None:
@@ -38,6 +40,43 @@ async def test_reads(store: FileStore) -> None:
     assert (bytes(whole.data), whole.range) == (BODY, ByteRange(0, 1000))
     entry = await store.head("f")
     assert (entry.size, entry.etag) == (1000, tail.etag)
+
+
+@pytest.mark.parametrize("at_once", [32 << 20, 10], ids=["allocated before", "too much for that"])
+async def test_several_ranges(store: FileStore, monkeypatch: pytest.MonkeyPatch, at_once: int) -> None:
+    monkeypatch.setattr(local_store, "_AT_ONCE", at_once)
+    etag = (await store.read("f", Suffix(1))).etag
+    wants = [ByteRange(5, 9), ByteRange(900, 1000), ByteRange(0, 6)]
+    found = await store.gather_ranges("f", wants, if_match=etag)
+    assert [(bytes(p.data), p.range, p.size, p.etag) for p in found] == [
+        (BODY[want.start : want.end], want, 1000, etag) for want in wants
+    ]
+
+
+async def test_several_ranges_of_which_one_fails(store: FileStore, tmp_path: pathlib.Path) -> None:
+    wants = [ByteRange(0, 1), ByteRange(990, 1001)]
+    with pytest.raises(ShortObjectError) as caught:
+        await store.gather_ranges("f", wants)
+    assert caught.value.size == 1000
+    with pytest.raises(ObjectNotFoundError):
+        await store.gather_ranges("nope", wants)
+    with pytest.raises(ObjectChangedError):
+        await store.gather_ranges("f", wants[:1], if_match='"another"')
+
+
+async def test_several_ranges_of_a_file_that_changes_meanwhile(
+    store: FileStore, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pread = local_store._pread
+
+    def torn(handle: int, wanted: ByteRange, held: memoryview) -> memoryview:
+        if wanted.start:
+            (tmp_path / "f").write_bytes(BODY[::-1])
+        return pread(handle, wanted, held)
+
+    monkeypatch.setattr(local_store, "_pread", torn)
+    with pytest.raises(ObjectChangedError):
+        await store.gather_ranges("f", [ByteRange(0, 9), ByteRange(9, 18)])
 
 
 async def test_refusals(store: FileStore, tmp_path: pathlib.Path) -> None:
