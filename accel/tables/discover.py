@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import os
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
@@ -85,27 +84,47 @@ async def discover(
     if len(texts) == 1 and not isinstance(partitioning, pa.Schema):
         item = read_source(texts[0], glob=glob, in_store=in_store)
         if item.shape is Shape.FILE and "=" not in item.text and "=" not in item.location.path:
-            return Listing(
-                (item.as_file(),), _NO_COLUMNS, 0
-            )  # nothing to list, and no path to tell columns by
-    from accel.tables.hive import settle, spell
-
+            # Nothing to list, and no path to tell columns by.
+            return Listing((item.as_file(),), _NO_COLUMNS, 0)
     named = await each(texts, partial(read_source, glob=glob, in_store=in_store))
     found = await _find_all(named, client_for, metrics)
-    files = [file for part in found for file in part]
     waves = max((_waves(item) for item in named), default=0)
-    if partitioning is None or not files:
-        return Listing(tuple(files), pa.schema([]), waves)
     # Below one directory the layout is known to be meant; elsewhere a path just may hold a `=`.
-    whole = len(named) == 1 and named[0].shape in (Shape.DIRECTORY, Shape.OPEN) and files[0].url != texts[0]
+    whole = (
+        len(named) == 1 and named[0].shape in (Shape.DIRECTORY, Shape.OPEN) and found[0][0].url != texts[0]
+    )
     owned = [(item, file) for item, part in zip(named, found, strict=True) for file in part]
-    spellings = await each(owned, lambda one: spell(one[1].url, one[0].directories(one[1], below=whole)))
+    schema, files = await _place(owned, partitioning, whole=whole, as_text=as_text)
+    return Listing(tuple(files), schema, waves)
+
+
+async def _place(
+    owned: Sequence[tuple[Named, DataFile]],
+    partitioning: str | pa.Schema | None,
+    *,
+    whole: bool,
+    as_text: Collection[str],
+) -> tuple[pa.Schema, list[DataFile]]:
+    """The partition columns that the paths of the files spell, and the files with their values."""
+    files = [file for _, file in owned]
     types = partitioning if isinstance(partitioning, pa.Schema) else None
+    if partitioning is None or not files:
+        return _NO_COLUMNS, files
+    if types is None and not any("=" in file.url or "=" in file.path for file in files):
+        return _NO_COLUMNS, files
+    from accel.tables.hive import settle, spell
+
+    spellings = await each(owned, lambda one: spell(one[1].url, one[0].directories(one[1], below=whole)))
     schema, values = settle(spellings, types, strict=whole, as_text=as_text)
     if len(schema):
         placed = zip(files, values, strict=True)
-        files = await each(placed, lambda one: dataclasses.replace(one[0], partition=one[1]))
-    return Listing(tuple(files), schema, waves)
+        files = await each(placed, lambda one: _with_partition(*one))
+    return schema, files
+
+
+def _with_partition(file: DataFile, values: tuple[object, ...]) -> DataFile:
+    # As `dataclasses.replace`, for a third of its time.
+    return DataFile(file.root, file.path, file.url, file.size, file.etag, values)
 
 
 def _texts(source: object) -> list[str]:

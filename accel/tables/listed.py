@@ -9,7 +9,6 @@ from accel.errors import ObjectNotFoundError
 from accel.io.slices import each
 from accel.io.store import ObjectEntry
 from accel.planning.file import DataFile
-from accel.tables.pattern import is_hidden
 from accel.tables.source import Named, Shape
 
 __all__ = ["choose", "nothing", "visible"]
@@ -42,14 +41,17 @@ async def visible(item: Named, entries: Sequence[ObjectEntry]) -> Sequence[DataF
     """What a directory takes of its listing: neither hidden names nor markers."""
     prefix = item.prefix
     below = f"{prefix}/" if prefix else ""
+    start = len(below)
 
     def take(entry: ObjectEntry) -> DataFile | None:
         path = entry.path
-        if not path.startswith(below) or len(path) == len(below) or _is_marker(entry):
+        if not path.startswith(below) or len(path) == start or not entry.size and _is_marker(entry):
             return None
-        if any(map(is_hidden, path[len(below) :].split("/"))):
+        relative = path[start:]
+        # Hidden at any level: what `is_hidden` says of each name.
+        if relative[0] in "_." or "/_" in relative or "/." in relative:
             return None
-        return item.below(entry)
+        return item.below(entry, relative)
 
     return [file for file in await each(entries, take) if file is not None]
 
@@ -82,7 +84,11 @@ async def _choose_matching(item: Named, entries: Sequence[ObjectEntry]) -> Seque
     tests = (pattern.match_above,) if pattern.directories else (pattern.match, pattern.match_above)
     for test in tests:
         matching = await each(data, lambda entry, test=test: test(item.relative(entry)))  # type: ignore[misc]
-        files = [item.below(entry) for entry, matches in zip(data, matching, strict=True) if matches]
+        files = [
+            item.below(entry, item.relative(entry))
+            for entry, matches in zip(data, matching, strict=True)
+            if matches
+        ]
         if files:
             return files
     nothing(item)

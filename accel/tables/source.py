@@ -55,11 +55,9 @@ class Named:
             return DataFile(root=self.location.root, path=path, url=self.text)
         return DataFile(self.location.root, path, self.text, entry.size, entry.etag)
 
-    def below(self, entry: ObjectEntry) -> DataFile:
-        """A listed object below it."""
-        return DataFile(
-            self.location.root, entry.path, self._name(self.relative(entry)), entry.size, entry.etag
-        )
+    def below(self, entry: ObjectEntry, relative: str) -> DataFile:
+        """A listed object below it, and what `relative` says of that."""
+        return DataFile(self.location.root, entry.path, self._name(relative), entry.size, entry.etag)
 
     def named_below(self, relative: str) -> DataFile:
         """A file below it that was not listed by the store."""
