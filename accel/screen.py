@@ -6,6 +6,7 @@ What is dropped is what planning would drop, and for the same reason (`planning.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import field
 
 from accel.errors import AccelError
 from accel.planning.file import DataFile
@@ -13,6 +14,7 @@ from accel.planning.handle import FileHandle
 from accel.planning.paths import PathValues
 from accel.planning.query import FileQuery, Question, compile_query, with_partition
 from accel.planning.screening import excluded_files
+from accel.records import dataclass
 
 __all__ = ["excluded_together"]
 
@@ -35,28 +37,37 @@ def excluded_together(
         Raises AccelError for a file that is not to be judged: planned in its turn, it says what is wrong.
     """
     out = [False] * len(opened)
-    alike: dict[object, tuple[FileQuery, list[int], list[FileHandle]]] = {}
-    asked: dict[object, tuple[FileQuery, object]] = {}
+    groups: dict[object, _Group] = {}
+    # What the question comes to is the same for files that agree on this.
+    asked: dict[tuple[int, int, tuple[object, ...]], _Group] = {}
     for place, (file, handle) in enumerate(opened):
         # A table of indexes that does not verify is told of, whatever the statistics say.
         if handle.bad_toc is not None:
             continue
         try:
             check(file, handle)
-            # What the question comes to is the same for files that agree on this.
             form = id(handle.metadata.schema), id(handle.arrow_schema), file.partition
-            if form not in asked:
-                asked[form] = _shared_query(file, handle, question, paths)
-            query, key = asked[form]
+            group = asked.get(form)
+            if group is None:
+                query, key = _shared_query(file, handle, question, paths)
+                group = asked[form] = groups.setdefault(key, _Group(query))
         except AccelError:
             continue
-        _, places, handles = alike.setdefault(key, (query, [], []))
-        places.append(place)
-        handles.append(handle)
-    for query, places, handles in alike.values():
-        for place, excluded in zip(places, excluded_files(handles, query), strict=True):
+        group.places.append(place)
+        group.handles.append(handle)
+    for group in groups.values():
+        for place, excluded in zip(group.places, excluded_files(group.handles, group.query), strict=True):
             out[place] = excluded
     return out
+
+
+@dataclass(slots=True, eq=False)
+class _Group:
+    """Files of which the same is asked, and their places."""
+
+    query: FileQuery
+    places: list[int] = field(default_factory=list)
+    handles: list[FileHandle] = field(default_factory=list)
 
 
 def _shared_query(

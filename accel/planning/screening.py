@@ -37,22 +37,24 @@ def excluded_files(handles: Sequence[FileHandle], query: FileQuery) -> list[bool
     """
     if query.bound is None or not handles:
         return [False] * len(handles)
-    excluded = [handle.metadata.num_row_groups == 0 for handle in handles]
+    excluded = [not len(handle.metadata.group_rows) for handle in handles]
+    asked = [(place, handle) for place, handle in enumerate(handles) if not excluded[place]]
+    columns = []
     for _, leaf, kind in query.prunable:
-        _learn_bounds([h for h, out in zip(handles, excluded, strict=True) if not out], leaf, kind)
-    alike: dict[tuple[object, ...], tuple[list[int], list[list[Bounds]]]] = {}
-    for place, handle in enumerate(handles):
-        if excluded[place]:
-            continue
-        bounds = [group_bounds(handle, leaf, kind) for _, leaf, kind in query.prunable]
+        _learn_bounds([handle for _, handle in asked], leaf, kind)
+        columns.append([group_bounds(handle, leaf, kind) for _, handle in asked])
+    alike: dict[tuple[object, ...], list[tuple[int, FileHandle, tuple[Bounds, ...]]]] = {}
+    for (place, handle), *bounds in zip(asked, *columns, strict=True):
         # What one writer wrote as numbers another may not have: bounds are joined with their like.
         form = tuple([(id(b.domain), b.lower.dtype.char, b.upper.dtype.char) for b in bounds])
-        places, found = alike.setdefault(form, ([], []))
-        places.append(place)
-        found.append(bounds)
-    for places, found in alike.values():
-        verdicts = _judge([handles[place] for place in places], query, found)
-        for place, verdict in zip(places, verdicts, strict=True):
+        one = place, handle, tuple(bounds)
+        if form in alike:
+            alike[form].append(one)
+        else:
+            alike[form] = [one]
+    for some in alike.values():
+        places, kept, found = zip(*some, strict=True)
+        for place, verdict in zip(places, _judge(kept, query, found), strict=True):
             excluded[place] = verdict
     return excluded
 
