@@ -62,6 +62,37 @@ class Opening:
     """Bytes of its end that were asked for first."""
 
 
+class _Batches:
+    """Openings that are gone through `_BATCH` at a time, by one task; `then` is called after each."""
+
+    def __init__(
+        self,
+        start: Callable[[Coroutine[Any, Any, None]], None],
+        do: Callable[[Sequence[Opening]], Awaitable[None]],
+        *,
+        then: Callable[[], None],
+    ) -> None:
+        self._start = start
+        self._do = do
+        self._then = then
+        self.waiting: list[Opening] = []
+        self.busy = False
+
+    def begin(self) -> None:
+        """Go through the first of them, unless some are being gone through."""
+        if self.waiting and not self.busy:
+            self.busy = True
+            self._start(self._go())
+
+    async def _go(self) -> None:
+        some, self.waiting = self.waiting[:_BATCH], self.waiting[_BATCH:]
+        try:
+            await self._do(some)
+        finally:
+            self.busy = False
+        self._then()
+
+
 class Openings:
     """Opens files ahead for one scan. Used on one event loop; `aclose` ends what is under way.
 
@@ -80,13 +111,11 @@ class Openings:
         self._most = most
         self._desk = FooterDesk(shared_schema)
         self._queue: deque[Opening] = deque()
-        self._came: list[Opening] = []
+        self._came = _Batches(self._start, self._open_some, then=self._look)
         self._open: set[Opening] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._readers = 0
-        self._digesting = False
-        self._unjudged: list[Opening] = []
-        self._judging = False
+        self._unjudged = _Batches(self._start, self._judge_some, then=lambda: self._unjudged.begin())
         self._longest = opener.options.tail_hint or LEAST_TAIL
         self._timer: asyncio.TimerHandle | None = None
         self._progress: asyncio.Future[None] | None = None
@@ -157,7 +186,7 @@ class Openings:
                 except Exception as error:  # noqa: BLE001 - raised when its turn comes
                     self._fail(opening, error)
                 else:
-                    self._came.append(opening)
+                    self._came.waiting.append(opening)
                     self._look()
         finally:
             self._readers -= 1
@@ -166,10 +195,11 @@ class Openings:
 
     def _look(self) -> None:
         """Go through what has come, if that is worth it by now."""
-        if self._digesting or not self._came:
+        came = self._came
+        if came.busy or not came.waiting:
             return
         coming = self._readers + len(self._queue) - 1
-        if len(self._came) >= _BATCH or coming <= 0:
+        if len(came.waiting) >= _BATCH or coming <= 0:
             self._digest_now()
         elif self._timer is None:
             loop = asyncio.get_running_loop()
@@ -179,22 +209,9 @@ class Openings:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        if not self._digesting and self._came:
-            self._digesting = True
-            self._start(self._digest())
+        self._came.begin()
 
     # -- what has come ---------------------------------------------------------------------------
-
-    async def _digest(self) -> None:
-        try:
-            while self._came:
-                some, self._came = self._came[:_BATCH], self._came[_BATCH:]
-                await self._open_some(some)
-                if len(self._came) < _BATCH and self._readers:
-                    break
-        finally:
-            self._digesting = False
-        self._look()
 
     async def _open_some(self, some: Sequence[Opening]) -> None:
         opened = [opening for opening in some if opening.handle is not None]
@@ -250,26 +267,19 @@ class Openings:
         for opening in opened:
             if opening.seen and opening.handle is not None:
                 await opener.keep(opening.client, opening.handle, opening.seen)
-        self._unjudged += opened
-        if self._unjudged and not self._judging:
-            self._judging = True
-            self._start(self._judge_all())
+        self._unjudged.waiting += opened
+        self._unjudged.begin()
 
-    async def _judge_all(self) -> None:
+    async def _judge_some(self, some: Sequence[Opening]) -> None:
         """Settle what is open. Nothing that anybody else could wait for is done here."""
-        try:
-            while self._unjudged:
-                some, self._unjudged = self._unjudged[:_BATCH], self._unjudged[_BATCH:]
-                await breathe()
-                pairs = [(opening.file, opening.handle) for opening in some if opening.handle is not None]
-                for opening, excluded in zip(some, await self._judge(pairs), strict=True):
-                    opening.excluded = excluded
-                    if opening.seen and not excluded:
-                        tail = opening.seen[0]
-                        self._opener.keep_tail(opening.client, opening.file, tail, among=len(self._open))
-                    self._settle(opening)
-        finally:
-            self._judging = False
+        await breathe()
+        pairs = [(opening.file, opening.handle) for opening in some if opening.handle is not None]
+        for opening, excluded in zip(some, await self._judge(pairs), strict=True):
+            opening.excluded = excluded
+            if opening.seen and not excluded:
+                tail = opening.seen[0]
+                self._opener.keep_tail(opening.client, opening.file, tail, among=len(self._open))
+            self._settle(opening)
 
     def _fail(self, opening: Opening, error: Exception) -> None:
         self.failed = True
