@@ -11,6 +11,7 @@ from accel.planning.pages import Piece, PieceLeaf, cut_pieces
 from accel.planning.selection import RowSelection
 from accel.planning.task import ScanTask
 from accel.planning.two_phase import filter_phase, forecast, output_phase
+from accel.ranges import ByteRange
 from tests.unit.planning.test_pages import ROWS, reads, whole
 
 ALL = RowSelection.all(ROWS)
@@ -52,6 +53,26 @@ def test_the_network_decides() -> None:
     assert not weigh(some, 0.0, bandwidth=1e12)[1]
     # Eight tasks wait for their second round trips together.
     assert weigh(some, 0.0, latency=0.1, abreast=8)[1]
+
+
+def test_what_is_decoded_counts_where_it_comes_whole() -> None:
+    """In one trip, too, only pages with a row that matches are decoded; a chunk without index is, once it is here."""
+    filtered = reads(leaf=0, first_rows=FIRST_ROWS, rows=ALL, for_filter=True, for_output=False)
+    paged = dataclasses.replace(
+        reads(leaf=1, first_rows=FIRST_ROWS, rows=ALL, start=9000, page_bytes=500_000), expansion=20.0
+    )
+    chunk = dataclasses.replace(whole(leaf=1), chunk=ByteRange(9000, 2_009_000), expansion=20.0)
+    verdicts = [
+        weigh(ScanTask(None, 0, ROWS, ALL, NONE, (filtered, late)), 0.0, bandwidth=360e6)  # type: ignore[arg-type]
+        for late in (paged, chunk)
+    ]
+    assert verdicts == [(0, False), (0, True)]
+
+
+def test_a_byte_costs_something_over_any_network() -> None:
+    much = task(page_bytes=10_000_000)
+    assert weigh(much, 0.0, bandwidth=1e12)[1]
+    assert not weigh(much, 0.0, bandwidth=1e12, latency=0.1)[1]
 
 
 def test_pages_with_sure_rows_are_read_anyway() -> None:
