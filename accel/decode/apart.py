@@ -14,6 +14,7 @@ from accel.decode.chunks import ChunkPages
 from accel.decode.forms import Form, form_of
 from accel.decode.indexed import join_arrays
 from accel.decode.mixed import Way, cut_pages, cut_ways
+from accel.decode.picks import MOST_PICKED, read_picks
 from accel.decode.plain import read_plain
 from accel.decode.trim import place_rows
 from accel.decode.units import Unit, Verified
@@ -45,9 +46,15 @@ def read_apart(
     if len(unit.leaves) > 1 or leaf.max_repetition or len(leaf.path) > 1:
         return None
     facts = known.facts[leaf.ordinal]
-    form = None if facts.encoded.all() else form_of(field.type, known.schema.elements[leaf.element])
+    picks = bool(facts.encoded.all())
+    if picks and (unit.num_rows > MOST_PICKED or facts.dictionary is None):
+        return None
+    form = form_of(field.type, known.schema.elements[leaf.element])
     pages = [] if form is None else data_pages(known.chunks[leaf.ordinal], facts)
-    ways = cut_ways(known, unit, field.type, form, pages)
+    if picks:
+        array = None if form is None else _pick(known, unit, field.type, pages, form, verify_checksums, rows)
+        return None if array is None else pa.chunked_array([array])
+    ways = cut_ways(known, unit, field.type, form, pages, wanted=rows.count)
     if not ways:
         return None
     read = partial(_read_pages, known, unit, field.type, pages, form, verify_checksums)
@@ -69,6 +76,35 @@ def read_apart(
 
 _MOST_COPIED = 1 << 20
 """More bytes stay in two chunks: fresh memory for both costs as much as decoding them."""
+
+
+def _pick(
+    known: Verified,
+    unit: Unit,
+    kind: pa.DataType,
+    pages: Sequence[DataPage],
+    form: Form,
+    verify_checksums: bool,
+    rows: RowSelection,
+) -> pa.Array | None:
+    """The selected rows of pages that are all dictionary-encoded; None where they are read in the common way."""
+    leaf = known.schema.leaves[unit.leaves[0]]
+    chunk, named = known.chunks[leaf.ordinal], known.facts[leaf.ordinal].dictionary
+    limit = known.memory_limit
+    if named is None or (limit is not None and named.longest * rows.count > limit):
+        return None
+    with translate_errors(place=partial(known.place, unit.leaves)):
+        return read_picks(
+            pages,
+            place_rows(chunk, rows),
+            named=named,
+            codec=chunk.codec,
+            element=known.schema.elements[leaf.element],
+            kind=kind,
+            form=form,
+            optional=leaf.max_definition > 0,
+            verify_checksums=verify_checksums,
+        )
 
 
 def _read_pages(

@@ -1,4 +1,4 @@
-"""Data pages, and the bytes of their values where they are PLAIN and none is null.
+"""Data pages, and the bytes of their values where none is null.
 
 Sources: parquet-format `Encodings.md` (PLAIN; RLE/bit-packed hybrid), `parquet.thrift` (DataPageHeader,
 DataPageHeaderV2); README (nulls, data pages).
@@ -20,7 +20,7 @@ from accel.errors import ParquetFormatError
 from accel.format.model import Codec, Encoding, PageType
 from accel.format.thrift_value import encode_varint
 
-__all__ = ["Bytes", "DataPage", "check_crc", "data_pages", "decompress", "plain_bytes", "plain_size"]
+__all__ = ["Bytes", "DataPage", "check_crc", "data_pages", "decompress", "plain_size", "value_bytes"]
 
 Bytes = npt.NDArray[np.uint8]
 
@@ -117,8 +117,8 @@ def plain_size(page: DataPage, *, optional: bool) -> int:
     return page.uncompressed - len(_present(page.num_values))
 
 
-def plain_bytes(page: DataPage, *, optional: bool) -> Bytes | None:
-    """The bytes of the values of a page that has a `plain_size`; None where it does not decode to that.
+def value_bytes(page: DataPage, *, optional: bool) -> Bytes | None:
+    """The bytes of a page's values, whatever their encoding; None where some are null, or it does not decode.
 
     Whoever reads it in the common way will say what is wrong with it.
     """
@@ -128,8 +128,12 @@ def plain_bytes(page: DataPage, *, optional: bool) -> Bytes | None:
         if raw is None or not optional:
             return raw
         levels = _present(count)
+        if page.level_encoding != Encoding.RLE:
+            return None
         return raw[len(levels) :] if raw[: len(levels)].tobytes() == levels else None
     stop = page.level_bytes
+    if stop < 0 or page.num_nulls > 0:
+        return None
     if optional and not _all_present(page.body[:stop], count):
         return None
     return decompress(page.body[stop:], page.codec, page.uncompressed - stop)

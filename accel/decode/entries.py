@@ -14,12 +14,13 @@ from functools import lru_cache
 from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 from cachetools import LRUCache
 
 from accel.decode.chunks import ChunkPages
 from accel.decode.dictionary import dictionary_values
-from accel.decode.forms import form_of
+from accel.decode.forms import Form, form_of
 from accel.decode.plain import read_entries
 from accel.decode.splice import SplicedChunk
 from accel.decode.stored import STORABLE, store_bytes
@@ -29,7 +30,7 @@ from accel.format.model import Encoding, PageType, Physical, SchemaElement
 from accel.format.thrift import I32, STRUCT, write_struct
 from accel.ranges import Buffer
 
-__all__ = ["pays", "read_as_indices", "splice_indices", "stays_indexed"]
+__all__ = ["pays", "pick_entries", "read_as_indices", "splice_indices", "stays_indexed"]
 
 _LEAST_NAMED: Final[dict[Physical | None, int]] = {Physical.BYTE_ARRAY: 2, Physical.FIXED_LEN_BYTE_ARRAY: 1}
 """A dictionary whose entries are named fewer times than this on average would cost more than the values."""
@@ -84,11 +85,41 @@ def read_as_indices(
     return pa.chunked_array(arrays, type=pa.dictionary(pa.int32(), kind))
 
 
+def pick_entries(
+    named: DictionaryFacts,
+    codec: int,
+    element: SchemaElement,
+    kind: pa.DataType,
+    form: Form,
+    indices: npt.NDArray[np.int64],
+) -> tuple[pa.Array, npt.NDArray[np.int64] | None]:
+    """Values, and the places among them of what the indices name; None for those in their order.
+
+    Raises
+    ------
+    ParquetFormatError
+        The dictionary does not decode.
+    """
+    if len(indices) * _FEW_NAMED < named.entries and not _is_small(named):
+        # Of most dictionaries the entries lie where they are looked for: no other needs to be decoded.
+        found = read_entries(named.page, codec, kind=kind, form=form, chosen=indices)
+        if found is not None:
+            return found, None
+    return _dictionary(named, codec, element, kind), indices
+
+
+_FEW_NAMED = 4
+
+
+def _is_small(named: DictionaryFacts) -> bool:
+    """Whether its entries are kept once they are decoded."""
+    small = len(named.page) <= _SMALL_PAGE and named.entries <= _FEW_ENTRIES
+    return small and named.uncompressed <= 4 * _SMALL_PAGE
+
+
 def _dictionary(named: DictionaryFacts, codec: int, element: SchemaElement, kind: pa.DataType) -> pa.Array:
     """The entries; of a small page they are kept for the next one with the very bytes."""
-    small = len(named.page) <= _SMALL_PAGE and named.entries <= _FEW_ENTRIES
-    small = small and named.uncompressed <= 4 * _SMALL_PAGE
-    key = (bytes(named.page), codec, element.raw, kind) if small else None
+    key = (bytes(named.page), codec, element.raw, kind) if _is_small(named) else None
     if key is not None:
         with _lock:
             known = _decoded.get(key)

@@ -27,6 +27,8 @@ __all__ = ["Way", "cut_pages", "cut_ways"]
 _LEAST_ROWS = 1 << 14
 """Fewer rows are decoded together: each part costs a call of its own."""
 _MOST_PARTS = 8
+_FEW = 8
+"""Of one row in so many, copies of numbers are saved by gathering them."""
 _LEAST_SHARE = 8
 """Texts are split only where one part in this many of them names entries: most PLAIN ones gain nothing."""
 
@@ -41,11 +43,17 @@ class Way(NamedTuple):
 
 
 def cut_ways(
-    known: Verified, unit: Unit, kind: pa.DataType, form: Form | None, pages: Sequence[DataPage]
+    known: Verified,
+    unit: Unit,
+    kind: pa.DataType,
+    form: Form | None,
+    pages: Sequence[DataPage],
+    *,
+    wanted: int,
 ) -> list[Way]:
     """The parts of a unit, which is a flat column; none where all of it is best decoded in the common way.
 
-    `pages` may be empty where there is no `form`.
+    `pages` may be empty where there is no `form`; `wanted` counts the rows that are selected.
     """
     leaf = known.schema.leaves[unit.leaves[0]]
     facts = known.facts[leaf.ordinal]
@@ -57,8 +65,8 @@ def cut_ways(
         return [Way(0, len(plain), True)]
     if unit.num_rows < _LEAST_ROWS or all(encoded):
         return []
-    if form is not None and not form.one_by_one:
-        # Beside pages of a dictionary numbers gain less than another call costs.
+    if form is not None and not form.one_by_one and wanted * _FEW > unit.num_rows:
+        # Beside pages of a dictionary these gain less than another call costs.
         return []
     indices = _as_indices(known, leaf.ordinal, kind)
     # 2: as they lie, 1: as indices, 0: the rest.

@@ -36,7 +36,7 @@ class LeafBytes:
 
     dictionary: Buffer | None
     pages: tuple[Buffer, ...]
-    """Whole data pages in row order, or the whole chunk."""
+    """Whole data pages in row order, neighbours back to back, or the whole chunk."""
 
 
 # A piece that takes more is decoded on a thread of its own.
@@ -55,12 +55,14 @@ def narrow_leaf(part: PieceLeaf, held: LeafBytes, rows: RowSelection) -> tuple[P
     pages: list[Buffer] = []
     for (start, stop), buffer in zip(runs, held.pages, strict=True):
         view, base = memoryview(buffer), int(reads.offset[start])
-        for page in range(start, stop):
-            if keep[page - lo]:
-                at = int(reads.offset[page]) - base
-                pages.append(view[at : at + int(reads.size[page])])
+        # The pages of a run lie back to back, and so do those that are kept next to each other.
+        for first, last in RowSelection.from_mask(keep[start - lo : stop - lo]):
+            begin, end = start + first, start + last - 1
+            pages.append(
+                view[int(reads.offset[begin]) - base : int(reads.offset[end] + reads.size[end]) - base]
+            )
     kept = reads.take(lo + np.flatnonzero(keep))
-    return PieceLeaf(kept, 0, len(pages), False), LeafBytes(held.dictionary, tuple(pages))
+    return PieceLeaf(kept, 0, len(kept.offset), False), LeafBytes(held.dictionary, tuple(pages))
 
 
 def decode_piece(

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from accel.decode.bodies import Bytes, DataPage, check_crc, decompress, plain_bytes, plain_size
+from accel.decode.bodies import Bytes, DataPage, check_crc, decompress, plain_size, value_bytes
 from accel.decode.forms import Form, Shape, put
 from accel.format.page_header import parse_page_header
 from accel.planning.selection import RowSelection
@@ -77,7 +77,7 @@ def read_plain(
         if cut > done:
             if verify_checksums:
                 check_crc(page.body, page.crc)
-            raw = plain_bytes(page, optional=optional)
+            raw = value_bytes(page, optional=optional)
             if raw is None or (texts and not _is_uniform(raw, width)):
                 return None
             if chosen is not None and cut - done < end - first:
@@ -87,8 +87,11 @@ def read_plain(
     return sink.array()
 
 
-def read_entries(page: Buffer, codec: int, *, kind: pa.DataType, form: Form) -> pa.Array | None:
-    """The entries of a dictionary page (header included) of such values; None where it is not of that form.
+def read_entries(
+    page: Buffer, codec: int, *, kind: pa.DataType, form: Form, chosen: Ints | None = None
+) -> pa.Array | None:
+    """The entries of a dictionary page (header included) of such values, all or those with the `chosen` numbers;
+    None where it is not of that form.
 
     Raises
     ------
@@ -102,11 +105,14 @@ def read_entries(page: Buffer, codec: int, *, kind: pa.DataType, form: Form) -> 
     width = form.width if not texts else size // count if count else _PREFIX
     if size != width * count or (texts and width < _PREFIX):
         return None
-    sink = (_Texts if texts else _Values)(kind, form, [count], [width])
+    kept = count if chosen is None else len(chosen)
+    sink = (_Texts if texts else _Values)(kind, form, [kept], [width])
     check_crc(body, header.crc)
     raw = decompress(body, codec, size)
     if raw is None or not sink.fits or (texts and not _is_uniform(raw, width)):
         return None
+    if chosen is not None:
+        raw = raw.view(f"V{width}").take(chosen).view(np.uint8)
     sink.put(raw, width)
     return sink.array()
 

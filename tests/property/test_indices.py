@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from accel.decode import columns, mixed, units
+from accel.decode import apart, columns, mixed, units
 from accel.decode.indexed import Values
 from accel.decode.trim import is_view
 from tests.unit.decode.selected import (
@@ -112,6 +112,7 @@ def test_every_way_gives_what_pyarrow_gives(seed: int, monkeypatch: pytest.Monke
     rows = rng.choice([1, 60, 400, 2500])
     data, _ = _file(rng, rows)
     monkeypatch.setattr(mixed, "_LEAST_ROWS", 1)
+    monkeypatch.setattr(apart, "MOST_PICKED", rng.choice([0, 1 << 15]))
     groups = len(open_metadata(data).group_rows)
     for group in range(groups):
         count = int(open_metadata(data).group_rows[group])

@@ -60,7 +60,8 @@ def _plain(rng: random.Random, rows: int, kind: pa.DataType) -> pa.Array:
     elif kind in _DAY:
         data = b"".join(rng.randrange(_DAY[kind]).to_bytes(width, "little") for _ in range(rows))
     else:
-        data = rng.randbytes(width * rows)
+        few = [rng.randbytes(width) for _ in range(rng.choice([1, 4, 100, 5000]))]
+        data = b"".join(rng.choice(few) for _ in range(rows))
     return pa.Array.from_buffers(kind, rows, [None, pa.py_buffer(data)])
 
 
@@ -108,8 +109,8 @@ def _file(rng: random.Random, rows: int) -> bytes:
     options: dict[str, Any] = {
         "compression": rng.choice(_CODECS),
         "data_page_version": rng.choice(["1.0", "2.0"]),
-        "use_dictionary": rng.random() < 0.3,
-        "dictionary_pagesize_limit": rng.choice([60, 500]),
+        "use_dictionary": rng.random() < 0.4,
+        "dictionary_pagesize_limit": rng.choice([60, 500, 1 << 20]),
         "write_page_index": rng.random() < 0.8,
         "write_page_checksum": rng.random() < 0.5,
         "store_schema": rng.random() < 0.8,

@@ -1,0 +1,146 @@
+"""Dictionary-encoded pages of which few rows are wanted: their indices are read off where they lie.
+
+For a page or two pyarrow's reader takes longer to be opened than to decode. Many pages are decoded by it, which is
+faster once it is open. A page with nulls, or of any form that is not quite this one, is left to it too.
+
+Source: parquet-format `Encodings.md` (RLE/bit-packed hybrid; RLE_DICTIONARY).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from accel import kernels
+from accel.arrays import from_numpy
+from accel.decode.bodies import Bytes, DataPage, check_crc, value_bytes
+from accel.decode.entries import pick_entries
+from accel.decode.forms import Form
+from accel.decode.verify import DictionaryFacts
+from accel.format.model import SchemaElement
+from accel.planning.selection import RowSelection
+
+__all__ = ["MOST_PICKED", "pick_indices", "read_picks"]
+
+Int64s = npt.NDArray[np.int64]
+
+MOST_PICKED: Final = 1 << 15
+"""More rows, selected or not, are faster decoded by pyarrow."""
+_MOST_RUNS: Final = 512
+_MOST_WIDTH: Final = 32
+_MOST_BYTES: Final = 1 << 30
+
+
+def read_picks(
+    pages: Sequence[DataPage],
+    rows: RowSelection,
+    *,
+    named: DictionaryFacts,
+    codec: int,
+    element: SchemaElement,
+    kind: pa.DataType,
+    form: Form,
+    optional: bool,
+    verify_checksums: bool,
+) -> pa.Array | None:
+    """The selected rows of pages that are all dictionary-encoded; None where they are to be read in the common way.
+
+    Parameters
+    ----------
+    rows : RowSelection
+        Counted from the first row of the pages given.
+    kind, form
+        Of the array, and how its values lie in the dictionary.
+
+    Raises
+    ------
+    ParquetFormatError
+        A checksum does not match, or the dictionary does not decode.
+    """
+    if named.longest * rows.count > _MOST_BYTES:
+        return None
+    chosen = rows.row_numbers()
+    picked: list[Int64s] = []
+    done = first = 0
+    for page in pages:
+        end = first + page.num_values
+        cut = int(chosen.searchsorted(end))
+        if cut > done:
+            if verify_checksums:
+                check_crc(page.body, page.crc)
+            raw = value_bytes(page, optional=optional)
+            found = None if raw is None else pick_indices(raw, page.num_values, chosen[done:cut] - first)
+            if found is None:
+                return None
+            picked.append(found)
+        done, first = cut, end
+    indices = picked[0] if len(picked) == 1 else np.concatenate(picked)
+    if int(indices.max()) >= named.entries:
+        return None
+    entries, places = pick_entries(named, codec, element, kind, form, indices)
+    return entries if places is None else kernels.take(entries, from_numpy(places))
+
+
+def pick_indices(raw: Bytes, count: int, wanted: Int64s) -> Int64s | None:
+    """Some of the indices that the values of a page are; None where the bytes are not quite what they should be.
+
+    Parameters
+    ----------
+    raw : array of bytes
+        The bit width in a byte, then the runs.
+    count : int
+        Values of the page, none of them null.
+    wanted : array
+        Places below `count`, ascending.
+    """
+    runs = _runs(raw.tobytes(), count)
+    if runs is None:
+        return None
+    width, firsts, bits, fixed = runs
+    run = firsts.searchsorted(wanted, "right") - 1
+    value = fixed[run]
+    place = bits[run] + (wanted - firsts[run]) * width
+    # Eight bytes from any place on hold an index of 32 bits, wherever in a byte it begins.
+    padded = np.zeros(len(raw) + 8, np.uint8)
+    padded[: len(raw)] = raw
+    words: npt.NDArray[np.uint64] = np.ndarray((len(raw) + 1,), "<u8", padded, 0, (1,))
+    packed = words[np.where(value < 0, place >> 3, 0)] >> (place & 7).astype(np.uint64)
+    packed &= np.uint64((1 << width) - 1)
+    return np.where(value < 0, packed.astype(np.int64), value)
+
+
+def _runs(data: bytes, count: int) -> tuple[int, Int64s, Int64s, Int64s] | None:
+    """The bit width; of each run its first value, the bit at which it begins, and its value, -1 where it is packed."""
+    if not data or data[0] > _MOST_WIDTH:
+        return None
+    width, position, seen = data[0], 1, 0
+    size, whole = len(data), (data[0] + 7) >> 3
+    firsts, bits, fixed = [], [], []
+    while seen < count:
+        head = shift = 0
+        while True:
+            if position >= size or shift > 28:
+                return None
+            byte = data[position]
+            position += 1
+            head |= (byte & 0x7F) << shift
+            shift += 7
+            if byte < 0x80:
+                break
+        firsts.append(seen)
+        bits.append(position << 3)
+        if head & 1:
+            fixed.append(-1)
+            seen += (head >> 1) << 3
+            position += (head >> 1) * width
+        else:
+            fixed.append(int.from_bytes(data[position : position + whole], "little"))
+            seen += head >> 1
+            position += whole
+        if head < 2 or position > size or len(firsts) > _MOST_RUNS:
+            return None
+    return width, np.array(firsts, np.int64), np.array(bits, np.int64), np.array(fixed, np.int64)

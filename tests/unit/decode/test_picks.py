@@ -1,0 +1,148 @@
+"""Indices read off dictionary-encoded pages: runs of both kinds, and what is left to pyarrow."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from accel.decode import apart, columns, picks
+from accel.decode.picks import pick_indices
+from accel.errors import ParquetFormatError
+from accel.format.thrift_value import encode_varint
+from accel.planning.selection import RowSelection
+from tests.unit.decode.selected import assert_same, decode, truth
+
+
+def _packed(values: list[int], width: int) -> bytes:
+    groups = len(values) // 8
+    number = sum(value << (place * width) for place, value in enumerate(values))
+    return encode_varint(groups << 1 | 1) + number.to_bytes(groups * width, "little")
+
+
+def _repeated(value: int, times: int, width: int) -> bytes:
+    return encode_varint(times << 1) + value.to_bytes((width + 7) // 8, "little")
+
+
+def _pick(data: bytes, count: int, wanted: list[int]) -> list[int] | None:
+    found = pick_indices(np.frombuffer(data, np.uint8), count, np.array(wanted, np.int64))
+    return None if found is None else found.tolist()
+
+
+@pytest.mark.parametrize("width", range(33))
+def test_every_width(width: int) -> None:
+    rng = random.Random(width)
+    top = (1 << width) - 1
+    values: list[int] = []
+    data = bytes([width])
+    for _ in range(12):
+        if rng.random() < 0.5:
+            run = [rng.choice([0, top, rng.randint(0, top)]) for _ in range(8 * rng.randrange(1, 70))]
+            data += _packed(run, width)
+        else:
+            run = [rng.randint(0, top)] * rng.randrange(1, 300)
+            data += _repeated(run[0], len(run), width)
+        values += run
+    count = len(values) - 3  # the last group may be filled up
+    assert _pick(data, count, list(range(count))) == values[:count]
+    few = sorted(rng.sample(range(count), 5))
+    assert _pick(data, count, few) == [values[place] for place in few]
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"\x03",
+        b"\x21\x14\x00\x00\x00\x00\x00",
+        b"\x03\x00\x00",
+        b"\x03\x01",
+        b"\x03\x05\x00\x00\x00",
+        b"\x08\x14",
+        b"\x03\x80\x80\x80\x80\x80\x01\x00",
+        b"\x03\x06\x01",
+    ],
+    ids=[
+        "nothing",
+        "no run",
+        "too wide",
+        "no values in a run",
+        "no groups",
+        "ends early",
+        "no value",
+        "long head",
+        "too few",
+    ],
+)
+def test_bytes_that_are_left_to_pyarrow(data: bytes) -> None:
+    assert _pick(data, 10, [0]) is None
+
+
+def test_too_many_runs_are_left_to_pyarrow(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = b"\x01" + _repeated(1, 1, 1) * 10
+    assert _pick(data, 10, [0, 9]) == [1, 1]
+    monkeypatch.setattr(picks, "_MOST_RUNS", 9)
+    assert _pick(data, 10, [0, 9]) is None
+
+
+def _write(array: pa.Array, **options: Any) -> bytes:
+    sink = pa.BufferOutputStream()
+    settings: dict[str, Any] = {"write_page_index": True, "max_rows_per_page": 100, "write_batch_size": 10}
+    pq.write_table(pa.Table.from_arrays([array], ["c"]), sink, **{**settings, **options})
+    return bytes(sink.getvalue())
+
+
+_COLUMNS = {
+    "numbers": pa.array([row * 7 % 400 for row in range(1000)]),
+    "moments": pa.array([row * 7 % 400 for row in range(1000)], pa.timestamp("us", "UTC")),
+    "texts of one length": pa.array([f"{row * 7 % 400:05}" for row in range(1000)]),
+    "texts": pa.array(["x" * (row % 9) for row in range(1000)]),
+    "one text": pa.array(["x"] * 1000),
+    "decimals": pa.array(range(1000)).cast(pa.decimal128(19, 0)).cast(pa.decimal128(30, 0)),
+}
+_PAGES: dict[str, dict[str, Any]] = {
+    "v1": {},
+    "v2": {"data_page_version": "2.0"},
+    "zstd, checksums": {"compression": "zstd", "write_page_checksum": True},
+}
+
+
+@pytest.mark.parametrize("array", _COLUMNS.values(), ids=_COLUMNS)
+@pytest.mark.parametrize("options", _PAGES.values(), ids=_PAGES)
+def test_few_rows_need_no_reader(
+    array: pa.Array, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = _write(array, **options)
+    few = RowSelection.of([(3, 4), (250, 252), (999, 1000)])
+    expected = truth(data, few)
+    decode(data, few)  # schemas are settled by pyarrow, once, and so are dictionaries of several lengths
+    monkeypatch.setattr(columns, "open_reader", None)
+    assert_same(decode(data, few), expected)
+
+
+def test_many_rows_are_decoded_by_pyarrow(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = _write(_COLUMNS["numbers"])
+    monkeypatch.setattr(apart, "MOST_PICKED", 999)
+    monkeypatch.setattr(apart, "read_picks", None)
+    assert_same(decode(data, RowSelection.all(1000)), truth(data, RowSelection.all(1000)))
+
+
+def test_damage_is_told() -> None:
+    data = _write(_COLUMNS["numbers"], compression="none", write_page_checksum=True, use_dictionary=True)
+    at = data.index((7).to_bytes(8, "little"))
+    broken = data[:at] + b"\x99" + data[at + 1 :]
+    with pytest.raises(ParquetFormatError, match="row group 0, column c.*CRC"):
+        decode(broken, RowSelection.of([(3, 4)]))
+
+
+def test_an_index_beyond_the_dictionary_is_refused() -> None:
+    data = _write(pa.array([f"{row % 3:05}" for row in range(1000)]), compression="none")
+    # Two bits each: 0 1 2 0 | 1 2 0 1 | ...; the first four become 3.
+    at = data.index(bytes([0b00100100, 0b01001001]))
+    broken = data[:at] + b"\xff" + data[at + 1 :]
+    with pytest.raises(ParquetFormatError, match="row group 0, column c"):
+        decode(broken, RowSelection.of([(1, 2)]))
