@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from typing import Any
 
@@ -14,13 +16,16 @@ from accel.io import runtime
 from accel.io.faults import IncompleteBodyError, ShortObjectError, SuffixUnsupportedError
 from accel.io.obstore_errors import translate
 from accel.io.store import LIST_PAGE, ObjectEntry, Payload
+from accel.options import MIB
 from accel.ranges import Buffer, ByteRange, Suffix
 
 __all__ = ["ObstoreStore"]
 
-# A cut body is resumed after the last whole part. A part costs a hand-off from obstore's threads (about
-# 0.1 ms), which at this length is a hundredth of the time that the network takes.
+# A cut body is resumed after the last whole part. A part costs a hand-off from obstore's threads (about 0.1 ms) and a
+# copy: so longer bodies are read whole too, up to a length that is soon here again, unless one was cut lately.
 _PART_BYTES = 512 * 1024
+_WHOLE_BYTES = 12 * MIB
+_CAREFUL_SECONDS = 60.0
 
 
 class ObstoreStore:
@@ -34,6 +39,7 @@ class ObstoreStore:
     def __init__(self, store: Any) -> None:
         self._store = _without_retries(store)
         self._streams = not isinstance(store, (LocalStore, MemoryStore))
+        self._careful_until = -math.inf
 
     def __repr__(self) -> str:
         return f"ObstoreStore({type(self._store).__name__})"
@@ -63,10 +69,11 @@ class ObstoreStore:
         raise failure from None
 
     async def _body(self, result: Any, path: str, promised: ByteRange, size: int, etag: str | None) -> Buffer:
-        if not self._streams or promised.length <= _PART_BYTES:
+        if not self._in_parts(promised.length):
             try:
                 whole = memoryview(await result.bytes_async())
             except obstore.exceptions.BaseError as error:
+                self._careful_until = time.monotonic() + _CAREFUL_SECONDS
                 raise self._cut(error, path, promised, b"", size, etag) from None
         else:
             # Arrow's allocator has memory at hand; fresh pages of the system cost more than the copy.
@@ -94,6 +101,11 @@ class ObstoreStore:
                 etag=etag,
             )
         return whole
+
+    def _in_parts(self, length: int) -> bool:
+        if not self._streams or length <= _PART_BYTES:
+            return False
+        return length > _WHOLE_BYTES or time.monotonic() < self._careful_until
 
     @staticmethod
     def _cut(

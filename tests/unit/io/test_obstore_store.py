@@ -64,14 +64,36 @@ async def test_a_suffix(server: Any, s3: ObstoreStore, length: int, start: int) 
     assert [r.headers["range"] for r in server.requests] == [f"bytes=-{length}"]
 
 
-async def test_a_long_body_comes_in_parts(server: Any, s3: ObstoreStore) -> None:
+@pytest.mark.parametrize("whole", [0, 12 << 20], ids=["in parts", "whole"])
+async def test_a_long_body(
+    server: Any, s3: ObstoreStore, monkeypatch: pytest.MonkeyPatch, whole: int
+) -> None:
+    monkeypatch.setattr(obstore_store, "_WHOLE_BYTES", whole)
     data = bytes(i % 253 for i in range(3 * obstore_store._PART_BYTES))
     server.objects["/b/f"] = data
     payload = await s3.read("f", ByteRange(5, len(data) - 5))
     assert bytes(payload.data) == data[5:-5]
 
 
-async def test_a_cut_long_body_hands_on_its_whole_parts(server: Any, s3: ObstoreStore) -> None:
+async def test_after_a_cut_body_others_come_in_parts_for_a_while(server: Any, s3: ObstoreStore) -> None:
+    part = obstore_store._PART_BYTES
+    data = bytes(i % 253 for i in range(4 * part))
+    server.objects["/b/f"] = data
+    server.script |= {n: lambda reply: setattr(reply, "cut", 3 * part) for n in range(3)}
+    came = []
+    for elapsed in (0.0, 0.0, 60.0):
+        s3._careful_until -= elapsed
+        with pytest.raises(IncompleteBodyError) as caught:
+            await s3.read("f", ByteRange(0, len(data)))
+        came.append(len(caught.value.partial) >= 2 * part)
+        assert bytes(caught.value.partial) == data[: len(caught.value.partial)]
+    assert came == [False, True, False]
+
+
+async def test_a_cut_long_body_hands_on_its_whole_parts(
+    server: Any, s3: ObstoreStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(obstore_store, "_WHOLE_BYTES", 0)
     part = obstore_store._PART_BYTES
     data = bytes(i % 253 for i in range(4 * part))
     server.objects["/b/f"] = data
