@@ -330,5 +330,5 @@ def describe_file(
             partition=partition,
             url=file.url,
         ),
-        at_hand=((0, handle.tail),) if handle.tail_start == 0 else (),
+        at_hand=((0, memoryview(handle.tail)),) if handle.tail_start == 0 else (),
     )

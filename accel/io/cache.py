@@ -48,16 +48,17 @@ class CacheStats:
     data_evictions: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class _Entry:
-    value: Any
-    nbytes: int
+class _Recent(LRUCache[Hashable, Any]):
+    """By what values were said to hold: an object around each would be one more for the garbage collector to follow."""
 
-
-class _Recent(LRUCache[Hashable, _Entry]):
     evictions = 0
+    said = 0
+    """Of the value that is being put."""
 
-    def popitem(self) -> tuple[Hashable, _Entry]:
+    def getsizeof(self, value: Any) -> int:  # type: ignore[override]  # a static one for whom it is enough
+        return self.said
+
+    def popitem(self) -> tuple[Hashable, Any]:
         self.evictions += 1
         return super().popitem()
 
@@ -112,7 +113,7 @@ class Cache:
 
             self._disk = Disk(self.disk, limit=disk_limit)
         self._lock = threading.Lock()
-        self._entries = _Recent(maxsize=memory, getsizeof=lambda entry: entry.nbytes)
+        self._entries = _Recent(maxsize=memory)
         self.flights = Flights()
         """Loads under way, each shared by whoever asks for the same meanwhile."""
         self.data_tier = DataCache(data)
@@ -134,12 +135,12 @@ class Cache:
     def get(self, key: Hashable) -> Any | None:
         """The value, which is then the most recently used, or None."""
         with self._lock:
-            entry = self._entries.get(key)
-            if entry is None:
+            value = self._entries.get(key)
+            if value is None:
                 self._misses += 1
                 return None
             self._hits += 1
-            return entry.value
+            return value
 
     def put(self, key: Hashable, value: Any, nbytes: int) -> None:
         """Keep a value, in place of what was there. Called again for one that has grown.
@@ -149,7 +150,8 @@ class Cache:
         with self._lock:
             self._entries.pop(key, None)
             if 0 <= nbytes <= self.memory and self.memory:
-                self._entries[key] = _Entry(value, nbytes)
+                self._entries.said = nbytes
+                self._entries[key] = value
 
     def drop(self, key: Hashable) -> None:
         """Forget one value, if it is there."""

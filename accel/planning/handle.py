@@ -39,8 +39,8 @@ class FileHandle:
     metadata: FileMetadata
     arrow_schema: pa.Schema
     """Of all columns, as pyarrow's full read would have it."""
-    tail: memoryview
-    """The bytes from `tail_start` up to the footer that the first read brought along."""
+    tail: bytes
+    """What lies from `tail_start` up to the footer that the first read brought along. `bytes`: the garbage collector follows none."""
     tail_start: int
     offset_indexes: dict[tuple[int, int], OffsetIndex | None] = field(default_factory=dict)
     """By (row group, leaf); None where it is absent, or did not verify."""
@@ -90,7 +90,7 @@ class FileHandle:
         end = wanted.end - self.tail_start
         if start < 0 or end > len(self.tail):
             return None
-        return self.tail[start:end]
+        return memoryview(self.tail)[start:end]
 
     def index_region(self, most_bytes: int) -> ByteRange | None:
         """What lies between the first page index and the tail, where that is not more; None where nothing does."""
@@ -99,7 +99,7 @@ class FileHandle:
 
     def grow_tail(self, data: memoryview) -> None:
         """Keep the bytes that lie just before the tail with it."""
-        self.tail = memoryview(b"".join((data, self.tail)))
+        self.tail = b"".join((data, self.tail))
         self.tail_start -= len(data)
 
     def _page_indexes_start(self) -> int:

@@ -115,7 +115,7 @@ def open_file(
         id=ObjectId(path, size, tail.etag),
         metadata=metadata,
         arrow_schema=schema,
-        tail=kept,
+        tail=b"",
         tail_start=kept_start,
         schema_nbytes=200 * len(schema.names),
     )
@@ -125,11 +125,11 @@ def open_file(
         handle.bad_toc = error
     if kept_start == 0:
         # The whole file came along: its data needs no request.
-        handle.tail = memoryview(bytes(kept))
+        handle.tail = bytes(kept)
         return handle
     # Of the bytes before the footer only page indexes are of use later: let the data bytes go.
     first = max(size - handle.suggested_tail_bytes(), kept_start)
-    handle.tail = memoryview(bytes(kept[first - kept_start :]))
+    handle.tail = bytes(kept[first - kept_start :])
     handle.tail_start = first
     return handle
 
