@@ -7,6 +7,7 @@ import dataclasses
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 
 from accel.errors import (
     AccelError,
@@ -22,6 +23,7 @@ from accel.io.gate import Gate
 from accel.io.hedge import Hedge
 from accel.io.listing import Listings
 from accel.io.network import Network, network_to
+from accel.io.pool import Pool
 from accel.io.retry import Retry
 from accel.io.store import Header, ObjectEntry, Payload, RangeStore
 from accel.metrics import Metrics
@@ -84,6 +86,7 @@ class Client:
             allow_unpinned=options.allow_unpinned,
         )
         self._listings = Listings(store, gate=self.gate, retry=self._retry)
+        self._pool = Pool(self.gate)
         self._suffixes = True
 
     def __repr__(self) -> str:
@@ -138,12 +141,19 @@ class Client:
         payloads: Sequence[Payload]
         with self._naming(path):
             self._check_pin(path, wants, pin)
-            if len(fetches) == 1:
-                payloads = [await self._fetch(path, fetches[0], known, metrics)]
-            else:
-                payloads = await self._fetch_all(path, fetches, known, metrics)
-                if pin is None:
-                    self._check_agreement(path, payloads)
+            if pin is not None and pin.etag is not None and self._pool.takes(fetches):
+                send, shortest = partial(self._fetch, path), self.shape().merging(0)
+                parts = await self._pool.read(
+                    path, wants, pin=known, metrics=metrics, merging=shortest, send=send
+                )
+                return assemble(wants, parts)
+            with self._pool.passing(len(fetches)):
+                if len(fetches) == 1:
+                    payloads = [await self._fetch(path, fetches[0], known, metrics)]
+                else:
+                    payloads = await self._fetch_all(path, fetches, known, metrics)
+            if pin is None:
+                self._check_agreement(path, payloads)
         parts = [(payload.range, payload.data) for payload in payloads]
         if joined_bytes(fetches) > MIB:  # it would hold up the loop
             return await asyncio.to_thread(assemble, wants, parts)

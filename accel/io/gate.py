@@ -33,6 +33,10 @@ class Gate:
         """Whether one more request would be sent at once."""
         return not self._queue and self.requests < self._max_requests
 
+    def has_room_for(self, requests: int, *, besides: int = 0) -> bool:
+        """Whether so many more would be sent at once, as far as their number goes, if there were `besides` or more."""
+        return not self._queue and max(self.requests, besides) + requests <= self._max_requests
+
     def slot(self, length: int) -> Slot:
         """Entered, waits for room for a request of `length` bytes, and holds it."""
         return Slot(self, length)
