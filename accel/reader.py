@@ -75,6 +75,8 @@ class Reader:
         self._opener = Opener(client_for, cache=cache, options=options, metrics=metrics, tails=tails)
         self.options = options
         self.metrics = metrics
+        self.abreast = 1
+        """Files of the scan: they wait for their indexes together."""
         self.seen = Seen()
         # Versions that were current by then, give or take the cache's `max_age`, stand for the whole run.
         self._started = time.monotonic()
@@ -109,7 +111,9 @@ class Reader:
     def probe_min_bytes(self, root: str) -> int:
         """Pages in doubt of a store's files that are worth a round trip to an index, in bytes."""
         given = self.options.probe_min_bytes
-        return max(_LEAST_PROBED, self._client_for(root).network.trip_bytes) if given is None else given
+        if given is not None:
+            return given
+        return max(_LEAST_PROBED, self._client_for(root).network.trip_bytes // max(1, self.abreast))
 
     async def plan(
         self,

@@ -117,6 +117,7 @@ class Session:
             async with self._listing_lock:
                 if self._listing is None:
                     self._listing = await self._find()
+                    self.reader.abreast = len(self._listing.files)
         return self._listing
 
     async def _find(self) -> Listing:

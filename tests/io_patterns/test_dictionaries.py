@@ -126,6 +126,21 @@ def test_a_trip_is_taken_where_what_it_may_save_takes_as_long(
     assert scan.metrics.row_groups.kept == (1 if trips == 2 else GROUPS)
 
 
+def test_many_files_wait_for_their_dictionaries_together(
+    monkeypatch: pytest.MonkeyPatch, rows: pa.Table
+) -> None:
+    """Each has 1.3 MB in doubt: by itself not worth a trip that takes as long as three."""
+    monkeypatch.setattr(Network, "trip_bytes", property(lambda network: 3 << 20))
+    wide = table(city=rows["city"], **{f"pad{i}": rows["pad"] for i in range(2)})
+    data = write_file(wide, Layout(group_rows=GROUP, page_rows=1000, dictionary=["city"]))
+    store = DictStore({f"d/{i}.parquet": data for i in range(3)})
+    held = rows["city"].to_pylist().count("city-102")
+    for source, files, groups in (("d/", 3, 3), ("d/1.parquet", 1, GROUPS)):
+        scan = accel.scan(source, "city = 'city-102'", store=store, cache=accel.Cache())
+        assert scan.to_table().num_rows == files * held
+        assert scan.metrics.row_groups.kept == groups
+
+
 @pytest.mark.parametrize(("step", "asked"), [(1, 0), (1000, GROUPS)])
 def test_whole_numbers_without_gaps_are_not_asked(step: int, asked: int) -> None:
     """A dictionary of 60 of 61 neighbours says nothing that their bounds do not; one of distant numbers does."""
