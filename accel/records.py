@@ -161,7 +161,7 @@ else:
 
         def init(self):
             """The real `__init__`, compiled."""
-            scope = {"_set": object.__setattr__, "_unset": dataclasses.MISSING}
+            scope = {"_unset": dataclasses.MISSING}
             plain, keyword, lines = ["self"], [], []
             for name in self.kinds:
                 field = self.field(name)
@@ -180,7 +180,12 @@ else:
                     (keyword if self.keyword(name) else plain).append(name + default)
                 elif not default:
                     continue
-                lines.append(f"_set(self, {name!r}, {value})" if self.frozen else f"self.{name} = {value}")
+                if self.frozen:
+                    # The slot itself: it takes two thirds of the time of object.__setattr__.
+                    scope[f"_set_{name}"] = self.cls.__dict__[name].__set__
+                    lines.append(f"_set_{name}(self, {value})")
+                else:
+                    lines.append(f"self.{name} = {value}")
             if hasattr(self.cls, "__post_init__"):
                 lines.append("self.__post_init__()")
             head = ", ".join([*plain, "*", *keyword] if keyword else plain)

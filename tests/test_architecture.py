@@ -19,6 +19,10 @@ HEAVY = {"aiohttp", "pandas", "pyarrow.acero", "pyarrow.dataset", "pyspark", "ri
 # And these are for scans that ask for more than rows under a predicate.
 SPARED = {"difflib", "numpy.ma", "pyarrow.compute", "pyarrow.fs", "pyarrow.parquet"}
 SPARED |= {"accel.aggregating", "accel.explaining", "accel.indexes.kind", "accel.planning.wire"}
+# And these for more than a plain predicate over one file named as it is.
+SEVERAL = {"accel.sweep", "accel.openings", "accel.screen", "accel.footer_desk", "accel.planning.screening"}
+INTRICATE = {f"accel.predicate.{name}" for name in ("column", "dnf", "members", "fold", "keys", "like")}
+SEVERAL |= INTRICATE | {"fnmatch", "ipaddress", "urllib.parse"}
 MAX_LINES, MAX_FUNCTION_LINES = 350, 70
 
 
@@ -79,6 +83,12 @@ def test_a_first_scan_loads_nothing_heavy(name: str, tmp_path: Path) -> None:
     if name == "import":
         # Names are looked up when they are used: the import itself brings no Arrow.
         assert "pyarrow.parquet" not in modules
+
+
+def test_a_scan_of_one_file_by_a_plain_predicate_loads_what_it_needs(tmp_path: Path) -> None:
+    path = tmp_path / "bench.parquet"
+    path.write_bytes(write_file(bench_table(2_000), Layout(group_rows=1_000, page_rows=100)))
+    assert SEVERAL & loaded_by(SCANS["blocking"], str(path)) == set()
 
 
 def test_the_check_for_heavy_modules_sees_them() -> None:
