@@ -22,6 +22,7 @@ from accel.records import dataclass
 __all__ = [
     "IDX1_KEY",
     "TOC_KEY",
+    "Checksum",
     "Covered",
     "Entry",
     "Toc",
@@ -121,6 +122,24 @@ def checksum(data: Buffer) -> int:
     import xxhash
 
     return int(xxhash.xxh64_intdigest(data))
+
+
+class Checksum:
+    """The same, of bytes that come piece by piece."""
+
+    __slots__ = ("_state",)
+
+    def __init__(self) -> None:
+        import xxhash
+
+        self._state = xxhash.xxh64()
+
+    def add(self, data: Buffer) -> None:
+        self._state.update(data)
+
+    @property
+    def value(self) -> int:
+        return int(self._state.intdigest())
 
 
 def encode_toc(entries: Iterable[Entry], metadata: FileMetadata) -> bytes:

@@ -7,22 +7,27 @@ the head (which stays cached) and one part.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
 from accel.errors import IndexFormatError
-from accel.indexes.bitmap_parts import BitmapHead, ParsedBitmap, Part, encode_head, read_head
+from accel.indexes.bitmap_parts import (
+    BitmapHead,
+    ParsedBitmap,
+    Part,
+    encode_head,
+    keys_per_part,
+    read_head,
+)
 from accel.indexes.hashing import bits_of, bits_of_rows, hash_values
 from accel.indexes.kind import ChunkValues, IndexKind, Level, Presence
-from accel.indexes.matrix import distinct_cells, keys_per_block, sort_distinct, write_matrix
+from accel.indexes.matrix import distinct_cells, sort_distinct
 from accel.indexes.native import code_values, tag_of
-from accel.indexes.parts import head_length
+from accel.indexes.parts import Directory, head_length
 from accel.indexes.question import LeafOp
-from accel.indexes.wire import BlobWriter
 from accel.records import dataclass
 
 __all__ = ["Bitmap"]
@@ -30,9 +35,6 @@ __all__ = ["Bitmap"]
 Bools = npt.NDArray[np.bool_]
 Int64s = npt.NDArray[np.int64]
 Uint64s = npt.NDArray[np.uint64]
-
-_LEAST_PART = 64
-_MOST_PART = 4096
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +49,8 @@ class Bitmap(IndexKind):
 
     name: ClassVar[str] = "bitmap"
     version: ClassVar[int] = 1
+    joined_version: ClassVar[int] = 2
+    reads: ClassVar[frozenset[int]] = frozenset({1, 2})
     levels: ClassVar[frozenset[Level]] = frozenset({Level.PAGE, Level.ROW_RANGE})
     ops: ClassVar[frozenset[LeafOp]] = frozenset({LeafOp.EQ, LeafOp.IN, LeafOp.IS_NULL})
 
@@ -62,6 +66,14 @@ class Bitmap(IndexKind):
     def head_bytes(self, data: bytes) -> int:
         """The length of the head of an index that was built: what a reader needs before it knows which part."""
         return head_length(data)
+
+    def join(
+        self, runs: Sequence[Callable[[int, int], bytes]], *, keep: Callable[[bytes], None]
+    ) -> bytes | None:
+        """One index of all row groups, of `joined_version`, from those of pages of each: see `join_bitmaps`."""
+        from accel.indexes.bitmap_join import join_bitmaps
+
+        return join_bitmaps(runs, keep=keep)
 
     def parse_head(self, data: bytes, *, level: Level, units: int) -> ParsedBitmap:
         """Read the head alone; what it wants for a question is then to be added by `with_parts`."""
@@ -146,15 +158,12 @@ class _Builder:
         units = self.units
         keys, cells = self._cells()
         counts = np.bincount(cells % units, minlength=units) if units else np.zeros(0, np.int64)
-        step = max(min(max(math.isqrt(2 * len(keys)), _LEAST_PART), _MOST_PART, keys_per_block(units)), 1)
+        step = keys_per_part(len(keys), units)
         parts = []
         for low in range(0, len(keys), step):
             high = min(low + step, len(keys))
             a, b = np.searchsorted(cells, (low * units, high * units))
-            out = BlobWriter(Part.MAGIC)
-            out.array(keys[low:high], "<u8")
-            write_matrix(out, cells[a:b] - low * units, keys=high - low, units=units)
-            parts.append(out.bytes())
+            parts.append(Part.write(keys[low:high], cells[a:b] - low * units, units=units))
         sizes = [min(step, len(keys) - low) for low in range(0, len(keys), step)]
         return encode_head(
             Presence(self.null, self.value),
@@ -162,9 +171,7 @@ class _Builder:
             tag=self.tag,
             exact=self.exact,
             counts=counts,
-            first_keys=keys[::step],
-            sizes=np.array(sizes, np.int64),
-            parts=parts,
+            directory=Directory.of(keys[::step], np.array(sizes, np.int64), parts),
         ) + b"".join(parts)
 
     def _cells(self) -> tuple[Uint64s, Int64s]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import numpy as np
@@ -11,7 +12,7 @@ import numpy.typing as npt
 from accel.errors import IndexFormatError
 from accel.indexes.hashing import bits_of, hash_natives
 from accel.indexes.kind import Presence, RowRanges
-from accel.indexes.matrix import Matrix, sort_distinct
+from accel.indexes.matrix import Matrix, keys_per_block, sort_distinct, write_matrix
 from accel.indexes.native import Tag, from_natives
 from accel.indexes.parts import (
     Directory,
@@ -27,15 +28,22 @@ from accel.indexes.wire import BlobReader, BlobWriter
 from accel.predicate.evidence import Evidence
 from accel.records import dataclass
 
-__all__ = ["BitmapHead", "ParsedBitmap", "Part", "encode_head", "read_head"]
+__all__ = ["BitmapHead", "ParsedBitmap", "Part", "encode_head", "keys_per_part", "read_head"]
 
 Bools = npt.NDArray[np.bool_]
 Int64s = npt.NDArray[np.int64]
 Uint64s = npt.NDArray[np.uint64]
 
 _MAGIC = b"AIBm"
+_JOINED_MAGIC = b"AIBj"
+_LEAST_PART, _MOST_PART = 64, 4096
 _MANY_KEYS = 1000
 """An IN of more keys is not looked up: it is in every unit, more likely than not."""
+
+
+def keys_per_part(keys: int, units: int) -> int:
+    """So many that neither the head nor a part gets long."""
+    return max(min(max(math.isqrt(2 * keys), _LEAST_PART), _MOST_PART, keys_per_block(units)), 1)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -54,6 +62,8 @@ class BitmapHead:
     """Distinct keys in each unit."""
     directory: Directory
     length: int
+    groups: Int64s | None = None
+    """Units of each row group, where the index is of all of a file's; they follow each other."""
 
     def spans(self) -> list[tuple[int, int]]:
         """The parts as half-open ranges of the whole index's bytes."""
@@ -67,20 +77,22 @@ def encode_head(
     tag: int,
     exact: bool,
     counts: Int64s,
-    first_keys: Uint64s,
-    sizes: Int64s,
-    parts: Sequence[bytes],
+    directory: Directory,
+    groups: Int64s | None = None,
 ) -> bytes:
     """The head's bytes. Its own length stands second, XXH64 of all before it last."""
     body = BlobWriter(b"")
+    if groups is not None:
+        body.u32(len(groups))
+        body.array(groups, "<u4")
     body.u32(len(presence))
     body.u32(range_rows)
     body.presence(presence)
     body.u32(tag)
     body.u32(int(exact))
     body.array(counts, "<u4")
-    write_directory(body, first_keys, sizes, parts)
-    return seal_head(_MAGIC, body)
+    write_directory(body, directory)
+    return seal_head(_MAGIC if groups is None else _JOINED_MAGIC, body)
 
 
 def read_head(data: bytes, *, rows: int) -> BitmapHead:
@@ -91,10 +103,14 @@ def read_head(data: bytes, *, rows: int) -> BitmapHead:
     IndexFormatError
         It is none, or of another number of rows.
     """
-    blob = open_head(data, _MAGIC)
+    joined = bytes(data[:4]) == _JOINED_MAGIC
+    blob = open_head(data, _JOINED_MAGIC if joined else _MAGIC)
+    groups = blob.array(blob.u32(), "<u4").astype(np.int64) if joined else None
     units, range_rows = blob.u32(), blob.u32()
     if (range_rows or rows) and (not range_rows or units != -(-rows // range_rows)):
         raise IndexFormatError("a bitmap index is not of the row group's rows")
+    if groups is not None and (range_rows or int(groups.sum()) != units):
+        raise IndexFormatError("a bitmap index is not of its row groups' pages")
     presence = blob.presence(units)
     try:
         tag = Tag(blob.u32())
@@ -115,6 +131,7 @@ def read_head(data: bytes, *, rows: int) -> BitmapHead:
         counts=counts,
         directory=directory,
         length=len(data),
+        groups=groups,
     )
 
 
@@ -140,6 +157,14 @@ class Part:
             raise IndexFormatError("a part of a bitmap index has keys out of order")
         return cls(keys, matrix)
 
+    @classmethod
+    def write(cls, keys: Uint64s, cells: Int64s, *, units: int) -> bytes:
+        """The bytes of some keys, and of the cells of their matrix that are set, both ascending."""
+        out = BlobWriter(cls.MAGIC)
+        out.array(keys, "<u8")
+        write_matrix(out, cells, keys=len(keys), units=units)
+        return out.bytes()
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ParsedBitmap:
@@ -152,6 +177,11 @@ class ParsedBitmap:
     def nbytes(self) -> int:
         own = self.head.length + 16 * len(self.head.counts) + 512
         return own + sum(part.matrix.nbytes + part.keys.nbytes for part in self.parts.values())
+
+    @property
+    def group_units(self) -> Int64s | None:
+        """The units of each row group, of an index of all of them; else None."""
+        return self.head.groups
 
     @property
     def first_rows(self) -> Int64s | None:

@@ -195,6 +195,9 @@ class IndexKind(Protocol):
     A kind may have a method `builder(*, level) -> IndexBuilder` besides: then row groups are not decoded as a whole,
     but handed over a run of pages at a time, and large ones cost no more memory than that.
 
+    A kind may have a method `join(runs, *, keep)` and a `joined_version`: then its indexes by page of many row groups become
+    one of all of them (`Bitmap.join`), and what `parse` gives for that tells by `group_units` how many are of each.
+
     A kind that is of several columns says which by an attribute `inputs`, a sequence of their names or dotted paths.
     """
 

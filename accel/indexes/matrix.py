@@ -97,6 +97,16 @@ class Matrix:
         found = self.blocks[key // step] & BitMap(range(low, low + self.units))
         return np.frombuffer(found.to_array(), np.uint32).astype(np.int64) - low
 
+    def cells(self) -> tuple[Int64s, Int64s]:
+        """The key and the unit of each cell that is set, by keys, then units."""
+        step = keys_per_block(self.units)
+        found = [
+            np.frombuffer(block.to_array(), np.uint32).astype(np.int64) + number * step * self.units
+            for number, block in enumerate(self.blocks)
+        ]
+        keys, units = np.divmod(np.concatenate([np.zeros(0, np.int64), *found]), max(self.units, 1))
+        return keys, units
+
     def any(self, keys: Bools) -> Bools:
         """Units that have one of the keys, given as flags of all keys."""
         out = np.zeros(self.units, bool)

@@ -150,7 +150,7 @@ class _Builder:
         head.presence(presence)
         head.flags(np.array(self.opaque, bool)[:units])
         sizes = np.array([min(step, len(grams) - low) for low in firsts], np.int64)
-        write_directory(head, grams[::step].astype(np.uint64), sizes, parts)
+        write_directory(head, Directory.of(grams[::step].astype(np.uint64), sizes, parts))
         return seal_head(_MAGIC, head) + b"".join(parts)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -76,6 +76,28 @@ class Directory:
     """Where each part ends, counted from the end of the head."""
     checksums: Uint64s
 
+    @classmethod
+    def of(cls, first_keys: Uint64s, sizes: Int64s, parts: Iterable[bytes]) -> Directory:
+        """That of parts which were made, and are to stand in their order."""
+        import xxhash
+
+        told = [(len(part), xxhash.xxh64_intdigest(part)) for part in parts]
+        ends = np.cumsum([length for length, _ in told], dtype=np.int64)
+        return cls(first_keys, sizes, ends, np.array([check for _, check in told], np.uint64))
+
+    @classmethod
+    def joined(cls, some: Sequence[Directory]) -> Directory:
+        """That of the parts of all, one after the other."""
+        before = np.cumsum([0, *(one.length for one in some)], dtype=np.int64)
+        return cls(
+            np.concatenate([np.zeros(0, np.uint64), *(one.first_keys for one in some)]),
+            np.concatenate([np.zeros(0, np.int64), *(one.sizes for one in some)]),
+            np.concatenate(
+                [np.zeros(0, np.int64), *(one.ends + at for one, at in zip(some, before[:-1], strict=True))]
+            ),
+            np.concatenate([np.zeros(0, np.uint64), *(one.checksums for one in some)]),
+        )
+
     def __len__(self) -> int:
         return len(self.sizes)
 
@@ -98,15 +120,13 @@ class Directory:
         return np.searchsorted(self.first_keys, keys, "right") - 1
 
 
-def write_directory(out: BlobWriter, first_keys: Uint64s, sizes: Int64s, parts: Sequence[bytes]) -> None:
+def write_directory(out: BlobWriter, directory: Directory) -> None:
     """A u32 number of parts, then for all of them: first keys, sizes, ends, checksums."""
-    import xxhash
-
-    out.u32(len(parts))
-    out.array(first_keys, "<u8")
-    out.array(sizes, "<u4")
-    out.array(np.cumsum([len(part) for part in parts], dtype=np.int64), "<u8")
-    out.array(np.array([xxhash.xxh64_intdigest(part) for part in parts], np.uint64), "<u8")
+    out.u32(len(directory))
+    out.array(directory.first_keys, "<u8")
+    out.array(directory.sizes, "<u4")
+    out.array(directory.ends, "<u8")
+    out.array(directory.checksums, "<u8")
 
 
 def read_directory(blob: BlobReader) -> Directory:

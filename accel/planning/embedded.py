@@ -130,18 +130,22 @@ class Embedded:
                 if span.length <= most_bytes or self.handle.in_tail(span) is not None:
                     want = source.want(span)
                     out[want.key] = want
-                    out |= {want.key: want for want in self._places(source)}
+                    out |= {want.key: want for want in self._places(source, wanted)}
         return list(out.values())
 
-    def _places(self, source: _Source) -> list[Want]:
-        """Where the pages are that an index speaks of, if nobody else asked for that column's."""
-        at = (source.row_group, source.leaf)
-        if source.level is not Level.PAGE or at in self.handle.offset_indexes:
+    def _places(self, source: _Source, groups: Iterable[int]) -> list[Want]:
+        """Where the pages are that an index speaks of in these row groups, if nobody else asked for that column's."""
+        if source.level is not Level.PAGE:
             return []
         chunks = self.handle.metadata.chunks
-        start, length = int(chunks.offset_index_offset[at]), int(chunks.offset_index_length[at])
-        found = ByteRange(start, start + length)
-        return [Want(ReadKey(Kind.OFFSET_INDEX, *at), found)] if start > 0 and length > 0 else []
+        wants = []
+        for group in groups if source.row_group < 0 else (source.row_group,):
+            at = (group, source.leaf)
+            if at not in self.handle.offset_indexes:
+                start, length = int(chunks.offset_index_offset[at]), int(chunks.offset_index_length[at])
+                if start > 0 and length > 0:
+                    wants.append(Want(ReadKey(Kind.OFFSET_INDEX, *at), ByteRange(start, start + length)))
+        return wants
 
     def _spans(self, source: _Source) -> list[ByteRange]:
         if source.ordinal not in self.handle.indexes:
@@ -156,7 +160,8 @@ class Embedded:
     def learn(self, stash: Stash, on_bad: OnBad) -> None:
         """Take in what came; what does not verify is passed over from now on."""
         for source in self.sources:
-            places = [want for want in self._places(source) if want.key in stash]
+            every = range(self.handle.metadata.num_row_groups)
+            places = [want for want in self._places(source, every) if want.key in stash]
             take_page_indexes(self.handle, places, stash, on_bad)
             try:
                 self._take(source, stash)
@@ -197,6 +202,9 @@ class Embedded:
                 continue
             about = wanted if source.row_group < 0 else [g for g in wanted if g == source.row_group]
             try:
+                if source.row_group < 0 and source.level is Level.PAGE:
+                    self._state_of_all(source, parsed, about, witnesses)
+                    continue
                 for group in about:
                     self._state(source, parsed, group, witnesses)
             except IndexFormatError as error:
@@ -220,6 +228,22 @@ class Embedded:
             evidence = ask_all(parsed, known, units=len(first_rows))
             if evidence is not None:
                 witnesses.add(node, group, Statement(first_rows, evidence))
+
+    def _state_of_all(
+        self, source: _Source, parsed: Any, groups: Sequence[int], witnesses: Witnesses
+    ) -> None:
+        """The same for an index of the pages of all row groups, which is asked once."""
+        sizes = getattr(parsed, "group_units", None)
+        if sizes is None or len(sizes) != self.handle.metadata.num_row_groups:
+            raise IndexFormatError("an index of the pages of all row groups is not of these")
+        stops = np.cumsum(sizes).tolist()
+        placed = {group: self.handle.offset_indexes.get((group, source.leaf)) for group in groups}
+        for node, question in source.asked:
+            told = ask(parsed, question, units=source.units, signature=source.signature_of(question))
+            for group, offsets in placed.items():
+                if told is not None and offsets is not None and offsets.num_pages == sizes[group]:
+                    part = told.part(stops[group] - offsets.num_pages, stops[group])
+                    witnesses.add(node, group, Statement(offsets.first_row, part))
 
     def _first_rows(self, source: _Source, parsed: ParsedIndex, group: int) -> Int64s | None:
         if source.level in (Level.FILE, Level.ROW_GROUP):

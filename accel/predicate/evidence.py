@@ -43,6 +43,10 @@ class Evidence:
     def __len__(self) -> int:
         return len(self.may_true)
 
+    def part(self, begin: int, end: int) -> Evidence:
+        """Of a half-open range of the units."""
+        return Evidence(self.may_true[begin:end], self.may_false[begin:end], self.may_null[begin:end])
+
     def __invert__(self) -> Evidence:
         return Evidence(self.may_false, self.may_true, self.may_null)
 

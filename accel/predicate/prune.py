@@ -39,8 +39,6 @@ __all__ = ["Witness", "prune"]
 
 Bools = npt.NDArray[np.bool_]
 Values: TypeAlias = npt.NDArray[Any]
-
-
 Witness: TypeAlias = Callable[[Node], Evidence | None]
 """What indexes know of a part of the tree, by unit; None where they cannot say."""
 
@@ -100,29 +98,22 @@ class _Claims:
 
     def below(self, test: Callable[[Values], Any]) -> Bools:
         """Where the lower bound passes, or is unknown."""
-        if self.bounded:
-            passes: Bools = self.plain & np.asarray(test(self.lower), bool)
-            return passes
-        return self.plain & ~(self.has_lower & ~_where(self.has_lower, self.lower, test))
+        return self._may(self.has_lower, self.lower, test)
 
     def above(self, test: Callable[[Values], Any]) -> Bools:
         """Where the upper bound passes, or is unknown."""
-        if self.bounded:
-            passes: Bools = self.plain & np.asarray(test(self.upper), bool)
-            return passes
-        return self.plain & ~(self.has_upper & ~_where(self.has_upper, self.upper, test))
+        return self._may(self.has_upper, self.upper, test)
 
-    def lowest(self, point: Any) -> Bools:
-        """Where the lower bound is known, and this."""
+    def single(self, point: Any) -> Bools:
+        """Where both bounds are known, and this."""
         if self.bounded:
-            return np.asarray(self.lower == point, bool)
-        return _where(self.has_lower, self.lower, lambda low: low == point)
+            return np.asarray((self.lower == point) & (self.upper == point), bool)
+        same = _where(self.has_lower, self.lower, lambda low: low == point)
+        return same & _where(self.has_upper, self.upper, lambda high: high == point)
 
-    def highest(self, point: Any) -> Bools:
-        """Where the upper bound is known, and this."""
-        if self.bounded:
-            return np.asarray(self.upper == point, bool)
-        return _where(self.has_upper, self.upper, lambda high: high == point)
+    def _may(self, known: Bools, bounds: Values, test: Callable[[Values], Any]) -> Bools:
+        passes = np.asarray(test(bounds), bool) if self.bounded else ~known | _where(known, bounds, test)
+        return self.plain & passes
 
     def evidence(self, may_true: Bools, may_false: Bools) -> Evidence:
         return Evidence(may_true, may_false, self.null)
@@ -152,10 +143,7 @@ def _claims(column: BoundColumn, given: Bounds | None, n: int) -> _Claims:
         has_lower = has_upper = np.zeros(n, bool)
     both = has_lower & has_upper
     bounded = bool(both.all())
-    if bounded:
-        crossed = np.asarray(np.greater(*_alike(given.lower, given.upper)), bool)
-    else:
-        crossed = _where2(both, given.lower, given.upper, np.greater)
+    crossed = _where2(both, given.lower, given.upper, np.greater)
     if bool(crossed.any()):
         # Bounds that contradict themselves claim nothing.
         has_lower, has_upper, bounded = has_lower & ~crossed, has_upper & ~crossed, False
@@ -248,12 +236,10 @@ class _Units:
 def _test(claims: _Claims, order: Order, value: bool | float | bytes) -> Evidence:
     if isinstance(value, float) and math.isnan(value):
         return claims.evidence(claims.nan, claims.plain)
-    # Wrapped, or numpy would strip the trailing zeros of bytes and round large integers.
-    point: Values = np.empty(1, object) if isinstance(value, bytes) else np.array([value])
-    if isinstance(value, bytes):
-        point[0] = value
-    if isinstance(value, int) and not isinstance(value, bool):
-        return _test_point(claims, order, value)
+    point: Any = value
+    if isinstance(value, bool) or not isinstance(value, int):
+        # Wrapped, or numpy would strip the trailing zeros of bytes and round large integers.
+        point = np.array([value], object if isinstance(value, bytes) else None)
     return _test_point(claims, order, point)
 
 
@@ -264,7 +250,7 @@ def _test_point(claims: _Claims, order: Order, point: Any) -> Evidence:
         true, false = claims.below(lambda low: low < point), claims.above(lambda high: high >= point)
     else:
         true = claims.below(lambda low: low <= point) & claims.above(lambda high: high >= point)
-        false = claims.plain & ~(claims.lowest(point) & claims.highest(point))
+        false = claims.plain & ~claims.single(point)
     return claims.evidence(true, false | claims.nan)
 
 
@@ -295,8 +281,7 @@ def _among(claims: _Claims, node: Among) -> Evidence:
 
 
 def _matches(claims: _Claims, pattern: Pattern) -> Evidence:
-    lower, upper = np.empty(1, object), np.empty(1, object)
-    lower[0], upper[0] = pattern.lower, pattern.upper
+    lower, upper = np.array([pattern.lower], object), np.array([pattern.upper], object)
     may_true = claims.above(lambda high: high >= lower)
     if pattern.upper is not None:
         may_true &= claims.below(lambda low: low < upper)

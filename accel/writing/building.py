@@ -38,6 +38,8 @@ class BuiltIndex:
     data: Kept
     seconds: float
     """What building it took, decoding not counted."""
+    version: int = 1
+    """Of its bytes."""
 
 
 def in_asked_order(built: Sequence[BuiltIndex], wanted: Sequence[WantedIndex]) -> list[BuiltIndex]:
@@ -155,7 +157,10 @@ class IndexSet:
         with self._naming(index):
             data = checked(maker.finish(), index.kind_name, self._place)
         kept = self.scratch.keep(data)
-        self.built.append(BuiltIndex(index, group, units, self.signatures, kept, maker.seconds))
+        version = 1 if index.kind is None else index.kind.version
+        self.built.append(
+            BuiltIndex(index, group, units, self.signatures, kept, maker.seconds, version=version)
+        )
 
     @property
     def _place(self) -> str:

@@ -6,7 +6,16 @@ import os
 from collections.abc import Sequence
 
 from accel.errors import AccelError, IndexFormatError
-from accel.format.embedded import IDX1_KEY, TOC_KEY, Covered, Entry, checksum, encode_toc, parse_toc
+from accel.format.embedded import (
+    IDX1_KEY,
+    TOC_KEY,
+    Checksum,
+    Covered,
+    Entry,
+    checksum,
+    encode_toc,
+    parse_toc,
+)
 from accel.format.model import FileMetadata
 from accel.records import dataclass
 from accel.writing.building import BuiltIndex
@@ -50,14 +59,12 @@ def encode_container(
 
 def _entry(placed: PlacedIndex) -> Entry:
     index, wanted = placed.index, placed.index.wanted
-    data = index.data.read()
-    head_bytes = getattr(wanted.kind, "head_bytes", None)
-    head = head_bytes(data) if head_bytes is not None else 0
+    check, head, head_check = _checksums(index)
     leaf = wanted.leaf.ordinal
     signatures = dict(zip([each.ordinal for each in wanted.leaves] or [leaf], index.signatures, strict=True))
     return Entry(
         kind=wanted.kind_name,
-        version=1 if wanted.kind is None else wanted.kind.version,
+        version=index.version,
         column=tuple(wanted.leaf.path),
         signature=signatures.get(leaf, index.signatures[0]),
         level=str(wanted.level),
@@ -65,13 +72,27 @@ def _entry(placed: PlacedIndex) -> Entry:
         units=index.units,
         offset=placed.offset,
         length=index.data.length,
-        checksum=checksum(data),
+        checksum=check,
         head=head,
-        head_checksum=checksum(data[:head]) if head else None,
+        head_checksum=head_check,
         params={} if wanted.kind is None else dict(wanted.kind.params),
         columns=_covered(index),
         seconds=None if _REPRODUCIBLE in os.environ else index.seconds,
     )
+
+
+def _checksums(index: BuiltIndex) -> tuple[int, int, int | None]:
+    """The checksum of an index, the length of its head, and that one's checksum; 0 and None where it has none."""
+    head_bytes = getattr(index.wanted.kind, "head_bytes", None)
+    head, head_check = 0, None
+    whole = Checksum()
+    for at, piece in enumerate(index.data.pieces()):
+        if at == 0 and head_bytes is not None:
+            # A head is kept in one piece.
+            head = head_bytes(piece)
+            head_check = checksum(piece[:head])
+        whole.add(piece)
+    return whole.value, head, head_check
 
 
 def _covered(index: BuiltIndex) -> tuple[Covered, ...]:

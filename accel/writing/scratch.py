@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 import weakref
+from collections.abc import Iterator, Sequence
 
 from accel.errors import StoreError
 from accel.options import MIB
@@ -17,20 +18,47 @@ _MOST_HELD = 32 * MIB
 class Kept:
     """Some bytes, at hand again by `read`."""
 
-    __slots__ = ("_data", "_handle", "_start", "length")
+    __slots__ = ("_data", "_handle", "_start", "_told", "length")
 
-    def __init__(self, length: int, *, data: bytes | None = None, handle: int = -1, start: int = 0) -> None:
+    def __init__(
+        self,
+        length: int,
+        *,
+        data: bytes | None = None,
+        handle: int = -1,
+        start: int = 0,
+        told: Sequence[Kept] = (),
+    ) -> None:
         self.length = length
         self._data = data
         self._handle = handle
         self._start = start
+        self._told = told
 
-    def read(self) -> bytes:
+    @classmethod
+    def joined(cls, parts: Sequence[Kept]) -> Kept:
+        """The bytes of all, one after the other."""
+        return cls(sum(part.length for part in parts), told=parts)
+
+    def pieces(self) -> Iterator[bytes]:
+        """All of it, as it was kept, piece by piece."""
+        if not self._told:
+            yield self.read()
+        for part in self._told:
+            yield from part.pieces()
+
+    def read(self, begin: int = 0, end: int | None = None) -> bytes:
+        """The bytes of a half-open range."""
+        if end is None:
+            end = self.length
+        if self._told:
+            return b"".join(self.pieces())[begin:end]
         if self._data is not None:
-            return self._data
-        data = os.pread(self._handle, self.length, self._start)
-        while len(data) < self.length:  # Linux returns at most 2 GiB at a time
-            more = os.pread(self._handle, self.length - len(data), self._start + len(data))
+            return self._data if (begin, end) == (0, self.length) else self._data[begin:end]
+        start, length = self._start + begin, end - begin
+        data = os.pread(self._handle, length, start)
+        while len(data) < length:  # Linux returns at most 2 GiB at a time
+            more = os.pread(self._handle, length - len(data), start + len(data))
             if not more:
                 raise StoreError("a temporary file lost its end")
             data += more

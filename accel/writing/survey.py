@@ -13,6 +13,7 @@ from accel.indexes.kind import ChunkValues
 from accel.options import MIB, Options
 from accel.writing.building import BuiltIndex, IndexSet, in_asked_order
 from accel.writing.held_source import HeldSource
+from accel.writing.joining import join_groups
 from accel.writing.original import Original
 from accel.writing.page_bounds import BoundsBuilder
 from accel.writing.page_indexes import PageIndexes, PageIndexMaking
@@ -83,7 +84,8 @@ class Survey:
         for index in self.wanted:
             if index.leaves:
                 built += self._together(index)
-        return self.making.finish(), in_asked_order(built, self.wanted)
+        joined = join_groups(built, self.scratch, path=self.source.name)
+        return self.making.finish(), in_asked_order(joined, self.wanted)
 
     def stored_bytes(self) -> int:
         """What `run` will tell of in all."""

@@ -67,7 +67,7 @@ class Tail:
     def read(self) -> Iterator[bytes]:
         """All of it, part by part."""
         for kept in self.run:
-            yield kept.read()
+            yield from kept.pieces()
         yield self.rest
 
 

@@ -110,6 +110,38 @@ def test_a_bitmap_lookup_reads_only_the_pages_that_hold_a_hit(
     assert ask(store, f"user = {rows.column('user')[5].as_py() + 1}", cache).count_rows() == 0
 
 
+def test_a_bitmap_of_many_row_groups_is_looked_up_in_one_place(
+    rows: pa.Table, tmp_path: pathlib.Path
+) -> None:
+    layout = Layout(group_rows=GROUP // 5, page_rows=PAGE // 5, dictionary=False, statistics=["user", "pad"])
+    store = embedded(write_file(rows, layout), tmp_path, {"user": "bitmap"})
+    assert [(entry.row_group, entry.version) for entry in entries_of(store)] == [(-1, 2)]
+    options = accel.Options(tail_hint=4096, max_tail_hint=4096, probe_min_bytes=0)
+    cache = accel.Cache(data=0)
+    asked = []
+    for place in (5, 20_077, 39_999):
+        store.clear()
+        where = f"user = {rows.column('user')[place].as_py()}"
+        scan = accel.scan("f.parquet", where, store=store, cache=cache, options=options)
+        assert scan.to_table().to_pylist() == rows.slice(place, 1).to_pylist()
+        assert (scan.metrics.pages.kept, scan.metrics.row_groups.kept) == (4, 1)
+        asked.append(scan.metrics.requests_by_kind[Kind.INDEX])
+    # Its head and a part, then a part.
+    assert asked == [2, 1, 1]
+    missed = accel.scan("f.parquet", "user = 7", store=store, cache=cache, options=options)
+    assert (missed.to_table().num_rows, missed.metrics.row_groups.kept) == (0, 0)
+
+
+def entries_of(store: RecordingStore) -> tuple[Entry, ...]:
+    from accel.format.footer import parse_footer
+
+    data = store.inner.objects["f.parquet"]  # type: ignore[attr-defined]
+    start = len(data) - 8 - int.from_bytes(data[-8:-4], "little")
+    toc = parse_toc(parse_footer(data[start:-8], file_size=len(data), footer_start=start))
+    assert toc is not None
+    return toc.entries
+
+
 def test_row_ranges_are_finer_than_pages(rows: pa.Table, plain: bytes, tmp_path: pathlib.Path) -> None:
     store = embedded(plain, tmp_path, {"user": accel.indexes.Bitmap(range_rows=1)})
     scan = ask(store, f"user = {rows.column('user')[77].as_py()}", accel.Cache())

@@ -78,7 +78,10 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[bool, tuple[bytes, b
 
     out = {}
     for ordered in (True, False):
-        layout = Layout(group_rows=150, page_rows=20, dictionary=["text"], statistics=ordered)
+        # Few row groups have an index each, many have one together, where its kind can.
+        layout = Layout(
+            group_rows=150 if ordered else 60, page_rows=20, dictionary=["text"], statistics=ordered
+        )
         plain, other = (write_file(rows(seed, ordered=ordered), layout) for seed in (1, 2))
         out[ordered] = (plain, indexed(plain), indexed(other))
     return out
@@ -89,8 +92,9 @@ def small_parts() -> Iterator[None]:
     """Parts of few keys, and no index so small that it comes whole."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("accel.indexes.ngram._PART_KEYS", 3)
-        patch.setattr("accel.indexes.bitmap._LEAST_PART", 2)
-        patch.setattr("accel.indexes.bitmap._MOST_PART", 3)
+        patch.setattr("accel.indexes.bitmap_parts._LEAST_PART", 2)
+        patch.setattr("accel.indexes.bitmap_parts._MOST_PART", 3)
+        patch.setattr("accel.indexes.bitmap_join._AT_ONCE", 7)
         patch.setattr("accel.indexes.bloom._part_count", lambda counts: 2)
         patch.setattr("accel.planning.embedded._SMALL", 64)
         yield

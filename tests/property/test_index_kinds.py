@@ -338,8 +338,8 @@ IN_PARTS = [(name, level, of) for name, level, of in DAMAGED if hasattr(KINDS[na
 def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Parts of few keys, so that little data has several."""
     monkeypatch.setattr("accel.indexes.ngram._PART_KEYS", 2)
-    monkeypatch.setattr("accel.indexes.bitmap._LEAST_PART", 1)
-    monkeypatch.setattr("accel.indexes.bitmap._MOST_PART", 2)
+    monkeypatch.setattr("accel.indexes.bitmap_parts._LEAST_PART", 1)
+    monkeypatch.setattr("accel.indexes.bitmap_parts._MOST_PART", 2)
     monkeypatch.setattr("accel.indexes.bloom._part_count", lambda counts: 4)
 
 
