@@ -21,7 +21,7 @@ from accel.io.faults import SuffixUnsupportedError, foremost
 from accel.io.fetch import Fetcher, Pin, same_etag
 from accel.io.gate import Gate
 from accel.io.hedge import Hedge
-from accel.io.listing import Listings
+from accel.io.listing import Cuts, Listings
 from accel.io.network import Network, network_to
 from accel.io.pool import Pool
 from accel.io.retry import Retry
@@ -48,8 +48,8 @@ class Client:
     options : Options
     retry : Retry, optional
         In place of the one that `options` describe; tests bring a clock of their own.
-    network : Network, optional
-        What has been learned of the store by another client.
+    network, cuts : Network, Cuts, optional
+        What has been learned of the store, and of its listings, by another client.
     """
 
     def __init__(
@@ -61,6 +61,7 @@ class Client:
         options: Options,
         retry: Retry | None = None,
         network: Network | None = None,
+        cuts: Cuts | None = None,
     ) -> None:
         self.store = store
         self.root = root
@@ -85,7 +86,9 @@ class Client:
             ),
             allow_unpinned=options.allow_unpinned,
         )
-        self._listings = Listings(store, gate=self.gate, retry=self._retry)
+        self._listings = Listings(
+            store, gate=self.gate, retry=self._retry, cuts=Cuts() if cuts is None else cuts
+        )
         self._pool = Pool(self.gate)
         self._suffixes = True
 
@@ -193,13 +196,7 @@ class Client:
         return True
 
     async def list_below(self, prefix: str, *, metrics: Metrics | None = None) -> list[ObjectEntry]:
-        """Objects below `prefix`, sorted by path: see `Listings.list_below`.
-
-        Raises
-        ------
-        StoreError
-            The store cannot list, or failed to.
-        """
+        """Objects below `prefix`, sorted by path: what `Listings.list_below` says, and raises."""
         with self._naming(prefix):
             return await self._listings.list_below(prefix, Metrics() if metrics is None else metrics)
 

@@ -12,6 +12,7 @@ from typing import Any
 from accel.errors import StoreError
 from accel.io import runtime
 from accel.io.client import Client
+from accel.io.listing import Cuts
 from accel.io.location import Location, parse_url
 from accel.io.network import Network, network_to
 from accel.io.storage_options import StorageOptions, build_store, fingerprint
@@ -50,6 +51,7 @@ class _Registry:
         self.tokens: dict[int, tuple[weakref.ref[Any], str]] = {}
         # What was learned of them outlives their clients, which last no longer than a scan.
         self.networks: dict[tuple[str, float, float], Network] = {}
+        self.cuts: dict[str, Cuts] = {}
         self.given: weakref.WeakValueDictionary[tuple[object, ...], Client] = weakref.WeakValueDictionary()
 
 
@@ -117,7 +119,12 @@ def _client_of(store: Any, options: Options, share: tuple[object, ...]) -> Clien
             network = _registry.networks.get(known)
             if network is None:
                 network = _registry.networks[known] = network_to("store:", options)
-            client = Client(_adapt(store), root="store:", token=token, options=options, network=network)
+            cuts = _registry.cuts.get(token)
+            if cuts is None:
+                cuts = _registry.cuts[token] = Cuts()
+            client = Client(
+                _adapt(store), root="store:", token=token, options=options, network=network, cuts=cuts
+            )
             _registry.given[token, share] = client
         return client
 
@@ -125,7 +132,7 @@ def _client_of(store: Any, options: Options, share: tuple[object, ...]) -> Clien
 def _token_of(store: Any) -> str:
     """The same for the same object, and never again for another."""
     # At exit the module's names are gone before the last stores are: `forget` keeps its own.
-    tokens, networks = _registry.tokens, _registry.networks
+    tokens, networks, cuts = _registry.tokens, _registry.networks, _registry.cuts
     entry = tokens.get(id(store))
     if entry is not None and entry[0]() is store:
         return entry[1]
@@ -135,6 +142,7 @@ def _token_of(store: Any) -> str:
         held = tokens.get(identity)
         if held is not None and held[0] is gone:
             del tokens[identity]
+            cuts.pop(held[1], None)
             for known in list(networks):
                 if known[0] == held[1]:
                     networks.pop(known, None)

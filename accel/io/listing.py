@@ -31,7 +31,7 @@ from accel.io.store import LIST_PAGE, Lister, ObjectEntry, Pager, RangeStore
 from accel.metrics import Metrics
 from accel.ranges import Kind
 
-__all__ = ["Listings"]
+__all__ = ["Cuts", "Listings"]
 
 _AT_ONCE: Final = 16
 """Stretches of one listing that are asked for at a time, where the gate has room."""
@@ -41,6 +41,16 @@ _OVERHEAD: Final = 64
 """Bytes of a cut besides its letters."""
 
 _path_of = operator.attrgetter("path")
+
+
+class Cuts(LRUCache[str, tuple[str, ...]]):
+    """Of the prefixes listed last, the keys that all pages but the last ended with; none where it cannot be cut.
+
+    Some 1 MiB of them at most: those of a million keys take a tenth of that.
+    """
+
+    def __init__(self, limit: int = _REMEMBERED) -> None:
+        super().__init__(limit, getsizeof=_size)
 
 
 class Listings:
@@ -53,13 +63,15 @@ class Listings:
     gate : Gate
         Each stretch takes the room of one request, as it waits for one page at a time.
     retry : Retry
+    cuts : Cuts
+        What is remembered. Nothing else may be kept of it: what is below a prefix can change at any time.
     """
 
-    def __init__(self, store: RangeStore, *, gate: Gate, retry: Retry) -> None:
+    def __init__(self, store: RangeStore, *, gate: Gate, retry: Retry, cuts: Cuts) -> None:
         self._store = store
         self._gate = gate
         self._retry = retry
-        self._cuts: LRUCache[str, tuple[str, ...]] = LRUCache(_REMEMBERED, getsizeof=_size)
+        self._cuts = cuts
 
     async def list_below(self, prefix: str, metrics: Metrics) -> list[ObjectEntry]:
         """Objects at or below `prefix`, sorted by path (by code point). Counts a request for each page.
@@ -94,7 +106,7 @@ class Listings:
     def _learn(self, prefix: str, entries: Sequence[ObjectEntry]) -> None:
         """Remember where pages end: the last key of each but the last."""
         cuts = tuple([entry.path for entry in entries[LIST_PAGE - 1 : -1 : LIST_PAGE]])
-        if cuts and _size(cuts) <= _REMEMBERED:
+        if cuts and _size(cuts) <= self._cuts.maxsize:
             self._cuts[prefix] = cuts
         else:
             self._cuts.pop(prefix, None)

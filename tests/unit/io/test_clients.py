@@ -125,3 +125,24 @@ def test_what_was_learned_of_a_store_outlives_its_clients_and_goes_with_it() -> 
     del store
     gc.collect()
     assert len(clients._registry.networks) <= count - 2
+
+
+def test_where_listings_are_cut_outlives_clients_and_goes_with_the_store() -> None:
+    store = MemoryStore()
+    first = client_for("store:", store=store)
+    token, cuts = first.token, first._listings._cuts
+    del first
+    gc.collect()
+    assert client_for("store:", store=store)._listings._cuts is cuts
+    assert client_for("store:", store=MemoryStore())._listings._cuts is not cuts
+    del store
+    gc.collect()
+    assert token not in clients._registry.cuts
+
+
+def test_where_listings_are_cut_is_not_shared_between_credentials() -> None:
+    one, other = (
+        client_for("s3://bucket/", storage_options={"access_key_id": key, "secret_access_key": "s"})
+        for key in "ab"
+    )
+    assert one._listings._cuts is not other._listings._cuts

@@ -14,7 +14,7 @@ from obstore.store import AzureStore, GCSStore, HTTPStore, LocalStore, MemorySto
 from accel.errors import StoreError
 from accel.io import listing
 from accel.io.gate import Gate
-from accel.io.listing import Listings
+from accel.io.listing import Cuts, Listings
 from accel.io.obstore_store import ObstoreStore
 from accel.io.retry import Retry
 from accel.io.store import ObjectEntry
@@ -81,7 +81,7 @@ def listings(store: Any, *, most: int = 64, attempts: int = 1) -> Listings:
         pass
 
     retry = Retry(max_attempts=attempts, backoff_base=0.1, backoff_max=1.0, sleep=sleep)
-    return Listings(store, gate=Gate(most, max_bytes=1 << 20), retry=retry)
+    return Listings(store, gate=Gate(most, max_bytes=1 << 20), retry=retry, cuts=Cuts())
 
 
 def keys(numbers: Iterable[int]) -> list[str]:
@@ -206,14 +206,14 @@ async def test_few_are_under_way_at_once(most: int, seen: int) -> None:
     assert (store.most, len(store.asked)) == (seen, 80)
 
 
-async def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_is_remembered_is_bounded() -> None:
     store = Bucket([f"{d}/{key}" for d in "abcd" for key in keys(range(12))])
     it = listings(store)
-    it._cuts = type(it._cuts)(3 * listing._size(("a/d/004", "a/d/009")), getsizeof=listing._size)
+    it._cuts = Cuts(3 * listing._size(("a/d/004", "a/d/009")))
     for prefix in "abcd":
         await paths(it, prefix)
     assert sorted(it._cuts) == ["b", "c", "d"]
-    monkeypatch.setattr(listing, "_REMEMBERED", 10)
+    store.keys.update(f"d/d/{number}" for number in range(100))
     await paths(it, "d")
     assert sorted(it._cuts) == ["b", "c"]
 
