@@ -180,7 +180,7 @@ def leaf_reads(
 ) -> LeafReads:
     """What one chunk, of so many bytes once decoded, must be asked for so that `rows` can be decoded."""
     at = (row_group, column)
-    start, end = int(chunks.start[at]), int(chunks.end[at])
+    start, end = chunks.start.item(at), chunks.end.item(at)
     dictionary, dictionary_pages = None, 0
     if index is None:
         empty = np.empty(0, np.int64)
@@ -190,18 +190,18 @@ def leaf_reads(
         ordinal, first, stop, keep = _pages(index, rows, num_rows)
         offset, size = index.offset[keep], index.size[keep]
         total = index.num_pages
-        if start < int(index.offset[0]):
-            dictionary = ByteRange(start, int(index.offset[0]))
+        if start < (first_page := index.offset.item(0)):
+            dictionary = ByteRange(start, first_page)
             dictionary_pages = _dictionary_pages(chunks, at)
     return LeafReads(
         leaf=leaf,
         column=column,
-        codec=int(chunks.codec[at]),
+        codec=chunks.codec.item(at),
         chunk=ByteRange(start, end),
         dictionary=dictionary,
         dictionary_pages=dictionary_pages,
-        num_values=int(chunks.num_values[at]),
-        expansion=max(1.0, decoded_bytes / max(1, int(chunks.compressed[at]))),
+        num_values=chunks.num_values.item(at),
+        expansion=max(1.0, decoded_bytes / max(1, chunks.compressed.item(at))),
         for_filter=for_filter,
         for_output=for_output,
         ordinal=ordinal,

@@ -70,7 +70,8 @@ class Probes:
         if all(self._handle.in_tail(want.range) is not None for want in wants):
             return []
         drafts = draft(kept)
-        first = self._wants(drafts, self._dictionaries(drafts))
+        nbytes = _nbytes(drafts)
+        first = self._wants(drafts, nbytes, self._dictionaries(nbytes))
         return first if _ALONG * sum(want.range.length for want in first) <= early_bytes else []
 
     def learn(self, stash: Stash) -> None:
@@ -85,9 +86,10 @@ class Probes:
     def ask(self, drafts: Mapping[int, ScanTask], witnesses: Witnesses) -> Steps[int]:
         """Ask about the row groups in doubt; the round trips that it took."""
         trips = 0
-        dictionaries = self._dictionaries(drafts)
+        nbytes = _nbytes(drafts)
+        dictionaries = self._dictionaries(nbytes)
         for _ in range(_ROUNDS):
-            wants = self._wants(drafts, dictionaries)
+            wants = self._wants(drafts, nbytes, dictionaries)
             if not wants:
                 break
             stash, trip = yield from fetch_or_recall(self._handle, wants)
@@ -101,23 +103,26 @@ class Probes:
             dictionaries.testify(drafts, self._found, witnesses)
         return trips
 
-    def _dictionaries(self, drafts: Mapping[int, ScanTask]) -> Dictionaries | None:
-        if not self._is_costly(drafts):
+    def _dictionaries(self, nbytes: int) -> Dictionaries | None:
+        if nbytes < self._probe_min_bytes:
             return None
         return Dictionaries.of(self._handle, self._query, self._read_dictionary)
 
-    def _wants(self, drafts: Mapping[int, ScanTask], dictionaries: Dictionaries | None) -> list[Want]:
-        costly = self._is_costly(drafts)
+    def _wants(
+        self, drafts: Mapping[int, ScanTask], nbytes: int, dictionaries: Dictionaries | None
+    ) -> list[Want]:
+        """What to ask for next, of row groups whose pages in doubt come to so many bytes."""
+        costly = nbytes >= self._probe_min_bytes
         wants = self._blooms.wants(drafts) if self._blooms is not None and costly else []
         if self._embedded is not None:
-            most = sum(draft.nbytes for draft in drafts.values()) // _WORTH if costly else 0
-            wants += self._embedded.wants(drafts, most_bytes=most)
+            wants += self._embedded.wants(drafts, most_bytes=nbytes // _WORTH if costly else 0)
         if dictionaries is not None:
             wants += [want for want in dictionaries.wants(drafts) if want.key not in self._found]
         return wants
 
-    def _is_costly(self, drafts: Mapping[int, ScanTask]) -> bool:
-        return sum(draft.nbytes for draft in drafts.values()) >= self._probe_min_bytes
+
+def _nbytes(drafts: Mapping[int, ScanTask]) -> int:
+    return sum(draft.nbytes for draft in drafts.values())
 
 
 def find_embedded(

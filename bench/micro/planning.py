@@ -49,6 +49,8 @@ PREDICATES = {
     "all row groups": "value > 2.5 OR category IN ('category 0007', 'category 0931')",
 }
 ROWS_OF_SMALL = 200
+PROBE_MIN_BYTES = 1 << 20
+"""About what it comes to for a store in memory."""
 
 
 def _best(call: Callable[[], object], rounds: int, times: int = 1) -> tuple[float, float]:
@@ -101,7 +103,7 @@ class Pure:
             describe_file(self.file, self.handle, question, partition={}),
             selection=None,
             piece_bytes=options.cut_bytes,
-            probe_min_bytes=options.probe_min_bytes,
+            probe_min_bytes=PROBE_MIN_BYTES,
             read_dictionary=_read_dictionary,
             on_bad_index=_no_bad_index,
         )
