@@ -212,9 +212,8 @@ class Session:
 
     async def files(self) -> list[DataFile]:
         """The files to read, in order."""
-        listing = await self.listing()
-        chosen = self._selection
-        return [f for f in listing.files if chosen is None or f.url in chosen]
+        files, chosen = (await self.listing()).files, self._selection
+        return [f for f in files if chosen is None or f.url in chosen]
 
     async def work(self) -> WorkSource:
         """The files to read, in order, each with the way to plan it; what is passed over is counted on the way."""
