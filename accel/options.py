@@ -59,7 +59,7 @@ class Options:
     probe_min_bytes: int | None = None
     """Bloom filters and dictionaries are asked when the pages in doubt come to at least so many bytes. None: what takes
     as long as the round trip of asking, to come and be decoded, as learned of the store: 2 MiB at 30 ms and 90 MB/s; no
-    less than 1 MiB, which it is for several files. Filters met before are used at any size."""
+    less than 1 MiB, and of several files each its share. Filters met before are used at any size."""
     max_requests_in_flight: int = 128
     """Requests under way at once, per store."""
     max_files_in_flight: int = 128

@@ -33,6 +33,8 @@ _LATENCY_QUANTILE = 0.25
 _LEAST_TRANSFER = 0.2
 # Several streams are taken to bring so much more than one, until it was seen.
 _ASSUMED_STREAMS = 4.0
+# Two or three that share a link have half or a third of it each.
+_UNDISTURBED = 0.6
 # What a request costs beside the wait for it, which all requests of a read share: CPU at both ends.
 _REQUEST_SECONDS = 0.4e-3
 # A gap is worth reading over between these limits; so many streams at most are worth opening for one read.
@@ -241,9 +243,10 @@ class Network:
             else:
                 one = _quantile(told[0][0].values, 0.5)
                 together = max(_quantile(rings[1].values, 0.5) for rings in told)
-                # Streams that never had company are not known to disturb each other.
-                if levels[-1][0] == 0:
-                    together = one * _ASSUMED_STREAMS
+                # Streams that never had as much company are not known to disturb each other, unless fewer did.
+                rate = _quantile(told[-1][0].values, 0.5)
+                if 2 ** levels[-1][0] < _ASSUMED_STREAMS and rate >= _UNDISTURBED * one:
+                    together = max(together, rate * _ASSUMED_STREAMS)
                 found = (one, max(one, together))
             self._bandwidths = found
         return found

@@ -110,6 +110,28 @@ def test_many_streams(shared: bool, streams: int, total: float) -> None:
     assert network.streams == streams
 
 
+@pytest.mark.parametrize(
+    ("rates", "total"),
+    [
+        ({1: 90e6, 2: 75e6}, 300e6),
+        ({1: 90e6, 3: 60e6}, 240e6),
+        ({2: 75e6}, 300e6),
+        ({1: 90e6, 2: 45e6}, 90e6),
+        ({1: 90e6, 3: 30e6}, 90e6),
+        ({1: 90e6, 2: 75e6, 4: 40e6}, 160e6),
+    ],
+    ids=["two", "three", "two, never one", "two share a link", "three do", "four disturb each other"],
+)
+def test_more_company_than_was_seen(rates: dict[int, float], total: float) -> None:
+    """Else who once read in two streams would never find out that four bring more."""
+    network = fresh()
+    for _ in range(10):
+        network.observe(KIB, 0.001)
+        for company, rate in rates.items():
+            network.observe(8 * MIB, 0.001 + 8 * MIB / rate, company)
+    assert network.total_bandwidth == pytest.approx(total, rel=0.02)
+
+
 def test_only_company_was_seen() -> None:
     """The rate of one is then what one of many had."""
     network = fresh()
