@@ -25,11 +25,7 @@ __all__ = ["Bytes", "DataPage", "check_crc", "data_pages", "decompress", "plain_
 Bytes = npt.NDArray[np.uint8]
 
 _CODECS: Final = {
-    Codec.SNAPPY: "snappy",
-    Codec.GZIP: "gzip",
-    Codec.BROTLI: "brotli",
-    Codec.ZSTD: "zstd",
-    Codec.LZ4_RAW: "lz4_raw",
+    codec: codec.arrow_name for codec in (Codec.SNAPPY, Codec.GZIP, Codec.BROTLI, Codec.ZSTD, Codec.LZ4_RAW)
 }
 
 

@@ -54,7 +54,7 @@ def store_bytes(data: bytes, codec: int) -> bytes | None:
     if codec == Codec.UNCOMPRESSED:
         return data
     store = _STORES.get(codec)
-    return None if store is None else store[1](data)
+    return None if store is None else store(data)
 
 
 def _stored(page: Buffer, codec: int) -> bytes:
@@ -68,11 +68,10 @@ def _stored(page: Buffer, codec: int) -> bytes:
         raise ValueError("too large")
     if header.crc is not None and zlib.crc32(body) != header.crc:
         raise ValueError("damaged")
-    name, encode = store
-    data = pa.Codec(name).decompress(body, decompressed_size=size, asbytes=True)
+    data = pa.Codec(Codec(codec).arrow_name).decompress(body, decompressed_size=size, asbytes=True)
     if len(data) != size:
         raise ValueError("of another length")
-    stored = encode(data)
+    stored = store(data)
     fields, _ = read_struct(page)
     fields[_COMPRESSED_SIZE] = (I32, len(stored))
     # It was checked above, and is of other bytes.
@@ -114,11 +113,11 @@ def _gzip(data: bytes) -> bytes:
     return deflate.compress(data) + deflate.flush()
 
 
-_STORES: Final[dict[int, tuple[str, Callable[[bytes], bytes]]]] = {
-    Codec.SNAPPY: ("snappy", _snappy),
-    Codec.GZIP: ("gzip", _gzip),
-    Codec.ZSTD: ("zstd", _zstd),
-    Codec.LZ4_RAW: ("lz4_raw", _lz4),
+_STORES: Final[dict[int, Callable[[bytes], bytes]]] = {
+    Codec.SNAPPY: _snappy,
+    Codec.GZIP: _gzip,
+    Codec.ZSTD: _zstd,
+    Codec.LZ4_RAW: _lz4,
 }
 
 STORABLE: Final = frozenset({Codec.UNCOMPRESSED, *_STORES})

@@ -69,6 +69,11 @@ class Codec(enum.IntEnum):
     ZSTD = 6
     LZ4_RAW = 7
 
+    @property
+    def arrow_name(self) -> str:
+        """What Arrow calls it."""
+        return self.name.lower()
+
 
 class Encoding(enum.IntEnum):
     PLAIN = 0

@@ -35,9 +35,7 @@ from accel.records import dataclass
 
 __all__ = ["FilePlan", "plan_file"]
 
-_CODECS = frozenset(
-    {Codec.UNCOMPRESSED, Codec.SNAPPY, Codec.GZIP, Codec.BROTLI, Codec.LZ4, Codec.ZSTD, Codec.LZ4_RAW}
-)
+_CODECS = frozenset(Codec) - {Codec.LZO}
 
 
 @dataclass(slots=True)

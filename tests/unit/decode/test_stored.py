@@ -58,7 +58,7 @@ def test_it_decodes_to_the_same_values(codec: str, checksum: bool, values: str) 
 @pytest.mark.parametrize("codec", CODECS, ids=lambda codec: Codec(codec).name)
 @given(data=st.binary(max_size=300) | st.integers(0, 600_000).map(lambda n: bytes(range(256)) * (n // 256)))
 def test_every_codec_reads_what_is_stored(codec: int, data: bytes) -> None:
-    name, encode = _STORES[codec]
+    name, encode = Codec(codec).arrow_name, _STORES[codec]
     found = (
         pa.Codec(name).decompress(encode(data), decompressed_size=len(data), asbytes=True) if data else b""
     )
