@@ -16,7 +16,6 @@ from accel.decode.columns import decode_columns
 from accel.decode.indexed import Values, is_indexed, look_up
 from accel.decode.pool import release_now_and_then
 from accel.decode.trim import is_view, take_views
-from accel.options import MIB
 from accel.planning.conform import conform_array
 from accel.planning.pages import Piece, PieceLeaf
 from accel.planning.selection import RowSelection
@@ -27,7 +26,7 @@ from accel.records import dataclass
 __all__ = ["LeafBytes", "decode_piece", "match_piece"]
 
 # What the filter does not need is decoded apart, where it decodes to more: each call has a cost of its own.
-_APART_BYTES = 2 * MIB
+_APART_BYTES = 64 << 10
 
 
 @dataclass(frozen=True, slots=True)
