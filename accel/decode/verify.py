@@ -145,7 +145,10 @@ def _value_width(element: SchemaElement) -> int:
 def _verify(chunk: ChunkPages, leaf: Leaf, element: SchemaElement) -> PageFacts:
     if chunk.codec == Codec.LZO or chunk.codec not in _CODECS:
         raise ParquetFormatError(f"compression codec {chunk.codec} cannot be read")
-    if len(chunk.first_rows) != len(chunk.stop_rows) or bool((chunk.stop_rows < chunk.first_rows).any()):
+    if len(chunk.first_rows) != len(chunk.stop_rows):
+        raise ValueError("first_rows and stop_rows are not as many")
+    expected = chunk.stop_rows - chunk.first_rows
+    if min(expected.tolist(), default=0) < 0:
         raise ValueError("first_rows and stop_rows do not fit together")
     walked = [_walk(buffer, chunk) for buffer in chunk.buffers]
     dictionary = None
@@ -157,21 +160,23 @@ def _verify(chunk: ChunkPages, leaf: Leaf, element: SchemaElement) -> PageFacts:
     page = chunk.dictionary
     if chunk.whole:
         dictionary, page = _dictionary_of(walked), chunk.buffers[0] if chunk.buffers else None
+    # Pages are few: Python's own sum and any over them are faster than numpy's.
     encoded = _IS_DICTIONARY[encodings]
-    named = int(values[encoded].sum()) if encoded.any() else 0
-    if dictionary is None and encoded.any():
+    some = any(encoded.tolist())
+    named = sum(values[encoded].tolist()) if some else 0
+    if dictionary is None and some:
         raise ParquetFormatError(
             f"data page {int(np.flatnonzero(encoded)[0])} is dictionary-encoded, and there is no dictionary page"
         )
     _check_dictionary(dictionary, element)
-    _check_counts(chunk, leaf, values, rows)
+    _check_counts(chunk, leaf, values, rows, expected)
     parts = tuple(
         buffer if end == len(buffer) else memoryview(buffer)[:end]
         for buffer, end in zip(chunk.buffers, compressed_whole, strict=True)
     )
     if chunk.dictionary is not None:
         parts = (chunk.dictionary, *parts)
-    uncompressed = sum(int(table.uncompressed.sum()) for table in walked)
+    uncompressed = sum([size for table in walked for size in table.uncompressed.tolist()])
     if chunk.dictionary is not None and dictionary is not None:
         uncompressed += int(dictionary.uncompressed[0])
     return PageFacts(
@@ -179,7 +184,7 @@ def _verify(chunk: ChunkPages, leaf: Leaf, element: SchemaElement) -> PageFacts:
         encoded=encoded,
         parts=parts,
         page_values=values,
-        num_values=int(values.sum()),
+        num_values=sum(values.tolist()),
         uncompressed=uncompressed,
         dictionary=_dictionary_facts(page, dictionary, named, element),
         prefixed=_prefixed(walked, element),
@@ -199,7 +204,7 @@ def _data_pages(
     for table in walked:
         ends.append(int(table.end[-1]) if table.num_pages else 0)
         data = _IS_DATA[table.type]
-        if data.all():
+        if all(data.tolist()):
             values.append(table.num_values)
             rows.append(table.num_rows)
             encodings.append(table.encoding)
@@ -237,8 +242,7 @@ def _check_dictionary(dictionary: PageTable | None, element: SchemaElement) -> N
         raise ParquetFormatError(f"a dictionary of {entries} values in {size} bytes")
 
 
-def _check_counts(chunk: ChunkPages, leaf: Leaf, values: Int64s, rows: Int64s) -> None:
-    expected = chunk.stop_rows - chunk.first_rows
+def _check_counts(chunk: ChunkPages, leaf: Leaf, values: Int64s, rows: Int64s, expected: Int64s) -> None:
     if chunk.whole:
         total, claimed = int(values.sum()), int(expected.sum())
         if (total != claimed) if leaf.max_repetition == 0 else (total < claimed):
@@ -246,9 +250,10 @@ def _check_counts(chunk: ChunkPages, leaf: Leaf, values: Int64s, rows: Int64s) -
         return
     if len(values) != len(expected):
         raise ParquetFormatError(f"{len(values)} data pages where the offset index has {len(expected)}")
-    wrong = (rows >= 0) & (rows != expected)
-    wrong |= (values != expected) if leaf.max_repetition == 0 else (values < expected)
-    if bool(wrong.any()):
+    wrong = (values != expected) if leaf.max_repetition == 0 else (values < expected)
+    if max(rows.tolist(), default=-1) >= 0:
+        wrong |= (rows >= 0) & (rows != expected)
+    if any(wrong.tolist()):
         page = int(np.flatnonzero(wrong)[0])
         raise ParquetFormatError(
             f"data page {page} of those read has {int(values[page])} values (and {int(rows[page])} rows, -1 if "
@@ -271,9 +276,9 @@ def _prefixed(walked: list[PageTable], element: SchemaElement) -> int:
         return 0
     total = 0
     for table in walked:
-        pages = table.encoding == Encoding.DELTA_BYTE_ARRAY
-        if not pages.any():
+        if Encoding.DELTA_BYTE_ARRAY not in table.encoding.tolist():
             continue
+        pages = table.encoding == Encoding.DELTA_BYTE_ARRAY
         # Each value may repeat all that came before it in its page. Floats: these may be vast.
         total += int((table.num_values[pages].astype(float) * table.uncompressed[pages]).sum())
     return total
