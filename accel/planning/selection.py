@@ -145,7 +145,11 @@ class RowSelection:
 
     def without(self, other: RowSelection, num_rows: int) -> RowSelection:
         """Rows that are not in `other`, of a row group of `num_rows`."""
-        return self.intersect(other.invert(num_rows)) if other else self
+        if not other or not self:
+            return self
+        if len(other) == 1 and other.starts[0] <= self.starts[0] and self.stops[-1] <= other.stops[0]:
+            return RowSelection.none()
+        return self.intersect(other.invert(num_rows))
 
     def within(self, start: int, stop: int) -> RowSelection:
         """The rows in `start..stop`, still counted from the row group's first row."""
