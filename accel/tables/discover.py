@@ -93,20 +93,20 @@ async def discover(
     whole = (
         len(named) == 1 and named[0].shape in (Shape.DIRECTORY, Shape.OPEN) and found[0][0].url != texts[0]
     )
-    owned = [(item, file) for item, part in zip(named, found, strict=True) for file in part]
-    schema, files = await _place(owned, partitioning, whole=whole, as_text=as_text)
+    schema, files = await _place(named, found, partitioning, whole=whole, as_text=as_text)
     return Listing(tuple(files), schema, waves)
 
 
 async def _place(
-    owned: Sequence[tuple[Named, DataFile]],
+    named: Sequence[Named],
+    found: Sequence[Sequence[DataFile]],
     partitioning: str | pa.Schema | None,
     *,
     whole: bool,
     as_text: Collection[str],
 ) -> tuple[pa.Schema, list[DataFile]]:
     """The partition columns that the paths of the files spell, and the files with their values."""
-    files = [file for _, file in owned]
+    files = [file for part in found for file in part]
     types = partitioning if isinstance(partitioning, pa.Schema) else None
     if partitioning is None or not files:
         return _NO_COLUMNS, files
@@ -114,6 +114,7 @@ async def _place(
         return _NO_COLUMNS, files
     from accel.tables.hive import settle, spell
 
+    owned = [(item, file) for item, part in zip(named, found, strict=True) for file in part]
     spellings = await each(owned, lambda one: spell(one[1].url, one[0].directories(one[1], below=whole)))
     schema, values = settle(spellings, types, strict=whole, as_text=as_text)
     if len(schema):
