@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 
 import numpy as np
@@ -127,8 +127,7 @@ def decode_columns(
 
         job.read_apart(units, arrow_schema, checksums, decode_part)
         indexed = [unit.leaves[0] for unit in units if unit.indexed]
-        with translate_errors():
-            plan = plan_splice(schema, key_value, fields, created_by=created_by, indexed=indexed)
+        plan = partial(plan_splice, schema, key_value, fields, created_by=created_by, indexed=indexed)
         return job.decode(plan, units, arrow_schema, checksums, values)
     except AccelError as error:
         raise error.at(path=path, place=f"row group {row_group}")
@@ -187,7 +186,7 @@ class _Job:
 
     def decode(
         self,
-        plan: SplicePlan,
+        plan: Callable[[], SplicePlan],
         units: Sequence[Unit],
         arrow_schema: pa.Schema,
         checksums: Checksums,
@@ -196,7 +195,9 @@ class _Job:
         arrays = dict(self._apart)
         left = [unit for unit in units if unit not in arrays]
         if left:
-            self._read_all(plan, left, arrow_schema, checksums, arrays)
+            with translate_errors():
+                planned = plan()
+            self._read_all(planned, left, arrow_schema, checksums, arrays)
         found: list[list[pa.ChunkedArray]] = [[] for _ in arrow_schema]
         for unit in units:
             found[unit.field].append(arrays[unit])
