@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Protocol
 
@@ -87,34 +87,44 @@ async def discover(
             # Nothing to list, and no path to tell columns by.
             return Listing((item.as_file(),), _NO_COLUMNS, 0)
     named = await each(texts, partial(read_source, glob=glob, in_store=in_store))
-    found = await _find_all(named, client_for, metrics)
+    listed = await _find_all(named, client_for, metrics)
+    files = await each(_owned(named, listed), lambda one: one[1])
     waves = max((_waves(item) for item in named), default=0)
     # Below one directory the layout is known to be meant; elsewhere a path just may hold a `=`.
-    whole = (
-        len(named) == 1 and named[0].shape in (Shape.DIRECTORY, Shape.OPEN) and found[0][0].url != texts[0]
-    )
-    schema, files = await _place(named, found, partitioning, whole=whole, as_text=as_text)
+    whole = len(named) == 1 and named[0].shape in (Shape.DIRECTORY, Shape.OPEN) and files[0].url != texts[0]
+    types = partitioning if isinstance(partitioning, pa.Schema) else None
+    spelt = any("=" in file.url or "=" in file.path for file in files) if types is None else bool(files)
+    if partitioning is None or not spelt:
+        return Listing(tuple(files), _NO_COLUMNS, waves)
+    owners = await each(_owned(named, listed), lambda one: one[0])
+    schema, files = await _place(owners, files, types, whole=whole, as_text=as_text)
     return Listing(tuple(files), schema, waves)
 
 
+def _owned(
+    named: Sequence[Named], listed: Mapping[int, Sequence[DataFile]]
+) -> Iterator[tuple[Named, DataFile]]:
+    """All files in order, each with the source that it is of."""
+    for i, item in enumerate(named):
+        if i in listed:
+            for file in listed[i]:
+                yield item, file
+        else:
+            yield item, item.as_file()
+
+
 async def _place(
-    named: Sequence[Named],
-    found: Sequence[Sequence[DataFile]],
-    partitioning: str | pa.Schema | None,
+    owners: Sequence[Named],
+    files: list[DataFile],
+    types: pa.Schema | None,
     *,
     whole: bool,
     as_text: Collection[str],
 ) -> tuple[pa.Schema, list[DataFile]]:
-    """The partition columns that the paths of the files spell, and the files with their values."""
-    files = [file for part in found for file in part]
-    types = partitioning if isinstance(partitioning, pa.Schema) else None
-    if partitioning is None or not files:
-        return _NO_COLUMNS, files
-    if types is None and not any("=" in file.url or "=" in file.path for file in files):
-        return _NO_COLUMNS, files
+    """The partition columns that the paths of some files spell, and the files with their values."""
     from accel.tables.hive import settle, spell
 
-    owned = [(item, file) for item, part in zip(named, found, strict=True) for file in part]
+    owned = zip(owners, files, strict=True)
     spellings = await each(owned, lambda one: spell(one[1].url, one[0].directories(one[1], below=whole)))
     schema, values = settle(spellings, types, strict=whole, as_text=as_text)
     if len(schema):
@@ -145,24 +155,18 @@ def _waves(item: Named) -> int:
 
 async def _find_all(
     named: Sequence[Named], client_for: Callable[[str], ListingClient], metrics: Metrics
-) -> list[Sequence[DataFile]]:
-    """The files of every source; those that need a listing are listed together."""
-    found: list[Sequence[DataFile]] = await each(
-        named, lambda item: (item.as_file(),) if item.shape is Shape.FILE else ()
-    )
+) -> Mapping[int, Sequence[DataFile]]:
+    """The files of every source that needs a listing, by its place; they are listed together."""
     pending = [i for i, item in enumerate(named) if item.shape is not Shape.FILE]
     if len(pending) == 1:
-        found[pending[0]] = await _find(named[pending[0]], client_for, metrics)
-        return found
+        return {pending[0]: await _find(named[pending[0]], client_for, metrics)}
     try:
         async with asyncio.TaskGroup() as group:
             tasks = {i: group.create_task(_find(named[i], client_for, metrics)) for i in pending}
     except BaseExceptionGroup as failures:
         failure = _first(failures)
     else:
-        for i, task in tasks.items():
-            found[i] = task.result()
-        return found
+        return {i: task.result() for i, task in tasks.items()}
     raise failure
 
 
