@@ -6,25 +6,25 @@ or fails while it is asked, is passed over: it can never cost a row.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from accel.errors import IndexFormatError
-from accel.format.embedded import Entry, verify_blob, verify_head
-from accel.format.idx1 import idx1_range
+from accel.format.embedded import verify_blob, verify_head
 from accel.indexes.ask import ask, ask_all
-from accel.indexes.kind import IndexKind, Level, ParsedIndex, first_rows_of
+from accel.indexes.kind import Level, ParsedIndex, first_rows_of
 from accel.indexes.native import signature_of
-from accel.indexes.question import LeafOp, LeafQuestion, question_of
-from accel.indexes.registry import find_kind
+from accel.planning.embedded_sources import Source, asked_of, labelled
+from accel.planning.embedded_sources import named as named_sources
 from accel.planning.handle import FileHandle
 from accel.planning.page_indexes import take_page_indexes
 from accel.planning.query import FileQuery
 from accel.planning.witness import Statement, Witnesses
-from accel.predicate.atoms import AllOf, AnyOf, IsTrue, Negation, Node, column_atoms
+from accel.predicate.atoms import column_atoms
 from accel.ranges import ByteRange, Kind, ReadKey, Stash, Want
 from accel.records import dataclass
 
@@ -32,58 +32,6 @@ __all__ = ["Embedded"]
 
 OnBad = Callable[[IndexFormatError], None]
 Int64s = npt.NDArray[np.int64]
-Asked = Mapping[tuple[str, ...], Sequence[tuple[Node, LeafQuestion]]]
-
-# The place of IDX1 among a file's embedded indexes: the table of contents does not count it.
-_IDX1 = -1
-# An IDX1 that may be longer is not fetched.
-_MOST_IDX1 = 8 << 20
-# An index no longer than this comes whole, though it could be read in parts.
-_SMALL = 64 << 10
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Source:
-    """One index that can answer something of the predicate."""
-
-    ordinal: int
-    entry: Entry | None
-    """None for an IDX1 that the caller named."""
-    kind: IndexKind
-    span: ByteRange
-    leaf: int
-    asked: tuple[tuple[Node, LeafQuestion], ...]
-    together: tuple[tuple[Node, tuple[tuple[LeafQuestion, bool], ...]], ...] = ()
-    """Conjunctions of leaves over the columns of an index of several."""
-
-    @property
-    def level(self) -> Level:
-        return Level.FILE if self.entry is None else Level(self.entry.level)
-
-    @property
-    def row_group(self) -> int:
-        return -1 if self.entry is None else self.entry.row_group
-
-    @property
-    def units(self) -> int:
-        return 1 if self.entry is None else self.entry.units
-
-    def signature_of(self, question: LeafQuestion) -> str:
-        """What the question's column was stored as when the index was built; who named an IDX1 vouches for it."""
-        if self.entry is None:
-            return signature_of(question.arrow_type)
-        return self.entry.signature_of(question.path) or ""
-
-    @property
-    def first(self) -> ByteRange:
-        """What is fetched first: the part that finds the others, or all of it."""
-        entry = self.entry
-        if entry is None or not entry.head or entry.head_checksum is None or entry.length <= _SMALL:
-            return self.span
-        return ByteRange(self.span.start, self.span.start + entry.head)
-
-    def want(self, span: ByteRange) -> Want:
-        return Want(ReadKey(Kind.INDEX, self.row_group, self.leaf, span.start), span)
 
 
 @dataclass(slots=True)
@@ -91,7 +39,7 @@ class Embedded:
     """The embedded indexes that a predicate can ask, of one file."""
 
     handle: FileHandle
-    sources: list[_Source]
+    sources: list[Source]
 
     @classmethod
     def of(
@@ -100,15 +48,10 @@ class Embedded:
         """None where the file has no index that could say anything of the predicate."""
         if query.bound is None or (handle.toc is None and not named) or handle.distrusted:
             return None
-        asked: dict[tuple[str, ...], list[tuple[Node, LeafQuestion]]] = {}
-        for node in column_atoms(query.bound.root):
-            column = query.bound.columns[node.column]
-            question = question_of(node, column)
-            if question is not None and len(query.filter_paths.get(column.path, ())) == 1:
-                asked.setdefault(column.path, []).append((node, question))
-        found = list(_labelled(handle, query, asked)) if handle.toc is not None else []
+        asked = asked_of(query)
+        found = list(labelled(handle, query, asked)) if handle.toc is not None else []
         try:
-            found += _named(handle, query, asked, named)
+            found += named_sources(handle, query, asked, named)
         except IndexFormatError as error:
             on_bad(_at(error, handle, "embedded index idx1"))
         return cls(handle, found) if found else None
@@ -117,6 +60,20 @@ class Embedded:
     def by_page(self) -> bool:
         """Whether one of them speaks of pages: their locations are needed then."""
         return any(source.level is Level.PAGE for source in self.sources)
+
+    def answered(self, query: FileQuery) -> frozenset[int]:
+        """The columns of which an index of all row groups' pages answers all that is asked."""
+        atoms = column_atoms(query.bound.root) if query.bound is not None else ()
+        asked = Counter(
+            query.filter_paths.get(query.bound.columns[node.column].path) for node in atoms if query.bound
+        )
+        return frozenset(
+            source.leaf
+            for source in self.sources
+            if source.row_group < 0
+            and source.level is Level.PAGE
+            and len(source.asked) == asked[(source.leaf,)]
+        )
 
     def wants(self, groups: Iterable[int], *, most_bytes: int) -> list[Want]:
         """What of these row groups' indexes the next round trip should bring: what the first read brought along,
@@ -133,7 +90,7 @@ class Embedded:
                     out |= {want.key: want for want in self._places(source, wanted)}
         return list(out.values())
 
-    def _places(self, source: _Source, groups: Iterable[int]) -> list[Want]:
+    def _places(self, source: Source, groups: Iterable[int]) -> list[Want]:
         """Where the pages are that an index speaks of in these row groups, if nobody else asked for that column's."""
         if source.level is not Level.PAGE:
             return []
@@ -147,7 +104,7 @@ class Embedded:
                     wants.append(Want(ReadKey(Kind.OFFSET_INDEX, *at), ByteRange(start, start + length)))
         return wants
 
-    def _spans(self, source: _Source) -> list[ByteRange]:
+    def _spans(self, source: Source) -> list[ByteRange]:
         if source.ordinal not in self.handle.indexes:
             return [source.first]
         parsed: Any = self.handle.indexes[source.ordinal]
@@ -169,7 +126,7 @@ class Embedded:
                 self.handle.indexes[source.ordinal] = None
                 on_bad(_at(error, self.handle, _name(source)))
 
-    def _take(self, source: _Source, stash: Stash) -> None:
+    def _take(self, source: Source, stash: Stash) -> None:
         held: Any = self.handle.indexes.get(source.ordinal)
         if held is not None:
             base = source.span.start
@@ -211,7 +168,7 @@ class Embedded:
                 self.handle.indexes[source.ordinal] = None
                 on_bad(_at(error, self.handle, _name(source)))
 
-    def _state(self, source: _Source, parsed: Any, group: int, witnesses: Witnesses) -> None:
+    def _state(self, source: Source, parsed: Any, group: int, witnesses: Witnesses) -> None:
         first_rows = self._first_rows(source, parsed, group)
         if first_rows is None:
             return
@@ -229,9 +186,7 @@ class Embedded:
             if evidence is not None:
                 witnesses.add(node, group, Statement(first_rows, evidence))
 
-    def _state_of_all(
-        self, source: _Source, parsed: Any, groups: Sequence[int], witnesses: Witnesses
-    ) -> None:
+    def _state_of_all(self, source: Source, parsed: Any, groups: Sequence[int], witnesses: Witnesses) -> None:
         """The same for an index of the pages of all row groups, which is asked once."""
         sizes = getattr(parsed, "group_units", None)
         if sizes is None or len(sizes) != self.handle.metadata.num_row_groups:
@@ -245,7 +200,7 @@ class Embedded:
                     part = told.part(stops[group] - offsets.num_pages, stops[group])
                     witnesses.add(node, group, Statement(offsets.first_row, part))
 
-    def _first_rows(self, source: _Source, parsed: ParsedIndex, group: int) -> Int64s | None:
+    def _first_rows(self, source: Source, parsed: ParsedIndex, group: int) -> Int64s | None:
         if source.level in (Level.FILE, Level.ROW_GROUP):
             return np.zeros(1, np.int64)
         if source.level is Level.ROW_RANGE:
@@ -261,7 +216,7 @@ def _at(error: IndexFormatError, handle: FileHandle, place: str) -> IndexFormatE
     return error
 
 
-def _name(source: _Source) -> str:
+def _name(source: Source) -> str:
     where = "" if source.row_group < 0 else f", row group {source.row_group}"
     return f"embedded {source.kind.name} index{where}, column {source.leaf}"
 
@@ -274,75 +229,3 @@ def _guarded(call: Callable[..., Any], *given: Any, **named: Any) -> Any:
         raise
     except Exception as error:
         raise IndexFormatError(f"an index failed while parsing: {type(error).__name__}: {error}") from error
-
-
-def _named(handle: FileHandle, query: FileQuery, asked: Asked, named: Mapping[str, str]) -> Iterator[_Source]:
-    for name in named:
-        path = (name,) if (name,) in asked else tuple(name.split("."))
-        here = asked.get(path)
-        span = idx1_range(handle.metadata) if here else None
-        kind = find_kind("idx1") or _idx1()
-        if here is None or span is None or span[1] - span[0] > _MOST_IDX1:
-            continue
-        answerable = tuple((node, question) for node, question in here if question.op in kind.ops)
-        if answerable:
-            yield _Source(_IDX1, None, kind, ByteRange(*span), query.filter_paths[path][0], answerable)
-
-
-def _idx1() -> IndexKind:
-    from accel.indexes.idx1 import Idx1
-
-    return Idx1()
-
-
-def _labelled(handle: FileHandle, query: FileQuery, asked: Asked) -> Iterator[_Source]:
-    toc = handle.toc
-    for ordinal, entry in enumerate(toc.entries if toc is not None else ()):
-        here = [pair for path in entry.paths() for pair in asked.get(path, ())]
-        kind = find_kind(entry.kind, entry.version) if here else None
-        if not here or kind is None or entry.level not in set(kind.levels):
-            continue
-        leaf = _leaf_of(handle, query, entry.column)
-        if leaf is None:
-            continue
-        ops = getattr(kind, "ops", frozenset(LeafOp))
-        answerable = tuple((node, question) for node, question in here if question.op in ops)
-        if answerable:
-            span = ByteRange(entry.offset, entry.offset + entry.length)
-            questions = {id(node): question for node, question in answerable}
-            several = len(entry.paths()) > 1 and query.bound is not None
-            together = tuple(_conjunctions(query.bound.root, questions)) if several and query.bound else ()
-            yield _Source(ordinal, entry, kind, span, leaf, answerable, together)
-
-
-def _leaf_of(handle: FileHandle, query: FileQuery, path: tuple[str, ...]) -> int | None:
-    """The column of an index, which the predicate need not name where the index is of several."""
-    known = query.filter_paths.get(path)
-    if known is not None:
-        return known[0]
-    for leaf in handle.metadata.schema.leaves:
-        if leaf.path == path:
-            return leaf.ordinal if not leaf.max_repetition else None
-    return None
-
-
-def _conjunctions(
-    node: Node, questions: Mapping[int, LeafQuestion]
-) -> Iterator[tuple[Node, tuple[tuple[LeafQuestion, bool], ...]]]:
-    """Every AND of a tree that has two leaves or more among these, and with each whether it is to be true."""
-    match node:
-        case AllOf():
-            leaves = [
-                (each.operand, False) if isinstance(each, Negation) else (each, True)
-                for each in node.operands
-            ]
-            found = tuple((questions[id(leaf)], truth) for leaf, truth in leaves if id(leaf) in questions)
-            if len(found) > 1:
-                yield node, found
-            for operand in node.operands:
-                yield from _conjunctions(operand, questions)
-        case AnyOf():
-            for operand in node.operands:
-                yield from _conjunctions(operand, questions)
-        case Negation() | IsTrue():
-            yield from _conjunctions(node.operand, questions)

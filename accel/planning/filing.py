@@ -131,6 +131,7 @@ def plan_file(
         piece_bytes,
         limit=limit,
         pages_indexed=embedded is not None and embedded.by_page,
+        answered=embedded.answered(query) if embedded is not None else (),
         whole_bytes=whole_bytes,
     )
     probes = Probes(handle, query, embedded, probe_min_bytes, read_dictionary, on_bad_index)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 import numpy as np
 
@@ -20,6 +20,8 @@ __all__ = ["fetch_or_recall", "fetch_page_indexes", "page_index_wants", "take_pa
 
 # So many may ask a file for page indexes before one that was to bring them all is taken to have failed.
 _MANY = 1000
+# The bounds of the pages of so many row groups lie so far apart that they take a request each.
+_MANY_GROUPS = 8
 
 
 def page_index_wants(
@@ -31,13 +33,15 @@ def page_index_wants(
     *,
     limit: int | None,
     pages_indexed: bool,
+    answered: Collection[int] = (),
     whole_bytes: int = 0,
 ) -> list[Want]:
     """The page indexes that planning takes and the handle does not hold yet.
 
     Offset indexes are wanted where rows are left out, where a row group is to be cut, and where `limit`
     (rows, or None) may end the scan inside it; and where `pages_indexed` says that an index in the file
-    speaks of pages. None is asked for where all chunks that are wanted come to no more than `whole_bytes`.
+    speaks of pages. Of the columns `answered`, which such an index knows better, bounds are not asked for in many row
+    groups. None is asked for where all chunks that are wanted come to no more than `whole_bytes`.
     """
     if handle.distrusted:
         return []
@@ -56,7 +60,11 @@ def page_index_wants(
         if prune:
             for leaf in bounded:
                 if (group, leaf) not in handle.column_indexes:
-                    wants += _index_want(handle, Kind.COLUMN_INDEX, group, leaf)
+                    found = _index_want(handle, Kind.COLUMN_INDEX, group, leaf)
+                    if leaf not in answered or len(kept) < _MANY_GROUPS:
+                        wants += found
+                    else:
+                        wants += [want for want in found if handle.in_tail(want.range) is not None]
         missing = [leaf for leaf in leaves if (group, leaf) not in handle.offset_indexes]
         if missing and (
             prune

@@ -126,10 +126,17 @@ def test_a_bitmap_of_many_row_groups_is_looked_up_in_one_place(
         assert scan.to_table().to_pylist() == rows.slice(place, 1).to_pylist()
         assert (scan.metrics.pages.kept, scan.metrics.row_groups.kept) == (4, 1)
         asked.append(scan.metrics.requests_by_kind[Kind.INDEX])
+        # The bounds of pages of a column in no order would say less.
+        assert scan.metrics.requests_by_kind.get(Kind.COLUMN_INDEX, 0) == 0
     # Its head and a part, then a part.
     assert asked == [2, 1, 1]
     missed = accel.scan("f.parquet", "user = 7", store=store, cache=cache, options=options)
     assert (missed.to_table().num_rows, missed.metrics.row_groups.kept) == (0, 0)
+    # Of what it does not answer they are asked for.
+    where = f"user = {rows.column('user')[5].as_py()} OR user < 40"
+    both = accel.scan("f.parquet", where, store=store, cache=cache, options=options)
+    assert both.to_table().num_rows in (20, 21)
+    assert both.metrics.requests_by_kind[Kind.COLUMN_INDEX] > 0
 
 
 def entries_of(store: RecordingStore) -> tuple[Entry, ...]:
@@ -264,7 +271,7 @@ def test_of_a_large_index_the_head_and_the_parts_that_are_asked_for(
 ) -> None:
     """Cold: the head in one round trip, the parts that the question names in the next, each one request; then pages.
     Asked again, the same costs the pages alone."""
-    monkeypatch.setattr("accel.planning.embedded._SMALL", 1024)
+    monkeypatch.setattr("accel.planning.embedded_sources._SMALL", 1024)
     whole = table(user=rows.column("user"), note=rows.column("note"), pad=rows.column("pad"))
     plain = write_file(whole, Layout(group_rows=ROWS, page_rows=PAGE, dictionary=False, statistics=["pad"]))
     store = embedded(plain, tmp_path, {"user" if index == "bloom" else "note": index})

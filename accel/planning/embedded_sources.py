@@ -1,0 +1,158 @@
+"""Which embedded indexes of a file can answer something of a predicate."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TypeAlias
+
+from accel.format.embedded import Entry
+from accel.format.idx1 import idx1_range
+from accel.indexes.kind import IndexKind, Level
+from accel.indexes.native import signature_of
+from accel.indexes.question import LeafOp, LeafQuestion, question_of
+from accel.indexes.registry import find_kind
+from accel.planning.handle import FileHandle
+from accel.planning.query import FileQuery
+from accel.predicate.atoms import AllOf, AnyOf, IsTrue, Negation, Node, column_atoms
+from accel.ranges import ByteRange, Kind, ReadKey, Want
+from accel.records import dataclass
+
+__all__ = ["Source", "asked_of", "labelled", "named"]
+
+Asked: TypeAlias = "Mapping[tuple[str, ...], Sequence[tuple[Node, LeafQuestion]]]"
+
+# The place of IDX1 among a file's embedded indexes: the table of contents does not count it.
+_IDX1 = -1
+# An IDX1 that may be longer is not fetched.
+_MOST_IDX1 = 8 << 20
+# An index no longer than this comes whole, though it could be read in parts.
+_SMALL = 64 << 10
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Source:
+    """One index that can answer something of the predicate."""
+
+    ordinal: int
+    entry: Entry | None
+    """None for an IDX1 that the caller named."""
+    kind: IndexKind
+    span: ByteRange
+    leaf: int
+    asked: tuple[tuple[Node, LeafQuestion], ...]
+    together: tuple[tuple[Node, tuple[tuple[LeafQuestion, bool], ...]], ...] = ()
+    """Conjunctions of leaves over the columns of an index of several."""
+
+    @property
+    def level(self) -> Level:
+        return Level.FILE if self.entry is None else Level(self.entry.level)
+
+    @property
+    def row_group(self) -> int:
+        return -1 if self.entry is None else self.entry.row_group
+
+    @property
+    def units(self) -> int:
+        return 1 if self.entry is None else self.entry.units
+
+    def signature_of(self, question: LeafQuestion) -> str:
+        """What the question's column was stored as when the index was built; who named an IDX1 vouches for it."""
+        if self.entry is None:
+            return signature_of(question.arrow_type)
+        return self.entry.signature_of(question.path) or ""
+
+    @property
+    def first(self) -> ByteRange:
+        """What is fetched first: the part that finds the others, or all of it."""
+        entry = self.entry
+        if entry is None or not entry.head or entry.head_checksum is None or entry.length <= _SMALL:
+            return self.span
+        return ByteRange(self.span.start, self.span.start + entry.head)
+
+    def want(self, span: ByteRange) -> Want:
+        return Want(ReadKey(Kind.INDEX, self.row_group, self.leaf, span.start), span)
+
+
+def asked_of(query: FileQuery) -> Asked:
+    """The atoms of a predicate that are questions about one plain column each, by its path."""
+    asked: dict[tuple[str, ...], list[tuple[Node, LeafQuestion]]] = {}
+    if query.bound is None:
+        return asked
+    for node in column_atoms(query.bound.root):
+        column = query.bound.columns[node.column]
+        question = question_of(node, column)
+        if question is not None and len(query.filter_paths.get(column.path, ())) == 1:
+            asked.setdefault(column.path, []).append((node, question))
+    return asked
+
+
+def named(handle: FileHandle, query: FileQuery, asked: Asked, columns: Mapping[str, str]) -> Iterator[Source]:
+    for name in columns:
+        path = (name,) if (name,) in asked else tuple(name.split("."))
+        here = asked.get(path)
+        span = idx1_range(handle.metadata) if here else None
+        kind = find_kind("idx1") or _idx1()
+        if here is None or span is None or span[1] - span[0] > _MOST_IDX1:
+            continue
+        answerable = tuple((node, question) for node, question in here if question.op in kind.ops)
+        if answerable:
+            yield Source(_IDX1, None, kind, ByteRange(*span), query.filter_paths[path][0], answerable)
+
+
+def _idx1() -> IndexKind:
+    from accel.indexes.idx1 import Idx1
+
+    return Idx1()
+
+
+def labelled(handle: FileHandle, query: FileQuery, asked: Asked) -> Iterator[Source]:
+    toc = handle.toc
+    for ordinal, entry in enumerate(toc.entries if toc is not None else ()):
+        here = [pair for path in entry.paths() for pair in asked.get(path, ())]
+        kind = find_kind(entry.kind, entry.version) if here else None
+        if not here or kind is None or entry.level not in set(kind.levels):
+            continue
+        leaf = _leaf_of(handle, query, entry.column)
+        if leaf is None:
+            continue
+        ops = getattr(kind, "ops", frozenset(LeafOp))
+        answerable = tuple((node, question) for node, question in here if question.op in ops)
+        if answerable:
+            span = ByteRange(entry.offset, entry.offset + entry.length)
+            questions = {id(node): question for node, question in answerable}
+            several = len(entry.paths()) > 1 and query.bound is not None
+            together = tuple(_conjunctions(query.bound.root, questions)) if several and query.bound else ()
+            yield Source(ordinal, entry, kind, span, leaf, answerable, together)
+
+
+def _leaf_of(handle: FileHandle, query: FileQuery, path: tuple[str, ...]) -> int | None:
+    """The column of an index, which the predicate need not name where the index is of several."""
+    known = query.filter_paths.get(path)
+    if known is not None:
+        return known[0]
+    for leaf in handle.metadata.schema.leaves:
+        if leaf.path == path:
+            return leaf.ordinal if not leaf.max_repetition else None
+    return None
+
+
+def _conjunctions(
+    node: Node, questions: Mapping[int, LeafQuestion]
+) -> Iterator[tuple[Node, tuple[tuple[LeafQuestion, bool], ...]]]:
+    """Every AND of a tree that has two leaves or more among these, and with each whether it is to be true."""
+    match node:
+        case AllOf():
+            leaves = [
+                (each.operand, False) if isinstance(each, Negation) else (each, True)
+                for each in node.operands
+            ]
+            found = tuple((questions[id(leaf)], truth) for leaf, truth in leaves if id(leaf) in questions)
+            if len(found) > 1:
+                yield node, found
+            for operand in node.operands:
+                yield from _conjunctions(operand, questions)
+        case AnyOf():
+            for operand in node.operands:
+                yield from _conjunctions(operand, questions)
+        case Negation() | IsTrue():
+            yield from _conjunctions(node.operand, questions)
