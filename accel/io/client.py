@@ -90,6 +90,8 @@ class Client:
             store, gate=self.gate, retry=self._retry, cuts=Cuts() if cuts is None else cuts
         )
         self._pool = Pool(self.gate)
+        # The ranges that one read wants of a local file are asked for in one call.
+        self._pooled = not local
         self._suffixes = True
 
     def __repr__(self) -> str:
@@ -144,7 +146,7 @@ class Client:
         payloads: Sequence[Payload]
         with self._naming(path):
             self._check_pin(path, wants, pin)
-            if pin is not None and pin.etag is not None and self._pool.takes(fetches):
+            if self._pooled and pin is not None and pin.etag is not None and self._pool.takes(fetches):
                 send, shortest = partial(self._fetch, path), self.shape().merging(0)
                 parts = await self._pool.read(
                     path, wants, pin=known, metrics=metrics, merging=shortest, send=send

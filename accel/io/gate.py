@@ -22,7 +22,7 @@ class Gate:
     """
 
     def __init__(self, max_requests: int, *, max_bytes: int) -> None:
-        self._max_requests = max_requests
+        self.max_requests = max_requests
         self._max_bytes = max_bytes
         self.requests = 0
         self.bytes = 0
@@ -31,11 +31,7 @@ class Gate:
     @property
     def has_room(self) -> bool:
         """Whether one more request would be sent at once."""
-        return not self._queue and self.requests < self._max_requests
-
-    def has_room_for(self, requests: int, *, besides: int = 0) -> bool:
-        """Whether so many more would be sent at once, as far as their number goes, if there were `besides` or more."""
-        return not self._queue and max(self.requests, besides) + requests <= self._max_requests
+        return not self._queue and self.requests < self.max_requests
 
     def slot(self, length: int) -> Slot:
         """Entered, waits for room for a request of `length` bytes, and holds it."""
@@ -71,7 +67,7 @@ class Gate:
     def _fits(self, length: int) -> bool:
         if self.requests == 0:
             return True
-        return self.requests < self._max_requests and self.bytes + length <= self._max_bytes
+        return self.requests < self.max_requests and self.bytes + length <= self._max_bytes
 
     def _take(self, length: int) -> None:
         self.requests += 1

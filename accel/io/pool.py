@@ -7,12 +7,14 @@ for their turn anyway are merged meanwhile: fewer requests, each of which costs 
 from __future__ import annotations
 
 import asyncio
+import copy
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import field
 from functools import partial
 from typing import Any
 
+from accel.errors import AccelError
 from accel.io.fetch import Pin
 from accel.io.gate import Gate
 from accel.io.store import Payload
@@ -52,7 +54,7 @@ class _Asker:
 
     def fail(self, error: BaseException) -> None:
         if not self.came.done():
-            self.came.set_exception(error)
+            self.came.set_exception(_own(error))
 
 
 @dataclass(slots=True, eq=False)
@@ -85,7 +87,7 @@ class Pool:
 
     Notes
     -----
-    A request fails for all who want of it. Who is cancelled leaves it to the others; with the last one it is cancelled
+    A request fails for all who want of it, each with an error of its own. Who is cancelled leaves it to the others; with the last one it is cancelled
     too, and has ended when that one goes on. Requests count for who asked first.
     """
 
@@ -106,7 +108,7 @@ class Pool:
 
     def takes(self, fetches: Sequence[Fetch]) -> bool:
         """Whether these requests of one read are small, and would have to wait."""
-        if self._gate.has_room_for(len(fetches), besides=self._passed):
+        if max(self._gate.requests, self._passed) + len(fetches) <= self._gate.max_requests:
             return False
         return sum(fetch.range.length for fetch in fetches) <= _SMALL
 
@@ -151,10 +153,17 @@ class Pool:
             await asyncio.wait((batch.sender,))
 
     async def _send_together(self, key: _Key, batch: _Batch) -> None:
-        await self._gate.take(0)
         try:
+            await self._gate.take(0)
+        except BaseException:  # all have left, or all ends
+            for asker in batch.askers:
+                asker.came.cancel()
+            raise
+        finally:
             # Whoever asks from now on is sent with the next.
-            del self._waiting[key]
+            if self._waiting.get(key) is batch:
+                del self._waiting[key]
+        try:
             for asker in batch.askers:
                 asker.sent = True
             owners: dict[Want, list[_Asker]] = {}
@@ -194,6 +203,15 @@ async def _bring(request: _Request, send: Callable[[], Coroutine[Any, Any, Paylo
     else:
         for asker in request.askers:
             asker.take((payload.range, payload.data))
+
+
+def _own(error: BaseException) -> BaseException:
+    """An error for one of several: what each of them adds to it is its own."""
+    if not isinstance(error, AccelError):
+        return error
+    own = copy.copy(error)
+    own.__cause__ = error.__cause__
+    return own
 
 
 async def _leave(asker: _Asker) -> None:

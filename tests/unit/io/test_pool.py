@@ -175,6 +175,54 @@ async def test_a_range_beyond_the_end_fails_alone() -> None:
     assert right(await first, (0, 10)) and right(await fine, (100, 200))
 
 
+async def test_each_has_an_error_of_its_own() -> None:
+    store = HeldStore()
+    reads = Reads(store)
+    await reads.start((0, 10))
+    twins = [await reads.start((100, 200)), await reads.start((100, 200))]
+    store.fails = lambda _: StoreError("broken", path="f", status=503, hint="later")
+    store.go.set()
+    await asyncio.wait(reads.tasks)
+    one, other = (task.exception() for task in twins)
+    assert isinstance(one, StoreError) and isinstance(other, StoreError)
+    assert one is not other and vars(one) == vars(other) and one.status == 503
+    assert reads.tasks[0].exception() is not None
+
+
+async def test_nobody_waits_for_a_sender_that_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+    store = HeldStore()
+    reads = Reads(store)
+    first = await reads.start((0, 10))
+    waiting = [await reads.start((100, 200)), await reads.start((300, 400))]
+
+    def fail(*_: object) -> None:
+        raise RuntimeError("no requests")
+
+    monkeypatch.setattr("accel.io.pool._start", fail)
+    store.go.set()
+    for task in waiting:
+        with pytest.raises(RuntimeError, match="no requests"):
+            await asyncio.wait_for(task, 5)
+    assert right(await first, (0, 10))
+    assert reads.client.gate.requests == 0
+
+
+async def test_nobody_waits_for_a_sender_that_was_cancelled() -> None:
+    store = HeldStore()
+    reads = Reads(store)
+    first = await reads.start((0, 10))
+    waiting = [await reads.start((100, 200)), await reads.start((300, 400))]
+    (batch,) = reads.client._pool._waiting.values()
+    assert batch.sender is not None
+    batch.sender.cancel()  # as the loop does at exit
+    for task in waiting:
+        with pytest.raises(asyncio.CancelledError):
+            await asyncio.wait_for(task, 5)
+    assert not reads.client._pool._waiting
+    store.go.set()
+    assert right(await first, (0, 10))
+
+
 async def test_a_changed_object_is_told_to_all() -> None:
     store = HeldStore()
     reads = Reads(store)
