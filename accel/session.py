@@ -218,8 +218,8 @@ class Session:
     async def work(self) -> WorkSource:
         """The files to read, in order, each with the way to plan it; what is passed over is counted on the way."""
         files = await self.files()
-        if len(files) == 1:  # there is nothing to judge together, or to open ahead
-            return Works(map(self.file_work, files))
+        if len(files) == 1:
+            return Works(map(self.file_work, files))  # nothing is judged together, or opened ahead
         from accel.sweep import Sweep
 
         return Sweep(self, await self.listing(), files)
@@ -247,9 +247,8 @@ class Session:
                 self.count(planned, -1)  # counted once, however often it is planned
                 planned = None
             ahead, opened = opened, None
-            plan, trips = await self.plan_file(file, ahead)
-            planned = plan
-            return plan.tasks, trips
+            planned, trips = await self.plan_file(file, ahead)
+            return planned.tasks, trips
 
         def distrust() -> bool:
             handle = self._handles.get(file.url)
