@@ -115,9 +115,8 @@ class Session:
         """The files of the source."""
         if self._listing is None:
             async with self._listing_lock:
-                if self._listing is None:
-                    self._listing = await self._find()
-                    self.reader.abreast = len(self._listing.files)
+                self._listing = self._listing or await self._find()
+                self.reader.abreast = len(self._listing.files)
         return self._listing
 
     async def _find(self) -> Listing:
