@@ -9,7 +9,7 @@ from pathlib import Path
 
 __all__ = ["data_folder", "made"]
 
-VERSION = "1"
+VERSION = "2"
 """Part of every path: raised when what is made changes."""
 
 
