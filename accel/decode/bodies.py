@@ -113,11 +113,18 @@ def plain_size(page: DataPage, *, optional: bool) -> int:
     return page.uncompressed - len(_present(page.num_values))
 
 
-def value_bytes(page: DataPage, *, optional: bool) -> Bytes | None:
+def value_bytes(page: DataPage, *, optional: bool, verify_checksum: bool) -> Bytes | None:
     """The bytes of a page's values, whatever their encoding; None where some are null, or it does not decode.
 
     Whoever reads it in the common way will say what is wrong with it.
+
+    Raises
+    ------
+    ParquetFormatError
+        The checksum does not match.
     """
+    if verify_checksum:
+        check_crc(page.body, page.crc)
     count = page.num_values
     if not page.is_v2:
         raw = decompress(page.body, page.codec, page.uncompressed)

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from accel import kernels
 from accel.arrays import from_numpy
-from accel.decode.bodies import Bytes, DataPage, check_crc, value_bytes
+from accel.decode.bodies import Bytes, DataPage, value_bytes
 from accel.decode.entries import pick_entries
 from accel.decode.forms import Form
 from accel.decode.verify import DictionaryFacts
@@ -70,9 +70,7 @@ def read_picks(
         end = first + page.num_values
         cut = int(chosen.searchsorted(end))
         if cut > done:
-            if verify_checksums:
-                check_crc(page.body, page.crc)
-            raw = value_bytes(page, optional=optional)
+            raw = value_bytes(page, optional=optional, verify_checksum=verify_checksums)
             found = None if raw is None else pick_indices(raw, page.num_values, chosen[done:cut] - first)
             if found is None:
                 return None

@@ -75,9 +75,7 @@ def read_plain(
     done = first = 0
     for page, end, cut, width in zip(pages, ends.tolist(), cuts, widths, strict=True):
         if cut > done:
-            if verify_checksums:
-                check_crc(page.body, page.crc)
-            raw = value_bytes(page, optional=optional)
+            raw = value_bytes(page, optional=optional, verify_checksum=verify_checksums)
             if raw is None or (texts and not _is_uniform(raw, width)):
                 return None
             if chosen is not None and cut - done < end - first:

@@ -16,6 +16,7 @@ from typing import Final
 
 import pyarrow as pa
 
+from accel.decode.bodies import check_crc
 from accel.errors import AccelError
 from accel.format.model import Codec, PageType
 from accel.format.page_header import parse_page_header
@@ -66,8 +67,7 @@ def _stored(page: Buffer, codec: int) -> bytes:
         raise ValueError("no page to store")
     if size > min(_MOST_BYTES, max(_SMALL_BYTES, _MOST_GROWTH * len(body))):
         raise ValueError("too large")
-    if header.crc is not None and zlib.crc32(body) != header.crc:
-        raise ValueError("damaged")
+    check_crc(body, header.crc)
     data = pa.Codec(Codec(codec).arrow_name).decompress(body, decompressed_size=size, asbytes=True)
     if len(data) != size:
         raise ValueError("of another length")

@@ -9,6 +9,7 @@ from accel.errors import ObjectNotFoundError
 from accel.io.slices import each
 from accel.io.store import ObjectEntry
 from accel.planning.file import DataFile
+from accel.tables.pattern import has_hidden
 from accel.tables.source import Named, Shape
 
 __all__ = ["choose", "nothing", "visible"]
@@ -48,8 +49,7 @@ async def visible(item: Named, entries: Sequence[ObjectEntry]) -> Sequence[DataF
         if not path.startswith(below) or len(path) == start or not entry.size and _is_marker(entry):
             return None
         relative = path[start:]
-        # Hidden at any level: what `is_hidden` says of each name.
-        if relative[0] in "_." or "/_" in relative or "/." in relative:
+        if has_hidden(relative):
             return None
         return item.below(entry, relative)
 

@@ -6,7 +6,7 @@ import re
 
 from accel.records import dataclass
 
-__all__ = ["Pattern", "is_hidden", "split_glob"]
+__all__ = ["Pattern", "has_hidden", "is_hidden", "split_glob"]
 
 _GLOB = re.compile(r"[*?]|\[!?[^/][^/\]]*\]")
 _AUTHORITY = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://[^/]*/?")
@@ -16,6 +16,11 @@ _NOT_LISTED = frozenset({"http", "https"})
 def is_hidden(name: str) -> bool:
     """Whether a directory passes over this name: `_SUCCESS`, `_temporary`, `.part-0.crc`, ..."""
     return name.startswith(("_", "."))
+
+
+def has_hidden(relative: str) -> bool:
+    """Whether any name of a path below a directory is hidden. The path is not split: listings are long."""
+    return is_hidden(relative) or "/_" in relative or "/." in relative
 
 
 def split_glob(text: str) -> tuple[str, str] | None:

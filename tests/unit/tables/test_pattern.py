@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accel.tables.pattern import Pattern, split_glob
+from accel.tables.pattern import Pattern, has_hidden, is_hidden, split_glob
 
 
 @pytest.mark.parametrize(
@@ -111,3 +111,8 @@ def test_files_match_as_they_do_for_pythons_glob(tree: Path, parts: list[str]) -
     expected = {path for path in glob.glob(pattern, root_dir=tree, recursive=True) if (tree / path).is_file()}
     compiled = Pattern.compile(pattern)
     assert [path for path in files if compiled.match(path)] == sorted(map(os.path.normpath, expected))
+
+
+@given(st.text("a_./", min_size=1, max_size=12))
+def test_a_path_has_a_hidden_name_where_one_of_its_names_is_hidden(relative: str) -> None:
+    assert has_hidden(relative) == any(map(is_hidden, relative.split("/")))
