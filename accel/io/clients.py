@@ -123,7 +123,12 @@ def _client_of(store: Any, options: Options, share: tuple[object, ...]) -> Clien
             if cuts is None:
                 cuts = _registry.cuts[token] = Cuts()
             client = Client(
-                _adapt(store), root="store:", token=token, options=options, network=network, cuts=cuts
+                _adapt(store, options),
+                root="store:",
+                token=token,
+                options=options,
+                network=network,
+                cuts=cuts,
             )
             _registry.given[token, share] = client
         return client
@@ -156,11 +161,11 @@ def _token_of(store: Any) -> str:
     return token
 
 
-def _adapt(store: Any) -> RangeStore:
+def _adapt(store: Any, options: Options) -> RangeStore:
     if type(store).__module__.partition(".")[0] == "obstore":
-        from accel.io.obstore_store import ObstoreStore
+        from accel.io.direct_store import adapt
 
-        return ObstoreStore(store)
+        return adapt(store, options)
     if isinstance(store, RangeStore):
         return store
     raise _no_store(store)

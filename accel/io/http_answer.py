@@ -15,7 +15,7 @@ from accel.io.faults import ShortObjectError, SuffixUnsupportedError, transient_
 from accel.ranges import ByteRange, Suffix
 from accel.records import dataclass
 
-__all__ = ["Answer", "read_answer", "refusal", "retry_after"]
+__all__ = ["Answer", "range_header", "read_answer", "refusal", "retry_after"]
 
 _CONTENT_RANGE = re.compile(r"bytes ([0-9]{1,19})-([0-9]{1,19})/([0-9]{1,19}|\*)", re.IGNORECASE)
 _UNSATISFIED = re.compile(r"bytes \*/([0-9]{1,19})", re.IGNORECASE)
@@ -33,10 +33,22 @@ class Answer:
     etag: str | None
 
 
+def range_header(want: ByteRange | Suffix) -> str:
+    """What to ask for; the one place with HTTP's inclusive end."""
+    if isinstance(want, Suffix):
+        return f"bytes=-{want.length}"
+    return f"bytes={want.start}-{want.end - 1}"
+
+
 def refusal(
-    status: int, headers: Mapping[str, str], path: str, want: ByteRange | Suffix | None
+    status: int,
+    headers: Mapping[str, str],
+    path: str,
+    want: ByteRange | Suffix | None,
+    *,
+    code: str | None = None,
 ) -> StoreError | ParquetFormatError | None:
-    """The error that a status stands for, None for 200 and 206."""
+    """The error that a status stands for, None for 200 and 206. `code` is the server's own word for it."""
     place = None if want is None else str(want)
     if status in (200, 206):
         return None
@@ -62,7 +74,7 @@ def refusal(
             else "give credentials by storage_options={'headers': {'Authorization': ...}}"
         )
     return StoreError(
-        f"the server answered with status {status}",
+        f"the server answered with status {status}" + (f" [{code}]" if code else ""),
         path=path,
         place=place,
         hint=hint,

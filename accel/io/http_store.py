@@ -11,7 +11,7 @@ from urllib.parse import urljoin, urlsplit
 from accel.errors import ParquetFormatError, StoreError, redact
 from accel.io import runtime
 from accel.io.faults import IncompleteBodyError, ShortObjectError
-from accel.io.http_answer import Answer, read_answer, refusal
+from accel.io.http_answer import Answer, range_header, read_answer, refusal
 from accel.io.store import ObjectEntry, Payload
 from accel.options import Options
 from accel.ranges import ByteRange, Suffix
@@ -66,7 +66,7 @@ class HttpStore:
         A server that ignores the range and sends the whole object is read up to the range's end, and
         for a suffix to the object's end, if that is within `options.max_unranged_bytes`.
         """
-        headers = {"Range": _range_header(want)}
+        headers = {"Range": range_header(want)}
         if if_match is not None:
             headers["If-Match"] = if_match
         async with _Exchange(self, "GET", path, headers) as response:
@@ -234,12 +234,6 @@ def _redirected(url: str, target: str, shown: str) -> str:
     if scheme not in ("http", "https") or (scheme == "http" and url.startswith("https:")):
         raise StoreError("the server redirects to what is no https URL", path=shown)
     return new
-
-
-def _range_header(want: ByteRange | Suffix) -> str:
-    if isinstance(want, Suffix):
-        return f"bytes=-{want.length}"
-    return f"bytes={want.start}-{want.end - 1}"  # the one place with HTTP's inclusive end
 
 
 def _no_size(path: str) -> StoreError:

@@ -134,8 +134,8 @@ def build_store(location: Location, storage_options: StorageOptions | None, opti
 def _object_store(location: Location, given: dict[str, Any], options: Options) -> RangeStore:
     from obstore.store import AzureStore, GCSStore, S3Store
 
+    from accel.io.direct_store import adapt
     from accel.io.obstore_errors import translate
-    from accel.io.obstore_store import ObstoreStore
 
     config = {"headers": None, **location.options, **given}
     headers = config.pop("headers")
@@ -170,7 +170,7 @@ def _object_store(location: Location, given: dict[str, Any], options: Options) -
     except BaseException as error:  # noqa: BLE001 (a Rust panic is no Exception)
         failure = translate(error, location.root)
     else:
-        return ObstoreStore(store)
+        return adapt(store, options)
     raise failure from None
 
 

@@ -31,7 +31,10 @@ _PARTICULAR = (
     "origin",
     "x-amz-server-side-encryption-customer-key",
 )
-_OBJECT = re.compile(r"(/[^/?]+/[^?]+?)(?:\?x-id=GetObject)?")
+# Signed by its headers, or by its query alone.
+_OBJECT = re.compile(
+    r"(/[^/?]+/[^?]+?)(?:\?(?:x-id=GetObject|X-Amz-Algorithm=[^?]*&X-Amz-Signature=[0-9a-f]+))?"
+)
 _RANGE = re.compile(r"bytes=(\d{0,18})-(\d{0,18})")
 
 

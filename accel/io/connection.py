@@ -1,0 +1,213 @@
+"""One HTTP/1.1 connection that answers one GET after the other, its bodies read right where they stay."""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+from collections.abc import Callable
+from typing import cast
+
+import pyarrow as pa
+
+from accel.io.response_head import HEAD_END, ResponseHead, read_head
+from accel.records import dataclass
+
+__all__ = ["Connection", "Loss", "LostError", "Reply", "new_scratch"]
+
+_SCRATCH_BYTES = 64 * 1024
+_MOST_HEAD = 64 * 1024
+# Of a response that is not what was asked for: long enough for the code that S3 puts into it.
+_MOST_REFUSAL = 64 * 1024
+_SMALL = 16 * 1024
+# Nearly every head is shorter, and ends within the first bytes that come.
+_USUAL_HEAD = 2048
+
+
+class Loss(enum.Enum):
+    """How an answer failed to come."""
+
+    CLOSED = "the connection failed"
+    STALLED = "the server made no progress in time"
+    GARBLED = "the answer is not HTTP"
+
+
+class LostError(Exception):
+    """There is no answer. `begun`: some of it had come."""
+
+    def __init__(self, loss: Loss, *, begun: bool) -> None:
+        super().__init__(loss.value)
+        self.loss = loss
+        self.begun = begun
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """One response."""
+
+    head: ResponseHead
+    body: memoryview
+    """What came of it: all `head.length` bytes, unless `cut` says why not; none where it was not wanted."""
+    cut: Loss | None = None
+
+
+def new_scratch() -> memoryview:
+    """Room for the heads of responses; all connections of one event loop can share it."""
+    return memoryview(bytearray(_SCRATCH_BYTES))
+
+
+class Connection(asyncio.BufferedProtocol):
+    """The protocol of one connection; its owner has one request at a time under way on it.
+
+    Parameters
+    ----------
+    scratch : memoryview
+    on_lost : callable
+        Called with the connection once it has ended, for whatever reason.
+    """
+
+    def __init__(self, scratch: memoryview, *, on_lost: Callable[[Connection], None]) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._scratch = scratch
+        self._on_lost = on_lost
+        self._transport: asyncio.Transport | None = None
+        self._answer: asyncio.Future[Reply] | None = None
+        self._room = 0
+        self._early = b""
+        self._head: ResponseHead | None = None
+        self._body = memoryview(b"")
+        self._filled = 0
+        self.progress = 0.0
+        """The loop's time when something last passed."""
+
+    async def ask(self, request: bytes, room: int) -> Reply:
+        """Send one request and wait for its answer; being cancelled ends the connection.
+
+        Parameters
+        ----------
+        request : bytes
+            A whole request without a body.
+        room : int
+            The most bytes of a body to take, where the status is 206.
+
+        Raises
+        ------
+        LostError
+            Nothing that can be told from a head came.
+        """
+        if self._transport is None or self._transport.is_closing():
+            raise LostError(Loss.CLOSED, begun=False)
+        answer: asyncio.Future[Reply] = self._loop.create_future()
+        self._answer = answer
+        self._room, self._early, self._head = room, b"", None
+        self.progress = self._loop.time()
+        self._transport.write(request)
+        try:
+            return await answer
+        except asyncio.CancelledError:
+            self.abort()
+            raise
+        finally:
+            self._answer = None
+            self._body = memoryview(b"")
+
+    @property
+    def usable(self) -> bool:
+        """Whether another request may be sent."""
+        return self._answer is None and self._transport is not None and not self._transport.is_closing()
+
+    def stalled(self) -> None:
+        """Its owner has waited long enough for progress."""
+        self._lose(Loss.STALLED)
+        self.abort()
+
+    def abort(self) -> None:
+        """Drop it now."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    # What the event loop calls.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._scratch if self._head is None else self._body[self._filled :]
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self.progress = self._loop.time()
+        if self._answer is None or self._answer.done():
+            return self.abort()  # Nothing was asked, or nobody waits any more.
+        if self._head is None:
+            self._begin(nbytes)
+        else:
+            self._filled += nbytes
+        if self._head is not None and self._filled == len(self._body):
+            self._finish(None)
+
+    def eof_received(self) -> bool:
+        return False  # Closed in turn: half of a connection is of no use.
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._lose(Loss.CLOSED)
+        self._on_lost(self)
+
+    def _begin(self, came: int) -> None:
+        """Take what came as the head, or as more of it, and as the body's first bytes."""
+        early = len(self._early)
+        raw = self._early + bytes(self._scratch[: min(came, _USUAL_HEAD)])
+        end = raw.find(HEAD_END)
+        if end < 0 and came > _USUAL_HEAD:
+            raw = self._early + bytes(self._scratch[:came])
+            end = raw.find(HEAD_END)
+        if end < 0:
+            self._early = raw
+            if len(raw) > _MOST_HEAD:
+                self._garbled()
+            return
+        try:
+            head = read_head(raw[:end])
+        except ValueError:
+            return self._garbled()
+        most = self._room if head.status == 206 else _MOST_REFUSAL
+        self._head, self._filled = head, 0
+        if head.length is None or head.length > most:
+            # Not wanted, or of unknown length: only the head is told, and the connection is of no more use.
+            self._finish(None)
+            return self.abort()
+        self._body = _room_for(head.length)
+        first = self._scratch[end + len(HEAD_END) - early : came]
+        self._filled = min(len(first), head.length)
+        self._body[: self._filled] = first[: self._filled]
+        if len(first) > head.length:
+            # More than was promised: where the next response would begin is not known.
+            self._finish(None)
+            self.abort()
+
+    def _finish(self, cut: Loss | None) -> None:
+        answer, head = self._answer, self._head
+        if answer is None or head is None or answer.done():
+            return
+        self._head = None  # Whatever comes now was not asked for.
+        answer.set_result(Reply(head, self._body[: self._filled].toreadonly(), cut))
+        if not head.keeps and cut is None:
+            self.abort()
+
+    def _garbled(self) -> None:
+        self._lose(Loss.GARBLED)
+        self.abort()
+
+    def _lose(self, loss: Loss) -> None:
+        answer = self._answer
+        if answer is None or answer.done():
+            return
+        if self._head is not None:
+            self._finish(loss)
+        else:
+            answer.set_exception(LostError(loss, begun=bool(self._early)))
+
+
+def _room_for(length: int) -> memoryview:
+    if length <= _SMALL:
+        return memoryview(bytearray(length))
+    # Arrow's allocator has memory at hand, which fresh pages of the system are not.
+    return memoryview(pa.allocate_buffer(length)).cast("B")

@@ -1,0 +1,177 @@
+"""All connections to one server: made, kept for the next request, given up when nothing moves."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import socket
+from typing import TYPE_CHECKING, Any
+
+from accel.io.connection import Connection, Loss, LostError, Reply, new_scratch
+
+if TYPE_CHECKING:
+    import ssl
+
+__all__ = ["Connections", "UnreachableError"]
+
+# Servers drop idle connections after some 5 to 20 seconds, and what lies between may do so without a word.
+_IDLE_SECONDS = 15.0
+# S3 spreads its load by names that last a few seconds; a process that asks so seldom still spreads its own.
+_NAME_SECONDS = 30.0
+_MOST_WATCH = 1.0
+
+
+class UnreachableError(Exception):
+    """No connection could be made."""
+
+
+class Connections:
+    """A pool, used on the event loop that it was made on.
+
+    Parameters
+    ----------
+    host : str
+    port : int
+    tls : bool
+        With the system's certificates.
+    connect_timeout : float
+        Seconds for a connection to come about, its handshake included.
+    read_timeout : float
+        Seconds that may pass without a byte.
+    """
+
+    def __init__(
+        self, host: str, port: int, *, tls: bool, connect_timeout: float, read_timeout: float
+    ) -> None:
+        self._host = host
+        self._port = port
+        self._tls = tls
+        self._connect_timeout = connect_timeout
+        self._read_timeout = read_timeout
+        self._loop = asyncio.get_running_loop()
+        self._scratch = new_scratch()
+        self._context: ssl.SSLContext | None = None
+        # The one used last comes first again; each with the time when it became idle, so these are sorted.
+        self._idle: dict[Connection, float] = {}
+        self._busy: set[Connection] = set()
+        self._watch: asyncio.TimerHandle | None = None
+        self._addresses: list[Any] = []
+        self._resolved = float("-inf")
+        self._naming = asyncio.Lock()
+
+    async def ask(self, request: bytes, room: int) -> Reply:
+        """Send a request over a connection of the pool; see `Connection.ask`.
+
+        A kept connection that ends before the answer begins was most likely closed while it was idle: the
+        request, which changes nothing, is then sent once more over a new one.
+
+        Raises
+        ------
+        LostError
+        UnreachableError
+        """
+        kept = self._take()
+        if kept is not None:
+            try:
+                return await self._ask(kept, request, room)
+            except LostError as error:
+                if error.begun or error.loss is not Loss.CLOSED:
+                    raise
+        return await self._ask(await self._connect(), request, room)
+
+    def close(self) -> None:
+        """Drop all connections; what is under way fails."""
+        if self._watch is not None:
+            self._watch.cancel()
+            self._watch = None
+        for connection in (*self._idle, *self._busy):
+            connection.abort()
+
+    async def _ask(self, connection: Connection, request: bytes, room: int) -> Reply:
+        self._busy.add(connection)
+        if self._watch is None:
+            self._watch = self._loop.call_later(self._interval, self._look)
+        try:
+            return await connection.ask(request, room)
+        finally:
+            self._busy.discard(connection)
+            if connection.usable:
+                self._idle[connection] = self._loop.time()
+
+    def _take(self) -> Connection | None:
+        while self._idle:
+            connection, since = self._idle.popitem()
+            if connection.usable and self._loop.time() - since < _IDLE_SECONDS:
+                return connection
+            connection.abort()
+        return None
+
+    def _forget(self, connection: Connection) -> None:
+        self._idle.pop(connection, None)
+
+    # Waiting.
+
+    @property
+    def _interval(self) -> float:
+        return min(_MOST_WATCH, self._read_timeout / 4)
+
+    def _look(self) -> None:
+        """Give up what makes no progress, and what nobody needs; again later, while there is any."""
+        now = self._loop.time()
+        for connection in list(self._busy):
+            if now - connection.progress >= self._read_timeout:
+                connection.stalled()
+        for connection, since in list(self._idle.items()):
+            if now - since < _IDLE_SECONDS:
+                break
+            connection.abort()
+        watched = self._busy or self._idle
+        self._watch = self._loop.call_later(self._interval, self._look) if watched else None
+
+    # Connecting.
+
+    async def _connect(self) -> Connection:
+        try:
+            async with asyncio.timeout(self._connect_timeout):
+                return await self._reach()
+        except TimeoutError:
+            raise UnreachableError("no connection came about in time") from None
+        except (OSError, ValueError) as error:  # a refused certificate is an OSError too
+            raise UnreachableError(type(error).__name__) from None
+
+    async def _reach(self) -> Connection:
+        from aiohappyeyeballs import start_connection
+
+        found = await self._resolve()
+        # A server of many addresses is asked at all of them, those of the family that the system prefers first.
+        infos = sorted(random.sample(found, len(found)), key=lambda info: info[0] != found[0][0])
+        reached = await start_connection(infos, happy_eyeballs_delay=0.25, interleave=1, loop=self._loop)
+        try:
+            _, protocol = await self._loop.create_connection(
+                lambda: Connection(self._scratch, on_lost=self._forget),
+                sock=reached,
+                ssl=self._security() if self._tls else None,
+                server_hostname=self._host if self._tls else None,
+            )
+        except BaseException:
+            reached.close()
+            raise
+        return protocol
+
+    async def _resolve(self) -> list[Any]:
+        """The server's addresses; asked once for all that wait for them."""
+        async with self._naming:
+            if not self._addresses or self._loop.time() - self._resolved >= _NAME_SECONDS:
+                self._addresses = await self._loop.getaddrinfo(
+                    self._host, self._port, type=socket.SOCK_STREAM
+                )
+                self._resolved = self._loop.time()
+            return self._addresses
+
+    def _security(self) -> ssl.SSLContext:
+        if self._context is None:
+            import ssl
+
+            self._context = ssl.create_default_context()
+            self._context.set_alpn_protocols(["http/1.1"])
+        return self._context

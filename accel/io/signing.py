@@ -1,0 +1,163 @@
+"""Which S3 stores can be read by presigned URLs alone, and those URLs."""
+
+from __future__ import annotations
+
+import os
+import re
+from datetime import timedelta
+from typing import Any
+from urllib.parse import urlsplit
+
+import obstore
+from cachetools import TTLCache
+from obstore.store import S3Store
+
+from accel.options import Options
+from accel.records import dataclass
+
+__all__ = ["Patience", "Signed", "Signer", "signer_of"]
+
+# Credentials that expire are renewed by obstore five minutes before, so a URL outlives its time in the cache.
+_VALID = timedelta(minutes=15)
+_KEPT_SECONDS = 240.0
+_MOST_KEPT = 4096
+_MOST_WHOLE = 3600.0
+# All else may mean headers, a signature of another kind, or other rules: obstore's to follow.
+_CONFIG = frozenset(
+    (
+        "access_key_id",
+        "bucket",
+        "checksum_algorithm",
+        "conditional_put",
+        "copy_if_not_exists",
+        "default_region",
+        "endpoint",
+        "imdsv1_fallback",
+        "metadata_endpoint",
+        "region",
+        "secret_access_key",
+        "session_token",
+        "unsigned_payload",
+        "virtual_hosted_style_request",
+    )
+)
+_OFF = ("disable_tagging", "request_payer", "s3_express", "skip_signature")
+_CLIENT = frozenset(("allow_http", "connect_timeout", "read_timeout", "timeout"))
+_PROXIES = ("http_proxy", "https_proxy", "all_proxy")
+_TIME = re.compile(r"([0-9]{1,9})(ms|s|m|h)")
+_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """Seconds: for a connection to come about, and without a byte of an answer."""
+
+    connect: float
+    read: float
+
+
+@dataclass(frozen=True, slots=True)
+class Signed:
+    """A URL as a request has it."""
+
+    origin: tuple[str, int, bool]
+    """Host, port, and whether over TLS."""
+    authority: str
+    """The Host header that was signed."""
+    target: str
+    """Path and query: whoever has it may read the object. It never leaves the request."""
+
+    def __repr__(self) -> str:
+        return f"Signed({self.authority!r})"
+
+
+class Signer:
+    """The presigned URLs of one store, each used for some minutes. They are credentials: kept in memory, never told."""
+
+    def __init__(self, store: S3Store, *, patience: Patience, at_once: bool, plain: bool) -> None:
+        self._store = store
+        self.patience = patience
+        self._at_once = at_once
+        self._plain = plain
+        self._kept: TTLCache[str, Signed] = TTLCache(_MOST_KEPT, _KEPT_SECONDS)
+
+    async def sign(self, path: str) -> Signed | None:
+        """The URL of an object; None where it is not to be asked for so.
+
+        Raises
+        ------
+        BaseException
+            Whatever obstore raises where it finds no credentials.
+        """
+        signed = self._kept.get(path)
+        if signed is None:
+            if self._at_once:
+                url = obstore.sign(self._store, "GET", path, _VALID)
+            else:
+                url = await obstore.sign_async(self._store, "GET", path, _VALID)
+            signed = self._split(url)
+            if signed is not None:
+                self._kept[path] = signed
+        return signed
+
+    def forget(self, path: str) -> None:
+        """It was refused: sign anew the next time."""
+        self._kept.pop(path, None)
+
+    def _split(self, url: str) -> Signed | None:
+        parts = urlsplit(url)
+        tls = parts.scheme == "https"
+        if parts.hostname is None or parts.username is not None or not (tls or self._plain):
+            return None
+        target = f"{parts.path}?{parts.query}"
+        if not (target + parts.netloc).isascii() or re.search(r"[\x00-\x20\x7f]", target + parts.netloc):
+            return None
+        return Signed((parts.hostname, parts.port or (443 if tls else 80), tls), parts.netloc, target)
+
+
+def signer_of(store: Any, options: Options) -> Signer | None:
+    """A signer, if all that the store's maker asked for is kept by plain GETs of presigned URLs.
+
+    None for other clouds than S3, anonymous access, requester pays, keys of the client's own, directory buckets,
+    headers, proxies, retries of obstore's, and whatever else is not known to be without effect here.
+    """
+    if not isinstance(store, S3Store) or "--x-s3" in repr(store):
+        return None
+    if any(os.environ.get(name) or os.environ.get(name.upper()) for name in _PROXIES):
+        return None
+    try:
+        config = {str(name): str(value) for name, value in dict(store.config).items()}
+        client = {str(name): str(value) for name, value in dict(store.client_options or {}).items()}
+        retries = store.retry_config
+        provider = store.credential_provider
+    except BaseException as error:  # its `config` panics over some legal arguments
+        if isinstance(error, (KeyboardInterrupt, SystemExit)):
+            raise
+        return None
+    if retries is not None and retries.get("max_retries") != 0:
+        return None
+    wanted = {name for name in config if not (name in _OFF and config[name].lower() == "false")}
+    patience = _patience(client, options)
+    if not wanted <= _CONFIG or patience is None:
+        return None
+    at_once = provider is None and "access_key_id" in config and "secret_access_key" in config
+    return Signer(store, patience=patience, at_once=at_once, plain=client.get("allow_http", "") == "true")
+
+
+def _patience(client: dict[str, str], options: Options) -> Patience | None:
+    """What the store's maker allows for; None where that is not understood, or a limit on whole answers."""
+    if not set(client) <= _CLIENT:
+        return None
+    seconds: dict[str, float] = {}
+    for name in ("connect_timeout", "read_timeout", "timeout"):
+        if name in client:
+            told = _TIME.fullmatch(client[name])
+            if told is None:
+                return None
+            seconds[name] = int(told[1]) * _UNITS[told[2]]
+    if seconds.get("timeout", _MOST_WHOLE) < _MOST_WHOLE:
+        return None
+    return Patience(
+        seconds.get("connect_timeout", options.connect_timeout),
+        seconds.get("read_timeout", options.read_timeout),
+    )
