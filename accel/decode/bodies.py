@@ -7,7 +7,8 @@ DataPageHeaderV2); README (nulls, data pages).
 from __future__ import annotations
 
 import zlib
-from functools import lru_cache
+from contextlib import suppress
+from functools import lru_cache, partial
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -24,9 +25,11 @@ __all__ = ["Bytes", "DataPage", "check_crc", "data_pages", "decompress", "plain_
 
 Bytes = npt.NDArray[np.uint8]
 
-_CODECS: Final = {
-    codec: codec.arrow_name for codec in (Codec.SNAPPY, Codec.GZIP, Codec.BROTLI, Codec.ZSTD, Codec.LZ4_RAW)
+_CODECS: Final[dict[int, str]] = {
+    codec: codec.arrow_name for codec in (Codec.SNAPPY, Codec.ZSTD, Codec.LZ4_RAW)
 }
+_ANY_WRAPPER: Final = 32 + zlib.MAX_WBITS
+"""Of deflate's stream: gzip's, or zlib's, which some writers have."""
 
 
 class DataPage(NamedTuple):
@@ -158,15 +161,32 @@ def decompress(body: memoryview, codec: int, size: int) -> Bytes | None:
     """A page's body of `size` bytes; None where it does not decompress to that, or the codec is not known here."""
     if codec == Codec.UNCOMPRESSED:
         return np.frombuffer(body, np.uint8) if len(body) == size else None
-    name = _CODECS.get(Codec(codec))
-    if name is None:
+    if codec == Codec.GZIP:
+        return _inflate(body, size)
+    name = _CODECS.get(codec)
+    if name is None or (codec == Codec.SNAPPY and not body[:5].tobytes().startswith(encode_varint(size))):
         return None
+    unpack = partial(pa.Codec(name).decompress, pa.py_buffer(body))
     try:
-        data = pa.Codec(name).decompress(pa.py_buffer(body), decompressed_size=size)
+        data = unpack(decompressed_size=size)
     except (pa.ArrowException, OSError, ValueError):
         # pyarrow's reader will say what is wrong with it.
         return None
-    return np.frombuffer(data, np.uint8) if len(data) == size else None
+    if codec == Codec.LZ4_RAW and size:
+        # Where less came out pyarrow does not tell, and the rest is whatever lay there; zstd and snappy do.
+        with suppress(pa.ArrowException, OSError):
+            unpack(decompressed_size=size - 1)
+            return None
+    return np.frombuffer(data, np.uint8)
+
+
+def _inflate(body: memoryview, size: int) -> Bytes | None:
+    stream = zlib.decompressobj(_ANY_WRAPPER)
+    try:
+        data = stream.decompress(body, size + 1)
+    except zlib.error:
+        return None
+    return np.frombuffer(data, np.uint8) if stream.eof and len(data) == size else None
 
 
 @lru_cache(64)

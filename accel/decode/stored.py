@@ -16,7 +16,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from accel.decode.bodies import check_crc
+from accel.decode.bodies import check_crc, decompress
 from accel.errors import AccelError
 from accel.format.model import Codec, PageType
 from accel.format.page_header import parse_page_header
@@ -68,10 +68,10 @@ def _stored(page: Buffer, codec: int) -> bytes:
     if size > min(_MOST_BYTES, max(_SMALL_BYTES, _MOST_GROWTH * len(body))):
         raise ValueError("too large")
     check_crc(body, header.crc)
-    data = pa.Codec(Codec(codec).arrow_name).decompress(body, decompressed_size=size, asbytes=True)
-    if len(data) != size:
+    data = decompress(body, codec, size)
+    if data is None:
         raise ValueError("of another length")
-    stored = store(data)
+    stored = store(data.tobytes())
     fields, _ = read_struct(page)
     fields[_COMPRESSED_SIZE] = (I32, len(stored))
     # It was checked above, and is of other bytes.
