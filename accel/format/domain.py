@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Sequence
+from dataclasses import field
 
 import numpy as np
 import numpy.typing as npt
@@ -55,6 +56,12 @@ class Bounds:
     """-1 unknown (absent is never zero)."""
     nan_count: Int64s
     """-1 unknown; 0 for domains without NaN."""
+    read: object = field(default=None, init=False, repr=False)
+    """What pruning made of them, for the next question; it follows from the rest."""
+
+    def keep_read(self, made: object) -> None:
+        """Remember it."""
+        object.__setattr__(self, "read", made)
 
     def __len__(self) -> int:
         return len(self.has_lower)

@@ -14,6 +14,7 @@ from accel.errors import (
     redact,
 )
 from accel.format.model import Codec
+from accel.planning.chunk_pages import PagesOf
 from accel.planning.dictionaries import ReadDictionary
 from accel.planning.handle import FileHandle
 from accel.planning.need import Steps
@@ -22,7 +23,7 @@ from accel.planning.page_indexes import (
     page_index_wants,
     take_page_indexes,
 )
-from accel.planning.pages import LeafReads, leaf_reads
+from accel.planning.pages import LeafReads
 from accel.planning.probes import Probes, find_embedded
 from accel.planning.pruning import prune_pages, prune_row_groups
 from accel.planning.query import FileQuery
@@ -217,25 +218,19 @@ def _read_leaves(
     """The pages of one row group that hold these rows; of the predicate's columns, of those that it may match."""
     filters = query.filter_leaves if maybe else ()
     outputs = query.output_leaves
-    chunks = handle.metadata.chunks
     num_rows = int(handle.metadata.group_rows[group])
+    wanted = PagesOf(rows, num_rows)
+    doubtful = wanted if maybe is rows else PagesOf(maybe, num_rows)
+    chunks = handle.metadata.chunks
     reads = []
     for leaf in sorted({*filters, *outputs}):
         at = (group, leaf)
         if at not in handle.readable and chunks.end[at] <= chunks.start[at]:
             _check_chunk(handle, group, leaf)
+        for_output = leaf in outputs
         reads.append(
-            leaf_reads(
-                chunks,
-                handle.offset_indexes.get(at),
-                rows if leaf in outputs else maybe,
-                row_group=group,
-                num_rows=num_rows,
-                column=leaf,
-                leaf=leaf,
-                for_filter=leaf in filters,
-                for_output=leaf in outputs,
-                decoded_bytes=handle.decoded_bytes(group, leaf),
+            (wanted if for_output else doubtful).reads(
+                handle.chunk_facts(group, leaf), leaf, for_filter=leaf in filters, for_output=for_output
             )
         )
     return tuple(reads)

@@ -10,7 +10,8 @@ import pyarrow as pa
 from accel.errors import IndexFormatError
 from accel.format.domain import Bounds
 from accel.format.idx1 import idx1_range
-from accel.format.model import ColumnIndex, FileMetadata, OffsetIndex
+from accel.format.model import ColumnIndex, FileMetadata, Int64s, OffsetIndex
+from accel.planning.chunk_pages import ChunkFacts
 from accel.planning.decoded_size import decoded_bytes
 from accel.planning.file import ObjectId
 from accel.ranges import ByteRange
@@ -48,6 +49,8 @@ class FileHandle:
     chunk_bounds: dict[int, Bounds] = field(default_factory=dict)
     """By leaf, units are the row groups."""
     page_bounds: dict[tuple[int, int], Bounds] = field(default_factory=dict)
+    joined_bounds: dict[tuple[str, ...], tuple[list[Bounds], Bounds]] = field(default_factory=dict)
+    """By column path: bounds of the pages of several row groups, as last asked together, and these joined."""
     blooms: dict[tuple[int, int], BloomState] = field(default_factory=dict)
     """By (row group, leaf): the blocks of bloom filters met so far."""
     toc: Toc | None = None
@@ -64,6 +67,10 @@ class FileHandle:
     """By (row group, leaf): the chunks whose footer entries were found good enough to be read by."""
     decoded: dict[tuple[int, int], int] = field(default_factory=dict)
     """By (row group, leaf), for those that were asked for: see `decoded_bytes`."""
+    facts: dict[tuple[int, int], ChunkFacts] = field(default_factory=dict)
+    """By (row group, leaf), for those that were planned: see `chunk_facts`."""
+    first_rows: dict[int, Int64s] = field(default_factory=dict)
+    """By row group: where the pages of the first offset index met begin. Others that are equal share it."""
     schema_nbytes: int = 0
     index_reads: int = 0
     """How often page indexes of it were asked for."""
@@ -77,6 +84,17 @@ class FileHandle:
         found = self.decoded.get((row_group, leaf))
         if found is None:
             found = self.decoded[row_group, leaf] = decoded_bytes(self.metadata, row_group, leaf)
+        return found
+
+    def chunk_facts(self, row_group: int, leaf: int) -> ChunkFacts:
+        """What reading a chunk takes, whatever rows of it are wanted."""
+        at = (row_group, leaf)
+        found, index = self.facts.get(at), self.offset_indexes.get(at)
+        # An offset index may have come since, or have been given up.
+        if found is None or found.index is not index:
+            decoded = self.decoded_bytes(row_group, leaf)
+            found = ChunkFacts.of(self.metadata.chunks, index, row_group, leaf, decoded)
+            self.facts[at] = found
         return found
 
     def has_offset_index(self, row_group: int, leaf: int) -> bool:
@@ -145,10 +163,11 @@ class FileHandle:
             return total  # as after opening
         total += sum(i.nbytes for i in self.offset_indexes.values() if i is not None)
         total += sum(i.nbytes for i in self.column_indexes.values() if i is not None)
-        for bounds in (*self.chunk_bounds.values(), *self.page_bounds.values()):
-            total += 60 * len(bounds) + 128
+        joined = [bounds for _, bounds in self.joined_bounds.values()]
+        for bounds in (*self.chunk_bounds.values(), *self.page_bounds.values(), *joined):
+            total += 64 * len(bounds) + 256
         total += sum(int(values.nbytes) + 200 for values in self.dictionaries.values())
-        total += 120 * (len(self.readable) + len(self.decoded))
+        total += 120 * (len(self.readable) + len(self.decoded)) + 400 * len(self.facts)
         total += sum(state.nbytes for state in self.blooms.values())
         for index in self.indexes.values():
             if index is not None:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 import numpy as np
 
 from accel.errors import IndexFormatError
+from accel.format.model import OffsetIndex
 from accel.format.page_index import parse_column_index, parse_offset_index
 from accel.planning.decoded_size import DECODED_SHARE
 from accel.planning.handle import FileHandle
@@ -168,12 +169,16 @@ def _parse_index(handle: FileHandle, key: ReadKey, data: memoryview) -> None:
     chunks = handle.metadata.chunks
     if key.kind is Kind.OFFSET_INDEX:
         handle.offset_indexes[group, leaf] = None
-        handle.offset_indexes[group, leaf] = parse_offset_index(
+        index = parse_offset_index(
             data,
             num_rows=int(handle.metadata.group_rows[group]),
             lower=int(chunks.start[group, leaf]),
             upper=int(chunks.end[group, leaf]),
         )
+        first = handle.first_rows.setdefault(group, index.first_row)
+        if first is not index.first_row and np.array_equal(first, index.first_row):
+            index = OffsetIndex(index.offset, index.size, first)
+        handle.offset_indexes[group, leaf] = index
         return
     handle.column_indexes[group, leaf] = None
     offsets = handle.offset_indexes.get((group, leaf))

@@ -9,17 +9,14 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from accel.format.model import ChunkTable, Encoding, OffsetIndex
 from accel.planning.decoded_size import DECODED_SHARE
 from accel.planning.selection import RowSelection
 from accel.ranges import ByteRange, Kind, ReadKey, Want
 from accel.records import dataclass
 
-__all__ = ["LeafReads", "Piece", "PieceLeaf", "cut_pieces", "leaf_reads", "piece_wants"]
+__all__ = ["LeafReads", "Piece", "PieceLeaf", "cut_pieces", "piece_wants"]
 
 Int64s = npt.NDArray[np.int64]
-
-_DICTIONARY_ENCODINGS = (1 << Encoding.PLAIN_DICTIONARY) | (1 << Encoding.RLE_DICTIONARY)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -162,80 +159,7 @@ class Piece:
 
 def _total(sizes: Int64s) -> int:
     # A lookup has one page of each column, and asks this often.
-    return int(sizes[0]) if len(sizes) == 1 else int(sizes.sum())
-
-
-def leaf_reads(
-    chunks: ChunkTable,
-    index: OffsetIndex | None,
-    rows: RowSelection,
-    *,
-    row_group: int,
-    num_rows: int,
-    column: int,
-    leaf: int,
-    for_filter: bool,
-    for_output: bool,
-    decoded_bytes: int,
-) -> LeafReads:
-    """What one chunk, of so many bytes once decoded, must be asked for so that `rows` can be decoded."""
-    at = (row_group, column)
-    start, end = chunks.start.item(at), chunks.end.item(at)
-    dictionary, dictionary_pages = None, 0
-    if index is None:
-        empty = np.empty(0, np.int64)
-        ordinal = offset = size = first = stop = empty
-        total = 0
-    else:
-        ordinal, first, stop, keep = _pages(index, rows, num_rows)
-        offset, size = index.offset[keep], index.size[keep]
-        total = index.num_pages
-        if start < (first_page := index.offset.item(0)):
-            dictionary = ByteRange(start, first_page)
-            dictionary_pages = _dictionary_pages(chunks, at)
-    return LeafReads(
-        leaf=leaf,
-        column=column,
-        codec=chunks.codec.item(at),
-        chunk=ByteRange(start, end),
-        dictionary=dictionary,
-        dictionary_pages=dictionary_pages,
-        num_values=chunks.num_values.item(at),
-        expansion=max(1.0, decoded_bytes / max(1, chunks.compressed.item(at))),
-        for_filter=for_filter,
-        for_output=for_output,
-        ordinal=ordinal,
-        offset=offset,
-        size=size,
-        first_row=first,
-        stop_row=stop,
-        total_pages=total,
-    )
-
-
-def _pages(
-    index: OffsetIndex, rows: RowSelection, num_rows: int
-) -> tuple[Int64s, Int64s, Int64s, slice | Int64s]:
-    """The pages that hold the rows: ordinals, first rows, stop rows, and their place in the index."""
-    first_row = index.first_row
-    keep = rows.units(first_row, num_rows)
-    if not isinstance(keep, slice):
-        return keep, first_row[keep], np.append(first_row[1:], num_rows)[keep], keep
-    lo, hi = keep.start, keep.stop
-    if hi < len(first_row):
-        stop = first_row[lo + 1 : hi + 1]
-    else:
-        stop = np.empty(hi - lo, np.int64)
-        stop[:-1] = first_row[lo + 1 :]
-        stop[-1:] = num_rows
-    return np.arange(lo, hi), first_row[keep], stop, keep
-
-
-def _dictionary_pages(chunks: ChunkTable, at: tuple[int, int]) -> int:
-    known = int(chunks.dictionary_pages[at])
-    if known >= 0:
-        return known
-    return -1 if int(chunks.encodings[at]) & _DICTIONARY_ENCODINGS else 0
+    return sizes.item(0) if len(sizes) == 1 else int(np.add.reduce(sizes))
 
 
 def cut_pieces(

@@ -5,6 +5,7 @@ A verdict is only as good as its bounds: whatever is unknown is kept.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -75,7 +76,7 @@ def prune_pages(
     if not groups:
         return []
     cut = [_cut(handle, query, group, witnesses) for group in groups]
-    bounds = cut[0].bounds if len(cut) == 1 else _join([one.bounds for one in cut])
+    bounds = cut[0].bounds if len(cut) == 1 else _join(handle, cut)
     if bounds is None:  # what cannot be compared at once
         return [found for group in groups for found in prune_pages(handle, query, [group], witnesses)]
     sizes = [len(one.cuts) for one in cut]
@@ -107,6 +108,8 @@ class _Cut:
     cuts: Int64s
     """The first row of each."""
     bounds: dict[tuple[str, ...], Bounds]
+    as_held: bool
+    """Bounds of pages are the handle's own."""
 
 
 def _cut(handle: FileHandle, query: FileQuery, row_group: int, witnesses: Witnesses) -> _Cut:
@@ -120,7 +123,9 @@ def _cut(handle: FileHandle, query: FileQuery, row_group: int, witnesses: Witnes
         else:
             paged[path] = found
     starts = [*(first for first, _ in paged.values()), *witnesses.cuts(row_group)]
-    aligned = bool(starts) and all(np.array_equal(starts[0], other) for other in starts[1:])
+    aligned = bool(starts) and all(
+        other is starts[0] or np.array_equal(starts[0], other) for other in starts[1:]
+    )
     cuts = starts[0] if aligned else sort_distinct(np.concatenate([np.zeros(1, np.int64), *starts]))
     bounds: dict[tuple[str, ...], Bounds] = {
         path: b if aligned else b.take(np.searchsorted(first, cuts, side="right") - 1)
@@ -129,17 +134,26 @@ def _cut(handle: FileHandle, query: FileQuery, row_group: int, witnesses: Witnes
     bounds |= {path: b.take(np.zeros(len(cuts), np.int64)) for path, b in whole.items()}
     for path, value in query.constants.items():
         bounds[path] = constant_bounds(value, np.diff(np.append(cuts, num_rows)))
-    return _Cut(row_group, num_rows, cuts, bounds)
+    return _Cut(row_group, num_rows, cuts, bounds, aligned)
 
 
-def _join(parts: Sequence[Mapping[tuple[str, ...], Bounds]]) -> dict[tuple[str, ...], Bounds] | None:
+def _join(handle: FileHandle, cut: Sequence[_Cut]) -> dict[tuple[str, ...], Bounds] | None:
     """Each column's bounds one after the other; None where they are not of one kind."""
     out = {}
-    for path in parts[0]:
-        joined = Bounds.join([part[path] for part in parts])
+    as_held = all(one.as_held for one in cut)
+    for path in cut[0].bounds:
+        parts = [one.bounds[path] for one in cut]
+        known = handle.joined_bounds.get(path)
+        # The next question often is about the same row groups.
+        if known is not None and len(known[0]) == len(parts) and all(map(operator.is_, known[0], parts)):
+            out[path] = known[1]
+            continue
+        joined = Bounds.join(parts)
         if joined is None:
             return None
         out[path] = joined
+        if as_held:
+            handle.joined_bounds[path] = (parts, joined)
     return out
 
 

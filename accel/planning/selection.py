@@ -89,9 +89,10 @@ class RowSelection:
     @property
     def count(self) -> int:
         """Rows selected."""
-        if len(self.starts) == 1:
-            return int(self.stops[0]) - int(self.starts[0])
-        return int((self.stops - self.starts).sum())
+        starts, stops = self.starts, self.stops
+        if len(starts) == 1:
+            return stops.item(0) - starts.item(0)
+        return int(np.add.reduce(stops - starts)) if len(starts) else 0
 
     def __bool__(self) -> bool:
         return len(self.starts) > 0

@@ -127,13 +127,15 @@ class _Column:
 
 
 def _bound(bounds: Bounds, values: Any, known: Any, row_group: int) -> float | None:
-    if not known[row_group] or bounds.domain is Domain.NONE:
+    if bounds.domain is Domain.NONE or not known.item(row_group):
         return None
-    return _place(values[row_group])
+    return _place(values.item(row_group))
 
 
 def _place(value: Any) -> float | None:
     """A native value on the number line, in the order of its domain."""
+    if type(value) is float:
+        return value
     if isinstance(value, bytes):
         return float(int.from_bytes(value[:_PLACE_BYTES].ljust(_PLACE_BYTES, b"\0"), "big"))
     try:

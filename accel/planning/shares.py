@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 from accel.errors import IndexFormatError
 from accel.planning.handle import FileHandle
@@ -58,7 +57,7 @@ def guess_shares(
                 doubtful=task.rows.count - task.sure.count,
                 sketches={} if sketches is None else sketches.of_group(task.row_group),
             )
-            task = replace(task, share=share)
+            task = ScanTask(task.file, task.row_group, task.num_rows, task.rows, task.sure, task.reads, share)
             guessed.append(task)
         told.append(task)
     return Guesses(told, guessed, sketches is not None)

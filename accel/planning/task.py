@@ -91,7 +91,10 @@ class ScanTask:
 
     @property
     def needs_filter(self) -> bool:
-        return self.sure.count < self.rows.count
+        # `sure` is a part of `rows`.
+        if not len(self.sure.starts):
+            return len(self.rows.starts) > 0
+        return self.sure is not self.rows and self.sure.count < self.rows.count
 
     @property
     def reads_whole_chunks(self) -> bool:

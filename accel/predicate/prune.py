@@ -80,6 +80,8 @@ def prune(
 class _Claims:
     """One column's bounds, read once: what may stand in each unit."""
 
+    domain: Domain
+    """Of the column, as the predicate takes it."""
     lower: Values
     upper: Values
     has_lower: Bools
@@ -120,13 +122,25 @@ class _Claims:
 
 
 def _claims(column: BoundColumn, given: Bounds | None, n: int) -> _Claims:
-    kind = column.kind
-    float_column = kind.domain is Domain.FLOAT
+    """What bounds claim of a column; worked out once for bounds that are kept, and asked again."""
+    domain = column.kind.domain
+    if given is None:
+        return _read_claims(domain, None, n)
+    known = given.read
+    if isinstance(known, _Claims) and known.domain is domain:
+        return known
+    claims = _read_claims(domain, given, n)
+    given.keep_read(claims)
+    return claims
+
+
+def _read_claims(domain: Domain, given: Bounds | None, n: int) -> _Claims:
+    float_column = domain is Domain.FLOAT
     if given is None:
         everything, nothing = np.ones(n, bool), np.zeros(n, bool)
         void = np.zeros(n, np.int64)
         nan = everything if float_column else nothing
-        return _Claims(void, void, nothing, nothing, everything, everything, nan)
+        return _Claims(domain, void, void, nothing, nothing, everything, everything, nan)
     nulls, total, nans = given.null_count, given.num_values, given.nan_count
     null = nulls != 0
     value = (nulls != total) | (nulls < 0)
@@ -139,7 +153,7 @@ def _claims(column: BoundColumn, given: Bounds | None, n: int) -> _Claims:
     else:
         nan, plain = np.zeros(n, bool), value
     has_lower, has_upper = given.has_lower, given.has_upper
-    if given.domain is not kind.domain:
+    if given.domain is not domain:
         has_lower = has_upper = np.zeros(n, bool)
     both = has_lower & has_upper
     bounded = bool(both.all())
@@ -147,7 +161,7 @@ def _claims(column: BoundColumn, given: Bounds | None, n: int) -> _Claims:
     if bool(crossed.any()):
         # Bounds that contradict themselves claim nothing.
         has_lower, has_upper, bounded = has_lower & ~crossed, has_upper & ~crossed, False
-    return _Claims(given.lower, given.upper, has_lower, has_upper, null, plain, nan, bounded)
+    return _Claims(domain, given.lower, given.upper, has_lower, has_upper, null, plain, nan, bounded)
 
 
 class _Units:
@@ -229,7 +243,7 @@ class _Units:
         a, b = self.claims(node.left), self.claims(node.right)
         if left.kind.domain is not right.kind.domain or left.kind.step != right.kind.step:
             nothing = np.zeros(self.n, bool)
-            a = _Claims(a.lower, a.upper, nothing, nothing, a.null, a.plain, a.nan)
+            a = _Claims(a.domain, a.lower, a.upper, nothing, nothing, a.null, a.plain, a.nan)
         return _pair(a, b, node.order)
 
 

@@ -139,7 +139,7 @@ def test_pages_that_do_not_align_are_cut_where_any_starts() -> None:
     )
     places = file.handle.page_bounds[0, 0].take(index.first_row[halves] // 10)
     file.handle.page_bounds[0, 1] = type(bounds)(
-        **{name: getattr(places, name) for name in bounds.__slots__}
+        **{name: getattr(places, name) for name in bounds.__match_args__}
         | {"upper": bounds.upper[1::2], "num_values": bounds.num_values[halves] * 2}
     )
     column = file.handle.column_indexes[0, 1]
@@ -301,3 +301,39 @@ def test_chunks_that_cannot_be_read(name: str, value: Any, kind: type[AccelError
     # As long as nobody wants it, it does no harm.
     assert len(file.plan("up >= 0", ["turn"]).tasks) == 4
     assert [task.row_group for task in file.plan("up < 50").tasks] == [0]
+
+
+def test_a_file_asked_again_answers_as_one_asked_first() -> None:
+    questions = [
+        "up >= 0 AND turn = 3",
+        "turn = 3",
+        "up BETWEEN 95 AND 205",
+        "word = 'w03' OR turn > 8",
+        "turn IN (1, 2) AND word < 'w20'",
+        "NOT (word = 'w03')",
+    ]
+    again = Planner()
+    for where in [*questions, *reversed(questions)]:
+        found, fresh = again.plan(where), Planner().plan(where)
+        assert [(task.row_group, task.rows, task.sure) for task in found.tasks] == [
+            (task.row_group, task.rows, task.sure) for task in fresh.tasks
+        ]
+
+
+def test_what_reading_takes_is_known_anew_when_a_page_index_comes_or_goes() -> None:
+    file = Planner()
+    assert file.plan().tasks[0].reads[0].whole
+    assert not file.plan("up = 5").tasks[0].reads[0].whole
+    file.handle.distrusted = True
+    file.handle.offset_indexes.clear()
+    file.handle.column_indexes.clear()
+    file.handle.page_bounds.clear()
+    assert file.plan("up = 5").tasks[0].reads[0].whole
+
+
+def test_chunks_whose_pages_begin_at_the_same_rows_share_the_array() -> None:
+    file = Planner()
+    file.plan("up = 5 AND turn = 5", ["up", "turn"])
+    first = file.handle.offset_indexes[0, 0]
+    other = file.handle.offset_indexes[0, 1]
+    assert first is not None and other is not None and first.first_row is other.first_row

@@ -37,7 +37,7 @@ def test_its_weight_grows_with_what_it_learns() -> None:
     handle.offset_indexes[0, 1] = None
     assert handle.nbytes == before + index.nbytes
     handle.chunk_bounds[0] = bounds = Bounds.unknown(np.full(7, 10, np.int64))
-    assert handle.nbytes == before + index.nbytes + 60 * len(bounds) + 128
+    assert handle.nbytes == before + index.nbytes + 64 * len(bounds) + 256
 
 
 def test_bytes_before_the_footer_weigh() -> None:

@@ -1,0 +1,128 @@
+"""Which pages of a row group's chunks hold the rows that are wanted."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from accel.format.model import ChunkTable, Encoding, OffsetIndex
+from accel.planning.pages import LeafReads
+from accel.planning.selection import RowSelection
+from accel.ranges import ByteRange
+from accel.records import dataclass
+
+__all__ = ["ChunkFacts", "PagesOf"]
+
+Int64s = npt.NDArray[np.int64]
+
+_DICTIONARY_ENCODINGS = (1 << Encoding.PLAIN_DICTIONARY) | (1 << Encoding.RLE_DICTIONARY)
+_NOTHING = np.empty(0, np.int64)
+# Ways in which the chunks of a row group are cut into pages, as far as they are remembered.
+_MOST_SHAPES = 8
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ChunkFacts:
+    """What the footer and the offset index say of one chunk, whatever rows of it are wanted: `LeafReads`' first fields."""
+
+    index: OffsetIndex | None
+    codec: int
+    chunk: ByteRange
+    dictionary: ByteRange | None
+    dictionary_pages: int
+    num_values: int
+    expansion: float
+
+    @classmethod
+    def of(
+        cls, chunks: ChunkTable, index: OffsetIndex | None, row_group: int, column: int, decoded_bytes: int
+    ) -> ChunkFacts:
+        """Of a chunk, of so many bytes once decoded."""
+        at = (row_group, column)
+        start, end = chunks.start.item(at), chunks.end.item(at)
+        dictionary, dictionary_pages = None, 0
+        if index is not None and start < (first_page := index.offset.item(0)):
+            dictionary = ByteRange(start, first_page)
+            dictionary_pages = _dictionary_pages(chunks, at)
+        return cls(
+            index,
+            chunks.codec.item(at),
+            ByteRange(start, end),
+            dictionary,
+            dictionary_pages,
+            chunks.num_values.item(at),
+            max(1.0, decoded_bytes / max(1, chunks.compressed.item(at))),
+        )
+
+
+class PagesOf:
+    """The pages of one row group's chunks that hold some rows.
+
+    Chunks often have their pages begin at the same rows, and then share the array that says so: it is looked at once.
+    """
+
+    def __init__(self, rows: RowSelection, num_rows: int) -> None:
+        self._rows = rows
+        self._num_rows = num_rows
+        self._found: list[tuple[Int64s, tuple[Int64s, Int64s, Int64s, slice | Int64s]]] = []
+
+    def reads(self, facts: ChunkFacts, leaf: int, *, for_filter: bool, for_output: bool) -> LeafReads:
+        """What one chunk must be asked for so that the rows can be decoded."""
+        index = facts.index
+        if index is None:
+            ordinal = offset = size = first = stop = _NOTHING
+            total = 0
+        else:
+            ordinal, first, stop, keep = self._pages(index.first_row)
+            offset, size, total = index.offset[keep], index.size[keep], len(index.offset)
+        return LeafReads(
+            leaf,
+            leaf,
+            facts.codec,
+            facts.chunk,
+            facts.dictionary,
+            facts.dictionary_pages,
+            facts.num_values,
+            facts.expansion,
+            for_filter,
+            for_output,
+            ordinal,
+            offset,
+            size,
+            first,
+            stop,
+            total,
+        )
+
+    def _pages(self, first_row: Int64s) -> tuple[Int64s, Int64s, Int64s, slice | Int64s]:
+        for known, found in self._found:
+            if known is first_row:
+                return found
+        found = _pages(first_row, self._rows, self._num_rows)
+        if len(self._found) < _MOST_SHAPES:
+            self._found.append((first_row, found))
+        return found
+
+
+def _pages(
+    first_row: Int64s, rows: RowSelection, num_rows: int
+) -> tuple[Int64s, Int64s, Int64s, slice | Int64s]:
+    """The pages that hold the rows: ordinals, first rows, stop rows, and their place in the index."""
+    keep = rows.units(first_row, num_rows)
+    if not isinstance(keep, slice):
+        return keep, first_row[keep], np.append(first_row[1:], num_rows)[keep], keep
+    lo, hi = keep.start, keep.stop
+    if hi < len(first_row):
+        stop = first_row[lo + 1 : hi + 1]
+    else:
+        stop = np.empty(hi - lo, np.int64)
+        stop[:-1] = first_row[lo + 1 :]
+        stop[-1:] = num_rows
+    return np.arange(lo, hi), first_row[keep], stop, keep
+
+
+def _dictionary_pages(chunks: ChunkTable, at: tuple[int, int]) -> int:
+    known = int(chunks.dictionary_pages[at])
+    if known >= 0:
+        return known
+    return -1 if int(chunks.encodings[at]) & _DICTIONARY_ENCODINGS else 0

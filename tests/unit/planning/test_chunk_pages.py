@@ -1,0 +1,66 @@
+"""The pages that hold rows: shared work gives what each chunk would have by itself."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from accel.format.model import OffsetIndex
+from accel.planning.chunk_pages import ChunkFacts, PagesOf
+from accel.planning.selection import RowSelection
+from accel.ranges import ByteRange
+
+ROWS = 100
+
+
+def facts(first_row: np.ndarray) -> ChunkFacts:
+    pages = len(first_row)
+    index = OffsetIndex(1000 + 10 * np.arange(pages), np.full(pages, 10, np.int64), first_row)
+    return ChunkFacts(index, 1, ByteRange(990, 1000 + 10 * pages), ByteRange(990, 1000), 2, ROWS, 1.5)
+
+
+@pytest.mark.parametrize(
+    ("ranges", "ordinals", "stops"),
+    [
+        ([(0, 100)], [0, 1, 2, 3], [30, 60, 90, 100]),
+        ([(30, 31)], [1], [60]),
+        ([(0, 1), (95, 96)], [0, 3], [30, 100]),
+    ],
+    ids=["all", "one", "apart"],
+)
+def test_chunks_cut_alike_share_what_is_found(
+    ranges: list[tuple[int, int]], ordinals: list[int], stops: list[int]
+) -> None:
+    first_row = np.array([0, 30, 60, 90], np.int64)
+    wanted = PagesOf(RowSelection.of(ranges), ROWS)
+    reads = wanted.reads(facts(first_row), 0, for_filter=True, for_output=False)
+    same = wanted.reads(facts(first_row), 3, for_filter=False, for_output=True)
+    equal = wanted.reads(facts(first_row.copy()), 3, for_filter=False, for_output=True)
+    assert reads.ordinal.tolist() == same.ordinal.tolist() == equal.ordinal.tolist() == ordinals
+    assert same.first_row is reads.first_row and equal.first_row is not reads.first_row
+    assert reads.stop_row.tolist() == stops
+    assert reads.offset.tolist() == [1000 + 10 * page for page in ordinals]
+    assert (same.leaf, same.column, same.for_filter, same.for_output) == (3, 3, False, True)
+    assert (reads.codec, reads.dictionary, reads.dictionary_pages, reads.expansion, reads.total_pages) == (
+        1,
+        ByteRange(990, 1000),
+        2,
+        1.5,
+        4,
+    )
+
+
+def test_other_pages_are_looked_at_by_themselves() -> None:
+    wanted = PagesOf(RowSelection.of([(50, 60)]), ROWS)
+    assert wanted.reads(
+        facts(np.array([0, 40], np.int64)), 0, for_filter=False, for_output=True
+    ).ordinal.tolist() == [1]
+    assert wanted.reads(
+        facts(np.array([0, 40, 55, 70], np.int64)), 1, for_filter=False, for_output=True
+    ).ordinal.tolist() == [1, 2]
+
+
+def test_a_chunk_without_pages_is_read_whole() -> None:
+    bare = ChunkFacts(None, 1, ByteRange(4, 90), None, 0, ROWS, 1.0)
+    reads = PagesOf(RowSelection.all(ROWS), ROWS).reads(bare, 0, for_filter=False, for_output=True)
+    assert reads.whole and reads.nbytes == 86 and not len(reads.ordinal)
