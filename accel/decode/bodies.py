@@ -7,6 +7,7 @@ DataPageHeaderV2); README (nulls, data pages).
 from __future__ import annotations
 
 import zlib
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import lru_cache, partial
 from typing import Final, NamedTuple
@@ -16,6 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from accel.decode.chunks import ChunkPages
+from accel.decode.frames import MOST_TOGETHER, decompress_frames
 from accel.decode.verify import PageFacts
 from accel.errors import ParquetFormatError
 from accel.format.model import Codec, Encoding, PageType
@@ -116,33 +118,65 @@ def plain_size(page: DataPage, *, optional: bool) -> int:
     return page.uncompressed - len(_present(page.num_values))
 
 
-def value_bytes(page: DataPage, *, optional: bool, verify_checksum: bool) -> Bytes | None:
-    """The bytes of a page's values, whatever their encoding; None where some are null, or it does not decode.
+def value_bytes(
+    pages: Iterable[DataPage], *, optional: bool, verify_checksum: bool
+) -> Iterator[Bytes | None]:
+    """The bytes of each page's values, whatever their encoding; None where some are null, or it does not decode.
 
-    Whoever reads it in the common way will say what is wrong with it.
+    Whoever reads such a page in the common way will say what is wrong with it. Small ones are decompressed together.
 
     Raises
     ------
     ParquetFormatError
-        The checksum does not match.
+        The checksum of a page does not match.
     """
-    if verify_checksum:
-        check_crc(page.body, page.crc)
-    count = page.num_values
+    group: list[tuple[DataPage, memoryview, int]] = []
+    held = 0
+    for page in pages:
+        if verify_checksum:
+            check_crc(page.body, page.crc)
+        packed, size = _packed(page, optional=optional)
+        together = page.codec == Codec.ZSTD and size >= 0
+        if group and (not together or held + size > MOST_TOGETHER):
+            yield from _unpack(group, optional=optional)
+            group, held = [], 0
+        if together:
+            group.append((page, packed, size))
+            held += size
+        else:
+            raw = None if size < 0 else decompress(packed, page.codec, size)
+            yield None if raw is None else _present_only(page, raw, optional=optional)
+    yield from _unpack(group, optional=optional)
+
+
+def _packed(page: DataPage, *, optional: bool) -> tuple[memoryview, int]:
+    """What of a page is decompressed, and to how many bytes; -1 where its values are of none of our forms."""
     if not page.is_v2:
-        raw = decompress(page.body, page.codec, page.uncompressed)
-        if raw is None or not optional:
-            return raw
-        levels = _present(count)
-        if page.level_encoding != Encoding.RLE:
-            return None
-        return raw[len(levels) :] if raw[: len(levels)].tobytes() == levels else None
+        return page.body, page.uncompressed
     stop = page.level_bytes
-    if stop < 0 or page.num_nulls > 0:
+    if stop < 0 or page.num_nulls > 0 or (optional and not _all_present(page.body[:stop], page.num_values)):
+        return page.body, -1
+    return page.body[stop:], page.uncompressed - stop
+
+
+def _unpack(group: Sequence[tuple[DataPage, memoryview, int]], *, optional: bool) -> Iterator[Bytes | None]:
+    """The values of pages that Zstandard compressed."""
+    bodies, sizes = [body for _, body, _ in group], [size for _, _, size in group]
+    found: Sequence[Bytes | None] | None = decompress_frames(bodies, sizes) if len(group) > 1 else None
+    if found is None:
+        found = [decompress(body, page.codec, size) for page, body, size in group]
+    for (page, _, _), raw in zip(group, found, strict=True):
+        yield None if raw is None else _present_only(page, raw, optional=optional)
+
+
+def _present_only(page: DataPage, raw: Bytes, *, optional: bool) -> Bytes | None:
+    """The values behind the levels of a v1 page, if these say that none is null."""
+    if page.is_v2 or not optional:
+        return raw
+    levels = _present(page.num_values)
+    if page.level_encoding != Encoding.RLE:
         return None
-    if optional and not _all_present(page.body[:stop], count):
-        return None
-    return decompress(page.body[stop:], page.codec, page.uncompressed - stop)
+    return raw[len(levels) :] if raw[: len(levels)].tobytes() == levels else None
 
 
 def check_crc(page: memoryview, crc: int | None) -> None:

@@ -64,18 +64,20 @@ def read_picks(
     if named.longest * rows.count > _MOST_BYTES:
         return None
     chosen = rows.row_numbers()
+    ends = np.cumsum([page.num_values for page in pages])
+    firsts = [0, *ends.tolist()]
+    cuts = [0, *chosen.searchsorted(ends).tolist()]
+    held = [number for number in range(len(pages)) if cuts[number + 1] > cuts[number]]
+    bodies = value_bytes(
+        [pages[number] for number in held], optional=optional, verify_checksum=verify_checksums
+    )
     picked: list[Int64s] = []
-    done = first = 0
-    for page in pages:
-        end = first + page.num_values
-        cut = int(chosen.searchsorted(end))
-        if cut > done:
-            raw = value_bytes(page, optional=optional, verify_checksum=verify_checksums)
-            found = None if raw is None else pick_indices(raw, page.num_values, chosen[done:cut] - first)
-            if found is None:
-                return None
-            picked.append(found)
-        done, first = cut, end
+    for number, raw in zip(held, bodies, strict=True):
+        wanted = chosen[cuts[number] : cuts[number + 1]] - firsts[number]
+        found = None if raw is None else pick_indices(raw, pages[number].num_values, wanted)
+        if found is None:
+            return None
+        picked.append(found)
     indices = picked[0] if len(picked) == 1 else np.concatenate(picked)
     if int(indices.max()) >= named.entries:
         return None

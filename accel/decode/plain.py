@@ -72,10 +72,12 @@ def read_plain(
     sink = (_Texts if texts else _Values)(kind, form, counts, widths)
     if not sink.fits:
         return None
+    wanted = [page for page, count in zip(pages, counts, strict=True) if count]
+    values = value_bytes(wanted, optional=optional, verify_checksum=verify_checksums)
     done = first = 0
-    for page, end, cut, width in zip(pages, ends.tolist(), cuts, widths, strict=True):
+    for end, cut, width in zip(ends.tolist(), cuts, widths, strict=True):
         if cut > done:
-            raw = value_bytes(page, optional=optional, verify_checksum=verify_checksums)
+            raw = next(values)
             if raw is None or (texts and not _is_uniform(raw, width)):
                 return None
             if chosen is not None and cut - done < end - first:
