@@ -14,7 +14,7 @@ from accel.errors import ParquetFormatError
 from accel.planning.pages import Piece, PieceLeaf, cut_pieces
 from accel.planning.selection import RowSelection
 from accel.planning.task import ScanTask
-from accel.planning.two_phase import cut_output, filter_phase, output_phase
+from accel.planning.two_phase import at_once, cut_output, filter_phase, output_phase
 from accel.reader import Reader
 from accel.task_reads import PieceRead, TaskReads
 
@@ -28,6 +28,9 @@ async def read_piece(
 ) -> tuple[list[pa.RecordBatch], int]:
     """Fetch and decode one piece at once; its batches, and the round trips it took."""
     doubtful = piece.rows.count - piece.sure.count
+    if reads.two_phases:
+        piece = at_once(piece, reads.shares)
+        reads.share([piece])
     read = await reads.fetch(piece)
     batches, read = await _decoded(reads, read, partial(reader.decode, task))
     if doubtful:

@@ -104,6 +104,38 @@ def test_pieces_share_the_pages_that_straddle_them(
     two = scan(store, where, phases="two", piece_bytes=piece_bytes).to_table()
     assert two.equals(one)
     assert two.num_rows > 0
+    asked = sorted(call.range for call in store.calls if call.range is not None)
+    assert all(before.end <= later.start for before, later in itertools.pairwise(asked))
+
+
+@pytest.mark.parametrize("piece_bytes", [1, 3_000, 40_000])
+@pytest.mark.parametrize("edges", [(510, 3_777), (0, 2_010), (1_000, 4_000)], ids=["both", "last", "none"])
+def test_pieces_that_match_as_a_whole_share_pages_with_those_in_doubt(
+    edges: tuple[int, int], piece_bytes: int
+) -> None:
+    """They are read at once, and what straddles a cut may be wanted by them alone. It is fetched once all the same,
+    unless the piece in doubt comes to want it while it is on its way."""
+    rows = 4_000
+    full = table(
+        key=pa.array(np.arange(rows)), text=pa.array([f"{i % 97:04}" * (1 + i % 9) for i in range(rows)])
+    )
+    sink = io.BytesIO()
+    pq.write_table(
+        full,
+        sink,
+        use_dictionary=False,
+        compression="none",
+        write_page_index=True,
+        data_page_size=1_000,
+        write_batch_size=20,
+    )
+    store = RecordingStore(DictStore({PATH: sink.getvalue()}))
+    where = f"key >= {edges[0]} and key < {edges[1]}"
+    found = scan(store, where, phases="two", piece_bytes=piece_bytes)
+    assert found.to_table().equals(full.slice(edges[0], edges[1] - edges[0]))
+    asked = sorted(call.range for call in store.calls if call.range is not None)
+    twice = sum(later.start < before.end for before, later in itertools.pairwise(asked))
+    assert twice <= 2
 
 
 @pytest.mark.parametrize("where", ["mark = 4", "mark = 4 or w1 < 3", "mark = 5", "mark <> 7 and w0 > 2"])
