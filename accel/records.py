@@ -2,9 +2,11 @@
 
 The standard library writes and compiles the methods of a dataclass while its module is imported, about
 0.4 ms for each class, which made a third of what a fresh process paid until its first answer. Here a class
-with slots gets them at once, a compiled `__init__` once it pays, and its other methods without compiling.
-What `dataclasses.fields` and `replace` look at is made when they look. A class that asks for more (fields
-of a base, `InitVar`, own methods in the place of those made here) is left to the standard library.
+with slots gets them at once and shares them with all others: each puts a faster one in its place when it
+pays, and what `dataclasses.fields` and `replace` look at is made when they look. So a class is few objects,
+which the garbage collector looks at while modules are imported, and four times more when the process exits.
+A class that asks for more (fields of a base, an order, `InitVar`, own methods in the place of those made
+here) is left to the standard library.
 """
 
 from __future__ import annotations
@@ -18,7 +20,6 @@ if TYPE_CHECKING:
 else:
     import dataclasses
     import functools
-    import inspect
     import operator
     import threading
 
@@ -27,14 +28,13 @@ else:
             "__init__",
             "__eq__",
             "__hash__",
-            "__lt__",
             "__setattr__",
             "__delattr__",
             "__getstate__",
             "__slots__",
         }
     )
-    _KNOWN = frozenset({"frozen", "slots", "eq", "order", "kw_only", "repr", "weakref_slot"})
+    _KNOWN = frozenset({"frozen", "slots", "eq", "kw_only", "repr", "weakref_slot"})
     _FEW = 8
     """Instances that are made without a compiled `__init__`."""
 
@@ -42,97 +42,71 @@ else:
         """As `dataclasses.dataclass`, at no cost before the first use where there are slots."""
         if cls is None:
             return lambda cls: dataclass(cls, **options)
-        kinds = inspect.get_annotations(cls)
+        kinds = cls.__annotations__
         text = " ".join(map(str, kinds.values()))
         if (
             not options.get("slots")
             or not options.keys() <= _KNOWN
             or not _OURS.isdisjoint(cls.__dict__)
-            or any(hasattr(base, "__dataclass_fields__") for base in cls.__bases__)
+            or (cls.__bases__ != (object,) and hasattr(cls, "__dataclass_fields__"))
             or "InitVar" in text
             or "KW_ONLY" in text
         ):
             return dataclasses.dataclass(cls, **options)
         if "ClassVar" in text:
             kinds = {name: kind for name, kind in kinds.items() if "ClassVar" not in str(kind)}
-        return _Record(cls, kinds, options).make()
+        return _make(cls, kinds, options)
+
+    def _make(cls, kinds, options):
+        """The class, with slots, and all that needs no compiling."""
+        body = dict(cls.__dict__)
+        body.pop("__dict__", None)
+        body.pop("__weakref__", None)
+        defaults = {name: body.pop(name) for name in kinds if name in body}
+        for name, value in defaults.items():
+            if type(value).__hash__ is None:
+                raise ValueError(f"the default of {cls.__qualname__}.{name} can change; use default_factory")
+        body["__slots__"] = (*kinds, "__weakref__") if options.get("weakref_slot") else tuple(kinds)
+        body["__qualname__"] = cls.__qualname__
+        body |= _ALWAYS
+        if "__repr__" not in body and options.get("repr", True):
+            body["__repr__"] = _represent
+        if options.get("eq", True):
+            body |= _COMPARED
+        if options.get("frozen"):
+            body |= _FROZEN
+        elif options.get("eq", True):
+            body["__hash__"] = None
+        record = body["_record_"] = _Record()
+        record.kinds = kinds
+        record.defaults = defaults
+        record.options = options
+        record.made = 0
+        record.cls = type(cls)(cls.__name__, cls.__bases__, body)
+        return record.cls
 
     class _Record:
         """What a class is made of."""
 
-        def __init__(self, cls, kinds, options):
-            self.cls = cls
-            self.kinds = kinds
-            self.frozen = options.pop("frozen", False)
-            self.eq = options.pop("eq", True)
-            self.order = options.pop("order", False)
-            self.repr = options.pop("repr", True)
-            self.kw_only = options.pop("kw_only", False)
-            self.weak = options.pop("weakref_slot", False)
-            self.defaults = {name: cls.__dict__[name] for name in kinds if name in cls.__dict__}
-            self.fields = [
-                name for name, value in self.defaults.items() if isinstance(value, dataclasses.Field)
-            ]
+        __slots__ = ("cls", "defaults", "kinds", "made", "options")
 
         def but(self, flag):
             """The fields' names, without those that say no to something."""
-            without = {name for name in self.fields if not getattr(self.defaults[name], flag)}
-            return [name for name in self.kinds if name not in without] if without else list(self.kinds)
-
-        def make(self):
-            """The class, with slots, and all that needs no compiling."""
-            cls = self.cls
-            for name, value in self.defaults.items():
-                if type(value).__hash__ is None and name not in self.fields:
-                    raise ValueError(
-                        f"the default of {cls.__qualname__}.{name} can change; use default_factory"
-                    )
-            body = {name: value for name, value in cls.__dict__.items() if name not in self.kinds}
-            body.pop("__dict__", None)
-            body.pop("__weakref__", None)
-            body["__slots__"] = (*self.kinds, "__weakref__") if self.weak else tuple(self.kinds)
-            body["__dataclass_fields__"] = _Lazily(self, "__dataclass_fields__", self.look)
-            body["__dataclass_params__"] = _Lazily(self, "__dataclass_params__", self.params)
-            body["__match_args__"] = tuple([name for name in self.but("init") if not self.keyword(name)])
-            body["__init__"] = self.first_init()
-            if self.repr and "__repr__" not in body:
-                body["__repr__"] = _repr(self.but("repr"))
-            if self.eq:
-                body |= _comparisons(self.but("compare"), order=self.order)
-                if not self.frozen:
-                    body["__hash__"] = None
-            if self.frozen:
-                body |= _frozen(tuple(self.kinds))
-            self.cls = type(cls)(cls.__name__, cls.__bases__, body)
-            self.cls.__qualname__ = cls.__qualname__
-            return self.cls
+            without = {
+                name
+                for name, value in self.defaults.items()
+                if isinstance(value, dataclasses.Field) and not getattr(value, flag)
+            }
+            return [name for name in self.kinds if name not in without]
 
         def field(self, name):
             default = self.defaults.get(name, dataclasses.MISSING)
-            return default if name in self.fields else dataclasses.field(default=default)
+            return default if isinstance(default, dataclasses.Field) else dataclasses.field(default=default)
 
         def keyword(self, name):
-            only = self.defaults[name].kw_only if name in self.fields else dataclasses.MISSING
-            return self.kw_only if only is dataclasses.MISSING else only
-
-        def first_init(self):
-            """An `__init__` that needs no compiling, and puts the real one in its place once it pays."""
-            count = 0
-
-            def __init__(instance, *args, **kwargs):
-                nonlocal count
-                count += 1
-                values = self.bind(args, kwargs) if count <= _FEW else None
-                if values is None:  # wrong arguments too: the real one says what is wrong
-                    self.cls.__init__ = self.init()
-                    self.cls.__init__(instance, *args, **kwargs)
-                    return
-                for name, value in values.items():
-                    object.__setattr__(instance, name, value)
-                if hasattr(instance, "__post_init__"):
-                    instance.__post_init__()
-
-            return __init__
+            default = self.defaults.get(name)
+            only = default.kw_only if isinstance(default, dataclasses.Field) else dataclasses.MISSING
+            return self.options.get("kw_only", False) if only is dataclasses.MISSING else only
 
         def bind(self, args, kwargs):
             """The value of each field; None where the arguments do not fit."""
@@ -145,17 +119,17 @@ else:
             given |= kwargs
             values = {}
             for name in self.kinds:
-                field = self.defaults.get(name, dataclasses.MISSING)
-                listed = name in self.fields
-                if name in given and not (listed and not field.init):
+                default = self.defaults.get(name, dataclasses.MISSING)
+                listed = isinstance(default, dataclasses.Field)
+                if name in given and not (listed and not default.init):
                     values[name] = given.pop(name)
-                elif listed and field.default_factory is not dataclasses.MISSING:
-                    values[name] = field.default_factory()
+                elif listed and default.default_factory is not dataclasses.MISSING:
+                    values[name] = default.default_factory()
                 else:
-                    default = field.default if listed else field
-                    if default is not dataclasses.MISSING:
-                        values[name] = default
-                    elif not listed or field.init:
+                    value = default.default if listed else default
+                    if value is not dataclasses.MISSING:
+                        values[name] = value
+                    elif not listed or default.init:
                         return None
             return None if given else values
 
@@ -180,7 +154,7 @@ else:
                     (keyword if self.keyword(name) else plain).append(name + default)
                 elif not default:
                     continue
-                if self.frozen:
+                if self.options.get("frozen"):
                     # The slot itself: it takes two thirds of the time of object.__setattr__.
                     scope[f"_set_{name}"] = self.cls.__dict__[name].__set__
                     lines.append(f"_set_{name}(self, {value})")
@@ -196,7 +170,23 @@ else:
             made.__module__ = self.cls.__module__
             return made
 
-        def look(self):
+        def compare(self):
+            """Give the class comparison and hash of its own fields."""
+            values = _values(self.but("compare"))
+
+            def __eq__(self, other):
+                if other.__class__ is self.__class__:
+                    return values(self) == values(other)
+                return NotImplemented
+
+            def __hash__(self):
+                return hash(values(self))
+
+            self.cls.__eq__ = __eq__
+            if self.options.get("frozen"):
+                self.cls.__hash__ = __hash__
+
+        def fields(self):
             """What `dataclasses.fields` and `replace` look at."""
             looked = {}
             for name, kind in self.kinds.items():
@@ -208,8 +198,11 @@ else:
         def params(self):
             body = {"__annotations__": dict(self.kinds), "__module__": self.cls.__module__} | self.defaults
             bare = type(self.cls.__name__, (), body)
-            flags = {"frozen": self.frozen, "eq": self.eq, "order": self.order, "kw_only": self.kw_only}
+            flags = {name: self.options[name] for name in ("frozen", "eq", "kw_only") if name in self.options}
             return dataclasses.dataclass(bare, **flags).__dataclass_params__
+
+        def match_args(self):
+            return tuple([name for name in self.but("init") if not self.keyword(name)])
 
     @functools.cache
     def _ordinary():
@@ -221,14 +214,14 @@ else:
     class _Lazily:
         """An attribute of a class that is made when it is asked for."""
 
-        def __init__(self, record, name, make):
-            self.record = record
+        def __init__(self, name, make):
             self.name = name
             self.make = make
 
         def __get__(self, instance, owner):
-            made = self.make()
-            setattr(self.record.cls, self.name, made)
+            record = owner._record_
+            made = self.make(record)
+            setattr(record.cls, self.name, made)
             return made
 
     def _values(names):
@@ -239,67 +232,66 @@ else:
             return lambda instance: (only(instance),)
         return operator.attrgetter(*names)
 
-    def _comparisons(names, *, order):
-        values = _values(names)
+    # What follows is shared by all classes; a class's own takes its place once it pays.
 
-        def __eq__(self, other):
-            if other.__class__ is self.__class__:
-                return values(self) == values(other)
-            return NotImplemented
+    def _first_init(instance, *args, **kwargs):
+        record = instance._record_
+        record.made += 1
+        values = record.bind(args, kwargs) if record.made <= _FEW else None
+        if values is None:  # wrong arguments too: the real one says what is wrong
+            record.cls.__init__ = record.init()
+            record.cls.__init__(instance, *args, **kwargs)
+            return
+        for name, value in values.items():
+            object.__setattr__(instance, name, value)
+        if hasattr(instance, "__post_init__"):
+            instance.__post_init__()
 
-        def __hash__(self):
-            return hash(values(self))
+    def _first_eq(self, other):
+        self._record_.compare()
+        return self._record_.cls.__eq__(self, other)
 
-        made = {"__eq__": __eq__, "__hash__": __hash__}
-        if order:
-            for compare in (operator.lt, operator.le, operator.gt, operator.ge):
-                made[f"__{compare.__name__}__"] = _ordering(values, compare)
-        return made
-
-    def _ordering(values, compare):
-        def method(self, other):
-            if other.__class__ is self.__class__:
-                return compare(values(self), values(other))
-            return NotImplemented
-
-        return method
-
-    def _repr(names):
-        def __repr__(self):
-            return _represent(self, names)
-
-        return __repr__
+    def _first_hash(self):
+        self._record_.compare()
+        return self._record_.cls.__hash__(self)
 
     _representing = set()
 
-    def _represent(instance, names):
-        key = id(instance), threading.get_ident()
+    def _represent(self):
+        key = id(self), threading.get_ident()
         if key in _representing:
             return "..."
         _representing.add(key)
         try:
-            inside = ", ".join([f"{name}={getattr(instance, name)!r}" for name in names])
+            names = self._record_.but("repr")
+            inside = ", ".join([f"{name}={getattr(self, name)!r}" for name in names])
         finally:
             _representing.discard(key)
-        return f"{instance.__class__.__qualname__}({inside})"
+        return f"{self.__class__.__qualname__}({inside})"
 
-    def _frozen(names):
-        def __getstate__(self):
-            return [getattr(self, name) for name in names]
+    def _get_state(self):
+        return [getattr(self, name) for name in self._record_.kinds]
 
-        def __setstate__(self, state):
-            for name, value in zip(names, state, strict=True):
-                object.__setattr__(self, name, value)
-
-        return {
-            "__setattr__": _refuse_to_set,
-            "__delattr__": _refuse_to_delete,
-            "__getstate__": __getstate__,
-            "__setstate__": __setstate__,
-        }
+    def _set_state(self, state):
+        for name, value in zip(self._record_.kinds, state, strict=True):
+            object.__setattr__(self, name, value)
 
     def _refuse_to_set(self, name, value):
         raise dataclasses.FrozenInstanceError(f"cannot assign to field {name!r}")
 
     def _refuse_to_delete(self, name):
         raise dataclasses.FrozenInstanceError(f"cannot delete field {name!r}")
+
+    _ALWAYS = {
+        "__init__": _first_init,
+        "__dataclass_fields__": _Lazily("__dataclass_fields__", _Record.fields),
+        "__dataclass_params__": _Lazily("__dataclass_params__", _Record.params),
+        "__match_args__": _Lazily("__match_args__", _Record.match_args),
+    }
+    _COMPARED = {"__eq__": _first_eq, "__hash__": _first_hash}
+    _FROZEN = {
+        "__setattr__": _refuse_to_set,
+        "__delattr__": _refuse_to_delete,
+        "__getstate__": _get_state,
+        "__setstate__": _set_state,
+    }
