@@ -47,7 +47,9 @@ def read_apart(
         return None
     facts = known.facts[leaf.ordinal]
     picks = bool(facts.encoded.all())
-    if picks and (unit.num_rows > MOST_PICKED or facts.dictionary is None):
+    if picks and (
+        facts.dictionary is None or (unit.num_rows > MOST_PICKED and rows.count * _RARE > unit.num_rows)
+    ):
         return None
     form = form_of(field.type, known.schema.elements[leaf.element])
     pages = [] if form is None else data_pages(known.chunks[leaf.ordinal], facts)
@@ -74,6 +76,8 @@ def read_apart(
     return join_arrays(arrays, _MOST_COPIED)
 
 
+_RARE = 64
+"""Of many rows, one in so many is picked for less than pyarrow decodes them all for."""
 _MOST_COPIED = 1 << 20
 """More bytes stay in two chunks: fresh memory for both costs as much as decoding them."""
 

@@ -31,6 +31,7 @@ Int64s = npt.NDArray[np.int64]
 MOST_PICKED: Final = 1 << 15
 """More rows, selected or not, are faster decoded by pyarrow."""
 _MOST_RUNS: Final = 512
+"""Packed ones of one length in a row count as one."""
 _MOST_WIDTH: Final = 32
 _MOST_BYTES: Final = 1 << 30
 
@@ -102,45 +103,75 @@ def pick_indices(raw: Bytes, count: int, wanted: Int64s) -> Int64s | None:
         return None
     width, firsts, bits, fixed = runs
     run = firsts.searchsorted(wanted, "right") - 1
-    value = fixed[run]
     place = bits[run] + (wanted - firsts[run]) * width
-    # Eight bytes from any place on hold an index of 32 bits, wherever in a byte it begins.
-    padded = np.zeros(len(raw) + 8, np.uint8)
-    padded[: len(raw)] = raw
-    words: npt.NDArray[np.uint64] = np.ndarray((len(raw) + 1,), "<u8", padded, 0, (1,))
-    packed = words[np.where(value < 0, place >> 3, 0)] >> (place & 7).astype(np.uint64)
-    packed &= np.uint64((1 << width) - 1)
-    return np.where(value < 0, packed.astype(np.int64), value)
+    if fixed is None:
+        return _unpack(raw, width, place)
+    value = fixed[run]
+    packed = value < 0
+    value[packed] = _unpack(raw, width, place[packed])
+    return value
 
 
-def _runs(data: bytes, count: int) -> tuple[int, Int64s, Int64s, Int64s] | None:
-    """The bit width; of each run its first value, the bit at which it begins, and its value, -1 where it is packed."""
+def _unpack(raw: Bytes, width: int, place: Int64s) -> Int64s:
+    """The numbers of so many bits that begin at these bits."""
+    if not len(place):
+        return place
+    # Eight bytes from any place on hold a number of 32 bits, wherever in a byte it begins.
+    if (int(place.max()) >> 3) + 8 > len(raw):
+        padded = np.zeros(len(raw) + 8, np.uint8)
+        padded[: len(raw)] = raw
+        raw = padded
+    words: npt.NDArray[np.int64] = np.ndarray((len(raw) - 7,), "<i8", raw, 0, (1,))
+    numbers: Int64s = words[place >> 3] >> (place & 7)
+    numbers &= (1 << width) - 1
+    return numbers
+
+
+def _runs(data: bytes, count: int) -> tuple[int, Int64s, Int64s, Int64s | None] | None:
+    """The bit width; of each run its first value, the bit at which it begins, and its value, -1 where it is packed;
+    None instead of the values where all are."""
     if not data or data[0] > _MOST_WIDTH:
         return None
     width, position, seen = data[0], 1, 0
     size, whole = len(data), (data[0] + 7) >> 3
-    firsts, bits, fixed = [], [], []
-    while seen < count:
-        head = shift = 0
+    firsts: list[int] = []
+    bits: list[int] = []
+    fixed: list[int] = []
+    for _ in range(_MOST_RUNS):
+        if seen >= count:
+            break
+        start, head = position, 0
         while True:
-            if position >= size or shift > 28:
+            if position >= size or position - start > 4:
                 return None
             byte = data[position]
+            head |= (byte & 0x7F) << 7 * (position - start)
             position += 1
-            head |= (byte & 0x7F) << shift
-            shift += 7
             if byte < 0x80:
                 break
-        firsts.append(seen)
-        bits.append(position << 3)
+        if head < 2:
+            return None
         if head & 1:
-            fixed.append(-1)
-            seen += (head >> 1) << 3
-            position += (head >> 1) * width
+            held, step = (head >> 1) << 3, (head >> 1) * width + 1
+            # Writers have many packed runs of one length in a row, each behind the same byte.
+            alike = 1
+            if position == start + 1:
+                heads = data[start : start + step * -(-(count - seen) // held) : step]
+                alike = len(heads) - len(heads.lstrip(data[start:position]))
+            firsts.extend(range(seen, seen + alike * held, held))
+            bits.extend(range(position << 3, (position + alike * step) << 3, step << 3))
+            fixed.extend([-1] * alike)
+            seen += alike * held
+            position += alike * step - 1
         else:
+            firsts.append(seen)
+            bits.append(position << 3)
             fixed.append(int.from_bytes(data[position : position + whole], "little"))
             seen += head >> 1
             position += whole
-        if head < 2 or position > size or len(firsts) > _MOST_RUNS:
+        if position > size:
             return None
-    return width, np.array(firsts, np.int64), np.array(bits, np.int64), np.array(fixed, np.int64)
+    if seen < count:
+        return None
+    values = np.array(fixed, np.int64) if max(fixed, default=-1) >= 0 else None
+    return width, np.array(firsts, np.int64), np.array(bits, np.int64), values

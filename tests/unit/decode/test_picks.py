@@ -82,6 +82,27 @@ def test_bytes_that_are_left_to_pyarrow(data: bytes) -> None:
     assert _pick(data, 10, [0]) is None
 
 
+@pytest.mark.parametrize("groups", [1, 3, 63, 64, 200])
+@pytest.mark.parametrize("width", [0, 1, 7, 17, 32])
+@pytest.mark.parametrize("runs", [1, 2, 9, 600])
+def test_packed_runs_of_one_length_in_a_row(groups: int, width: int, runs: int) -> None:
+    """As writers have them, a shorter one at the end; and with another run between them."""
+    if runs == 600 and groups > 3:
+        return
+    rng = random.Random(groups)
+    parts = [[rng.getrandbits(32) & ((1 << width) - 1) for _ in range(8 * groups)] for _ in range(runs)]
+    parts.append(parts[0][:8])
+    data = bytes([width]) + b"".join(_packed(part, width) for part in parts)
+    values = [value for part in parts for value in part]
+    count = len(values) - 5
+    assert _pick(data, count, list(range(count))) == values[:count]
+    assert _pick(data, count, [0, count - 1]) == [values[0], values[count - 1]]
+    assert _pick(data[:-1], count, [0]) is None or not width
+    between = data + _repeated(1 if width else 0, 20, width) + data[1:]
+    more = [*values, *[1 if width else 0] * 20, *values]
+    assert _pick(between, len(more), list(range(len(more)))) == more
+
+
 def test_too_many_runs_are_left_to_pyarrow(monkeypatch: pytest.MonkeyPatch) -> None:
     data = b"\x01" + _repeated(1, 1, 1) * 10
     assert _pick(data, 10, [0, 9]) == [1, 1]
@@ -129,6 +150,25 @@ def test_many_rows_are_decoded_by_pyarrow(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(apart, "MOST_PICKED", 999)
     monkeypatch.setattr(apart, "read_picks", None)
     assert_same(decode(data, RowSelection.all(1000)), truth(data, RowSelection.all(1000)))
+
+
+@pytest.mark.parametrize("array", _COLUMNS.values(), ids=_COLUMNS)
+def test_one_row_in_many_is_picked_however_many_there_are(
+    array: pa.Array, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = _write(array)
+    rare, few = RowSelection.of([(2, 4), (500, 501)]), RowSelection.of([(2, 900)])
+    expected = truth(data, rare), truth(data, few)
+    monkeypatch.setattr(apart, "MOST_PICKED", 10)
+    monkeypatch.setattr(apart, "_RARE", 10)
+    assert_same(decode(data, few), expected[1])
+    picked = []
+    read_picks = apart.read_picks
+    monkeypatch.setattr(apart, "read_picks", lambda *a, **k: picked.append(1) or read_picks(*a, **k))
+    assert_same(decode(data, few), expected[1])
+    assert not picked
+    assert_same(decode(data, rare), expected[0])
+    assert picked
 
 
 def test_damage_is_told() -> None:
