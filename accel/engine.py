@@ -21,8 +21,9 @@ from accel.planning.plan import Plan
 from accel.planning.query import Question
 from accel.planning.task import ScanTask
 from accel.reader import Reader, Tails
-from accel.run import FileWork, Run, Works
+from accel.run import Run
 from accel.session import ScanSpec, Session
+from accel.works import FileWork, Works
 
 __all__ = ["Engine", "Running"]
 
@@ -298,6 +299,8 @@ def _schema_of(source: Any) -> pa.Schema:
 
 async def _planned_work(reader: Reader, tasks: Sequence[ScanTask]) -> Works:
     """Tasks of one file that follow each other are one piece of work."""
+    if len(tasks) == 1:
+        return Works([_fixed(reader, tuple(tasks))])
     return Works(
         _fixed(reader, tuple(run)) for _, run in itertools.groupby(tasks, lambda task: id(task.file))
     )

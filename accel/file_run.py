@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections import deque
+from collections.abc import AsyncIterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from accel.admission import Budget, Order
-from accel.errors import AccelError, MemoryLimitError, ObjectChangedError, ParquetFormatError
+from accel.errors import MemoryLimitError, ObjectChangedError, ParquetFormatError
 from accel.io.faults import foremost
 from accel.piece_reads import filter_piece, finish_piece, narrow_task
 from accel.planning.pages import Piece
@@ -17,11 +18,12 @@ from accel.planning.task import ScanTask
 from accel.planning.two_phase import cut_task, filter_phase
 from accel.records import dataclass
 from accel.task_reads import TaskReads
+from accel.works import FileWork
 
 if TYPE_CHECKING:
     from accel.run import Run
 
-__all__ = ["FileRun", "FileWork", "Item"]
+__all__ = ["FileRun", "Item"]
 
 
 # A task that reads no more is small enough to be looked at twice.
@@ -48,23 +50,36 @@ class _Line:
 
 
 @dataclass(slots=True)
-class FileWork:
-    """One file of a run: how its tasks come about, and how to start over when it changed."""
-
-    tasks: Callable[[], Awaitable[tuple[Sequence[ScanTask], int]]]
-    """Opens and plans: the tasks, and the round trips that lie before their data."""
-    forget: Callable[[], bool]
-    """Drops the file's cached metadata; False where the tasks are fixed, and a change is final."""
-    distrust: Callable[[], bool] | None = None
-    """Gives up the file's page index; False where it had none that was used."""
-
-
-@dataclass(slots=True)
 class Item:
     batch: pa.RecordBatch
     order: Order
     last: bool
     """The last batch of its piece: taking it ends what the piece holds."""
+
+
+class _Outbox:
+    """What has come of a file, for the one who takes it: a queue without what serves several."""
+
+    __slots__ = ("_came", "_items")
+
+    def __init__(self) -> None:
+        self._items: deque[Item | Exception | None] = deque()
+        self._came: asyncio.Future[None] | None = None
+
+    def put(self, item: Item | Exception | None) -> None:
+        """None after the last; nothing follows an error either."""
+        self._items.append(item)
+        if self._came is not None and not self._came.done():
+            self._came.set_result(None)
+
+    async def get(self) -> Item | Exception | None:
+        while not self._items:
+            self._came = asyncio.get_running_loop().create_future()
+            await self._came
+        return self._items.popleft()
+
+    def clear(self) -> None:
+        self._items.clear()
 
 
 class FileRun:
@@ -80,37 +95,69 @@ class FileRun:
         self._budget = Budget(None)
         self.promised = 0
         """Rows that are sure to come out of it."""
-        self.outbox: asyncio.Queue[Item | Exception | None] = asyncio.Queue()
+        self.outbox = _Outbox()
         self.handed_out = False
+        self._planned: Sequence[ScanTask] | None = None
+        self._repeated = False
+
+    async def begin(self) -> bool:
+        """Plan the file, and read it here and now if it is a single piece: there is nothing to overlap.
+
+        Whether that was all, and is in the outbox; else `execute` goes on.
+        """
+        try:
+            await self._plan()
+            if not await self._read_alone():
+                return False
+        except Exception as error:  # noqa: BLE001 - raised when its turn comes
+            if self._may_repeat(error):
+                self._start_over()
+                return False
+            self._fail(error)
+        else:
+            self.outbox.put(None)
+        return True
 
     async def execute(self) -> None:
+        """Read the file, or what `begin` has left of it."""
         try:
             await self._read()
         except Exception as error:  # noqa: BLE001 - raised when its turn comes
-            self._run.failing = True
-            self._release()
-            self.outbox.put_nowait(error)
+            self._fail(error)
         else:
-            self.outbox.put_nowait(None)
+            self.outbox.put(None)
 
     async def _read(self) -> None:
         try:
             await self._attempt()
         except (ObjectChangedError, ParquetFormatError) as error:
-            # Only as long as no row of it was handed out: plan it again, once, as the version that is there
-            # now, or without the page index that the pages contradict.
             if not self._may_repeat(error):
                 raise
-            while not self.outbox.empty():
-                self.outbox.get_nowait()
-            self._delivered.clear()
-            self._release()
+            self._start_over()
             await self._attempt()
 
-    def _may_repeat(self, error: AccelError) -> bool:
+    def _fail(self, error: Exception) -> None:
+        self._run.failing = True
+        self._release()
+        self.outbox.put(error)
+
+    def _may_repeat(self, error: Exception) -> bool:
+        """Whether to plan it again: once, as the version that is there now, or without the page index that the pages
+        contradict, and only as long as no row of it was handed out."""
+        if self._repeated:
+            return False
         if isinstance(error, ObjectChangedError):
             return self._work.forget() and not self.handed_out
-        return not self.handed_out and self._work.distrust is not None and self._work.distrust()
+        if self.handed_out or not isinstance(error, ParquetFormatError):
+            return False
+        return self._work.distrust is not None and self._work.distrust()
+
+    def _start_over(self) -> None:
+        self._repeated = True
+        self._planned = None
+        self.outbox.clear()
+        self._delivered.clear()
+        self._release()
 
     def _release(self) -> None:
         """Let go of what a failed attempt holds and did not deliver."""
@@ -119,16 +166,18 @@ class FileRun:
             if order[0] == self._index and order not in self._delivered:
                 admission.leave(order)
 
-    async def _attempt(self) -> None:
+    async def _plan(self) -> None:
         self.promised = 0
-        tasks, self._depth = await self._work.tasks()
+        self._planned, self._depth = await self._work.tasks()
         self._run.reader.metrics.deepest(self._depth)
-        if not tasks:
-            return
         self._budget = Budget(self._run.rows_wanted())
-        if len(tasks) == 1 and await self._read_alone(tasks[0]):
-            return
-        line = _Line()
+
+    async def _attempt(self) -> None:
+        if self._planned is None:
+            await self._plan()
+            if await self._read_alone():
+                return
+        tasks, line = self._planned or (), _Line()
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._start(group, tasks, line))
@@ -141,14 +190,17 @@ class FileRun:
         """What came of a piece, in its turn."""
         self._delivered.add(order)
         for at, batch in enumerate(batches):
-            self.outbox.put_nowait(Item(batch, order, at == len(batches) - 1))
+            self.outbox.put(Item(batch, order, at == len(batches) - 1))
         if not batches:
             self._run.admission.leave(order)
 
-    async def _read_alone(self, planned: ScanTask) -> bool:
-        """Read the only task of the file, if it is a single piece: there is nothing to overlap. Else do nothing."""
-        run = self._run
-        if planned.nbytes > _ALONE or planned.cut_when_read:
+    async def _read_alone(self) -> bool:
+        """Read what was planned, if it is nothing or a single piece. Else do nothing."""
+        run, tasks = self._run, self._planned
+        if not tasks:
+            return True
+        planned = tasks[0]
+        if len(tasks) > 1 or planned.nbytes > _ALONE or planned.cut_when_read:
             return False
         reads = run.reader.reads(planned)
         pieces = cut_task(planned, piece_bytes=run.piece_bytes, two_phases=reads.two_phases)

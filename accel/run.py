@@ -13,14 +13,14 @@ import asyncio
 import itertools
 import math
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
 
 import pyarrow as pa
 
 from accel.admission import Admission
 from accel.errors import AccelError
-from accel.file_run import FileRun, FileWork, Item
+from accel.file_run import FileRun, Item
 from accel.io.faults import foremost
 from accel.options import MIB, Options
 from accel.piece_reads import read_piece
@@ -28,8 +28,9 @@ from accel.planning.pages import Piece
 from accel.planning.task import ScanTask
 from accel.reader import Reader
 from accel.task_reads import TaskReads
+from accel.works import FileWork, WorkSource
 
-__all__ = ["FileWork", "Run", "WorkSource", "Works"]
+__all__ = ["Run"]
 
 # Ready batches that wait for the consumer beyond the piece they belong to.
 _READY_BATCHES = 4
@@ -74,7 +75,10 @@ class Run:
         # With a limit the first piece may be enough: small ones waste less of it.
         self.piece_bytes = options.cut_bytes if limit is None else min(options.cut_bytes, _LIMITED_PIECE)
         self.admission = Admission(options.memory_limit, pieces)
-        self._ready: asyncio.Queue[Item | None] = asyncio.Queue(_READY_BATCHES)
+        self._beginning: _Beginning | None = None
+        self._alone: FileRun | None = None
+        """The only file, where it could be read at once."""
+        self._ready: asyncio.Queue[Item | None] | None = None
         self._main: asyncio.Task[None] | None = None
         self._failed: BaseException | None = None
         self.failing = False
@@ -96,10 +100,8 @@ class Run:
             return None
         if self._closed:
             raise _closed_early()
-        if self._main is None:
-            self._main = asyncio.get_running_loop().create_task(self._run())
         try:
-            item = await self._ready.get()
+            item = await self._next()
         except asyncio.CancelledError:
             await self.close()
             raise
@@ -127,12 +129,17 @@ class Run:
         """Stop: no request of this run is in flight and no task of it is left afterwards."""
         self._closed = True
         await self._stop()
-        # Whoever waits for a batch meanwhile shall not wait for ever.
-        while not self._ready.empty():
-            self._ready.get_nowait()
-        self._ready.put_nowait(None)
+        if self._ready is not None:
+            # Whoever waits for a batch meanwhile shall not wait for ever.
+            while not self._ready.empty():
+                self._ready.get_nowait()
+            self._ready.put_nowait(None)
 
     async def _stop(self) -> None:
+        if self._beginning is not None:
+            self._closed = True
+            self._beginning.stop()
+            await asyncio.wait((self._beginning.left,))
         main = self._main
         if main is not None and not main.done():
             self._closed = True
@@ -172,10 +179,53 @@ class Run:
         """How much of a piece of full size it is. With a limit each counts as one."""
         return 1.0 if self._limit is not None else min(1.0, max(_LEAST_PART, piece.weight / self.piece_bytes))
 
-    async def _run(self) -> None:
+    async def _next(self) -> Item | None:
+        """What comes out next; None at the end, which `_failed` may explain."""
+        while self._ready is None and self._alone is None and self._failed is None:
+            if self._beginning is not None:
+                await asyncio.wait((self._beginning.left,))
+            elif self._closed:
+                return None
+            else:
+                await self._begin()
+        if self._ready is not None:
+            return await self._ready.get()
+        item = None if self._alone is None else await self._alone.outbox.get()
+        if isinstance(item, Exception):
+            self._failed = foremost(item) if isinstance(item, ExceptionGroup) else item
+            return None
+        return item
+
+    async def _begin(self) -> None:
+        """Find out what there is to do. A single piece of a single file is read here; for more a task is started."""
+        self._beginning = beginning = _Beginning()
         try:
-            async with aclosing(await self._work()) as works:
-                if not self._ordered:
+            works = await self._work()
+            # With a limit a file is read in smaller pieces.
+            first = None if works.only is None or self._limit is not None else FileRun(self, 0, works.only)
+            if first is not None and await first.begin():
+                self._alone = first
+            else:
+                self._ready = asyncio.Queue(_READY_BATCHES)
+                self._main = asyncio.get_running_loop().create_task(self._run(works, first, self._ready))
+        except asyncio.CancelledError:
+            if beginning.was_stopped():
+                raise _closed_early() from None
+            raise
+        except BaseExceptionGroup as group:
+            self._failed = foremost(group)
+        except BaseException as error:  # noqa: BLE001 - raised by `take`
+            self._failed = error
+        finally:
+            self._beginning = None
+            beginning.left.set_result(None)
+
+    async def _run(self, works: WorkSource, first: FileRun | None, ready: asyncio.Queue[Item | None]) -> None:
+        try:
+            async with aclosing(works):
+                if first is not None:
+                    await self._rest_of(first)
+                elif not self._ordered:
                     await self._as_they_come(works)
                 elif works.waits:
                     await self._in_order_meanwhile(works)
@@ -189,7 +239,12 @@ class Run:
             self._failed = error
         if not self._closed:
             # Else nobody takes any more, and a full queue would hold this up for ever.
-            await self._ready.put(None)
+            await ready.put(None)
+
+    async def _rest_of(self, run: FileRun) -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(run.execute())
+            await self._drain(run)
 
     async def _in_order(self, works: AsyncIterator[FileWork]) -> None:
         async with asyncio.TaskGroup() as group:
@@ -234,12 +289,15 @@ class Run:
 
     async def _drain(self, run: FileRun) -> None:
         """Pass on what comes out of a file."""
+        ready = self._ready
+        if ready is None:
+            raise RuntimeError("the run has not begun")
         while (item := await run.outbox.get()) is not None:
             if isinstance(item, Exception):
                 raise item
             run.handed_out = True
             self._passed += item.batch.num_rows
-            await self._ready.put(item)
+            await ready.put(item)
         if self._limit is not None:
             self._files = min(2 * self._files, self.reader.options.max_files_in_flight)
 
@@ -258,29 +316,26 @@ class Run:
                     slots.release()
 
 
-class WorkSource(AsyncIterator[FileWork]):
-    """Where the files of a run come from, in order."""
+class _Beginning:
+    """A task that begins a run, which another may stop."""
 
-    @property
-    def waits(self) -> bool:
-        """Whether the next file may be long in coming."""
-        return False
+    __slots__ = ("_cancels", "_stopped", "_task", "left")
 
-    async def aclose(self) -> None:
-        """End what is under way for files that have not come out."""
+    def __init__(self) -> None:
+        self._task = asyncio.current_task()
+        self._cancels = 0 if self._task is None else self._task.cancelling()
+        self._stopped = False
+        self.left: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        """Done when it has begun, or failed to."""
 
+    def stop(self) -> None:
+        if self._task is not None and not self._stopped:
+            self._stopped = True
+            self._task.cancel()
 
-class Works(WorkSource):
-    """Files that are known beforehand, as the work of a run."""
-
-    def __init__(self, works: Iterable[FileWork]) -> None:
-        self._works = iter(works)
-
-    async def __anext__(self) -> FileWork:
-        try:
-            return next(self._works)
-        except StopIteration:
-            raise StopAsyncIteration from None
+    def was_stopped(self) -> bool:
+        """Told once, of a task that is cancelled: whether that was `stop`, and nobody else."""
+        return self._stopped and self._task is not None and self._task.uncancel() <= self._cancels
 
 
 def _closed_early() -> AccelError:

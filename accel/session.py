@@ -23,7 +23,6 @@ from accel.errors import (
     SchemaMismatchError,
     redact,
 )
-from accel.file_run import FileWork
 from accel.options import Options
 from accel.planning.file import DataFile, Listing
 from accel.planning.filing import FilePlan
@@ -36,7 +35,7 @@ from accel.planning.task import ScanTask
 from accel.predicate.expr import Expr
 from accel.reader import Reader
 from accel.records import dataclass
-from accel.run import Works, WorkSource
+from accel.works import FileWork, Works, WorkSource
 
 if TYPE_CHECKING:
     from accel.openings import Opening
@@ -218,7 +217,7 @@ class Session:
         """The files to read, in order, each with the way to plan it; what is passed over is counted on the way."""
         files = await self.files()
         if len(files) == 1:
-            return Works(map(self.file_work, files))  # nothing is judged together, or opened ahead
+            return Works([self.file_work(files[0])])  # nothing is judged together, or opened ahead
         from accel.sweep import Sweep
 
         return Sweep(self, await self.listing(), files)

@@ -15,7 +15,6 @@ from contextlib import aclosing
 from typing import TYPE_CHECKING, TypeAlias
 
 from accel.errors import AccelError
-from accel.file_run import FileWork
 from accel.io.slices import breathe
 from accel.metrics import Metrics
 from accel.openings import Opening, Openings
@@ -24,8 +23,8 @@ from accel.planning.filing import FilePlan
 from accel.planning.handle import FileHandle
 from accel.planning.query import Question
 from accel.records import dataclass
-from accel.run import WorkSource
 from accel.screen import excluded_together
+from accel.works import FileWork, WorkSource
 
 if TYPE_CHECKING:
     from accel.session import Session

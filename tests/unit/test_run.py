@@ -24,9 +24,10 @@ from accel.planning.pages import Piece
 from accel.planning.seen import Seen
 from accel.planning.selection import RowSelection
 from accel.planning.task import ScanTask
-from accel.run import FileWork, Run, Works
+from accel.run import Run
 from accel.task_reads import PieceRead
 from accel.testing import DictStore, Layout, table, write_file
+from accel.works import FileWork, Works
 
 ROWS = 40
 Batches = list[list[int]]
@@ -102,7 +103,7 @@ class Files:
         self.final = False
 
     async def work(self) -> Works:
-        return Works(self._work(i) for i in range(len(self.planned)))
+        return Works([self._work(i) for i in range(len(self.planned))])
 
     def _work(self, i: int) -> FileWork:
         async def tasks() -> tuple[Sequence[ScanTask], int]:
@@ -506,3 +507,115 @@ def test_reading_ahead_covers_the_network(
     run = Run(reader, works, limit=limit, ordered=True)  # type: ignore[arg-type]
     run.read_ahead(planned[0][0])
     assert run.admission.limit_pieces == depth
+
+
+@pytest.fixture
+def single(planned: list[list[ScanTask]]) -> list[list[ScanTask]]:
+    """One file of one piece: read by who takes it, without a task."""
+    return [planned[0][:1]]
+
+
+async def test_a_single_piece_starts_no_task(single: list[list[ScanTask]]) -> None:
+    tasks = []
+
+    async def before(task: ScanTask, piece: Piece) -> None:
+        tasks.append(others())
+
+    run, files = make(single, FakeReader(before))
+    assert await rows_of(run) == list(range(20))
+    assert (tasks, files.asked, run.admission.held) == ([set()], [0], {})
+    assert await run.take() is None
+    await run.close()
+
+
+@pytest.mark.parametrize("kind", [ObjectChangedError, ParquetFormatError])
+@pytest.mark.parametrize("times", [1, 2])
+@pytest.mark.parametrize("planning", [True, False])
+async def test_a_single_piece_is_read_once_more(
+    single: list[list[ScanTask]], kind: type[AccelError], times: int, planning: bool
+) -> None:
+    errors: list[BaseException] = [kind("first"), kind("second")][:times]
+
+    async def before(task: ScanTask, piece: Piece) -> None:
+        if not planning and errors:
+            raise errors.pop(0)
+
+    run, files = make(single, FakeReader(before), failures={0: errors} if planning else None)
+    if times == 1:
+        assert await rows_of(run) == list(range(20))
+    else:
+        with pytest.raises(kind, match="second"):
+            await run.take()
+        assert await run.take() is None
+    assert (files.asked, len(files.forgotten) + len(files.distrusted)) == ([0, 0], 1)
+    assert (run.admission.held, others()) == ({}, set())
+
+
+async def test_closed_while_a_single_piece_is_read(single: list[list[ScanTask]]) -> None:
+    never = asyncio.Event()
+
+    async def before(task: ScanTask, piece: Piece) -> None:
+        await never.wait()
+
+    run, _ = make(single, FakeReader(before))
+    waiting = [asyncio.create_task(run.take()) for _ in range(2)]
+    await settle()
+    await asyncio.gather(run.close(), run.close())
+    for taker in waiting:
+        with pytest.raises(AccelError, match="the scan was closed before its end"):
+            await asyncio.wait_for(taker, 20)
+        assert taker.cancelling() == 0
+    assert others() == set()
+
+
+async def test_cancelled_and_closed_while_a_single_piece_is_read(single: list[list[ScanTask]]) -> None:
+    """Who is cancelled is told so, whatever else happens to the run."""
+    never = asyncio.Event()
+
+    async def before(task: ScanTask, piece: Piece) -> None:
+        await never.wait()
+
+    run, _ = make(single, FakeReader(before))
+    taker = asyncio.create_task(run.take())
+    await settle()
+    taker.cancel()
+    await run.close()
+    with pytest.raises(asyncio.CancelledError):
+        await taker
+    with pytest.raises(AccelError, match="closed before its end"):
+        await run.take()
+    assert others() == set()
+
+
+@pytest.mark.parametrize("turns", range(5))
+@pytest.mark.parametrize("by", ["cancel", "close"])
+async def test_ended_at_any_turn_a_single_piece_leaves_nothing(
+    single: list[list[ScanTask]], turns: int, by: str
+) -> None:
+    async def before(task: ScanTask, piece: Piece) -> None:
+        for _ in range(4):
+            await asyncio.sleep(0)
+
+    run, _ = make(single, FakeReader(before))
+    reading = asyncio.create_task(rows_of(run))
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    if by == "cancel":
+        reading.cancel()
+    await run.close()
+    with pytest.raises(asyncio.CancelledError if by == "cancel" else AccelError):
+        await reading
+    assert others() == set()
+
+
+async def test_what_is_no_exception_ends_a_single_piece(single: list[list[ScanTask]]) -> None:
+    class Panic(BaseException):
+        pass
+
+    async def before(task: ScanTask, piece: Piece) -> None:
+        raise Panic
+
+    run, _ = make(single, FakeReader(before))
+    with pytest.raises(Panic):
+        await asyncio.wait_for(run.take(), 20)
+    assert await run.take() is None
