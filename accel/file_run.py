@@ -23,7 +23,7 @@ from accel.works import FileWork
 if TYPE_CHECKING:
     from accel.run import Run
 
-__all__ = ["FileRun", "Item"]
+__all__ = ["FileRun", "Item", "Outbox"]
 
 
 # A task that reads no more is small enough to be looked at twice.
@@ -57,7 +57,7 @@ class Item:
     """The last batch of its piece: taking it ends what the piece holds."""
 
 
-class _Outbox:
+class Outbox:
     """What has come of a file, for the one who takes it: a queue without what serves several."""
 
     __slots__ = ("_came", "_items")
@@ -95,7 +95,7 @@ class FileRun:
         self._budget = Budget(None)
         self.promised = 0
         """Rows that are sure to come out of it."""
-        self.outbox = _Outbox()
+        self.outbox = Outbox()
         self.handed_out = False
         self._planned: Sequence[ScanTask] | None = None
         self._repeated = False

@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from accel.admission import Admission
 from accel.errors import AccelError
-from accel.file_run import FileRun, Item
+from accel.file_run import FileRun, Item, Outbox
 from accel.io.faults import foremost
 from accel.options import MIB, Options
 from accel.piece_reads import read_piece
@@ -76,8 +76,8 @@ class Run:
         self.piece_bytes = options.cut_bytes if limit is None else min(options.cut_bytes, _LIMITED_PIECE)
         self.admission = Admission(options.memory_limit, pieces)
         self._beginning: _Beginning | None = None
-        self._alone: FileRun | None = None
-        """The only file, where it could be read at once."""
+        self._alone: Outbox | None = None
+        """Of the only file, where it could be read at once."""
         self._ready: asyncio.Queue[Item | None] | None = None
         self._main: asyncio.Task[None] | None = None
         self._failed: BaseException | None = None
@@ -190,7 +190,7 @@ class Run:
                 await self._begin()
         if self._ready is not None:
             return await self._ready.get()
-        item = None if self._alone is None else await self._alone.outbox.get()
+        item = None if self._alone is None else await self._alone.get()
         if isinstance(item, Exception):
             self._failed = foremost(item) if isinstance(item, ExceptionGroup) else item
             return None
@@ -204,7 +204,7 @@ class Run:
             # With a limit a file is read in smaller pieces.
             first = None if works.only is None or self._limit is not None else FileRun(self, 0, works.only)
             if first is not None and await first.begin():
-                self._alone = first
+                self._alone = first.outbox
             else:
                 self._ready = asyncio.Queue(_READY_BATCHES)
                 self._main = asyncio.get_running_loop().create_task(self._run(works, first, self._ready))
