@@ -5,24 +5,63 @@ from __future__ import annotations
 import asyncio
 import random
 import socket
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from cachetools import LRUCache
+
+from accel.io import runtime
 from accel.io.connection import Connection, Loss, LostError, Reply, new_scratch
+from accel.records import dataclass
 
 if TYPE_CHECKING:
     import ssl
 
-__all__ = ["Connections", "UnreachableError"]
+__all__ = ["Connections", "Origin", "Patience", "UnreachableError", "connections_to"]
 
 # Servers drop idle connections after some 5 to 20 seconds, and what lies between may do so without a word.
 _IDLE_SECONDS = 15.0
 # S3 spreads its load by names that last a few seconds; a process that asks so seldom still spreads its own.
 _NAME_SECONDS = 30.0
 _MOST_WATCH = 1.0
+_MOST_SERVERS = 256
+
+
+class Origin(NamedTuple):
+    """A server."""
+
+    host: str
+    port: int
+    tls: bool
+    """With the system's certificates."""
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """Seconds that may pass."""
+
+    connect: float
+    """Until a connection has come about, its handshake included."""
+    read: float
+    """Without a byte of an answer."""
 
 
 class UnreachableError(Exception):
     """No connection could be made."""
+
+
+def connections_to(origin: Origin, patience: Patience) -> Connections:
+    """The pool of the running event loop: one for all stores at that server, as URLs and not connections are signed."""
+    loop = asyncio.get_running_loop()
+    servers = _loops.get(loop)
+    if servers is None:
+        for known in [known for known in _loops if known.is_closed()]:
+            del _loops[known]
+        servers = _loops[loop] = LRUCache(_MOST_SERVERS)
+    pool = servers.get((origin, patience))
+    if pool is None:
+        pool = servers[origin, patience] = Connections(origin, patience)
+        runtime.at_shutdown(pool.close)
+    return pool
 
 
 class Connections:
@@ -30,24 +69,13 @@ class Connections:
 
     Parameters
     ----------
-    host : str
-    port : int
-    tls : bool
-        With the system's certificates.
-    connect_timeout : float
-        Seconds for a connection to come about, its handshake included.
-    read_timeout : float
-        Seconds that may pass without a byte.
+    origin : Origin
+    patience : Patience
     """
 
-    def __init__(
-        self, host: str, port: int, *, tls: bool, connect_timeout: float, read_timeout: float
-    ) -> None:
-        self._host = host
-        self._port = port
-        self._tls = tls
-        self._connect_timeout = connect_timeout
-        self._read_timeout = read_timeout
+    def __init__(self, origin: Origin, patience: Patience) -> None:
+        self._origin = origin
+        self._patience = patience
         self._loop = asyncio.get_running_loop()
         self._scratch = new_scratch()
         self._context: ssl.SSLContext | None = None
@@ -79,7 +107,7 @@ class Connections:
                     raise
         return await self._ask(await self._connect(), request, room)
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """Drop all connections; what is under way fails."""
         if self._watch is not None:
             self._watch.cancel()
@@ -113,13 +141,13 @@ class Connections:
 
     @property
     def _interval(self) -> float:
-        return min(_MOST_WATCH, self._read_timeout / 4)
+        return min(_MOST_WATCH, self._patience.read / 4)
 
     def _look(self) -> None:
         """Give up what makes no progress, and what nobody needs; again later, while there is any."""
         now = self._loop.time()
         for connection in list(self._busy):
-            if now - connection.progress >= self._read_timeout:
+            if now - connection.progress >= self._patience.read:
                 connection.stalled()
         for connection, since in list(self._idle.items()):
             if now - since < _IDLE_SECONDS:
@@ -132,7 +160,7 @@ class Connections:
 
     async def _connect(self) -> Connection:
         try:
-            async with asyncio.timeout(self._connect_timeout):
+            async with asyncio.timeout(self._patience.connect):
                 return await self._reach()
         except TimeoutError:
             raise UnreachableError("no connection came about in time") from None
@@ -145,13 +173,14 @@ class Connections:
         found = await self._resolve()
         # A server of many addresses is asked at all of them, those of the family that the system prefers first.
         infos = sorted(random.sample(found, len(found)), key=lambda info: info[0] != found[0][0])
+        tls = self._origin.tls
         reached = await start_connection(infos, happy_eyeballs_delay=0.25, interleave=1, loop=self._loop)
         try:
             _, protocol = await self._loop.create_connection(
                 lambda: Connection(self._scratch, on_lost=self._forget),
                 sock=reached,
-                ssl=self._security() if self._tls else None,
-                server_hostname=self._host if self._tls else None,
+                ssl=self._security() if tls else None,
+                server_hostname=self._origin.host if tls else None,
             )
         except BaseException:
             reached.close()
@@ -163,7 +192,7 @@ class Connections:
         async with self._naming:
             if not self._addresses or self._loop.time() - self._resolved >= _NAME_SECONDS:
                 self._addresses = await self._loop.getaddrinfo(
-                    self._host, self._port, type=socket.SOCK_STREAM
+                    self._origin.host, self._origin.port, type=socket.SOCK_STREAM
                 )
                 self._resolved = self._loop.time()
             return self._addresses
@@ -175,3 +204,6 @@ class Connections:
             self._context = ssl.create_default_context()
             self._context.set_alpn_protocols(["http/1.1"])
         return self._context
+
+
+_loops: dict[asyncio.AbstractEventLoop, LRUCache[tuple[Origin, Patience], Connections]] = {}

@@ -18,6 +18,7 @@ _STATUS = re.compile(r"inner: Status \{\s+status: (\d{3}),")
 _KIND = re.compile(r"HttpError \{\s+kind: (\w+),")
 _BODY = re.compile(r"(non-2xx status code: \d{3}[^:]*):.*", re.DOTALL)
 _CODE = re.compile(r"<Code>([A-Za-z0-9_.]{1,80})</Code>")
+_CERTIFICATE = re.compile(r"InvalidCertificate\(|invalid peer certificate: ")
 _LENGTH = re.compile(r"length: (\d+),|object was only (\d+) bytes long")
 # A suffix of an empty object, and a server without suffix ranges, both end in one of these.
 _ODD_RANGE = (
@@ -114,6 +115,9 @@ def _generic(
         )
     if "BareRedirect" in debug:
         return StoreError(text, path=path, place=place, hint=_REGION)
+    if _CERTIFICATE.search(debug):
+        hint = "its authority can be named by the environment variable SSL_CERT_FILE"
+        return StoreError("the server's certificate is not trusted", path=path, place=place, hint=hint)
     if "MissingAccessKeyId" in debug or "MissingSecretAccessKey" in debug:
         return StoreError(text, path=path, place=place, hint=_NO_CREDENTIALS)
     kind = _KIND.search(debug)
@@ -130,6 +134,6 @@ def _may_pass(kind: str, debug: str) -> bool:
     if kind in ("Timeout", "Interrupted"):
         return True
     if kind == "Connect":
-        return "certificate" not in debug and "Name or service not known" not in debug
+        return "Name or service not known" not in debug
     # A connection that went away while the request was under way; a URL that cannot be sent is no such.
     return kind == "Request" and ("hyper::Error" in debug or "Os {" in debug)

@@ -12,10 +12,11 @@ import obstore
 from cachetools import TTLCache
 from obstore.store import S3Store
 
+from accel.io.connections import Origin, Patience
 from accel.options import Options
 from accel.records import dataclass
 
-__all__ = ["Patience", "Signed", "Signer", "signer_of"]
+__all__ = ["Signed", "Signer", "signer_of"]
 
 # Credentials that expire are renewed by obstore five minutes before, so a URL outlives its time in the cache.
 _VALID = timedelta(minutes=15)
@@ -43,25 +44,31 @@ _CONFIG = frozenset(
 )
 _OFF = ("disable_tagging", "request_payer", "s3_express", "skip_signature")
 _CLIENT = frozenset(("allow_http", "connect_timeout", "read_timeout", "timeout"))
+# Of the environment, which obstore reads too and does not show; all of another form has no effect on reads.
+_ELSEWHERE = (
+    "allow_invalid_certificates",
+    "connect_timeout",
+    "http2_only",
+    "proxy_ca_certificate",
+    "proxy_url",
+    "read_timeout",
+    "request_payer",
+    "root_certificate",
+    "s3_express",
+    "skip_signature",
+    "sse_customer_key_base64",
+    "timeout",
+)
 _PROXIES = ("http_proxy", "https_proxy", "all_proxy")
 _TIME = re.compile(r"([0-9]{1,9})(ms|s|m|h)")
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 
 @dataclass(frozen=True, slots=True)
-class Patience:
-    """Seconds: for a connection to come about, and without a byte of an answer."""
-
-    connect: float
-    read: float
-
-
-@dataclass(frozen=True, slots=True)
 class Signed:
     """A URL as a request has it."""
 
-    origin: tuple[str, int, bool]
-    """Host, port, and whether over TLS."""
+    origin: Origin
     authority: str
     """The Host header that was signed."""
     target: str
@@ -112,7 +119,8 @@ class Signer:
         target = f"{parts.path}?{parts.query}"
         if not (target + parts.netloc).isascii() or re.search(r"[\x00-\x20\x7f]", target + parts.netloc):
             return None
-        return Signed((parts.hostname, parts.port or (443 if tls else 80), tls), parts.netloc, target)
+        origin = Origin(parts.hostname, parts.port or (443 if tls else 80), tls)
+        return Signed(origin, parts.netloc, target)
 
 
 def signer_of(store: Any, options: Options) -> Signer | None:
@@ -123,7 +131,7 @@ def signer_of(store: Any, options: Options) -> Signer | None:
     """
     if not isinstance(store, S3Store) or "--x-s3" in repr(store):
         return None
-    if any(os.environ.get(name) or os.environ.get(name.upper()) for name in _PROXIES):
+    if any(_environment(name) for name in _PROXIES) or any(_told(name) for name in _ELSEWHERE):
         return None
     try:
         config = {str(name): str(value) for name, value in dict(store.config).items()}
@@ -140,8 +148,21 @@ def signer_of(store: Any, options: Options) -> Signer | None:
     patience = _patience(client, options)
     if not wanted <= _CONFIG or patience is None:
         return None
-    at_once = provider is None and "access_key_id" in config and "secret_access_key" in config
-    return Signer(store, patience=patience, at_once=at_once, plain=client.get("allow_http", "") == "true")
+    at_once = provider is None and all(
+        name in config or _told(name) for name in ("access_key_id", "secret_access_key")
+    )
+    plain = client.get("allow_http", _told("allow_http")) == "true"
+    return Signer(store, patience=patience, at_once=at_once, plain=plain)
+
+
+def _environment(name: str) -> str:
+    return os.environ.get(name) or os.environ.get(name.upper()) or ""
+
+
+def _told(name: str) -> str:
+    """What obstore takes from the environment, "" where that is nothing or no."""
+    said = _environment(f"aws_{name}")
+    return "" if said.lower() in ("0", "false", "off", "no") else said.lower()
 
 
 def _patience(client: dict[str, str], options: Options) -> Patience | None:

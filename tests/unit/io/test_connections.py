@@ -1,0 +1,263 @@
+"""Connections to one server: kept, given up, and never handed on with something left in them."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+
+from accel.io import connections
+from accel.io.connection import Loss, LostError, Reply
+from accel.io.connections import Connections, Origin, Patience, UnreachableError, connections_to
+
+BODY = bytes(i % 251 for i in range(1000))
+PATIENCE = Patience(1.0, 0.2)
+
+
+def origin_of(url: str, host: str = "127.0.0.1") -> Origin:
+    return Origin(host, urlsplit(url).port or 0, False)
+
+
+@pytest.fixture
+async def pool(server: Any) -> AsyncIterator[Connections]:
+    it = Connections(origin_of(server.url), PATIENCE)
+    yield it
+    await it.close()
+
+
+def request(start: int, end: int) -> bytes:
+    return f"GET /f HTTP/1.1\r\nHost: h\r\nRange: bytes={start}-{end - 1}\r\n\r\n".encode()
+
+
+async def ask(pool: Connections, start: int = 10, end: int = 20) -> Reply:
+    return await pool.ask(request(start, end), end - start)
+
+
+async def test_answers_come_one_after_the_other_over_one_connection(server: Any, pool: Connections) -> None:
+    for start, end in ((0, 1), (10, 20), (0, 1000)):
+        reply = await ask(pool, start, end)
+        assert (reply.head.status, bytes(reply.body), reply.cut) == (206, BODY[start:end], None)
+        assert reply.body.readonly
+    assert server.connections == 1
+
+
+async def test_long_bodies(server: Any, pool: Connections) -> None:
+    server.objects["/f"] = data = bytes(i % 253 for i in range(3_000_000))
+    assert bytes((await ask(pool, 5, 2_999_999)).body) == data[5:2_999_999]
+    assert bytes((await ask(pool, 7, 70_000)).body) == data[7:70_000]
+    assert server.connections == 1
+
+
+async def test_requests_at_once_have_connections_of_their_own(server: Any, pool: Connections) -> None:
+    replies = await asyncio.gather(*(ask(pool, n, n + 5) for n in range(9)))
+    assert [bytes(reply.body) for reply in replies] == [BODY[n : n + 5] for n in range(9)]
+    assert server.connections == 9
+    await asyncio.gather(*(ask(pool, n, n + 5) for n in range(9)))
+    assert server.connections == 9
+
+
+async def test_a_head_that_comes_byte_by_byte() -> None:
+    raw = b"HTTP/1.1 206 Partial Content\r\nContent-Length: 5\r\nContent-Range: bytes 0-4/9\r\n\r\nabcde"
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        for _ in range(2):
+            await reader.readuntil(b"\r\n\r\n")
+            for byte in raw:
+                writer.write(bytes((byte,)))
+                await asyncio.sleep(0)
+        writer.close()
+
+    listening = await asyncio.start_server(serve, "127.0.0.1", 0)
+    pool = Connections(Origin("127.0.0.1", listening.sockets[0].getsockname()[1], False), PATIENCE)
+    for _ in range(2):
+        assert bytes((await ask(pool, 0, 5)).body) == b"abcde"
+    await pool.close()
+    listening.close()
+
+
+async def test_a_connection_that_was_closed_while_idle_is_replaced(server: Any, pool: Connections) -> None:
+    await ask(pool)
+    server.script[1] = lambda reply: setattr(reply, "vanish", True)
+    assert bytes((await ask(pool)).body) == BODY[10:20]
+    assert (server.connections, len(server.requests)) == (2, 3)
+
+
+async def test_a_new_connection_that_is_closed_is_not(server: Any, pool: Connections) -> None:
+    server.always = lambda reply: setattr(reply, "vanish", True)
+    with pytest.raises(LostError, match="the connection failed") as caught:
+        await ask(pool)
+    assert (caught.value.loss, caught.value.begun, len(server.requests)) == (Loss.CLOSED, False, 1)
+
+
+async def test_what_stalls_before_its_head_is_lost(server: Any, pool: Connections) -> None:
+    server.script[0] = lambda reply: setattr(reply, "delay", 5.0)
+    with pytest.raises(LostError, match="no progress") as caught:
+        await ask(pool)
+    assert caught.value.loss is Loss.STALLED
+    assert len(server.requests) == 1
+
+
+async def test_what_stalls_in_its_body_is_cut(server: Any, pool: Connections) -> None:
+    server.script[0] = lambda reply: setattr(reply, "stall", (4, 5.0))
+    reply = await ask(pool)
+    assert (bytes(reply.body), reply.cut) == (BODY[10:14], Loss.STALLED)
+    assert bytes((await ask(pool)).body) == BODY[10:20]
+    assert server.connections == 2
+
+
+async def test_a_slow_body_that_makes_progress_is_waited_for(server: Any, pool: Connections) -> None:
+    async def drip(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 206 x\r\nContent-Length: 6\r\n\r\n")
+        for _ in range(6):
+            await asyncio.sleep(0.1)
+            writer.write(b"a")
+        writer.close()
+
+    listening = await asyncio.start_server(drip, "127.0.0.1", 0)
+    slow = Connections(Origin("127.0.0.1", listening.sockets[0].getsockname()[1], False), PATIENCE)
+    reply = await ask(slow, 0, 6)
+    assert (bytes(reply.body), reply.cut) == (b"aaaaaa", None)
+    await slow.close()
+    listening.close()
+
+
+async def test_a_cut_body(server: Any, pool: Connections) -> None:
+    server.script[0] = lambda reply: setattr(reply, "cut", 4)
+    reply = await ask(pool)
+    assert (bytes(reply.body), reply.cut) == (BODY[10:14], Loss.CLOSED)
+
+
+def raw(data: bytes) -> Any:
+    return lambda reply: setattr(reply, "raw", data)
+
+
+GARBLED = {
+    "garbage": b"garbage\r\n\r\n",
+    "an interim response": b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 206 x\r\nContent-Length: 1\r\n\r\na",
+    "a head without end": b"HTTP/1.1 206 x\r\n" + b"X: y\r\n" * 20_000,
+}
+
+
+@pytest.mark.parametrize("data", GARBLED.values(), ids=GARBLED)
+async def test_what_is_no_answer(server: Any, pool: Connections, data: bytes) -> None:
+    server.script[0] = raw(data)
+    with pytest.raises(LostError, match="not HTTP") as caught:
+        await ask(pool)
+    assert caught.value.loss is Loss.GARBLED
+
+
+ONCE = {
+    "more than was promised": b"HTTP/1.1 206 x\r\nContent-Length: 2\r\n\r\nabcd",
+    "more than there is room for": b"HTTP/1.1 206 x\r\nContent-Length: 11\r\n\r\nabcdefghijk",
+    "of no told length": b"HTTP/1.1 206 x\r\n\r\nabcd",
+    "in chunks": b"HTTP/1.1 206 x\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nab\r\n0\r\n\r\n",
+    "of another version": b"HTTP/1.0 206 x\r\nContent-Length: 2\r\n\r\nab",
+    "the last": b"HTTP/1.1 206 x\r\nContent-Length: 2\r\nConnection: close\r\n\r\nab",
+    "a long refusal": b"HTTP/1.1 403 x\r\nContent-Length: 70000\r\n\r\n" + b"x" * 70_000,
+}
+
+
+@pytest.mark.parametrize("data", ONCE.values(), ids=ONCE)
+async def test_a_connection_of_unknown_state_is_not_used_again(
+    server: Any, pool: Connections, data: bytes
+) -> None:
+    server.script[0] = raw(data)
+    reply = await ask(pool)
+    assert bytes(reply.body) in (b"", b"ab")
+    assert reply.cut is None
+    assert bytes((await ask(pool)).body) == BODY[10:20]
+    assert server.connections == 2
+
+
+async def test_what_comes_unasked_ends_a_connection(server: Any, pool: Connections) -> None:
+    server.script[0] = lambda reply: (
+        reply.headers.update({"Content-Length": "10"})
+        or setattr(reply, "body", reply.body + b"HTTP/1.1 206 x\r\nContent-Length: 10\r\n\r\n" + b"x" * 10)
+    )
+    assert bytes((await ask(pool)).body) == BODY[10:20]
+    assert bytes((await ask(pool)).body) == BODY[10:20]
+    assert server.connections == 2
+
+
+async def test_a_cancelled_request_ends_its_connection(server: Any, pool: Connections) -> None:
+    server.script[0] = lambda reply: setattr(reply, "delay", 0.1)
+    task = asyncio.ensure_future(ask(pool))
+    while not server.requests:
+        await asyncio.sleep(0.005)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert bytes((await ask(pool, 30, 40)).body) == BODY[30:40]
+    assert server.connections == 2
+
+
+async def test_idle_connections_are_dropped(
+    server: Any, pool: Connections, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await asyncio.gather(ask(pool), ask(pool))
+    monkeypatch.setattr(connections, "_IDLE_SECONDS", 0.0)
+    await asyncio.sleep(2 * pool._interval)
+    assert (len(pool._idle), pool._watch) == (0, None)
+    monkeypatch.undo()
+    await ask(pool)
+    assert server.connections == 3
+
+
+async def test_a_connection_idle_for_too_long_is_not_used(
+    server: Any, pool: Connections, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await ask(pool)
+    monkeypatch.setattr(connections, "_IDLE_SECONDS", 0.0)
+    await ask(pool)
+    assert server.connections == 2
+
+
+async def test_nobody_there() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        pool = Connections(Origin("127.0.0.1", taken.getsockname()[1], False), PATIENCE)
+        with pytest.raises(UnreachableError):
+            await ask(pool)
+
+
+async def test_a_handshake_without_an_answer_ends_in_time(server: Any) -> None:
+    pool = Connections(origin_of(server.url)._replace(tls=True), Patience(0.2, 5.0))
+    with pytest.raises(UnreachableError, match="in time"):
+        async with asyncio.timeout(3):
+            await ask(pool)
+
+
+async def test_names_are_looked_up_once_for_many(server: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    loop = asyncio.get_running_loop()
+    asked = []
+    look_up = loop.getaddrinfo
+
+    async def getaddrinfo(host: Any, port: Any, **more: Any) -> Any:
+        asked.append(host)
+        return await look_up("127.0.0.1", port, **more)
+
+    monkeypatch.setattr(loop, "getaddrinfo", getaddrinfo)
+    pool = Connections(origin_of(server.url, "somewhere.example"), PATIENCE)
+    await asyncio.gather(*(ask(pool) for _ in range(5)))
+    assert asked == ["somewhere.example"]
+    await pool.close()
+
+
+async def test_one_pool_for_a_server() -> None:
+    one, other = Origin("a", 1, False), Origin("a", 1, True)
+    assert connections_to(one, PATIENCE) is connections_to(Origin("a", 1, False), Patience(1.0, 0.2))
+    assert connections_to(one, PATIENCE) is not connections_to(other, PATIENCE)
+    assert connections_to(one, PATIENCE) is not connections_to(one, Patience(1.0, 0.3))
+
+
+def test_the_pools_of_a_closed_loop_are_forgotten() -> None:
+    async def pool() -> Connections:
+        return connections_to(Origin("a", 1, False), PATIENCE)
+
+    assert asyncio.run(pool()) is not asyncio.run(pool())
+    assert sum(loop.is_closed() for loop in connections._loops) <= 1
