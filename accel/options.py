@@ -8,7 +8,7 @@ from numbers import Integral
 
 from accel.records import dataclass
 
-__all__ = ["KIB", "MIB", "Options", "Phases"]
+__all__ = ["KIB", "MIB", "Options", "Phases", "Transport"]
 
 KIB = 1024
 MIB = 1024 * KIB
@@ -31,6 +31,15 @@ class Phases(enum.StrEnum):
     """Together with the filter's: always one round trip."""
     TWO = "two"
     """After the filter's, whatever it saves."""
+
+
+class Transport(enum.StrEnum):
+    """What reads ranges of S3."""
+
+    AUTO = "auto"
+    """Connections of accel's own, by URLs that obstore signs, where that is all that the store asks for."""
+    OBSTORE = "obstore"
+    """obstore, as it reads all other clouds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,6 +111,8 @@ class Options:
     """A request is late after so many times what 95 of 100 recent small ones of its store took,"""
     hedge_floor: float = 0.05
     """and after so many seconds."""
+    transport: Transport = Transport.AUTO
+    """What reads ranges of S3."""
     max_unranged_bytes: int = 64 * MIB
     """An HTTP server that answers a range with the whole object is read up to this, else refused."""
     max_conditional_put_bytes: int = 256 * MIB

@@ -34,6 +34,7 @@ _OF_CLIENT = operator.attrgetter(
     "hedge_floor",
     "connect_timeout",
     "read_timeout",
+    "transport",
     "max_attempts",
     "backoff_base",
     "backoff_max",

@@ -21,7 +21,7 @@ from accel.io.obstore_errors import translate
 from accel.io.obstore_store import ObstoreStore
 from accel.io.signing import Signed, Signer, signer_of
 from accel.io.store import Payload
-from accel.options import KIB, Options
+from accel.options import KIB, Options, Transport
 from accel.ranges import ByteRange, Suffix
 
 __all__ = ["DirectStore", "adapt"]
@@ -35,7 +35,7 @@ _CODE = re.compile(rb"<Code>([A-Za-z0-9_.]{1,80})</Code>")
 
 def adapt(store: object, options: Options) -> ObstoreStore:
     """Any obstore store as accel reads it."""
-    signer = signer_of(store, options)
+    signer = None if options.transport == Transport.OBSTORE else signer_of(store, options)
     return ObstoreStore(store) if signer is None else DirectStore(store, signer)
 
 

@@ -21,7 +21,7 @@ from accel.io.direct_store import DirectStore, adapt
 from accel.io.faults import IncompleteBodyError, ShortObjectError, SuffixUnsupportedError
 from accel.io.obstore_store import ObstoreStore
 from accel.io.store import Header, Lister, Pager, RangeStore, Writer
-from accel.options import Options
+from accel.options import Options, Transport
 from accel.ranges import ByteRange, Suffix
 
 BODY = bytes(i % 251 for i in range(1000))
@@ -69,6 +69,11 @@ def test_what_it_is() -> None:
     for protocol in (RangeStore, Header, Lister, Pager, Writer):
         assert isinstance(store, protocol)
     assert type(adapt(MemoryStore(), Options())) is ObstoreStore
+
+
+def test_obstore_alone_where_that_is_wanted() -> None:
+    given = s3_of("http://127.0.0.1:1")
+    assert type(adapt(given, Options(transport=Transport.OBSTORE))) is ObstoreStore
 
 
 async def test_a_range(server: Any, s3: DirectStore) -> None:
