@@ -76,21 +76,17 @@ class PageFacts:
 
 
 def needs_dictionary(buffer: Buffer) -> bool:
-    """Whether any of the data pages that lie back to back in `buffer` is dictionary-encoded.
-
-    Raises
-    ------
-    ParquetFormatError
-        The page headers do not decode, or reach beyond the buffer.
-    """
+    """Whether any of the data pages that lie back to back in `buffer` is dictionary-encoded, as far as their headers
+    decode: `verify_chunk` says of what, where they do not."""
     position = 0
     while position < len(buffer):
-        header = parse_page_header(buffer, position)
+        try:
+            header = parse_page_header(buffer, position)
+        except ParquetFormatError:
+            return False
         if header.type != PageType.DICTIONARY_PAGE and header.encoding in _DICTIONARY_ENCODINGS:
             return True
         position += header.header_length + header.compressed_size
-    if position > len(buffer):
-        raise ParquetFormatError("a data page reaches beyond its bytes", place="page headers")
     return False
 
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 import accel
-from accel.planning import pages
+from accel.planning import chunk_pages
 from accel.testing import DictStore, Layout, RecordingStore, table, write_file
 
 ROWS, GROUP = 8_000, 4_000
@@ -31,7 +31,7 @@ def rows() -> pa.Table:
 def store(rows: pa.Table, monkeypatch: pytest.MonkeyPatch) -> RecordingStore:
     """Of a file whose footer lies."""
     data = write_file(rows, Layout(group_rows=GROUP, page_rows=500, dictionary=["a", "b"]))
-    monkeypatch.setattr(pages, "_dictionary_pages", lambda chunks, at: 0)
+    monkeypatch.setattr(chunk_pages, "_dictionary_pages", lambda chunks, at: 0)
     return RecordingStore(DictStore({"f.parquet": data}))
 
 
@@ -71,3 +71,16 @@ def test_it_takes_one_trip_more(store: RecordingStore) -> None:
     scan = ask("key < 3000")
     assert scan.to_table().num_rows == 3000
     assert (scan.metrics.late_dictionaries, scan.metrics.round_trips) == (1, 2)
+
+
+def test_a_page_whose_header_does_not_decode_is_named(store: RecordingStore) -> None:
+    where = "key >= 3000 AND key < 3100"
+    (task,) = accel.plan("f.parquet", where, columns=["a"], store=store).tasks
+    data = bytearray(store.inner.objects["f.parquet"])
+    at = int(next(reads for reads in task.reads if reads.leaf == 1).offset[0])
+    data[at : at + 3] = b"\xff" * 3
+    with pytest.raises(accel.ParquetFormatError, match="row group 0, column a, page header") as caught:
+        accel.scan(
+            "f.parquet", where, columns=["a"], store=DictStore({"f.parquet": bytes(data)}), cache=None
+        ).to_table()
+    assert caught.value.path == "f.parquet"
