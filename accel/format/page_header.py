@@ -22,7 +22,11 @@ __all__ = ["PageHeader", "parse_page_header", "walk_pages"]
 _TYPE, _UNCOMPRESSED, _COMPRESSED, _CRC, _KIND = range(5)
 _VALUES, _NULLS, _ROWS, _ENCODING, _DEFINITION, _REPETITION, _IS_COMPRESSED, _LEVELS = range(5, 13)
 _NO_CRC = 1 << 40
-_EMPTY = [-1, -1, -1, _NO_CRC, -1, -1, -1, -1, -1, 0, 0, 1, -1]
+_V1_HEAD = b"\x15\x00\x15"
+"""The type of a v1 data page, and what comes before its first size."""
+_NEXT_I32 = 0x15
+_LONGEST_ALIKE = 48
+_EMPTY = [-1, -1, -1, _NO_CRC, -1, -1, -1, -1, -1, -1, -1, 1, -1]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,44 +107,134 @@ def walk_pages(buf: Buffer, *, max_pages: int, num_values: int | None = None) ->
     """
     size = len(buf)
     table = array("q")
-    pos = pages = seen = 0
+    pos = pages = seen = values = 0
+    tail, checked = b"", False
+    shape: tuple[int, ...] = ()
     while pos < size and (num_values is None or seen < num_values):
         if pages == max_pages:
             raise ParquetFormatError(f"more than {max_pages} pages", place="page headers")
-        row, body = _read_row(buf, pos)
-        end = body + row[_COMPRESSED]
+        sizes = _read_sizes(buf, pos, tail, checked) if tail else None
+        if sizes is None:
+            row, body = _read_row(buf, pos)
+            sizes = row[_UNCOMPRESSED], row[_COMPRESSED], row[_CRC], body
+            shape = _shape(row)
+            values = row[_VALUES] if row[_TYPE] in (PageType.DATA_PAGE, PageType.DATA_PAGE_V2) else 0
+            more = row[_TYPE] == PageType.DATA_PAGE and body + row[_COMPRESSED] < size
+            tail, checked = _tail(buf, pos, sizes) if more else b"", row[_CRC] != _NO_CRC
+        uncompressed, compressed, crc, body = sizes
+        end = body + compressed
         if end > size:
             raise ParquetFormatError(
-                f"a page of {row[_COMPRESSED]} bytes where {size - body} are left",
+                f"a page of {compressed} bytes where {size - body} are left",
                 place=f"page header at byte {pos}",
             )
-        if row[_TYPE] in (PageType.DATA_PAGE, PageType.DATA_PAGE_V2):
-            seen += row[_VALUES]
-        levels, crc = row[_DEFINITION] + row[_REPETITION], row[_CRC]
-        table.extend((row[_TYPE], pos, body, end, row[_UNCOMPRESSED], row[_VALUES]))
-        table.extend((row[_ROWS], row[_NULLS], row[_ENCODING], levels, row[_DEFINITION]))
-        # No such encoding has a number beyond 127: whatever it was, it is none.
-        level_encoding = min(max(row[_LEVELS], -1), 127)
-        table.extend((row[_IS_COMPRESSED], level_encoding, -1 if crc == _NO_CRC else crc & 0xFFFFFFFF))
+        seen += values
+        table.extend((pos, body, end, uncompressed, -1 if crc == _NO_CRC else crc & 0xFFFFFFFF, *shape))
         pos = end
         pages += 1
     columns = np.array(table, np.int64).reshape(-1, 14).T.copy()
     return PageTable(
-        type=columns[0].astype(np.int8),
-        start=columns[1],
-        body=columns[2],
-        end=columns[3],
-        uncompressed=columns[4],
-        num_values=columns[5],
-        num_rows=columns[6],
-        num_nulls=columns[7],
-        encoding=columns[8].astype(np.int8),
-        level_bytes=columns[9],
-        definition_bytes=columns[10],
-        is_compressed=columns[11] != 0,
-        level_encoding=columns[12].astype(np.int8),
-        crc=columns[13],
+        start=columns[0],
+        body=columns[1],
+        end=columns[2],
+        uncompressed=columns[3],
+        crc=columns[4],
+        type=columns[5].astype(np.int8),
+        num_values=columns[6],
+        num_rows=columns[7],
+        num_nulls=columns[8],
+        encoding=columns[9].astype(np.int8),
+        level_bytes=columns[10],
+        definition_bytes=columns[11],
+        is_compressed=columns[12] != 0,
+        level_encoding=columns[13].astype(np.int8),
     )
+
+
+def _shape(row: list[int]) -> tuple[int, ...]:
+    """What of a page's numbers its neighbours may have too."""
+    return (
+        row[_TYPE],
+        row[_VALUES],
+        row[_ROWS],
+        row[_NULLS],
+        row[_ENCODING],
+        row[_DEFINITION] + row[_REPETITION],
+        row[_DEFINITION],
+        row[_IS_COMPRESSED],
+        # No such encoding has a number beyond 127: whatever it was, it is none.
+        min(max(row[_LEVELS], -1), 127),
+    )
+
+
+def _tail(buf: Buffer, pos: int, sizes: tuple[int, int, int, int]) -> bytes:
+    """What of a v1 data page's header follows its sizes and checksum, as most pages of a chunk repeat it; empty where
+    the header is of another form, or long."""
+    body = sizes[3]
+    if body - pos > _LONGEST_ALIKE:
+        return b""
+    head = bytes(buf[pos:body])
+    begun = _begin(head)
+    return head[begun[3] :] if begun is not None and begun[:3] == sizes[:3] else b""
+
+
+def _read_sizes(buf: Buffer, pos: int, tail: bytes, checked: bool) -> tuple[int, int, int, int] | None:
+    """Both sizes and the checksum of a header that ends as the last one did, and where its body begins; None where
+    it may not.
+
+    `checked` tells whether that one had a checksum: what follows counts on from there.
+    """
+    head = bytes(buf[pos : pos + _LONGEST_ALIKE])
+    begun = _begin(head)
+    if begun is None:
+        return None
+    uncompressed, compressed, crc, at = begun
+    if (crc != _NO_CRC) is not checked or not head.startswith(tail, at):
+        return None
+    return uncompressed, compressed, crc, pos + at + len(tail)
+
+
+def _begin(head: bytes) -> tuple[int, int, int, int] | None:
+    """Both sizes and the checksum of a v1 data page, as writers begin its header with them, and where they end."""
+    if head[:3] != _V1_HEAD:
+        return None
+    try:
+        uncompressed, at = _read_five(head, 3)
+        if head[at] != _NEXT_I32 or uncompressed & 1:
+            return None
+        compressed, at = _read_five(head, at + 1)
+        if compressed & 1:
+            return None
+        if head[at] != _NEXT_I32:
+            return uncompressed >> 1, compressed >> 1, _NO_CRC, at
+        crc, at = _read_five(head, at + 1)
+    except IndexError:
+        return None
+    return uncompressed >> 1, compressed >> 1, (crc >> 1) ^ -(crc & 1), at
+
+
+def _read_five(head: bytes, at: int) -> tuple[int, int]:
+    """An unsigned number of 32 bits, and where it ends. Raises IndexError where it has more, or the data ends."""
+    byte = head[at]
+    if byte < 128:
+        return byte, at + 1
+    value = byte & 127
+    byte = head[at + 1]
+    if byte < 128:
+        return value | byte << 7, at + 2
+    value |= (byte & 127) << 7
+    byte = head[at + 2]
+    if byte < 128:
+        return value | byte << 14, at + 3
+    value |= (byte & 127) << 14
+    byte = head[at + 3]
+    if byte < 128:
+        return value | byte << 21, at + 4
+    value |= (byte & 127) << 21
+    byte = head[at + 4]
+    if byte > 15:
+        raise IndexError
+    return value | byte << 28, at + 5
 
 
 def _read_row(buf: Buffer, pos: int) -> tuple[list[int], int]:
@@ -186,6 +280,10 @@ def _find_lie(row: list[int]) -> str | None:
             return f"levels of {levels[0]} and {levels[1]} bytes in a page of {row[_COMPRESSED]}"
         if not (0 <= row[_NULLS] <= row[_VALUES] and 0 <= row[_ROWS] <= row[_VALUES]):
             return f"{row[_NULLS]} nulls and {row[_ROWS]} rows of {row[_VALUES]} values"
+        return None
+    if kind == PageType.DATA_PAGE and -1 in (row[_LEVELS], row[_REPETITION]):
+        return "a page that does not say how its levels are encoded"
+    row[_DEFINITION] = row[_REPETITION] = 0
     return None
 
 
@@ -212,7 +310,8 @@ _V2_FLAGS = {7 << 4 | TRUE: _is_compressed(1), 7 << 4 | FALSE: _is_compressed(0)
 _V2_INTS = {1: _VALUES, 2: _NULLS, 3: _ROWS, 4: _ENCODING, 5: _DEFINITION, 6: _REPETITION}
 _HEADER_INTS = {1: _TYPE, 2: _UNCOMPRESSED, 3: _COMPRESSED, 4: _CRC}
 _HEADER_OTHERS: dict[int, Handler] = {
-    5 << 4 | STRUCT: _of_kind(PageType.DATA_PAGE, {1: _VALUES, 2: _ENCODING, 3: _LEVELS}),
+    # v1 has an encoding of its repetition levels where v2 has their length: only whether it is there is looked at.
+    5 << 4 | STRUCT: _of_kind(PageType.DATA_PAGE, {1: _VALUES, 2: _ENCODING, 3: _LEVELS, 4: _REPETITION}),
     7 << 4 | STRUCT: _of_kind(PageType.DICTIONARY_PAGE, {1: _VALUES, 2: _ENCODING}),
     8 << 4 | STRUCT: _of_kind(PageType.DATA_PAGE_V2, _V2_INTS),
 }
