@@ -11,7 +11,6 @@ import pyarrow as pa
 
 from accel.errors import redact
 from accel.options import Options
-from accel.planning.plan import Plan
 from accel.planning.selection import RowSelection
 from accel.planning.task import ScanTask
 from accel.predicate.where import to_expr
@@ -27,6 +26,10 @@ def is_stream(source: object) -> bool:
 
 def is_planned(source: object) -> bool:
     """Whether a source already is planned: a Plan, or tasks of one."""
+    if isinstance(source, str | os.PathLike):
+        return False
+    from accel.planning.plan import Plan
+
     if isinstance(source, Plan | ScanTask):
         return True
     return isinstance(source, list | tuple) and bool(source) and all(isinstance(s, ScanTask) for s in source)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -14,9 +14,11 @@ from accel.io.cache import Cache
 from accel.io.clients import client_for
 from accel.metrics import Metrics
 from accel.options import Options
-from accel.planning.plan import Plan
 from accel.scanner import Scan
 from accel.session import ScanSpec
+
+if TYPE_CHECKING:
+    from accel.planning.plan import Plan
 
 __all__ = ["plan", "plan_async", "scan"]
 
@@ -144,5 +146,7 @@ def _asked(source: Any, where: Any, keywords: Mapping[str, Any]) -> Engine:
 def _one_plan(plans: Sequence[Plan]) -> Plan:
     if len(plans) == 1:
         return plans[0]
+    from accel.planning.plan import Plan
+
     tasks = [task for plan in plans for task in plan.tasks]
     return Plan(tasks, schema=plans[0].schema if plans else pa.schema([]))

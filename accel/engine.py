@@ -6,24 +6,26 @@ import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from accel.answering import Answering
 from accel.arguments import is_planned, is_stream
 from accel.errors import AccelError, redact
 from accel.io.cache import Cache
 from accel.io.client import Client
 from accel.io.faults import foremost
 from accel.metrics import Metrics
-from accel.planning.plan import Plan
 from accel.planning.query import Question
 from accel.planning.task import ScanTask
 from accel.reader import Reader, Tails
 from accel.run import Run
 from accel.session import ScanSpec, Session
 from accel.works import FileWork, Works
+
+if TYPE_CHECKING:
+    from accel.answering import Answering
+    from accel.planning.plan import Plan
 
 __all__ = ["Engine", "Running"]
 
@@ -244,6 +246,8 @@ class Engine:
 
     async def plan(self, metrics: Metrics, *, answering: Answering | None = None) -> Plan:
         """All tasks, from metadata alone; with `answering`, of what that leaves to be read."""
+        from accel.planning.plan import Plan
+
         if is_planned(self.spec.source):
             source = self.spec.source
             if answering is not None:
@@ -286,12 +290,16 @@ def _once_each(client_for: Callable[[Any], Client]) -> Callable[[str], Client]:
 
 
 def _tasks_of(source: Any) -> tuple[ScanTask, ...]:
+    from accel.planning.plan import Plan
+
     if isinstance(source, Plan):
         return source.tasks
     return (source,) if isinstance(source, ScanTask) else tuple(source)
 
 
 def _schema_of(source: Any) -> pa.Schema:
+    from accel.planning.plan import Plan
+
     if isinstance(source, Plan):
         return source.schema
     return _tasks_of(source)[0].file.question.output

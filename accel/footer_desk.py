@@ -12,8 +12,8 @@ from dataclasses import replace
 from typing import Final
 
 from accel.errors import AccelError
-from accel.format.footer import parse_footer
-from accel.format.footers import Alike, FooterBytes, learn_alike, read_alike
+from accel.format.footer import FooterBytes, parse_footer
+from accel.format.footers import Alike, learn_alike, read_alike
 from accel.format.model import FileMetadata, ParquetSchema
 from accel.planning.need import Tail
 from accel.planning.opening import footer_in

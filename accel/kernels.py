@@ -7,11 +7,11 @@ from there, when it is first asked for.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any, Final
 
 import pyarrow as pa
-from pyarrow._compute import MatchSubstringOptions, SetLookupOptions, function_registry
 
 __all__ = ["fill_null"]
 
@@ -43,11 +43,11 @@ _PLAIN: Final = frozenset(
 """Those that are called without options."""
 _NAMES: Final = {"and_": "and", "or_": "or"}
 _OPTIONS: Final = {
-    "ends_with": MatchSubstringOptions,
-    "is_in": SetLookupOptions,
-    "match_substring": MatchSubstringOptions,
-    "match_substring_regex": MatchSubstringOptions,
-    "starts_with": MatchSubstringOptions,
+    "ends_with": "MatchSubstringOptions",
+    "is_in": "SetLookupOptions",
+    "match_substring": "MatchSubstringOptions",
+    "match_substring_regex": "MatchSubstringOptions",
+    "starts_with": "MatchSubstringOptions",
 }
 
 
@@ -66,24 +66,35 @@ def __getattr__(name: str) -> Any:
     return found
 
 
+def _function(name: str) -> Callable[..., Any]:
+    # 5 ms, which a scan without a condition need not pay.
+    from pyarrow._compute import function_registry
+
+    return function_registry().get_function(name).call  # type: ignore[no-any-return]
+
+
 def _plain(name: str) -> Callable[..., Any]:
-    call = function_registry().get_function(_NAMES.get(name, name)).call
+    call = _function(_NAMES.get(name, name))
     return lambda *values: call(values)
 
 
 def _with_options(name: str) -> Callable[..., Any]:
-    call = function_registry().get_function(name).call
-    make = _OPTIONS[name]
+    import pyarrow._compute
+
+    call = _function(name)
+    make = getattr(pyarrow._compute, _OPTIONS[name])
     return lambda values, **options: call([values], make(**options))
 
 
 def fill_null(values: Any, fill_value: Any) -> Any:
     """The values, with `fill_value` where they are null."""
     if isinstance(fill_value, pa.Scalar) and fill_value.type == values.type:
-        return coalesce([values, fill_value])
+        return _coalesce()([values, fill_value])
     import pyarrow.compute as pc
 
     return pc.fill_null(values, fill_value)
 
 
-coalesce: Final = function_registry().get_function("coalesce").call
+@functools.cache
+def _coalesce() -> Callable[..., Any]:
+    return _function("coalesce")

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from accel.answering import Answering
 from accel.errors import (
     AccelError,
     ObjectChangedError,
@@ -38,6 +37,7 @@ from accel.records import dataclass
 from accel.works import FileWork, Works, WorkSource
 
 if TYPE_CHECKING:
+    from accel.answering import Answering
     from accel.openings import Opening
 
 __all__ = ["ScanSpec", "Session"]

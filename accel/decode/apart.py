@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import pyarrow as pa
 
@@ -13,12 +13,14 @@ from accel.decode.bodies import DataPage, data_pages
 from accel.decode.chunks import ChunkPages
 from accel.decode.forms import Form, form_of
 from accel.decode.indexed import join_arrays
-from accel.decode.mixed import Way, cut_pages, cut_ways
 from accel.decode.picks import MOST_PICKED, read_picks
 from accel.decode.plain import read_plain
 from accel.decode.trim import place_rows
 from accel.decode.units import Unit, Verified
 from accel.planning.selection import RowSelection
+
+if TYPE_CHECKING:
+    from accel.decode.mixed import Way
 
 __all__ = ["DecodePart", "read_apart"]
 
@@ -56,6 +58,8 @@ def read_apart(
     if picks:
         array = None if form is None else _pick(known, unit, field.type, pages, form, verify_checksums, rows)
         return None if array is None else pa.chunked_array([array])
+    from accel.decode.mixed import cut_pages, cut_ways
+
     ways = cut_ways(known, unit, field.type, form, pages, wanted=rows.count)
     if not ways:
         return None

@@ -15,7 +15,6 @@ from accel.decode.arrow import ParquetReader, fields_of, open_reader, translate_
 from accel.decode.chunks import ChunkPages
 from accel.decode.entries import read_as_indices, splice_indices
 from accel.decode.indexed import Values, check_indices, is_indexed, join_arrays, look_up
-from accel.decode.nested import count_levels, merge_leaves
 from accel.decode.splice import SplicedChunk, SplicePlan, plan_splice, splice
 from accel.decode.trim import place_rows, trim
 from accel.decode.units import Unit, Verified, cut_units, group_units, step_of
@@ -322,6 +321,8 @@ class _Job:
 
     def _merge(self, parts: Sequence[pa.ChunkedArray], field: pa.Field) -> pa.ChunkedArray:
         """One field out of its leaves, cut where any of them has a chunk's end."""
+        from accel.decode.nested import merge_leaves
+
         cuts = sorted({0, *(int(end) for part in parts for end in np.cumsum([len(c) for c in part.chunks]))})
         merged = []
         for start, stop in itertools.pairwise(cuts):
@@ -342,5 +343,7 @@ def _join(arrays: Sequence[pa.Array]) -> pa.Array:
 
 
 def _levels(array: pa.Array) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    from accel.decode.nested import count_levels
+
     counts = count_levels(array)
     return np.ones(len(array), np.int64) if counts is None else counts

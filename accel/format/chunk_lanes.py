@@ -23,10 +23,8 @@ from accel.format.row_groups import GroupReader, RowGroups, read_sorting_columns
 from accel.format.thrift import I16, I32, I64, LIST, STRUCT, Reader
 from accel.ranges import Buffer
 
-__all__ = ["FEWEST", "read_groups_at_once"]
+__all__ = ["read_groups_at_once"]
 
-FEWEST: Final = 64
-"""Chunks; where there are fewer the plain reader is done sooner."""
 _FEW_GROUPS: Final = 16
 """Row groups; with fewer their ends are sooner read one by one."""
 _TAIL: Final[tuple[Field, ...]] = (
@@ -49,21 +47,14 @@ _OFFSETS: Final = np.array([0, 0, *(int("80" * n + f"{_FILE_OFFSET:02x}", 16) fo
 """By how many bytes that field has: the bits that tell a header and a number of so many bytes, and what they are."""
 
 
-def read_groups_at_once(
-    reader: Reader, num_groups: int, num_leaves: int, *, fewest: int | None = None
-) -> RowGroups | None:
+def read_groups_at_once(reader: Reader, num_groups: int, num_leaves: int) -> RowGroups | None:
     """Read the elements of FileMetaData's list of row groups, and move `reader` behind them.
 
-    None, and nothing has been read, where they are not as usual, or have fewer than `fewest` chunks (default
-    `FEWEST`).
+    None, and nothing has been read, where they are not as usual.
     """
     count = num_groups * num_leaves
     buf = reader.buf
-    if (
-        not isinstance(buf, bytes)
-        or count < (FEWEST if fewest is None else fewest)
-        or not allows(reader, count)
-    ):
+    if not isinstance(buf, bytes) or not count or not allows(reader, count):
         return None
     words = as_words(buf)
     heads = _find_chunks(buf, words, reader.pos, count)

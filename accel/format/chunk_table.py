@@ -18,7 +18,7 @@ __all__ = ["build_chunks", "leaves_out_dictionary_header"]
 DICTIONARY_HEADER: Final = 100
 """No dictionary page header of the writers of PARQUET-816 is longer."""
 
-_VERSION = re.compile(r"parquet-mr\s+version\s+([0-9]{1,9})\.([0-9]{1,9})\.([0-9]{1,9})")
+_VERSION = r"parquet-mr\s+version\s+([0-9]{1,9})\.([0-9]{1,9})\.([0-9]{1,9})"
 
 
 def build_chunks(
@@ -128,7 +128,7 @@ def _check_location(
 
 def leaves_out_dictionary_header(created_by: str) -> bool:
     """Whether this writer's chunks are longer than they say (PARQUET-816)."""
-    version = _VERSION.match(created_by)
+    version = re.match(_VERSION, created_by) if created_by.startswith("parquet-mr") else None
     return version is not None and tuple(map(int, version.groups())) < (1, 2, 9)
 
 

@@ -14,6 +14,7 @@ from typing import Any, TypeGuard
 
 from accel.errors import IndexFormatError
 from accel.format.fingerprint import fingerprint
+from accel.format.footer import TOC_KEY
 from accel.format.idx1 import IDX1_KEY, encode_idx1, idx1_range, parse_idx1, parse_idx1_offset
 from accel.format.model import FileMetadata
 from accel.ranges import Buffer
@@ -38,7 +39,6 @@ __all__ = [
     "verify_head",
 ]
 
-TOC_KEY = "accel.indexes"
 _VERSION = 1
 _MAX_TOC = 64 << 20
 _MAX_TEXT = 4096

@@ -16,7 +16,6 @@ import numpy as np
 import numpy.typing as npt
 
 from accel.errors import EncryptedFileError, ParquetFormatError
-from accel.format.chunk_lanes import read_groups_at_once
 from accel.format.chunk_table import build_chunks
 from accel.format.model import ColumnOrder, FileMetadata, ParquetSchema, SchemaElement
 from accel.format.row_groups import LEAST_BYTES, GroupReader, RowGroups
@@ -25,14 +24,31 @@ from accel.format.thrift import BINARY, I16, I64, LIST, STRUCT, Reader
 from accel.ranges import Buffer
 from accel.records import dataclass
 
-__all__ = ["MAGIC", "FooterTail", "parse_footer", "parse_tail"]
+__all__ = ["IDX1_KEY", "MAGIC", "TOC_KEY", "FooterBytes", "FooterTail", "parse_footer", "parse_tail"]
 
 MAGIC = b"PAR1"
+TOC_KEY = "accel.indexes"
+"""Under this key a file tells of its indexes: `format.embedded` reads it."""
+IDX1_KEY = "distinct_index_offset"
+"""And under this one of the seeds' index: `format.idx1` does."""
 _ENCRYPTED_MAGIC = b"PARE"
 _REQUIRED = {2: LIST, 3: I64, 4: LIST}
 """The types of FileMetaData's required fields, `version` aside."""
 _TYPE_DEFINED = b"\x1c\x00\x00"
 """The column order that everybody writes."""
+
+
+FEWEST_AT_ONCE = 64
+"""Chunks; fewer are read sooner one by one."""
+
+
+@dataclass(frozen=True, slots=True)
+class FooterBytes:
+    """A footer that is to be read: what `parse_footer` takes."""
+
+    data: bytes
+    file_size: int
+    footer_start: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +182,11 @@ def _read_groups(reader: Reader, elements: list[SchemaElement]) -> RowGroups:
     if count * LEAST_BYTES > reader.size - reader.pos:
         reader.fail(f"{count} row groups where {reader.size - reader.pos} bytes are left")
     leaves = sum(element.physical is not None for element in elements[1:])
-    groups = read_groups_at_once(reader, count, leaves)
+    groups = None
+    if count * leaves >= FEWEST_AT_ONCE:
+        from accel.format.chunk_lanes import read_groups_at_once
+
+        groups = read_groups_at_once(reader, count, leaves)
     if groups is None:
         groups = RowGroups()
         group_reader = GroupReader(groups)

@@ -19,12 +19,13 @@ from accel.errors import ParquetFormatError
 from accel.format.chunk import allows
 from accel.format.chunk_lanes import read_groups_at_once
 from accel.format.chunk_table import build_chunks, leaves_out_dictionary_header
+from accel.format.footer import FooterBytes
 from accel.format.model import ChunkTable, FileMetadata, Int64s
 from accel.format.row_groups import RowGroups
 from accel.format.thrift import I64, LIST, STRUCT, Reader
 from accel.records import dataclass
 
-__all__ = ["Alike", "FooterBytes", "learn_alike", "read_alike"]
+__all__ = ["Alike", "learn_alike", "read_alike"]
 
 _PADDING: Final = bytes(16)
 """Behind the last row group: lanes look at eight bytes at a time."""
@@ -34,15 +35,6 @@ _MOST_ROWS: Final = 1 << 40
 """Of one row group; what has more is left to the plain reader's checks."""
 _POSITIONS: Final = ("min_start", "max_start", "old_min_start", "old_max_start")
 """The columns that point into the footer."""
-
-
-@dataclass(frozen=True, slots=True)
-class FooterBytes:
-    """A footer that is to be read: what `format.footer.parse_footer` takes."""
-
-    data: bytes
-    file_size: int
-    footer_start: int
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -102,7 +94,7 @@ def read_alike(alike: Alike, footers: Sequence[FooterBytes]) -> list[FileMetadat
     # One beyond the last of each file's bytes, and of each file's row groups.
     ends = np.cumsum([len(part) for part in parts])
     last = np.cumsum(counts)
-    groups = read_groups_at_once(reader, int(last[-1]), len(schema.leaves), fewest=1)
+    groups = read_groups_at_once(reader, int(last[-1]), len(schema.leaves))
     if groups is None or not np.array_equal(np.array([0, *groups.ends], np.int64)[last], ends):
         return None
     try:

@@ -9,12 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from accel.errors import IndexFormatError, SchemaMismatchError
+from accel.format.footer import IDX1_KEY
 from accel.format.model import FileMetadata
 from accel.ranges import Buffer
 
 __all__ = ["IDX1_KEY", "encode_idx1", "idx1_range", "parse_idx1", "parse_idx1_offset"]
-
-IDX1_KEY = "distinct_index_offset"
 
 _MAGIC = b"IDX1"
 _HEAD = 12

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from cachetools import LRUCache
 
-from accel.io.data_cache import DataCache
 from accel.io.flights import Flights
 from accel.io.storage_options import lasts
 from accel.options import MIB
 from accel.records import dataclass
 
 if TYPE_CHECKING:
+    from accel.io.data_cache import DataCache
     from accel.io.disk import Disk
 
 __all__ = ["Cache", "CacheStats"]
@@ -116,8 +116,7 @@ class Cache:
         self._entries = _Recent(maxsize=memory)
         self.flights = Flights()
         """Loads under way, each shared by whoever asks for the same meanwhile."""
-        self.data_tier = DataCache(data)
-        """Byte ranges of data, by version of their object."""
+        self._data_tier: DataCache | None = None
         self._hits = 0
         self._misses = 0
 
@@ -127,6 +126,17 @@ class Cache:
 
     def __reduce__(self) -> tuple[Callable[..., Cache], tuple[int, float, str | None, int, int]]:
         return _fresh, (self.memory, self.max_age, self.disk, self.disk_limit, self.data)
+
+    @property
+    def data_tier(self) -> DataCache:
+        """Byte ranges of data, by version of their object."""
+        if self._data_tier is None:
+            from accel.io.data_cache import DataCache
+
+            with self._lock:
+                if self._data_tier is None:
+                    self._data_tier = DataCache(self.data)
+        return self._data_tier
 
     def disk_for(self, token: str) -> Disk | None:
         """The disk tier, for a client whose token means the same in every process; else None."""

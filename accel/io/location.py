@@ -27,7 +27,7 @@ SCHEMES: Mapping[str, str] = {
     "file": "file",
     "memory": "memory",
 }
-_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]*)://(.*)", re.DOTALL)
+_SCHEME = r"([A-Za-z][A-Za-z0-9+.\-]*)://(.*)"
 # What a browser would leave alone: the URL is already encoded, only the impossible is mended.
 _URL_SAFE = "%/:=&?~#+!$,;'@()*[]|\"<>^`{}\\"
 
@@ -104,7 +104,7 @@ def parse_url(url: str | os.PathLike[str], *, in_store: bool = False) -> Locatio
     if text[:5].lower() == "file:":
         path = _file_url(text)
         return Location("store", "store:", path.lstrip("/")) if in_store else _local(path)
-    match = _SCHEME.fullmatch(text)
+    match = re.fullmatch(_SCHEME, text, re.DOTALL) if "://" in text else None
     if match is None:
         return Location("store", "store:", text.lstrip("/")) if in_store else _local(text)
     scheme = SCHEMES.get(match[1].lower())

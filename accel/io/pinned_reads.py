@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from accel.errors import ObjectChangedError
 from accel.io.cache import Cache
 from accel.io.client import Client
-from accel.io.data_cache import Held
 from accel.io.store import is_weak
 from accel.metrics import Metrics
 from accel.planning.coalesce import Merging
 from accel.planning.file import ObjectId
 from accel.ranges import ByteRange, Kind, ReadKey, Stash, Want
+
+if TYPE_CHECKING:
+    from accel.io.data_cache import Held
 
 __all__ = ["PinnedReads"]
 
@@ -51,20 +54,20 @@ class PinnedReads:
     ) -> None:
         self._client = client
         self._merging = merging
-        self._data = cache.data_tier
+        self._cache = cache
         self._flights = cache.flights
         self._file = file
         self._metrics = metrics
         strong = file.etag is not None and not is_weak(file.etag)
         self._shares = current and strong
         # The kernel caches local files.
-        self._keeps = self._shares and self._data.limit > 0 and client.root != "file://"
+        self._keeps = self._shares and cache.data > 0 and client.root != "file://"
 
     def missing(self, want: Want) -> ByteRange | None:
         """What of a range has to be asked for: all, none, or what lies between parts that are cached."""
         if not self._keeps or want.key.kind in _NOT_DATA:
             return want.range
-        return self._data.missing(self._client.token, self._file, want.range)
+        return self._cache.data_tier.missing(self._client.token, self._file, want.range)
 
     async def read(self, wants: Sequence[Want]) -> tuple[Stash, int]:
         """The wanted bytes, and the round trips that they took: none or one.
@@ -86,7 +89,7 @@ class PinnedReads:
             try:
                 came = await self._ask(tuple(asked))
             except ObjectChangedError:
-                self._data.drop(self._client.token, self._file.path)
+                self._cache.data_tier.drop(self._client.token, self._file.path)
                 raise
         if not held:
             return came, 1 if asked else 0
@@ -102,7 +105,7 @@ class PinnedReads:
         for want in wants:
             if want.key.kind in _NOT_DATA or want.key in found:
                 continue
-            held = self._data.find(self._client.token, self._file, want.range)
+            held = self._cache.data_tier.find(self._client.token, self._file, want.range)
             if held.nbytes:
                 found[want.key] = held
                 hits += held.missing is None
@@ -130,12 +133,12 @@ class PinnedReads:
 
     def _keep(self, wants: tuple[Want, ...], stash: Stash) -> None:
         data = [want for want in wants if want.key.kind not in _NOT_DATA]
-        if not self._data.admits(sum(want.range.length for want in data)):
+        if not self._cache.data_tier.admits(sum(want.range.length for want in data)):
             return
         for want in data:
             view = stash[want.key]
             own = view.nbytes > _COPIED and memoryview(view.obj).nbytes == view.nbytes
-            self._data.keep(
+            self._cache.data_tier.keep(
                 self._client.token,
                 self._file,
                 want.range.start,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from functools import partial
+from typing import TYPE_CHECKING
 
 from accel.errors import (
     AccelError,
@@ -15,7 +16,6 @@ from accel.errors import (
 )
 from accel.format.model import Codec
 from accel.planning.chunk_pages import PagesOf
-from accel.planning.dictionaries import ReadDictionary
 from accel.planning.handle import FileHandle
 from accel.planning.need import Steps
 from accel.planning.page_indexes import (
@@ -33,6 +33,9 @@ from accel.planning.task import ScanTask, TaskFile
 from accel.planning.witness import Witnesses
 from accel.predicate.evidence import Verdict
 from accel.records import dataclass
+
+if TYPE_CHECKING:
+    from accel.planning.dictionaries import ReadDictionary
 
 __all__ = ["FilePlan", "plan_file"]
 

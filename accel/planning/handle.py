@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from accel.errors import IndexFormatError
 from accel.format.domain import Bounds
-from accel.format.idx1 import idx1_range
+from accel.format.footer import IDX1_KEY
 from accel.format.model import ColumnIndex, FileMetadata, Int64s, OffsetIndex
 from accel.planning.chunk_pages import ChunkFacts
 from accel.planning.decoded_size import decoded_bytes
@@ -143,6 +143,10 @@ class FileHandle:
 
     def _idx1_start(self) -> int | None:
         """Where the seeds' index starts, if the file has one: a scan may name its column."""
+        if IDX1_KEY not in self.metadata.key_value:
+            return None
+        from accel.format.idx1 import idx1_range
+
         try:
             found = idx1_range(self.metadata)
         except IndexFormatError:

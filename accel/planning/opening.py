@@ -11,9 +11,7 @@ from dataclasses import replace
 import pyarrow as pa
 
 from accel.errors import IndexFormatError, ParquetFormatError
-from accel.format.embedded import parse_toc
-from accel.format.footer import MAGIC, parse_footer, parse_tail
-from accel.format.footers import FooterBytes
+from accel.format.footer import MAGIC, TOC_KEY, FooterBytes, parse_footer, parse_tail
 from accel.format.model import ParquetSchema
 from accel.planning.file import ObjectId
 from accel.planning.handle import FileHandle
@@ -119,10 +117,13 @@ def open_file(
         tail_start=kept_start,
         schema_nbytes=200 * len(schema.names),
     )
-    try:
-        handle.toc = parse_toc(metadata)
-    except IndexFormatError as error:
-        handle.bad_toc = error
+    if TOC_KEY in metadata.key_value:
+        from accel.format.embedded import parse_toc
+
+        try:
+            handle.toc = parse_toc(metadata)
+        except IndexFormatError as error:
+            handle.bad_toc = error
     if kept_start == 0:
         # The whole file came along: its data needs no request.
         handle.tail = bytes(kept)

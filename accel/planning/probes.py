@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from accel.errors import IndexFormatError
-from accel.planning.dictionaries import Dictionaries, ReadDictionary
 from accel.planning.handle import FileHandle
 from accel.planning.need import Steps
 from accel.planning.page_indexes import fetch_or_recall
@@ -17,6 +16,7 @@ from accel.ranges import ReadKey, Stash, Want
 
 if TYPE_CHECKING:
     from accel.planning.blooms import Blooms
+    from accel.planning.dictionaries import Dictionaries, ReadDictionary
     from accel.planning.embedded import Embedded
 
 __all__ = ["Probes", "find_embedded"]
@@ -106,6 +106,8 @@ class Probes:
     def _dictionaries(self, nbytes: int) -> Dictionaries | None:
         if nbytes < self._probe_min_bytes:
             return None
+        from accel.planning.dictionaries import Dictionaries
+
         return Dictionaries.of(self._handle, self._query, self._read_dictionary)
 
     def _wants(

@@ -19,7 +19,6 @@ from accel.planning.handle import FileHandle
 from accel.planning.query import FileQuery
 from accel.planning.selection import RowSelection
 from accel.planning.witness import Witnesses, together
-from accel.predicate.constant import constant_bounds
 from accel.predicate.evidence import Evidence, Verdict
 from accel.predicate.prune import prune
 from accel.records import dataclass
@@ -55,8 +54,10 @@ def prune_row_groups(handle: FileHandle, query: FileQuery) -> npt.NDArray[np.int
     if query.bound is None:
         return np.full(n, Verdict.ALL, np.int8)
     bounds = {path: group_bounds(handle, leaf, kind) for path, leaf, kind in query.prunable}
-    for path, value in query.constants.items():
-        bounds[path] = constant_bounds(value, metadata.group_rows)
+    if query.constants:
+        from accel.predicate.constant import constant_bounds
+
+        bounds |= {path: constant_bounds(v, metadata.group_rows) for path, v in query.constants.items()}
     verdicts = prune(query.bound, bounds, n).verdicts()
     verdicts[metadata.group_rows == 0] = Verdict.NONE
     return verdicts
@@ -132,8 +133,11 @@ def _cut(handle: FileHandle, query: FileQuery, row_group: int, witnesses: Witnes
         for path, (first, b) in paged.items()
     }
     bounds |= {path: b.take(np.zeros(len(cuts), np.int64)) for path, b in whole.items()}
-    for path, value in query.constants.items():
-        bounds[path] = constant_bounds(value, np.diff(np.append(cuts, num_rows)))
+    if query.constants:
+        from accel.predicate.constant import constant_bounds
+
+        lengths = np.diff(np.append(cuts, num_rows))
+        bounds |= {path: constant_bounds(value, lengths) for path, value in query.constants.items()}
     return _Cut(row_group, num_rows, cuts, bounds, aligned)
 
 
@@ -181,6 +185,7 @@ def partition_evidence(where: object, partition: Mapping[str, pa.Scalar]) -> Evi
     """
     from accel.predicate import expr as e
     from accel.predicate.bind import bind
+    from accel.predicate.constant import constant_bounds
 
     schema = pa.schema([pa.field(name, value.type) for name, value in partition.items()])
     one = np.array([1], np.int64)

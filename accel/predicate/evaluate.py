@@ -34,7 +34,6 @@ from accel.predicate.atoms import (
     Pattern,
     Truth,
 )
-from accel.predicate.compare import compare_arrays
 from accel.predicate.kinds import kind_of, native
 
 __all__ = ["evaluate", "outcome"]
@@ -178,6 +177,8 @@ class _Run:
         return pc.is_null(array) if array.null_count else _FALSE
 
     def pair(self, node: Pair) -> pa.BooleanArray:
+        from accel.predicate.compare import compare_arrays
+
         left, right = self.bound.columns[node.left], self.bound.columns[node.right]
         return compare_arrays(
             self.decoded(node.left), left.kind, self.decoded(node.right), right.kind, node.order

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import unicodedata
 from typing import NamedTuple
 
 from accel.errors import PredicateError
@@ -27,7 +26,7 @@ _TOKEN = re.compile(
     )""",
     re.VERBOSE,
 )
-_GAP = re.compile(r"[ \t\r\n\f\v]*")
+_GAP = " \t\r\n\f\v"
 _LETTERS = frozenset("LMN")
 
 _HINTS = {
@@ -115,6 +114,8 @@ def _check_encodable(text: str) -> None:
 
 
 def _check_name(text: str, name: str, start: int) -> None:
+    import unicodedata
+
     for index, char in enumerate(name):
         category = unicodedata.category(char)
         if category[0] not in _LETTERS and char not in "_$" and category != "Pc":
@@ -132,8 +133,7 @@ def _check_number_end(text: str, end: int) -> None:
 
 
 def _fault(text: str, position: int) -> PredicateError:
-    gap = _GAP.match(text, position)
-    position = gap.end() if gap else position
+    position = len(text) - len(text[position:].lstrip(_GAP))
     char = text[position]
     if char == "'":
         return PredicateError(

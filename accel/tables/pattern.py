@@ -8,8 +8,9 @@ from accel.records import dataclass
 
 __all__ = ["Pattern", "has_hidden", "is_hidden", "split_glob"]
 
-_GLOB = re.compile(r"[*?]|\[!?[^/][^/\]]*\]")
-_AUTHORITY = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://[^/]*/?")
+_GLOB = r"[*?]|\[!?[^/][^/\]]*\]"
+_AUTHORITY = r"([A-Za-z][A-Za-z0-9+.-]*)://[^/]*/?"
+_SPECIAL = frozenset("*?[")
 _NOT_LISTED = frozenset({"http", "https"})
 
 
@@ -30,11 +31,13 @@ def split_glob(text: str) -> tuple[str, str] | None:
     glob. Over http and https nothing is a glob: there is no listing, and `?` starts the query. The
     bucket or host is never part of a pattern.
     """
-    authority = _AUTHORITY.match(text)
+    if _SPECIAL.isdisjoint(text):  # most texts: no expression is compiled
+        return None
+    authority = re.match(_AUTHORITY, text)
     if authority and authority[1].lower() in _NOT_LISTED:
         return None
     start = authority.end() if authority else 0
-    special = _GLOB.search(text, start)
+    special = re.compile(_GLOB).search(text, start)
     if special is None:
         return None
     cut = max(text.rfind("/", 0, special.start()) + 1, start)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import enum
 import os
-import re
 from collections.abc import Sequence
 
 from accel.errors import ObjectNotFoundError
@@ -15,9 +14,6 @@ from accel.records import dataclass
 from accel.tables.pattern import Pattern, split_glob
 
 __all__ = ["Named", "Shape", "read_source"]
-
-# `v1.2` more likely is a directory's version than a file's extension.
-_EXTENSION = re.compile(r"[^/]\.[A-Za-z][A-Za-z0-9_]*$")
 
 
 class Shape(enum.Enum):
@@ -134,4 +130,11 @@ def _shape(text: str, location: Location) -> Shape:
         return Shape.DIRECTORY if path == bare and (not bare or bare.endswith("/")) else Shape.FILE
     if not path or path.endswith("/"):
         return Shape.DIRECTORY
-    return Shape.FILE if _EXTENSION.search(path) else Shape.OPEN
+    return Shape.FILE if _has_extension(path) else Shape.OPEN
+
+
+def _has_extension(path: str) -> bool:
+    """`v1.2` more likely is a directory's version than a file's extension."""
+    stem, _, extension = path.rpartition(".")
+    plain = extension.isascii() and extension.replace("_", "0").isalnum() and extension[0].isalpha()
+    return plain and stem != "" and not stem.endswith("/")

@@ -53,7 +53,7 @@ def footer_by(writer: str) -> bytes:
 @contextmanager
 def reading(monkeypatch: pytest.MonkeyPatch, *, fast: bool) -> Iterator[None]:
     with monkeypatch.context() as patch:
-        patch.setattr(chunk_lanes, "FEWEST", 1 if fast else 1 << 62)
+        patch.setattr(footer, "FEWEST_AT_ONCE", 1 if fast else 1 << 62)
         patch.setattr(chunk_lanes, "_FEW_GROUPS", 1)
         patch.setattr(schema, "_FEW", 1 if fast else 1 << 62)
         if not fast:
@@ -107,7 +107,7 @@ def test_footers_of_many_writers_are_read_at_once(monkeypatch, writer, columns, 
     assert agree(monkeypatch, data)
     taken = []
     read = chunk_lanes.read_groups_at_once
-    monkeypatch.setattr(footer, "read_groups_at_once", lambda *a: taken.append(read(*a)) or taken[0])
+    monkeypatch.setattr(chunk_lanes, "read_groups_at_once", lambda *a: taken.append(read(*a)) or taken[0])
     monkeypatch.setattr(chunk_lanes, "read_chunk_on", None)  # not one chunk is odd
     with reading(monkeypatch, fast=True):
         assert isinstance(parsed(data, 1 << 30), FileMetadata)

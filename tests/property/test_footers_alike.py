@@ -7,8 +7,8 @@ import random
 import pytest
 
 from accel.errors import AccelError
-from accel.format.footer import parse_footer
-from accel.format.footers import Alike, FooterBytes, learn_alike, read_alike
+from accel.format.footer import FooterBytes, parse_footer
+from accel.format.footers import Alike, learn_alike, read_alike
 from accel.format.model import FileMetadata
 from bench.micro.footers import WRITERS
 from tests.property.test_footer_parses import SEED, same
