@@ -17,6 +17,7 @@ from accel.format.fingerprint import fingerprint
 from accel.format.footer import TOC_KEY
 from accel.format.idx1 import IDX1_KEY, encode_idx1, idx1_range, parse_idx1, parse_idx1_offset
 from accel.format.model import FileMetadata
+from accel.format.packed_heads import LONGEST_HEAD
 from accel.ranges import Buffer
 from accel.records import dataclass
 
@@ -84,6 +85,8 @@ class Entry:
     """Length of the part that finds the others, for kinds that can be read in parts; else 0."""
     head_checksum: int | None = None
     """XXH64 of that part; None where the file does not say, and the index is to be read as a whole."""
+    head_again: tuple[int, int] | None = None
+    """Where that part stands once more, packed and near the footer: offset and length."""
     params: Mapping[str, Any] = field(default_factory=dict)
     """How it was made, for people."""
     columns: tuple[Covered, ...] = ()
@@ -158,6 +161,8 @@ def encode_toc(entries: Iterable[Entry], metadata: FileMetadata) -> bytes:
             shared["columns"] = [[each.column, each.signature, each.of] for each in first.columns]
         if any(e.head for e in (first, *rest)):
             shared["heads"] = [_digest(e.head_checksum) for e in (first, *rest)]
+            if any(e.head_again for e in (first, *rest)):
+                shared["heads_again"] = [e.head_again for e in (first, *rest)]
         seconds = [e.seconds for e in (first, *rest) if e.seconds is not None]
         if seconds:
             shared["seconds"] = round(sum(seconds), 3)
@@ -233,16 +238,13 @@ def _entries(run: Any, metadata: FileMetadata) -> Iterable[Entry]:
     if not _is_path(path) or not isinstance(params, dict) or not isinstance(columns, list):
         raise IndexFormatError("the table of contents has an index of no column")
     covered = tuple(map(_covered, columns))
-    version = run.get("version")
-    if not _is_int(version):
+    if not _is_int(run.get("version")):
         raise IndexFormatError("the table of contents has an index without a version")
     seconds = run.get("seconds")
     timed = isinstance(seconds, int | float) and 0 <= seconds < math.inf
     each = float(seconds) / max(len(run["at"]), 1) if timed and seconds is not None else None
-    heads = run.get("heads")
-    if not isinstance(heads, list) or len(heads) != len(run["at"]):
-        heads = [None] * len(run["at"])
-    for place, head_check in zip(run["at"], heads, strict=True):
+    heads, again = _optional(run, "heads"), _optional(run, "heads_again")
+    for place, head_check, second in zip(run["at"], heads, again, strict=True):
         row_group, units, offset, length, check, head = _place(place, metadata)
         yield Entry(
             kind=run["kind"],
@@ -260,7 +262,22 @@ def _entries(run: Any, metadata: FileMetadata) -> Iterable[Entry]:
             params=params,
             seconds=each,
             head_checksum=int(head_check, 16) if _is_digest(head_check) else None,
+            head_again=_again(second, head, metadata),
         )
+
+
+def _again(told: Any, head: int, metadata: FileMetadata) -> tuple[int, int] | None:
+    """Where a head stands once more, if that may be; what it is worth its checksum tells."""
+    if not isinstance(told, list) or len(told) != 2 or not all(map(_is_int, told)) or head > LONGEST_HEAD:
+        return None
+    offset, length = told
+    return (offset, length) if 4 <= offset < offset + length <= metadata.footer_start else None
+
+
+def _optional(run: Mapping[str, Any], name: str) -> list[Any]:
+    """A list with one thing for each index of a run; of None where it has none."""
+    found, empty = run.get(name), [None] * len(run["at"])
+    return found if isinstance(found, list) and len(found) == len(empty) else empty
 
 
 def _is_path(path: Any) -> TypeGuard[list[str]]:

@@ -143,12 +143,11 @@ class Embedded:
             return
         kind: Any = source.kind
         parse = kind.parse if source.first == source.span else kind.parse_head
+        head = source.head(data)
         if source.entry is not None:
             verify = verify_blob if source.first == source.span else verify_head
-            verify(source.entry, data)
-        self.handle.indexes[source.ordinal] = _guarded(
-            parse, bytes(data), level=source.level, units=source.units
-        )
+            verify(source.entry, head)
+        self.handle.indexes[source.ordinal] = _guarded(parse, head, level=source.level, units=source.units)
 
     def testify(self, groups: Iterable[int], witnesses: Witnesses, on_bad: OnBad) -> None:
         """State for every atom what the indexes at hand prove of these row groups."""

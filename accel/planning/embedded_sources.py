@@ -7,6 +7,7 @@ from typing import TypeAlias
 
 from accel.format.embedded import Entry
 from accel.format.idx1 import idx1_range
+from accel.format.packed_heads import unpack_head
 from accel.indexes.kind import IndexKind, Level
 from accel.indexes.native import signature_of
 from accel.indexes.question import LeafOp, LeafQuestion, question_of
@@ -67,7 +68,15 @@ class Source:
         entry = self.entry
         if entry is None or not entry.head or entry.head_checksum is None or entry.length <= _SMALL:
             return self.span
-        return ByteRange(self.span.start, self.span.start + entry.head)
+        if entry.head_again is not None:
+            return ByteRange(entry.head_again[0], sum(entry.head_again))
+        return ByteRange(entry.offset, entry.offset + entry.head)
+
+    def head(self, data: memoryview) -> bytes:
+        """What came for `first`, as the index begins."""
+        if self.entry is None or self.entry.head_again is None or self.first == self.span:
+            return bytes(data)
+        return unpack_head(data, self.entry.head)
 
     def want(self, span: ByteRange) -> Want:
         return Want(ReadKey(Kind.INDEX, self.row_group, self.leaf, span.start), span)

@@ -134,7 +134,9 @@ class FileHandle:
         """The suffix length that would have brought footer and page indexes at once."""
         first = self._page_indexes_start()
         # Of what lies in front of the page indexes, as much as is small: large indexes are read in parts.
-        offsets = [entry.offset for entry in self.toc.entries] if self.toc is not None else []
+        entries = self.toc.entries if self.toc is not None else ()
+        offsets = [entry.offset for entry in entries]
+        offsets += [entry.head_again[0] for entry in entries if entry.head_again is not None]
         listed = self._idx1_start()
         offsets += [] if listed is None else [listed]
         near = [offset for offset in offsets if first - offset <= _MOST_EMBEDDED]

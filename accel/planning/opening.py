@@ -18,14 +18,14 @@ from accel.planning.handle import FileHandle
 from accel.planning.need import Need, NeedTail, Steps, Tail
 from accel.ranges import ByteRange, Kind, ReadKey, Want
 
-__all__ = ["LEAST_TAIL", "first_tail_bytes", "footer_in", "open_file"]
+__all__ = ["LEAST_TAIL", "MOST_TAIL", "first_tail_bytes", "footer_in", "open_file"]
 
 _TAIL = 8
 
 LEAST_TAIL = 128 << 10
 """No less of a file's end is worth a request of its own, in bytes."""
 # Less than what `Network` learns bandwidth from: for that it is too short.
-_MOST_TAIL = 448 << 10
+MOST_TAIL = 448 << 10
 # Page indexes grow with the data: pages of 20,000 rows, or of 64 KiB, take from 1/650 to 1/1200 of it.
 _TAIL_SHARE = 512
 
@@ -40,7 +40,7 @@ def first_tail_bytes(size: int | None, worth: int) -> int:
     worth : int
         Bytes that lengthen the wait for the answer so little that they may come unasked.
     """
-    most = min(_MOST_TAIL, worth)
+    most = min(MOST_TAIL, worth)
     return max(LEAST_TAIL, most if size is None else min(most, size // _TAIL_SHARE))
 
 

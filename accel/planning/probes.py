@@ -71,7 +71,12 @@ class Probes:
             return []
         drafts = draft(kept)
         nbytes = _nbytes(drafts)
-        first = self._wants(drafts, nbytes, self._dictionaries(nbytes))
+        dictionaries = self._dictionaries(nbytes)
+        first = self._wants(drafts, nbytes, dictionaries)
+        at_hand = {want.key: data for want in first if (data := self._handle.in_tail(want.range)) is not None}
+        if at_hand:  # the head of an index, which says what to ask of it
+            self.learn(at_hand)
+            first = self._wants(drafts, nbytes, dictionaries)
         return first if _ALONG * sum(want.range.length for want in first) <= early_bytes else []
 
     def learn(self, stash: Stash) -> None:

@@ -13,14 +13,13 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from accel.format.domain import Bounds, Domain
+from accel.format.domain import Bounds
 from accel.predicate.atoms import (
     Against,
     AllOf,
     Among,
     AnyOf,
     Bound,
-    BoundColumn,
     Fixed,
     IsTrue,
     Matches,
@@ -32,8 +31,8 @@ from accel.predicate.atoms import (
     Pattern,
     Truth,
 )
+from accel.predicate.claims import Claims, alike, claims_of, where_both, where_flagged
 from accel.predicate.evidence import Evidence
-from accel.records import dataclass
 
 __all__ = ["Witness", "prune"]
 
@@ -76,94 +75,6 @@ def prune(
     return _Units(bound, bounds, n, witness).node(bound.root)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Claims:
-    """One column's bounds, read once: what may stand in each unit."""
-
-    domain: Domain
-    """Of the column, as the predicate takes it."""
-    lower: Values
-    upper: Values
-    has_lower: Bools
-    has_upper: Bools
-    null: Bools
-    """A null may occur."""
-    plain: Bools
-    """A value that is neither null nor NaN may occur."""
-    nan: Bools
-    bounded: bool = False
-    """Every unit has both bounds."""
-
-    @property
-    def value(self) -> Bools:
-        return self.plain | self.nan
-
-    def below(self, test: Callable[[Values], Any]) -> Bools:
-        """Where the lower bound passes, or is unknown."""
-        return self._may(self.has_lower, self.lower, test)
-
-    def above(self, test: Callable[[Values], Any]) -> Bools:
-        """Where the upper bound passes, or is unknown."""
-        return self._may(self.has_upper, self.upper, test)
-
-    def single(self, point: Any) -> Bools:
-        """Where both bounds are known, and this."""
-        if self.bounded:
-            return np.asarray((self.lower == point) & (self.upper == point), bool)
-        same = _where(self.has_lower, self.lower, lambda low: low == point)
-        return same & _where(self.has_upper, self.upper, lambda high: high == point)
-
-    def _may(self, known: Bools, bounds: Values, test: Callable[[Values], Any]) -> Bools:
-        passes = np.asarray(test(bounds), bool) if self.bounded else ~known | _where(known, bounds, test)
-        return self.plain & passes
-
-    def evidence(self, may_true: Bools, may_false: Bools) -> Evidence:
-        return Evidence(may_true, may_false, self.null)
-
-
-def _claims(column: BoundColumn, given: Bounds | None, n: int) -> _Claims:
-    """What bounds claim of a column; worked out once for bounds that are kept, and asked again."""
-    domain = column.kind.domain
-    if given is None:
-        return _read_claims(domain, None, n)
-    known = given.read
-    if isinstance(known, _Claims) and known.domain is domain:
-        return known
-    claims = _read_claims(domain, given, n)
-    given.keep_read(claims)
-    return claims
-
-
-def _read_claims(domain: Domain, given: Bounds | None, n: int) -> _Claims:
-    float_column = domain is Domain.FLOAT
-    if given is None:
-        everything, nothing = np.ones(n, bool), np.zeros(n, bool)
-        void = np.zeros(n, np.int64)
-        nan = everything if float_column else nothing
-        return _Claims(domain, void, void, nothing, nothing, everything, everything, nan)
-    nulls, total, nans = given.null_count, given.num_values, given.nan_count
-    null = nulls != 0
-    value = (nulls != total) | (nulls < 0)
-    if float_column and bool(nans.any()):
-        nan, plain = value & (nans != 0), value
-        counted = nans >= 0
-        if bool(counted.any()):
-            known = (nulls >= 0) & (total >= 0) & (nulls <= total)
-            plain = value & ~(known & counted & (nans == total - nulls))
-    else:
-        nan, plain = np.zeros(n, bool), value
-    has_lower, has_upper = given.has_lower, given.has_upper
-    if given.domain is not domain:
-        has_lower = has_upper = np.zeros(n, bool)
-    both = has_lower & has_upper
-    bounded = bool(both.all())
-    crossed = _where2(both, given.lower, given.upper, np.greater)
-    if bool(crossed.any()):
-        # Bounds that contradict themselves claim nothing.
-        has_lower, has_upper, bounded = has_lower & ~crossed, has_upper & ~crossed, False
-    return _Claims(domain, given.lower, given.upper, has_lower, has_upper, null, plain, nan, bounded)
-
-
 class _Units:
     def __init__(
         self, bound: Bound, bounds: Mapping[tuple[str, ...], Bounds], n: int, witness: Witness | None
@@ -172,13 +83,13 @@ class _Units:
         self.bound = bound
         self.bounds = bounds
         self.n = n
-        self._claims: dict[int, _Claims] = {}
+        self._claims: dict[int, Claims] = {}
 
-    def claims(self, column: int) -> _Claims:
+    def claims(self, column: int) -> Claims:
         found = self._claims.get(column)
         if found is None:
             named = self.bound.columns[column]
-            found = self._claims[column] = _claims(named, self.bounds.get(named.path), self.n)
+            found = self._claims[column] = claims_of(named, self.bounds.get(named.path), self.n)
         return found
 
     def node(self, node: Node) -> Evidence:
@@ -243,11 +154,11 @@ class _Units:
         a, b = self.claims(node.left), self.claims(node.right)
         if left.kind.domain is not right.kind.domain or left.kind.step != right.kind.step:
             nothing = np.zeros(self.n, bool)
-            a = _Claims(a.domain, a.lower, a.upper, nothing, nothing, a.null, a.plain, a.nan)
+            a = Claims(a.domain, a.lower, a.upper, nothing, nothing, a.null, a.plain, a.nan)
         return _pair(a, b, node.order)
 
 
-def _test(claims: _Claims, order: Order, value: bool | float | bytes) -> Evidence:
+def _test(claims: Claims, order: Order, value: bool | float | bytes) -> Evidence:
     if isinstance(value, float) and math.isnan(value):
         return claims.evidence(claims.nan, claims.plain)
     point: Any = value
@@ -257,7 +168,7 @@ def _test(claims: _Claims, order: Order, value: bool | float | bytes) -> Evidenc
     return _test_point(claims, order, point)
 
 
-def _test_point(claims: _Claims, order: Order, point: Any) -> Evidence:
+def _test_point(claims: Claims, order: Order, point: Any) -> Evidence:
     if order is Order.LE:
         true, false = claims.below(lambda low: low <= point), claims.above(lambda high: high > point)
     elif order is Order.LT:
@@ -268,7 +179,7 @@ def _test_point(claims: _Claims, order: Order, point: Any) -> Evidence:
     return claims.evidence(true, false | claims.nan)
 
 
-def _among(claims: _Claims, node: Among) -> Evidence:
+def _among(claims: Claims, node: Among) -> Evidence:
     keys = node.keys.sorted
     # The keys that stand in [lower, upper] are a run of the sorted keys.
     first = np.zeros(len(claims.plain), np.int64)
@@ -278,7 +189,7 @@ def _among(claims: _Claims, node: Among) -> Evidence:
     stop[high] = _search(keys, claims.upper[high], "right")
     inside = stop - first
     may_true = claims.plain & (inside > 0)
-    single = _where2(low & high, claims.lower, claims.upper, np.equal)
+    single = where_both(low & high, claims.lower, claims.upper, np.equal)
     every = single & (inside > 0)
     if keys.dtype.kind in "iu" and claims.lower.dtype.kind in "iu":
         # As many keys as there are integers between the bounds: every value is a key.
@@ -294,7 +205,7 @@ def _among(claims: _Claims, node: Among) -> Evidence:
     return claims.evidence(may_true, miss)
 
 
-def _matches(claims: _Claims, pattern: Pattern) -> Evidence:
+def _matches(claims: Claims, pattern: Pattern) -> Evidence:
     lower, upper = np.array([pattern.lower], object), np.array([pattern.upper], object)
     may_true = claims.above(lambda high: high >= lower)
     if pattern.upper is not None:
@@ -303,59 +214,34 @@ def _matches(claims: _Claims, pattern: Pattern) -> Evidence:
     prefix = pattern.prefix
     if prefix is not None:
         # All between two values that start with the prefix start with it.
-        starts = _where(claims.has_lower, claims.lower, lambda low: _starting(low, prefix))
-        ends = _where(claims.has_upper, claims.upper, lambda high: _starting(high, prefix))
+        starts = where_flagged(claims.has_lower, claims.lower, lambda low: _starting(low, prefix))
+        ends = where_flagged(claims.has_upper, claims.upper, lambda high: _starting(high, prefix))
         may_false = may_false & ~(starts & ends)
     return claims.evidence(may_true, may_false)
 
 
-def _pair(a: _Claims, b: _Claims, order: Order) -> Evidence:
+def _pair(a: Claims, b: Claims, order: Order) -> Evidence:
     both = a.plain & b.plain
     low_high = (a.has_lower & b.has_upper, a.lower, b.upper)
     high_low = (a.has_upper & b.has_lower, a.upper, b.lower)
     if order is Order.EQ:
-        may_true = both & ~_where2(*low_high, np.greater) & ~_where2(*high_low, np.less)
+        may_true = both & ~where_both(*low_high, np.greater) & ~where_both(*high_low, np.less)
         may_true |= a.nan & b.nan
-        same = _where2(*low_high, np.equal) & _where2(*high_low, np.equal)
-        same &= _where2(a.has_lower & a.has_upper, a.lower, a.upper, np.equal)
+        same = where_both(*low_high, np.equal) & where_both(*high_low, np.equal)
+        same &= where_both(a.has_lower & a.has_upper, a.lower, a.upper, np.equal)
         may_false = both & ~same | a.nan & b.plain | a.plain & b.nan
     else:
         strict = order is Order.LT
-        may_true = both & ~_where2(*low_high, np.greater_equal if strict else np.greater)
+        may_true = both & ~where_both(*low_high, np.greater_equal if strict else np.greater)
         may_true |= (a.plain if strict else a.value) & b.nan
-        may_false = both & ~_where2(*high_low, np.less if strict else np.less_equal)
+        may_false = both & ~where_both(*high_low, np.less if strict else np.less_equal)
         may_false |= a.nan & (b.value if strict else b.plain)
     may_null = (a.null & (b.null | b.value)) | (b.null & a.value)
     return Evidence(may_true, may_false, may_null)
 
 
-def _where(flags: Bools, values: Values, test: Callable[[Values], Any]) -> Bools:
-    """The test where flagged, else False; what stands elsewhere is never looked at."""
-    if bool(flags.all()):
-        return np.asarray(test(values), bool)
-    out = np.zeros(len(flags), bool)
-    if bool(flags.any()):
-        out[flags] = np.asarray(test(values[flags]), bool)
-    return out
-
-
-def _where2(flags: Bools, a: Values, b: Values, test: Callable[[Values, Values], Any]) -> Bools:
-    if bool(flags.all()):
-        return np.asarray(test(*_alike(a, b)), bool)
-    out = np.zeros(len(flags), bool)
-    if bool(flags.any()):
-        left, right = _alike(a[flags], b[flags])
-        out[flags] = np.asarray(test(left, right), bool)
-    return out
-
-
-def _alike(a: Values, b: Values) -> tuple[Values, Values]:
-    # int64 with uint64 would meet as doubles.
-    return (a, b) if a.dtype == b.dtype else (a.astype(object), b.astype(object))
-
-
 def _search(keys: Values, points: Values, side: Any) -> Values:
-    keys, points = _alike(keys, points)
+    keys, points = alike(keys, points)
     return np.searchsorted(keys, points, side)
 
 

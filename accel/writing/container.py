@@ -27,6 +27,7 @@ __all__ = [
     "check_container",
     "earlier_entries",
     "encode_container",
+    "head_of",
     "kept_entries",
 ]
 
@@ -41,6 +42,8 @@ class PlacedIndex:
 
     index: BuiltIndex
     offset: int
+    head_again: tuple[int, int] | None = None
+    """Where its head stands once more: offset and length."""
 
 
 def encode_container(
@@ -75,6 +78,7 @@ def _entry(placed: PlacedIndex) -> Entry:
         checksum=check,
         head=head,
         head_checksum=head_check,
+        head_again=placed.head_again,
         params={} if wanted.kind is None else dict(wanted.kind.params),
         columns=_covered(index),
         seconds=None if _REPRODUCIBLE in os.environ else index.seconds,
@@ -93,6 +97,15 @@ def _checksums(index: BuiltIndex) -> tuple[int, int, int | None]:
             head_check = checksum(piece[:head])
         whole.add(piece)
     return whole.value, head, head_check
+
+
+def head_of(index: BuiltIndex) -> bytes:
+    """The part of an index that finds the others; empty where it is not read in parts."""
+    head_bytes = getattr(index.wanted.kind, "head_bytes", None)
+    if head_bytes is None:
+        return b""
+    first = next(index.data.pieces())
+    return bytes(first[: head_bytes(first)])
 
 
 def _covered(index: BuiltIndex) -> tuple[Covered, ...]:

@@ -1,9 +1,10 @@
 """The new end of a file: indexes, page indexes and the footer that finds them.
 
 ```
- [ kept as it was ... ] [ IDX1 ] [ indexes ] [ column indexes ] [ offset indexes ] [ footer ] [ length, PAR1 ]
+ [ kept as it was ... ] [ IDX1 ] [ indexes ] [ column indexes ] [ offset indexes ] [ heads again ] [ footer ] [ length, PAR1 ]
                         ^ cut
 ```
+Heads are those parts of large indexes that find the others, packed: beside the footer the first read brings them.
 Nothing before the cut moves, so no offset of data, dictionary or bloom filter changes. One suffix read brings
 everything behind it.
 """
@@ -11,14 +12,17 @@ everything behind it.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from accel.errors import AccelError
-from accel.format.embedded import Entry
+from accel.format.embedded import Entry, verify_head
 from accel.format.footer import parse_footer
 from accel.format.model import FileMetadata
+from accel.format.packed_heads import LONGEST_HEAD, pack_head, unpack_head
 from accel.format.page_index import parse_column_index, parse_offset_index
+from accel.planning.opening import MOST_TAIL
 from accel.records import dataclass
 from accel.writing.building import BuiltIndex
 from accel.writing.container import (
@@ -28,6 +32,7 @@ from accel.writing.container import (
     check_container,
     earlier_entries,
     encode_container,
+    head_of,
     kept_entries,
 )
 from accel.writing.footer_edit import PageIndexPlaces, edit_footer
@@ -38,6 +43,12 @@ from accel.writing.scratch import Kept
 __all__ = ["Tail", "make_tail", "verify_tail"]
 
 _MAGIC = b"PAR1"
+# Bytes of an index; a smaller one is read as a whole.
+_LARGE = 64 << 10
+# Bytes of heads that stand beside the footer: they come with most first reads, asked for or not.
+_MOST_HEADS = 256 << 10
+# Bytes that the table of contents and the places of page indexes may add to a footer, about.
+_FOOTER_GROWTH = 2 << 10
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -93,7 +104,9 @@ def make_tail(
     """
     kept = kept_entries(metadata, idx1=idx1)
     gone = [e for e in earlier_entries(metadata) if idx1 or e.kind != "idx1"]
-    start = cut_at(metadata, [(e.offset, e.offset + e.length) for e in gone])
+    own = [(e.offset, e.offset + e.length) for e in gone]
+    own += [(e.head_again[0], sum(e.head_again)) for e in gone if e.head_again is not None]
+    start = cut_at(metadata, own)
     at = start
     run: list[Kept] = []
     placed: list[PlacedIndex] = []
@@ -115,6 +128,12 @@ def make_tail(
             parts.append(data)
             at += len(data)
     page_index_bytes = at - start - index_bytes
+    # Page indexes that would come with the footer shall come still.
+    near = page_index_bytes + len(metadata.footer) + _FOOTER_GROWTH
+    room = MOST_TAIL - near if near <= MOST_TAIL else _MOST_HEADS
+    placed, heads = _heads_again(placed, at, min(room, _MOST_HEADS))
+    index_bytes += sum(map(len, heads))
+    parts += heads
     footer = edit_footer(
         metadata.footer,
         places=PageIndexPlaces(*arrays),
@@ -123,6 +142,23 @@ def make_tail(
     )
     parts += [footer, len(footer).to_bytes(4, "little"), _MAGIC]
     return Tail(start, tuple(run), b"".join(parts), kept, index_bytes, page_index_bytes, len(footer))
+
+
+def _heads_again(placed: Sequence[PlacedIndex], at: int, room: int) -> tuple[list[PlacedIndex], list[bytes]]:
+    """The heads of large indexes once more, from `at` on, as far as there is room; and who they belong to."""
+    told: list[PlacedIndex] = []
+    heads: list[bytes] = []
+    for each in placed:
+        head = head_of(each.index) if each.index.data.length > _LARGE else b""
+        packed = pack_head(head) if 0 < len(head) <= LONGEST_HEAD else b""
+        if not 0 < len(packed) <= room:
+            told.append(each)
+            continue
+        told.append(replace(each, head_again=(at, len(packed))))
+        heads.append(packed)
+        at += len(packed)
+        room -= len(packed)
+    return told, heads
 
 
 def in_order(built: Sequence[BuiltIndex]) -> list[BuiltIndex]:
@@ -154,6 +190,7 @@ def verify_tail(tail: Tail, original: FileMetadata, built: Sequence[BuiltIndex])
     for chunk in np.argwhere(chunks.offset_index_offset > 0).tolist():
         _check_page_index(metadata, data, offset, (chunk[0], chunk[1]))
     check_container(metadata, in_order(built), tail.kept, start=tail.start)
+    _check_heads(metadata, data, offset)
     return metadata
 
 
@@ -181,6 +218,13 @@ def _same(new: FileMetadata, old: FileMetadata) -> None:
 
 def _others(metadata: FileMetadata) -> dict[str, bytes]:
     return {key: value for key, value in metadata.key_value.items() if key not in (TOC_KEY, IDX1_KEY)}
+
+
+def _check_heads(metadata: FileMetadata, data: bytes, start: int) -> None:
+    for entry in earlier_entries(metadata):
+        if entry.head_again is not None:
+            at, length = entry.head_again[0] - start, entry.head_again[1]
+            verify_head(entry, unpack_head(data[at : at + length], entry.head))
 
 
 def _check_page_index(metadata: FileMetadata, data: bytes, start: int, at: At) -> None:
