@@ -10,7 +10,7 @@ from functools import partial
 from accel.errors import AccelError, ObjectChangedError, ObjectNotFoundError, StoreError, redact
 from accel.io.faults import IncompleteBodyError, ObjectGoneError, ShortObjectError, SuffixUnsupportedError
 from accel.io.gate import Gate
-from accel.io.hedge import Hedge
+from accel.io.hedge import Hedge, Race
 from accel.io.network import Network
 from accel.io.retry import Retry
 from accel.io.store import Gatherer, Payload, RangeStore, is_weak
@@ -144,7 +144,17 @@ class Fetcher:
         if delay is None:
             return await self._send(path, want, if_match, kind, metrics)
         send = partial(self._send, path, want, if_match, kind, metrics)
-        return await self._hedge.race(send, delay, on_second=partial(metrics.add, "hedged"))
+        race = Race(self._hedge, delay, send, metrics)
+        try:
+            return await send(sent=race.sent)
+        except (asyncio.CancelledError, StoreError) as error:
+            payload = await race.rescue(error)
+            if payload is None:
+                raise
+            return payload
+        finally:
+            if race.end():
+                await race.wait()
 
     async def _send(
         self,
@@ -153,17 +163,18 @@ class Fetcher:
         if_match: str | None,
         kind: Kind,
         metrics: Metrics,
-        on_sent: Callable[[], None] | None = None,
+        *,
+        sent: Callable[[], None] | None = None,
     ) -> Payload:
         gate, length = self._gate, want.length
         if not gate.take_at_once(length):
             await gate.take(length)
-        received, sent = 0, True
+        received, counts = 0, True
         company = gate.requests
         started = time.perf_counter()
         try:
-            if on_sent is not None:
-                on_sent()
+            if sent is not None:
+                sent()
             payload = await self._store.read(path, want, if_match=if_match)
             took = time.perf_counter() - started
             received = len(payload.data)
@@ -174,12 +185,12 @@ class Fetcher:
             received = len(error.partial)
             raise
         except asyncio.CancelledError:
-            if on_sent is not None:
+            if sent is not None:
                 # It took so long at least: forgotten, the slow would not count among all.
                 self._network.late(time.perf_counter() - started)
             raise
         except SuffixUnsupportedError as error:
-            sent = error.sent
+            counts = error.sent
             raise
         except OSError as error:
             if isinstance(error, StoreError):
@@ -191,7 +202,7 @@ class Fetcher:
             ) from error
         finally:
             gate.release(length)
-            if sent:
+            if counts:
                 metrics.count_request(kind, received)
 
     def _verify(self, pin: Pin, size: int | None, etag: str | None, path: str) -> None:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable, Coroutine
 from typing import Any, Generic, Protocol, TypeVar
 
 from accel.errors import StoreError
 from accel.io.gate import Gate
 from accel.io.network import Network
+from accel.metrics import Metrics
 
-__all__ = ["Hedge"]
+__all__ = ["Hedge", "Race"]
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -26,11 +28,11 @@ _LATE = 0.005
 class _Send(Protocol[T_co]):
     """Sends one request; `sent` is called when it has a slot and is on its way."""
 
-    def __call__(self, sent: Callable[[], None]) -> Coroutine[Any, Any, T_co]: ...
+    def __call__(self, *, sent: Callable[[], None]) -> Coroutine[Any, Any, T_co]: ...
 
 
 class Hedge:
-    """Decides when a second request is worth it, and lets both race. Used on one event loop.
+    """Decides when a second request is worth it, and tells the `Race` of the first. Used on one event loop.
 
     Parameters
     ----------
@@ -52,6 +54,9 @@ class Hedge:
         self._share = share
         self._factor = factor
         self._floor = floor
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._watched: set[Race[Any]] = set()
 
     def delay(self, nbytes: int) -> float | None:
         """Seconds after which a request for so many bytes is late; None where it is let be. Called once a request."""
@@ -64,19 +69,6 @@ class Hedge:
             return None
         return max(self._factor * (p95 + nbytes / network.bandwidth), self._floor)
 
-    async def race(self, send: _Send[T], delay: float, *, on_second: Callable[[], None]) -> T:
-        """What `send` returns, the first time or, started when that is late, the second.
-
-        Neither is under way any more when this returns or raises. A failure that may pass is raised only
-        when there is no other answer.
-        """
-        runner = _Race(self, send, delay, on_second)
-        try:
-            return await runner.run()
-        finally:
-            if runner.end():
-                await runner.wait()
-
     def take(self) -> bool:
         """Spend one second request, if there is one to be spent."""
         if self._network.spare < 1.0 or not self._gate.has_room:
@@ -84,51 +76,102 @@ class Hedge:
         self._network.spare -= 1.0
         return True
 
+    # One timer for all that are watched: nearly every request ends long before it is late.
 
-class _Race(Generic[T]):
-    """One request, watched. Until it is late that costs a timer and no task."""
+    def watch(self, race: Race[Any]) -> None:
+        """Have a race told when its request is late, unless it is dropped before."""
+        loop = asyncio.get_running_loop()
+        if loop is not self._loop:
+            self._loop, self._timer = loop, None
+            self._watched.clear()
+        race.due = loop.time() + race.delay
+        self._watched.add(race)
+        if self._timer is None or race.due < self._timer.when():
+            self._wake_at(loop, race.due)
 
-    def __init__(self, hedge: Hedge, send: _Send[T], delay: float, on_second: Callable[[], None]) -> None:
+    def drop(self, race: Race[Any]) -> None:
+        self._watched.discard(race)
+
+    def _wake_at(self, loop: asyncio.AbstractEventLoop, when: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = loop.call_at(when, self._look, loop, when)
+
+    def _look(self, loop: asyncio.AbstractEventLoop, when: float) -> None:
+        if loop is not self._loop:
+            return
+        self._timer = None
+        now = loop.time()
+        # A loop that was busy: the answers may be here and just have not been looked at.
+        busy = now - when > _LATE
+        for race in [race for race in self._watched if race.due <= now]:
+            if busy:
+                race.due = now + race.delay
+            else:
+                self._watched.discard(race)
+                race.late()
+        if self._watched:
+            self._wake_at(loop, min(race.due for race in self._watched))
+
+
+class Race(Generic[T]):
+    """One request, watched. Until it is late that costs no task.
+
+    Who sends it calls `sent` when it is on its way, asks `rescue` where it fails, and in any case ends with `end`, and
+    `wait` where that says so.
+
+    Parameters
+    ----------
+    hedge : Hedge
+    delay : float
+        Seconds after which it is late: see `Hedge.delay`.
+    send : callable
+        Sends the second one.
+    metrics : Metrics
+        Counts it.
+    """
+
+    __slots__ = ("_cancels", "_hedge", "_metrics", "_second", "_send", "_task", "_won", "delay", "due")
+
+    def __init__(self, hedge: Hedge, delay: float, send: _Send[T], metrics: Metrics) -> None:
+        self.delay = delay
+        self.due = math.inf
         self._hedge = hedge
         self._send = send
-        self._delay = delay
-        self._on_second = on_second
-        self._loop = asyncio.get_running_loop()
-        self._timer: asyncio.TimerHandle | None = None
+        self._metrics = metrics
         self._second: asyncio.Future[T] | None = None
         # The task whose first request the second's answer cuts short, as `asyncio.timeout` would.
         self._task: asyncio.Task[Any] | None = asyncio.current_task()
+        self._cancels = 0 if self._task is None else self._task.cancelling()
         self._won = False
 
-    async def run(self) -> T:
-        task = self._task
-        cancels = 0 if task is None else task.cancelling()
-        try:
-            return await self._send(self._watch)
-        except asyncio.CancelledError:
-            if not self._won or task is None or self._second is None or task.uncancel() > cancels:
-                raise  # by somebody else, too
-            return self._second.result()
-        except StoreError as error:
-            self._task = None
-            if self._second is None:
-                raise
-            if self._won and task is not None:
-                # A store that tells of its being cancelled in its own words.
-                task.uncancel()
-                return self._second.result()
-            if not error.transient:
-                raise
-            await asyncio.wait((self._second,))
-            if self._second.exception() is not None:
-                raise
-            return self._second.result()
+    def sent(self) -> None:
+        """It is late so long from now on."""
+        self._hedge.watch(self)
+
+    async def rescue(self, error: asyncio.CancelledError | StoreError) -> T | None:
+        """The second's answer in place of what the first has failed with; None where that is to be raised."""
+        task, second = self._task, self._second
+        if isinstance(error, asyncio.CancelledError):
+            if not self._won or task is None or second is None or task.uncancel() > self._cancels:
+                return None  # by somebody else, too
+            return second.result()
+        self._task = None
+        if second is None:
+            return None
+        if self._won and task is not None:
+            # A store that tells of its being cancelled in its own words.
+            task.uncancel()
+            return second.result()
+        if not error.transient:
+            return None
+        await asyncio.wait((second,))
+        return None if second.exception() is not None else second.result()
 
     def end(self) -> bool:
         """Nothing is sent or cut short any more; whether a second request still is to `wait` for."""
         self._task = None
-        if self._timer is not None:
-            self._timer.cancel()
+        self._hedge.drop(self)
         second = self._second
         return second is not None and not second.done() and second.cancel()
 
@@ -136,16 +179,11 @@ class _Race(Generic[T]):
         if self._second is not None:
             await asyncio.wait((self._second,))
 
-    def _watch(self) -> None:
-        self._timer = self._loop.call_later(self._delay, self._late)
-
-    def _late(self) -> None:
-        if self._timer is not None and self._loop.time() - self._timer.when() > _LATE:
-            # The loop was busy: the answer may be here and just has not been looked at.
-            self._watch()
-        elif self._hedge.take():
-            self._on_second()
-            self._second = asyncio.ensure_future(self._send(_nothing))
+    def late(self) -> None:
+        """Send the second one, if there is one to be spent."""
+        if self._hedge.take():
+            self._metrics.add("hedged")
+            self._second = asyncio.ensure_future(self._send(sent=_nothing))
             self._second.add_done_callback(self._came)
 
     def _came(self, second: asyncio.Future[T]) -> None:

@@ -6,7 +6,7 @@ It knows no clock: it is told what requests took. What it says are estimates to 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from bisect import bisect_left, insort
 
 from accel.options import Options
 
@@ -26,7 +26,6 @@ _LARGE_KEPT = 16
 # So few say nothing yet; for a 95th percentile it takes more.
 _FEWEST = 3
 _FEWEST_P95 = 20
-_SELDOM = 16
 # Requests that ran in company wait for each other, too: the quickest quarter tells what the network takes.
 _LATENCY_QUANTILE = 0.25
 # A wait is noisy: a transfer that it seems to leave no time for took at least this share of the whole.
@@ -52,19 +51,27 @@ _LEAST_SECONDS = 1e-6
 class _Ring:
     """The last few of many numbers. One thread adds; any may read."""
 
-    __slots__ = ("_at", "_kept", "values")
+    __slots__ = ("_at", "_kept", "_ordered", "values")
 
     def __init__(self, kept: int) -> None:
         self._kept = kept
         self._at = 0
         self.values: list[float] = []
+        # To sort them whenever they are asked about would take longer than all else here.
+        self._ordered: list[float] = []
 
     def add(self, value: float) -> None:
         if len(self.values) < self._kept:
             self.values.append(value)
         else:
+            del self._ordered[bisect_left(self._ordered, self.values[self._at])]
             self.values[self._at] = value
             self._at = (self._at + 1) % self._kept
+        insort(self._ordered, value)
+
+    def quantile(self, share: float) -> float:
+        ordered = self._ordered
+        return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
 
 
 class Network:
@@ -97,10 +104,7 @@ class Network:
         self._small = _Ring(_SMALL_KEPT)
         # By how many requests were under way: 1, 2-3, 4-7, ... Of each the rate of one, and of all together.
         self._rates: dict[int, tuple[_Ring, _Ring]] = {}
-        self._latency: float | None = latency
         self._bandwidths: tuple[float, float] | None = (bandwidth, bandwidth * _ASSUMED_STREAMS)
-        self._p95: float | None = None
-        self._since_p95 = 0
 
     def __repr__(self) -> str:
         return f"Network({1e3 * self.latency:.1f} ms, {self.bandwidth / 1e6:.0f} MB/s)"
@@ -120,8 +124,6 @@ class Network:
         seconds = max(seconds, _LEAST_SECONDS)
         if nbytes <= _SMALL_BYTES:
             self._small.add(max(seconds - nbytes / self.bandwidth, seconds / 2))
-            self._latency = None
-            self._since_p95 += 1
         elif nbytes >= _LARGE_BYTES:
             known = len(self._small.values) >= _FEWEST
             waited = self.latency if known else min(self.latency, seconds / 2)
@@ -139,20 +141,15 @@ class Network:
 
     def late(self, seconds: float) -> None:
         """Learn of a small request that was given up after so many seconds, if that was longer than most take."""
-        if self._p95 is not None and seconds > self._p95:
+        p95 = self.p95
+        if p95 is not None and seconds > p95:
             self._small.add(seconds)
-            self._latency = None
-            self._since_p95 = _SELDOM
 
     @property
     def latency(self) -> float:
         """Seconds from sending a request to its first byte: of recent small requests a low quantile."""
-        found = self._latency
-        if found is None:
-            small = self._small.values
-            found = _quantile(small, _LATENCY_QUANTILE) if len(small) >= _FEWEST else self._assumed_latency
-            self._latency = found
-        return found
+        small = self._small
+        return small.quantile(_LATENCY_QUANTILE) if len(small.values) >= _FEWEST else self._assumed_latency
 
     @property
     def bandwidth(self) -> float:
@@ -216,12 +213,8 @@ class Network:
     @property
     def p95(self) -> float | None:
         """Seconds within which 95 of 100 recent small requests were answered whole; None while too few were seen."""
-        # Sorting them takes longer than all else here: not for each request.
-        if self._since_p95 >= _SELDOM or (self._p95 is None and self._since_p95):
-            self._since_p95 = 0
-            small = self._small.values
-            self._p95 = _quantile(small, 0.95) if len(small) >= _FEWEST_P95 else None
-        return self._p95
+        small = self._small
+        return small.quantile(0.95) if len(small.values) >= _FEWEST_P95 else None
 
     def seconds(self, nbytes: int, requests: int = 1) -> float:
         """What one round trip of so many parallel requests that bring so many bytes together should take."""
@@ -241,10 +234,10 @@ class Network:
                 one = self._assumed_bandwidth
                 found = (one, one * _ASSUMED_STREAMS)
             else:
-                one = _quantile(told[0][0].values, 0.5)
-                together = max(_quantile(rings[1].values, 0.5) for rings in told)
+                one = told[0][0].quantile(0.5)
+                together = max(rings[1].quantile(0.5) for rings in told)
                 # Streams that never had as much company are not known to disturb each other, unless fewer did.
-                rate = _quantile(told[-1][0].values, 0.5)
+                rate = told[-1][0].quantile(0.5)
                 if 2 ** levels[-1][0] < _ASSUMED_STREAMS and rate >= _UNDISTURBED * one:
                     together = max(together, rate * _ASSUMED_STREAMS)
                 found = (one, max(one, together))
@@ -266,8 +259,3 @@ def _steady(known: int, found: float) -> int:
     if 0.7 * known <= found < 2.8 * known:
         return known
     return 1 << max(0, int(math.log2(max(found, 1.0))))
-
-
-def _quantile(values: Sequence[float], share: float) -> float:
-    ordered = sorted(values)
-    return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
