@@ -23,17 +23,8 @@ else:
     import operator
     import threading
 
-    _OURS = frozenset(
-        {
-            "__init__",
-            "__eq__",
-            "__hash__",
-            "__setattr__",
-            "__delattr__",
-            "__getstate__",
-            "__slots__",
-        }
-    )
+    _OURS = frozenset({"__init__", "__setattr__", "__delattr__", "__getstate__", "__slots__"})
+    _COMPARING = frozenset({"__eq__", "__hash__"})
     _KNOWN = frozenset({"frozen", "slots", "eq", "kw_only", "repr", "weakref_slot"})
     _FEW = 8
     """Instances that are made without a compiled `__init__`."""
@@ -48,6 +39,7 @@ else:
             not options.get("slots")
             or not options.keys() <= _KNOWN
             or not _OURS.isdisjoint(cls.__dict__)
+            or (options.get("eq", True) and not _COMPARING.isdisjoint(cls.__dict__))
             or (cls.__bases__ != (object,) and hasattr(cls, "__dataclass_fields__"))
             or "InitVar" in text
             or "KW_ONLY" in text
@@ -207,9 +199,9 @@ else:
     @functools.cache
     def _ordinary():
         """What the standard library marks a field with that is neither of the class only nor of `__init__` only."""
-        return next(
-            iter(dataclasses.make_dataclass("Any", ["field"]).__dataclass_fields__.values())
-        )._field_type
+        bare = type("Any", (), {"__annotations__": {"field": "object"}})
+        dataclasses.dataclass(bare, init=False, repr=False, eq=False)  # compiles nothing
+        return bare.__dataclass_fields__["field"]._field_type
 
     class _Lazily:
         """An attribute of a class that is made when it is asked for."""
