@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 import weakref
+from collections import deque
 from collections.abc import Callable, Iterable
 from typing import TypeVar
 
@@ -20,15 +21,25 @@ _BLOCK = 64
 
 
 class _Slices:
-    """The slice of one loop that is running, whoever works in it."""
+    """The slice of one loop that is running, whoever works in it, and who waits for the next."""
 
     def __init__(self) -> None:
         self.until = 0.0
         self.ending = False
+        self.waiting: deque[asyncio.Future[None]] = deque()
 
     def begin(self) -> None:
         self.until = time.monotonic() + _SLICE
         self.ending = False
+        self.admit()
+
+    def admit(self) -> None:
+        """Wake the one who has waited longest; who goes on wakes the next, while the slice lasts."""
+        while self.waiting:
+            first = self.waiting.popleft()
+            if not first.done():
+                first.set_result(None)
+                return
 
 
 _of_loop: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _Slices] = weakref.WeakKeyDictionary()
@@ -37,18 +48,31 @@ _of_loop: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _Slices] = weakre
 async def breathe() -> None:
     """Awaited between two steps of long work: lets the loop do what else there is once a slice has been used up.
 
-    All that call it on one loop share the slice: many that work at once hold the loop up no longer than one.
+    All that call it on one loop share the slice: many that work at once hold the loop up no longer than one. Those
+    who wait go on in turn, and only as many as the next slice has room for are woken.
     """
     loop = asyncio.get_running_loop()
     slices = _of_loop.get(loop)
     if slices is None:
         slices = _of_loop[loop] = _Slices()
+    waited = False
     while time.monotonic() >= slices.until:
         if not slices.ending:
             slices.ending = True
             # The next slice begins with the next round of the loop, before anybody who waits for it.
             loop.call_soon(slices.begin)
-        await asyncio.sleep(0)
+        turn = loop.create_future()
+        # Woken too late, it is still the first.
+        slices.waiting.appendleft(turn) if waited else slices.waiting.append(turn)
+        waited = True
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if turn.done() and not turn.cancelled():
+                slices.admit()  # The turn is the next one's.
+            raise
+    if waited:
+        slices.admit()
 
 
 async def each(items: Iterable[S], do: Callable[[S], T]) -> list[T]:
