@@ -9,7 +9,7 @@ from pathlib import Path
 
 __all__ = ["data_folder", "made"]
 
-VERSION = "2"
+VERSION = "3"
 """Part of every path: raised when what is made changes."""
 
 
