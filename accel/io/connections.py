@@ -18,8 +18,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Connections", "Origin", "Patience", "UnreachableError", "connections_to"]
 
-# Servers drop idle connections after some 5 to 20 seconds, and what lies between may do so without a word.
-_IDLE_SECONDS = 15.0
+# A server that drops idle connections earlier says so at once; what lies between forgets them without a word, but
+# after minutes. A new one costs two or three round trips.
+_IDLE_SECONDS = 60.0
 # S3 spreads its load by names that last a few seconds; a process that asks so seldom still spreads its own.
 _NAME_SECONDS = 30.0
 _MOST_WATCH = 1.0
