@@ -12,6 +12,7 @@ from typing import Final
 
 import numpy as np
 import pyarrow as pa
+from cachetools import LRUCache
 
 from accel.decode.arrow import open_reader, translate_errors
 from accel.decode.splice import SplicedChunk, plan_splice, splice
@@ -28,7 +29,6 @@ from accel.format.model import (
 from accel.format.page_header import parse_page_header
 from accel.format.thrift import BINARY, I32, STRUCT, Struct, read_struct, write_struct
 from accel.ranges import Buffer
-from accel.recent import Recent
 
 __all__ = ["dictionary_values", "longest_text"]
 
@@ -89,12 +89,12 @@ def _required(element: SchemaElement) -> ParquetSchema:
     leaf = Leaf(ordinal=0, path=(element.name,), element=1, ancestors=(), max_definition=0, max_repetition=0)
     schema = replace(_SCHEMA, elements=(_SCHEMA.elements[0], required), leaves=(leaf,))
     with _lock:
-        _schemas.put(element.raw, schema)
+        _schemas[element.raw] = schema
     return schema
 
 
 _lock = threading.Lock()
-_schemas: Recent[bytes, ParquetSchema] = Recent(256)
+_schemas: LRUCache[bytes, ParquetSchema] = LRUCache(256)
 
 
 def _entries(page: Buffer, codec: int, schema: ParquetSchema) -> pa.ChunkedArray:

@@ -16,6 +16,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+from cachetools import LRUCache
 
 from accel.decode.chunks import ChunkPages
 from accel.decode.dictionary import dictionary_values
@@ -28,7 +29,6 @@ from accel.decode.verify import DictionaryFacts, PageFacts
 from accel.format.model import Encoding, PageType, Physical, SchemaElement
 from accel.format.thrift import I32, STRUCT, write_struct
 from accel.ranges import Buffer
-from accel.recent import Recent
 
 __all__ = ["pays", "pick_entries", "read_as_indices", "splice_indices", "stays_indexed"]
 
@@ -131,13 +131,13 @@ def _dictionary(named: DictionaryFacts, codec: int, element: SchemaElement, kind
         found = dictionary_values(named.page, codec, element, arrow_type=kind)
     if key is not None:
         with _lock:
-            _decoded.put(key, found)
+            _decoded[key] = found
     return found
 
 
 _SMALL_PAGE = 16 << 10
 _lock = threading.Lock()
-_decoded: Recent[Hashable, pa.Array] = Recent(128)
+_decoded: LRUCache[Hashable, pa.Array] = LRUCache(128)
 
 
 def _number_page(entries: int, codec: int) -> Buffer:

@@ -6,8 +6,9 @@ import threading
 from collections.abc import Hashable, Mapping
 from typing import Generic, TypeVar
 
+from cachetools import LRUCache
+
 from accel.format.model import ParquetSchema
-from accel.recent import Recent
 
 __all__ = ["SchemaMemo"]
 
@@ -30,7 +31,7 @@ class SchemaMemo(Generic[T]):
 
     def __init__(self, entries: int) -> None:
         self._lock = threading.Lock()
-        self._entries: Recent[Hashable, tuple[ParquetSchema, Mapping[str, bytes], T]] = Recent(entries)
+        self._entries: LRUCache[Hashable, tuple[ParquetSchema, Mapping[str, bytes], T]] = LRUCache(entries)
 
     def get(self, schema: ParquetSchema, key_value: Mapping[str, bytes], question: Hashable) -> T | None:
         """The value that was put for these, or None."""
@@ -44,5 +45,5 @@ class SchemaMemo(Generic[T]):
     def put(self, schema: ParquetSchema, key_value: Mapping[str, bytes], question: Hashable, value: T) -> T:
         """Keep a value; returns it."""
         with self._lock:
-            self._entries.put((id(schema), question), (schema, key_value, value))
+            self._entries[id(schema), question] = (schema, key_value, value)
         return value

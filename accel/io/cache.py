@@ -7,6 +7,8 @@ import threading
 from collections.abc import Awaitable, Callable, Hashable
 from typing import TYPE_CHECKING, Any
 
+from cachetools import LRUCache
+
 from accel.io.flights import Flights
 from accel.io.storage_options import lasts
 from accel.options import MIB
@@ -15,8 +17,6 @@ from accel.records import dataclass
 if TYPE_CHECKING:
     from accel.io.data_cache import DataCache
     from accel.io.disk import Disk
-
-from accel.recent import Recent
 
 __all__ = ["Cache", "CacheStats"]
 
@@ -46,6 +46,21 @@ class CacheStats:
     """Ranges that were wanted and held whole."""
     data_misses: int = 0
     data_evictions: int = 0
+
+
+class _Recent(LRUCache[Hashable, Any]):
+    """By what values were said to hold: an object around each would be one more for the garbage collector to follow."""
+
+    evictions = 0
+    said = 0
+    """Of the value that is being put."""
+
+    def getsizeof(self, value: Any) -> int:  # type: ignore[override]  # a static one for whom it is enough
+        return self.said
+
+    def popitem(self) -> tuple[Hashable, Any]:
+        self.evictions += 1
+        return super().popitem()
 
 
 class Cache:
@@ -98,7 +113,7 @@ class Cache:
 
             self._disk = Disk(self.disk, limit=disk_limit)
         self._lock = threading.Lock()
-        self._entries: Recent[Hashable, Any] = Recent(memory)
+        self._entries = _Recent(maxsize=memory)
         self.flights = Flights()
         """Loads under way, each shared by whoever asks for the same meanwhile."""
         self._data_tier: DataCache | None = None
@@ -125,7 +140,7 @@ class Cache:
 
     def disk_for(self, token: str) -> Disk | None:
         """The disk tier, for a client whose token means the same in every process; else None."""
-        return self._disk if self._disk is not None and lasts(token) else None
+        return self._disk if lasts(token) else None
 
     def get(self, key: Hashable) -> Any | None:
         """The value, which is then the most recently used, or None."""
@@ -143,14 +158,15 @@ class Cache:
         A value that alone exceeds the limit is not kept.
         """
         with self._lock:
-            self._entries.pop(key)
+            self._entries.pop(key, None)
             if 0 <= nbytes <= self.memory and self.memory:
-                self._entries.put(key, value, nbytes)
+                self._entries.said = nbytes
+                self._entries[key] = value
 
     def drop(self, key: Hashable) -> None:
         """Forget one value, if it is there."""
         with self._lock:
-            self._entries.pop(key)
+            self._entries.pop(key, None)
 
     def clear(self) -> None:
         """Forget all values and data, and remove all entries from the disk. Loads under way go on, and are kept when they end."""
@@ -170,7 +186,7 @@ class Cache:
         with self._lock:
             return CacheStats(
                 entries=len(self._entries),
-                nbytes=self._entries.size,
+                nbytes=int(self._entries.currsize),
                 limit=self.memory,
                 hits=self._hits,
                 misses=self._misses,

@@ -20,6 +20,8 @@ from contextlib import aclosing
 from itertools import pairwise, starmap
 from typing import Final
 
+from cachetools import LRUCache
+
 from accel.errors import StoreError
 from accel.io.faults import foremost
 from accel.io.gate import Gate
@@ -28,7 +30,6 @@ from accel.io.slices import breathe
 from accel.io.store import LIST_PAGE, Lister, ObjectEntry, Pager, RangeStore
 from accel.metrics import Metrics
 from accel.ranges import Kind
-from accel.recent import Recent
 
 __all__ = ["Cuts", "Listings"]
 
@@ -42,14 +43,14 @@ _OVERHEAD: Final = 64
 _path_of = operator.attrgetter("path")
 
 
-class Cuts(Recent[str, tuple[str, ...]]):
+class Cuts(LRUCache[str, tuple[str, ...]]):
     """Of the prefixes listed last, the keys that all pages but the last ended with; none where it cannot be cut.
 
     Some 1 MiB of them at most: those of a million keys take a tenth of that.
     """
 
     def __init__(self, limit: int = _REMEMBERED) -> None:
-        super().__init__(limit, size_of=_size)
+        super().__init__(limit, getsizeof=_size)
 
 
 class Listings:
@@ -93,8 +94,7 @@ class Listings:
             try:
                 found = await self._at_once(store, prefix, cuts, metrics)
             except _UnfitError:
-                cuts = ()
-                self._cuts.put(prefix, cuts)
+                cuts = self._cuts[prefix] = ()
             else:
                 self._learn(prefix, found)
                 return found
@@ -106,10 +106,10 @@ class Listings:
     def _learn(self, prefix: str, entries: Sequence[ObjectEntry]) -> None:
         """Remember where pages end: the last key of each but the last."""
         cuts = tuple([entry.path for entry in entries[LIST_PAGE - 1 : -1 : LIST_PAGE]])
-        if cuts and _size(cuts) <= self._cuts.limit:
-            self._cuts.put(prefix, cuts)
+        if cuts and _size(cuts) <= self._cuts.maxsize:
+            self._cuts[prefix] = cuts
         else:
-            self._cuts.pop(prefix)
+            self._cuts.pop(prefix, None)
 
     async def _at_once(
         self, store: Pager, prefix: str, cuts: Sequence[str], metrics: Metrics

@@ -51,7 +51,7 @@ async def test_any_cuts_give_the_same(minio: S3Admin, bucket: str) -> None:
     assert [(entry.size, entry.etag is not None) for entry in found] == [(len(key), True) for key in paths]
     for _ in range(25):
         cuts = sorted(set(draw.sample([*paths, "d/0", "d/~~", "d/a/b/c", "d/-!"], draw.randint(1, 20))))
-        listings._cuts.put("d", tuple(cuts))
+        listings._cuts["d"] = tuple(cuts)
         metrics = Metrics()
         assert await client.list_below("d", metrics=metrics) == found
         assert metrics.requests == len(cuts) + 1
@@ -64,7 +64,7 @@ async def test_markers_and_files_of_one_name(minio: S3Admin, bucket: str) -> Non
     whole = await client.list_below("d")
     assert sorted(entry.path for entry in whole) == sorted(key.rstrip("/") for key in keys)
     for cut in ("d/a", "d/a-b", "d/a/x", "d/a0", "d/b", "d/b/y"):
-        client._listings._cuts.put("d", (cut,))
+        client._listings._cuts["d"] = (cut,)
         assert await client.list_below("d") == whole
 
 
@@ -87,14 +87,14 @@ async def test_a_directory_of_some_pages(minio: S3Admin, bucket: str) -> None:
         return metrics.requests
 
     assert [await requests() for _ in range(2)] == [3, 3]
-    assert len(client._listings._cuts.get("many")) == 2
+    assert len(client._listings._cuts["many"]) == 2
     keys.append("many/day=2/z.parquet")
     await one(keys[-1])
     assert [await requests() for _ in range(2)] == [3, 3]
     keys.append("many/day=0/a.parquet")
     await one(keys[-1])
     assert [await requests() for _ in range(2)] == [4, 3]
-    for key in client._listings._cuts.get("many"):
+    for key in client._listings._cuts["many"]:
         keys.remove(key)
         await obstore.delete_async(store, key)
     assert [await requests() for _ in range(2)] == [3, 3]

@@ -212,10 +212,10 @@ async def test_what_is_remembered_is_bounded() -> None:
     it._cuts = Cuts(3 * listing._size(("a/d/004", "a/d/009")))
     for prefix in "abcd":
         await paths(it, prefix)
-    assert sorted(it._cuts._values) == ["b", "c", "d"]
+    assert sorted(it._cuts) == ["b", "c", "d"]
     store.keys.update(f"d/d/{number}" for number in range(100))
     await paths(it, "d")
-    assert sorted(it._cuts._values) == ["b", "c"]
+    assert sorted(it._cuts) == ["b", "c"]
 
 
 # -- where it cannot be done ---------------------------------------------------------------------
