@@ -15,6 +15,7 @@ import pyarrow as pa
 from accel.decode.dictionary import dictionary_values
 from accel.decode.piece import LeafBytes, decode_piece, match_piece
 from accel.decode.pool import DecodePool
+from accel.decode.stored import BarePage
 from accel.errors import AccelError, IndexFormatError, redact
 from accel.format.model import SchemaElement
 from accel.io.cache import Cache
@@ -54,6 +55,9 @@ _WHOLE_BYTES = 8 << 10
 _INLINE_EXPANSION = 16
 # And so would dictionaries of more than so many times that: a page names few of their entries, all are decoded.
 _INLINE_DICTIONARIES = 4
+# One that needs no decompression counts as so much less: nothing else in it takes long, and of few rows the entries
+# are picked where they lie.
+_BARE = 8
 # Each column costs a fifth of a millisecond, however little it holds.
 _INLINE_LEAVES = 12
 
@@ -249,25 +253,26 @@ class Reader:
         """Decode and filter what was fetched: inline when it is little, else in a thread."""
         batch_rows, limit = self.options.batch_rows, self.options.memory_limit
         call = _Decode(task, read.piece, read.leaves, batch_rows, limit)
-        return await self._run(read, call)
+        return call() if self._is_little(read) else await self._pool.run(call)
 
     async def match(self, task: ScanTask, read: PieceRead) -> RowSelection:
         """The rows of a piece that match, from its filter's columns; inline or in a thread likewise."""
-        return await self._run(read, _Match(task, read.piece, read.leaves, self.options.memory_limit))
+        call = _Match(task, read.piece, read.leaves, self.options.memory_limit)
+        return call() if self._is_little(read) else await self._pool.run(call)
 
-    async def _run(self, read: PieceRead, call: Callable[[], T]) -> T:
+    def _is_little(self, read: PieceRead) -> bool:
         little, piece = self.options.inline_decode_bytes, read.piece
-        dictionaries = sum(
-            len(leaf.dictionary) for leaf in read.leaves.values() if leaf.dictionary is not None
+        if len(piece.leaves) > _INLINE_LEAVES or piece.fetched_bytes > little:
+            return False
+        dictionaries = 0
+        for leaf in read.leaves.values():
+            page = leaf.dictionary
+            if page is not None:
+                bare = isinstance(page, memoryview) and isinstance(page.obj, BarePage)
+                dictionaries += len(page) // _BARE if bare else len(page)
+        return (
+            dictionaries <= _INLINE_DICTIONARIES * little and piece.held_bytes <= _INLINE_EXPANSION * little
         )
-        if (
-            len(piece.leaves) <= _INLINE_LEAVES
-            and piece.fetched_bytes <= little
-            and piece.held_bytes <= _INLINE_EXPANSION * little
-            and dictionaries <= _INLINE_DICTIONARIES * little
-        ):
-            return call()
-        return await self._pool.run(call)
 
 
 @dataclass(frozen=True, slots=True)

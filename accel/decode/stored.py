@@ -24,7 +24,7 @@ from accel.format.thrift import I32, read_struct, write_struct
 from accel.format.thrift_value import encode_varint
 from accel.ranges import Buffer
 
-__all__ = ["STORABLE", "StoredPage", "store_bytes", "store_page"]
+__all__ = ["STORABLE", "BarePage", "StoredPage", "store_bytes", "store_page"]
 
 # PageHeader: compressed_page_size, crc.
 _COMPRESSED_SIZE, _CRC = 3, 4
@@ -36,7 +36,13 @@ _ZSTD_BLOCK = 128 << 10
 
 
 class StoredPage(bytes):
-    """A page, header included, whose body is stored and not compressed; or one that cannot be."""
+    """A page, header included, that is to stay as it is."""
+
+    __slots__ = ()
+
+
+class BarePage(StoredPage):
+    """One whose body is stored and not compressed."""
 
     __slots__ = ()
 
@@ -45,7 +51,7 @@ def store_page(page: Buffer, codec: int) -> StoredPage:
     """The same page with its body stored. As it is, where the codec has no such form, where it would
     grow too much, or where it does not decode: whoever reads it will say why."""
     try:
-        return StoredPage(_stored(page, codec))
+        return BarePage(_stored(page, codec))
     except (AccelError, pa.ArrowException, OSError, ValueError):
         return StoredPage(page)
 

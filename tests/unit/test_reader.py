@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import hashlib
 import weakref
 from typing import Any
 
@@ -364,6 +365,35 @@ def test_little_is_decoded_on_the_loop_and_much_in_a_thread(monkeypatch: pytest.
         small = accel.Options(inline_decode_bytes=inline)
         assert accel.scan("named", options=small, **few).to_table()["x"].to_pylist() == [5, 6]
         assert len(ran) == threads
+
+
+def test_a_few_entries_of_a_large_dictionary_are_picked_on_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once it is kept in the form that is not decompressed."""
+    ran: list[object] = []
+    run = DecodePool.run
+
+    async def spy(self: DecodePool, fn: Any, *args: Any, **keywords: Any) -> Any:
+        ran.append(fn)
+        return await run(self, fn, *args, **keywords)
+
+    monkeypatch.setattr(DecodePool, "run", spy)
+    rows = 20_000
+    names = [hashlib.md5(b"%d" % n, usedforsecurity=False).hexdigest() for n in range(rows)]
+    texts = table(key=pa.array(np.arange(rows)), name=pa.array(names))
+    store = DictStore({PATH: write_file(texts, Layout(page_rows=1000, dictionary=("name",)))})
+    options, cache = accel.Options(inline_decode_bytes=50_000), accel.Cache()
+    for first, last, threads in ((5, 5, 1), (7, 7, 0), (15_000, 15_100, 0)):
+        ran.clear()
+        scan = accel.scan(
+            PATH,
+            f"key BETWEEN {first} AND {last}",
+            columns=["name"],
+            store=store,
+            cache=cache,
+            options=options,
+        )
+        assert scan.to_table()["name"].to_pylist() == names[first : last + 1]
+        assert len(ran) == threads, first
 
 
 def test_requests_of_a_revalidation_are_counted(store: RecordingStore) -> None:
