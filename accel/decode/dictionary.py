@@ -15,6 +15,7 @@ import pyarrow as pa
 from cachetools import LRUCache
 
 from accel.decode.arrow import open_reader, translate_errors
+from accel.decode.plain import uniform_length
 from accel.decode.splice import SplicedChunk, plan_splice, splice
 from accel.errors import ParquetFormatError
 from accel.format.model import (
@@ -41,6 +42,9 @@ def longest_text(page: Buffer, codec: int) -> int:
     ParquetFormatError
         It does not decode.
     """
+    length = uniform_length(page, codec)
+    if length is not None:
+        return length
     chunks = _entries(page, codec, _SCHEMA).chunks
     return max(
         (

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +26,8 @@ from accel.records import dataclass
 
 __all__ = ["LeafBytes", "decode_piece", "match_piece"]
 
+# Arrays in more chunks than this are joined before a filter looks at them.
+_MOST_CUTS = 8
 # What the filter does not need is decoded apart, where it decodes to more: each call has a cost of its own.
 _APART_BYTES = 64 << 10
 
@@ -242,9 +245,27 @@ def _mask(task: ScanTask, columns: Mapping[str, pa.Array], num_rows: int) -> npt
     if query.bound is None:
         return np.ones(num_rows, bool)
     arrays = {path: _pick(columns[path[0]], path[1:]) for path in query.filter_paths}
-    for path, value in query.constants.items():
-        arrays[path] = repeat_scalar(value, num_rows)
-    return evaluate(query.bound, arrays, num_rows)
+    cuts = _cuts(arrays.values(), num_rows)
+    masks = []
+    for start, stop in itertools.pairwise(cuts):
+        part = {path: _part(array, start, stop) for path, array in arrays.items()}
+        for path, value in query.constants.items():
+            part[path] = repeat_scalar(value, stop - start)
+        masks.append(evaluate(query.bound, part, stop - start))
+    return masks[0] if len(masks) == 1 else np.concatenate(masks)
+
+
+def _cuts(arrays: Iterable[pa.Array | pa.ChunkedArray], num_rows: int) -> list[int]:
+    """The rows at which arrays are cut, so that none is joined to be looked at; both ends where that are many."""
+    ends = {0, num_rows}
+    for array in arrays:
+        if isinstance(array, pa.ChunkedArray) and len(array) == num_rows:
+            ends.update(itertools.accumulate(map(len, array.chunks)))
+    return sorted(ends) if num_rows and len(ends) <= _MOST_CUTS else [0, num_rows]
+
+
+def _part(array: pa.Array | pa.ChunkedArray, start: int, stop: int) -> pa.Array | pa.ChunkedArray:
+    return array if stop - start == len(array) else array.slice(start, stop - start)
 
 
 def _pick(array: pa.Array | pa.ChunkedArray, path: tuple[str, ...]) -> pa.Array | pa.ChunkedArray:

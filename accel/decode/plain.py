@@ -20,7 +20,7 @@ from accel.format.page_header import parse_page_header
 from accel.planning.selection import RowSelection
 from accel.ranges import Buffer
 
-__all__ = ["is_plain", "read_entries", "read_plain"]
+__all__ = ["is_plain", "read_entries", "read_plain", "uniform_length"]
 
 Ints = npt.NDArray[np.integer]
 
@@ -115,6 +115,24 @@ def read_entries(
         raw = raw.view(f"V{width}").take(chosen).view(np.uint8)
     sink.put(raw, width)
     return sink.array()
+
+
+def uniform_length(page: Buffer, codec: int) -> int | None:
+    """The bytes of each text of a dictionary page (header included) whose texts are all of one length; else None.
+
+    Raises
+    ------
+    ParquetFormatError
+        The checksum does not match.
+    """
+    header = parse_page_header(page)
+    count, size = header.num_values, header.uncompressed_size
+    if not count or size % count or size < _PREFIX * count:
+        return None
+    body = memoryview(page)[header.header_length :][: header.compressed_size]
+    check_crc(body, header.crc)
+    raw = decompress(body, codec, size)
+    return size // count - _PREFIX if raw is not None and _is_uniform(raw, size // count) else None
 
 
 def _width(page: DataPage, form: Form, *, optional: bool) -> int:

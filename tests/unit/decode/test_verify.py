@@ -295,6 +295,16 @@ def test_the_longest_text_of_a_dictionary(codec: str) -> None:
         longest_text(bytes(torn), chunk.codec)
 
 
+@pytest.mark.parametrize("codec", ["NONE", "SNAPPY", "ZSTD"])
+@pytest.mark.parametrize("texts", [["abc", "def", "ghi"], ["", ""], ["abc", "de", "fghi"], ["", "abcd"]])
+def test_the_longest_of_texts_of_one_length_and_of_others_that_come_to_as_much(
+    codec: str, texts: list[str]
+) -> None:
+    chunk = _chunk(_write(pa.array(texts * 25), compression=codec))
+    assert chunk.dictionary is not None
+    assert longest_text(chunk.dictionary, chunk.codec) == max(map(len, texts))
+
+
 def test_which_pages_need_the_dictionary() -> None:
     texts = pa.array([f"{i:06}" for i in range(1_000)])
     data = _write(texts, dictionary_pagesize_limit=1_000, data_page_size=500, write_batch_size=50)
