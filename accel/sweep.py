@@ -106,6 +106,7 @@ class Sweep(WorkSource):
             while True:
                 await breathe()
                 await self._look_ahead()
+                await breathe()
                 left = self._take_next()
                 self._uncounted.count(self._session.reader.metrics)
                 if left is not None:

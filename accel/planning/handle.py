@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from accel.format.bloom import BloomState
     from accel.format.embedded import Toc
     from accel.indexes.kind import ParsedIndex
+    from accel.planning.shelf import Shelf
 
 __all__ = ["FileHandle"]
 
@@ -47,7 +48,10 @@ class FileHandle:
     """By (row group, leaf); None where it is absent, or did not verify."""
     column_indexes: dict[tuple[int, int], ColumnIndex | None] = field(default_factory=dict)
     chunk_bounds: dict[int, Bounds] = field(default_factory=dict)
-    """By leaf, units are the row groups."""
+    """By leaf, units are the row groups. Those on the shelf are not among them, until they are asked for."""
+    shelf: Shelf | None = None
+    """Where its chunk bounds are kept with those of others, from this row group on."""
+    shelf_at: int = 0
     page_bounds: dict[tuple[int, int], Bounds] = field(default_factory=dict)
     joined_bounds: dict[tuple[str, ...], tuple[list[Bounds], Bounds]] = field(default_factory=dict)
     """By column path: bounds of the pages of several row groups, as last asked together, and these joined."""
@@ -165,6 +169,8 @@ class FileHandle:
     def nbytes(self) -> int:
         """What holding this costs, for the cache's limit."""
         total = self.metadata.nbytes + len(self.tail) + self.schema_nbytes + 1024
+        if self.shelf is not None:
+            total += 64 * self.metadata.num_row_groups * len(self.shelf.bounds)
         if not (self.pieces or self.chunk_bounds or self.readable or self.decoded):
             return total  # as after opening
         total += sum(i.nbytes for i in self.offset_indexes.values() if i is not None)

@@ -42,7 +42,9 @@ def group_bounds(handle: FileHandle, leaf: int, kind: pa.DataType) -> Bounds:
     """What the statistics say of one column, by row group."""
     bounds = handle.chunk_bounds.get(leaf)
     if bounds is None:
-        bounds = chunk_bounds(handle.metadata, leaf, arrow_type=kind)
+        bounds = None if handle.shelf is None else handle.shelf.of(handle, leaf)
+        if bounds is None:
+            bounds = chunk_bounds(handle.metadata, leaf, arrow_type=kind)
         handle.chunk_bounds[leaf] = bounds
     return bounds
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from accel.format.bounds import joined_chunk_bounds
@@ -15,6 +16,7 @@ from accel.format.domain import Bounds, Domain
 from accel.planning.handle import FileHandle
 from accel.planning.pruning import group_bounds
 from accel.planning.query import FileQuery
+from accel.planning.shelf import Shelf
 from accel.predicate.constant import constant_bounds
 from accel.predicate.evidence import Verdict
 from accel.predicate.prune import prune
@@ -23,6 +25,10 @@ __all__ = ["excluded_files"]
 
 _LONGEST = 64 * 1024
 """Bytes of a footer; longer ones are not copied to be looked at together."""
+_FEWEST = 8
+"""Files; of fewer the bounds stay with each."""
+
+Int64s = npt.NDArray[np.int64]
 
 
 def excluded_files(handles: Sequence[FileHandle], query: FileQuery) -> list[bool]:
@@ -39,12 +45,32 @@ def excluded_files(handles: Sequence[FileHandle], query: FileQuery) -> list[bool
         return [False] * len(handles)
     excluded = [not len(handle.metadata.group_rows) for handle in handles]
     asked = [(place, handle) for place, handle in enumerate(handles) if not excluded[place]]
+    if not asked:
+        return excluded
+    shelf = asked[0][1].shelf
+    if (
+        shelf is not None
+        and all(leaf in shelf.bounds for _, leaf, _ in query.prunable)
+        and shelf.holds([handle for _, handle in asked])
+    ):
+        found = {path: shelf.bounds[leaf] for path, leaf, _ in query.prunable}
+        verdicts = _judge(query, found, shelf.rows, shelf.starts)
+    else:
+        verdicts = _judge_apart([handle for _, handle in asked], query)
+    for (place, _), verdict in zip(asked, verdicts, strict=True):
+        excluded[place] = verdict
+    return excluded
+
+
+def _judge_apart(handles: Sequence[FileHandle], query: FileQuery) -> list[bool]:
+    """The same for files that were not judged together before, none of them without row groups."""
+    excluded = [False] * len(handles)
     columns = []
     for _, leaf, kind in query.prunable:
-        _learn_bounds([handle for _, handle in asked], leaf, kind)
-        columns.append([group_bounds(handle, leaf, kind) for _, handle in asked])
+        _learn_bounds(handles, leaf, kind)
+        columns.append([group_bounds(handle, leaf, kind) for handle in handles])
     alike: dict[tuple[object, ...], list[tuple[int, FileHandle, tuple[Bounds, ...]]]] = {}
-    for (place, handle), *bounds in zip(asked, *columns, strict=True):
+    for place, (handle, *bounds) in enumerate(zip(handles, *columns, strict=True)):
         # What one writer wrote as numbers another may not have: bounds are joined with their like.
         form = tuple([(id(b.domain), b.lower.dtype.char, b.upper.dtype.char) for b in bounds])
         one = place, handle, tuple(bounds)
@@ -54,9 +80,25 @@ def excluded_files(handles: Sequence[FileHandle], query: FileQuery) -> list[bool
             alike[form] = [one]
     for some in alike.values():
         places, kept, found = zip(*some, strict=True)
-        for place, verdict in zip(places, _judge(kept, query, found), strict=True):
+        rows = np.concatenate([handle.metadata.group_rows for handle in kept])
+        joined = {
+            path: _join([bounds[at] for bounds in found]) for at, (path, _, _) in enumerate(query.prunable)
+        }
+        counts = np.array([handle.metadata.num_row_groups for handle in kept], np.int64)
+        verdicts = _judge(query, joined, rows, np.cumsum(counts) - counts)
+        for place, verdict in zip(places, verdicts, strict=True):
             excluded[place] = verdict
+        if len(kept) >= _FEWEST and joined:
+            _shelve(kept, rows, {leaf: joined[path] for path, leaf, _ in query.prunable})
     return excluded
+
+
+def _shelve(handles: Sequence[FileHandle], rows: Int64s, bounds: dict[int, Bounds]) -> None:
+    """Keep bounds together, with those of other columns that are kept so already."""
+    before = handles[0].shelf
+    if before is not None and before.holds(handles):
+        bounds = before.bounds | bounds
+    Shelf(handles, rows, bounds)
 
 
 def _learn_bounds(handles: Sequence[FileHandle], leaf: int, kind: pa.DataType) -> None:
@@ -64,7 +106,8 @@ def _learn_bounds(handles: Sequence[FileHandle], leaf: int, kind: pa.DataType) -
     alike: dict[tuple[int, int], list[FileHandle]] = {}
     for handle in handles:
         metadata = handle.metadata
-        if leaf not in handle.chunk_bounds and len(metadata.footer) <= _LONGEST:
+        known = leaf in handle.chunk_bounds or (handle.shelf is not None and leaf in handle.shelf.bounds)
+        if not known and len(metadata.footer) <= _LONGEST:
             form = id(metadata.schema), int(metadata.column_orders[leaf])
             alike.setdefault(form, []).append(handle)
     for some in alike.values():
@@ -80,18 +123,17 @@ def _learn_bounds(handles: Sequence[FileHandle], leaf: int, kind: pa.DataType) -
             begin = end
 
 
-def _judge(handles: Sequence[FileHandle], query: FileQuery, found: Sequence[Sequence[Bounds]]) -> list[bool]:
-    """Whether each file, none of them without row groups, is excluded; the bounds of a column are alike."""
+def _judge(
+    query: FileQuery, bounds: dict[tuple[str, ...], Bounds], rows: Int64s, starts: Int64s
+) -> list[bool]:
+    """Whether each file is excluded, of which the row groups lie from `starts` on; none is without any."""
     if query.bound is None:
         raise TypeError("there is no predicate")
-    rows = np.concatenate([handle.metadata.group_rows for handle in handles])
-    joined = {path: _join([bounds[at] for bounds in found]) for at, (path, _, _) in enumerate(query.prunable)}
     for path, value in query.constants.items():
-        joined[path] = constant_bounds(value, rows)
-    some = prune(query.bound, joined, len(rows)).verdicts() != Verdict.NONE
+        bounds[path] = constant_bounds(value, rows)
+    some = prune(query.bound, bounds, len(rows)).verdicts() != Verdict.NONE
     some &= rows != 0
-    counts = np.array([handle.metadata.num_row_groups for handle in handles], np.int64)
-    kept: list[bool] = np.logical_or.reduceat(some, np.cumsum(counts) - counts).tolist()
+    kept: list[bool] = np.logical_or.reduceat(some, starts).tolist()
     return [not keep for keep in kept]
 
 

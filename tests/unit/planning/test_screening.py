@@ -12,7 +12,7 @@ from accel.format.bounds import chunk_bounds
 from accel.format.domain import Bounds
 from accel.planning.handle import FileHandle
 from accel.planning.projection import project_schema
-from accel.planning.pruning import prune_row_groups
+from accel.planning.pruning import group_bounds, prune_row_groups
 from accel.planning.query import FileQuery, Question, compile_query
 from accel.planning.screening import excluded_files
 from accel.predicate.evidence import Verdict
@@ -106,7 +106,8 @@ def test_bounds_found_together_are_those_found_alone(where: str) -> None:
     many = [replace(h, metadata=replace(h.metadata, schema=many[0].metadata.schema)) for h in many]
     excluded_files(many, query)
     for handle in many:
-        found = handle.chunk_bounds[leaf]
+        assert handle.shelf is not None and not handle.chunk_bounds
+        found = group_bounds(handle, leaf, kind)
         alone = chunk_bounds(handle.metadata, leaf, arrow_type=kind)
         for name in (field.name for field in fields(Bounds) if field.init):
             one, other = getattr(found, name), getattr(alone, name)
@@ -115,3 +116,22 @@ def test_bounds_found_together_are_those_found_alone(where: str) -> None:
                 continue
             assert one.dtype == other.dtype, name
             assert one.tolist() == other.tolist(), name
+
+
+@pytest.mark.parametrize("where", ["n = 5", "s = 'c'", "n > 3 AND s < 'x'", "n = 5 OR p = 7"])
+def test_files_judged_again_in_whatever_company_are_judged_alike(where: str) -> None:
+    schema = HANDLES[0].metadata.schema
+    many = [opened(list(range(i, i + 5)), [f"s{i}", None, "b", "c", "d"]) for i in range(24)]
+    many = [replace(h, metadata=replace(h.metadata, schema=schema)) for h in many]
+    query = query_of(where, {"p": pa.scalar(8, pa.int64())})
+    alone = [not (prune_row_groups(handle, query) != Verdict.NONE).any() for handle in many]
+    for handle in many:
+        handle.chunk_bounds.clear()
+    every = list(range(24))
+    for chosen in (every, every, every[4:], every[::-1], every[::2], every[:3], every, [5, 5, 6, *every]):
+        for other in ("n = 1 AND s = 'x'", where):
+            other_query = query_of(other, {"p": pa.scalar(8, pa.int64())})
+            found = excluded_files([many[i] for i in chosen], other_query)
+            if other == where:
+                assert found == [alone[i] for i in chosen], chosen
+    assert [not (prune_row_groups(handle, query) != Verdict.NONE).any() for handle in many] == alone
