@@ -158,7 +158,8 @@ LIES = {
     "negative levels": header(3, f8=V2 | {5: (I32, -6), 6: (I32, 6)}),
     "more nulls than values": header(3, f8=V2 | {2: (I32, 11)}),
     "more rows than values": header(3, f8=V2 | {3: (I32, 11)}),
-    "no rows": header(3, f8={k: v for k, v in V2.items() if k != 3}),
+    **{f"v2 without field {n}": header(3, f8={k: v for k, v in V2.items() if k != n}) for n in range(1, 7)},
+    **{f"v1 without field {n}": header(0, f5={k: v for k, v in V1.items() if k != n}) for n in range(1, 5)},
     "ends early": header(0, f5=V1)[:-1],
     "nothing": b"",
 }
