@@ -74,21 +74,22 @@ else:
         record.defaults = defaults
         record.options = options
         record.made = 0
+        record.binding = None
         record.cls = type(cls)(cls.__name__, cls.__bases__, body)
         return record.cls
 
     class _Record:
         """What a class is made of."""
 
-        __slots__ = ("cls", "defaults", "kinds", "made", "options")
+        __slots__ = ("binding", "cls", "defaults", "kinds", "made", "options")
+
+        def listed(self):
+            """The fields that were written as `field(...)`."""
+            return {n: value for n, value in self.defaults.items() if isinstance(value, dataclasses.Field)}
 
         def but(self, flag):
             """The fields' names, without those that say no to something."""
-            without = {
-                name
-                for name, value in self.defaults.items()
-                if isinstance(value, dataclasses.Field) and not getattr(value, flag)
-            }
+            without = {name for name, field in self.listed().items() if not getattr(field, flag)}
             return [name for name in self.kinds if name not in without]
 
         def field(self, name):
@@ -100,30 +101,45 @@ else:
             only = default.kw_only if isinstance(default, dataclasses.Field) else dataclasses.MISSING
             return self.options.get("kw_only", False) if only is dataclasses.MISSING else only
 
+        def prepare(self):
+            """What `bind` goes by: names in order, defaults, their makers, names never given, names that end up set."""
+            fields = self.listed()
+            if not fields:
+                return self.match_args(), self.defaults, {}, (), self.kinds.keys()
+            missing = dataclasses.MISSING
+            plain = {
+                name: fields[name].default if name in fields else value
+                for name, value in self.defaults.items()
+                if name not in fields or fields[name].default is not missing
+            }
+            makers = {
+                name: field.default_factory
+                for name, field in fields.items()
+                if field.default_factory is not missing
+            }
+            closed = {name for name, field in fields.items() if not field.init}
+            ends = self.kinds.keys() - (closed - plain.keys() - makers.keys())
+            return self.match_args(), plain, makers, closed, ends
+
         def bind(self, args, kwargs):
             """The value of each field; None where the arguments do not fit."""
-            positional = self.cls.__match_args__
+            if self.binding is None:
+                self.binding = self.prepare()
+            positional, plain, makers, closed, ends = self.binding
             if len(args) > len(positional):
                 return None
             given = dict(zip(positional, args, strict=False))
-            if not given.keys().isdisjoint(kwargs):
+            if kwargs:
+                if not given.keys().isdisjoint(kwargs):
+                    return None
+                given |= kwargs
+            if closed and not closed.isdisjoint(given):
                 return None
-            given |= kwargs
-            values = {}
-            for name in self.kinds:
-                default = self.defaults.get(name, dataclasses.MISSING)
-                listed = isinstance(default, dataclasses.Field)
-                if name in given and not (listed and not default.init):
-                    values[name] = given.pop(name)
-                elif listed and default.default_factory is not dataclasses.MISSING:
-                    values[name] = default.default_factory()
-                else:
-                    value = default.default if listed else default
-                    if value is not dataclasses.MISSING:
-                        values[name] = value
-                    elif not listed or default.init:
-                        return None
-            return None if given else values
+            values = plain | given
+            for name, make in makers.items():
+                if name not in values:
+                    values[name] = make()
+            return values if values.keys() == ends else None
 
         def init(self):
             """The real `__init__`, compiled."""
@@ -194,7 +210,9 @@ else:
             return dataclasses.dataclass(bare, **flags).__dataclass_params__
 
         def match_args(self):
-            return tuple([name for name in self.but("init") if not self.keyword(name)])
+            if self.listed():
+                return tuple([name for name in self.but("init") if not self.keyword(name)])
+            return () if self.options.get("kw_only") else tuple(self.kinds)
 
     @functools.cache
     def _ordinary():

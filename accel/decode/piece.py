@@ -17,7 +17,6 @@ from accel.decode.columns import decode_columns
 from accel.decode.indexed import Values, is_indexed, look_up
 from accel.decode.pool import release_now_and_then
 from accel.decode.trim import is_view, take_views
-from accel.planning.conform import conform_array
 from accel.planning.pages import Piece, PieceLeaf
 from accel.planning.selection import RowSelection
 from accel.planning.task import ScanTask
@@ -313,18 +312,23 @@ def _batches(
         if constant is not None:
             arrays.append(repeat_scalar(constant, num_rows))
             continue
-        array = columns[field.name]
-        if isinstance(array, pa.ChunkedArray):
-            url, name, kind = task.file.url, field.name, field.type
-            array = pa.chunked_array([conform_array(c, kind, url=url, name=name) for c in array.chunks])
-            arrays.append(array)
-        else:
-            arrays.append(conform_array(array, field.type, url=task.file.url, name=field.name))
+        arrays.append(_conformed(columns[field.name], field, task.file.url))
     if any(isinstance(a, pa.ChunkedArray) for a in arrays):
         table = pa.Table.from_arrays(arrays, schema=schema)
         return [b for b in table.to_batches(max_chunksize=batch_rows) if b.num_rows]
     batch = pa.RecordBatch.from_arrays(arrays, schema=schema)
     return [batch.slice(at, batch_rows) for at in range(0, num_rows, batch_rows)]
+
+
+def _conformed(array: pa.Array | pa.ChunkedArray, field: pa.Field, url: str) -> pa.Array | pa.ChunkedArray:
+    if array.type.equals(field.type):
+        return array
+    from accel.planning.conform import conform_array
+
+    if not isinstance(array, pa.ChunkedArray):
+        return conform_array(array, field.type, url=url, name=field.name)
+    parts = [conform_array(chunk, field.type, url=url, name=field.name) for chunk in array.chunks]
+    return pa.chunked_array(parts)
 
 
 def empty_columns(num_rows: int) -> pa.RecordBatch:

@@ -12,7 +12,6 @@ import pyarrow as pa
 from accel.arrays import make_scalar
 from accel.errors import AccelError, SchemaMismatchError
 from accel.format.model import ParquetSchema
-from accel.planning.conform import check_schema
 from accel.planning.projection import field_leaves, path_leaves
 from accel.records import dataclass
 
@@ -213,6 +212,8 @@ def _compile_result(
     # Most files have the data set's columns, all of them and of its types.
     same = arrow_schema.equals(question.schema)
     if not same:
+        from accel.planning.conform import check_schema
+
         check_schema(pa.schema(named), question.output, url=url)
     _refuse_ambiguous(named, question.output.names, url=url)
     names = frozenset(field.name for field in named)

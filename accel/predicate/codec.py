@@ -36,7 +36,8 @@ from accel.predicate.expr import (
     depth_of,
 )
 from accel.predicate.fold import check_pattern
-from accel.predicate.literal import literal_value, number_from_text
+from accel.predicate.literal import literal_value
+from accel.predicate.literal_text import number_from_text
 from accel.predicate.moments import date_from_text, text_from_moment, time_from_text, timestamp_from_text
 from accel.predicate.parser import MAX_DEPTH
 

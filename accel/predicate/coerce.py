@@ -16,7 +16,6 @@ from accel.format.domain import Domain
 from accel.predicate.atoms import Against, Fixed, Negation, Node, Order
 from accel.predicate.expr import Ticks, Value
 from accel.predicate.kinds import Family, Kind
-from accel.predicate.moments import DAY_NANOS, nanos_of_instant, time_from_text, timestamp_from_text
 from accel.predicate.resolve import place
 from accel.records import dataclass
 
@@ -204,6 +203,8 @@ def _nanos(value: Value, family: Family) -> int | None:
 
     Text is read as a timestamp for dates too: `d < '2013-01-31 12:00'` holds for that day.
     """
+    from accel.predicate.moments import DAY_NANOS, nanos_of_instant, time_from_text, timestamp_from_text
+
     if isinstance(value, str):
         try:
             value = time_from_text(value) if family is Family.TIME else timestamp_from_text(value)

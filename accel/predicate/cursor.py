@@ -7,7 +7,7 @@ from typing import NoReturn
 from accel.errors import PredicateError
 from accel.predicate.expr import Column, Literal, Operand, column_of
 from accel.predicate.lexer import Token, tokenize
-from accel.predicate.literal import TYPE_WORDS, number_from_text, typed_from_text
+from accel.predicate.literal_text import TYPE_WORDS, number_from_text, typed_from_text
 
 __all__ = ["MAX_DEPTH", "OPERATOR_WORDS", "Cursor"]
 

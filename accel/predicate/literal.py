@@ -1,4 +1,4 @@
-"""Literals: from what is written in a predicate's text, and from Python, numpy and Arrow values."""
+"""Literals from Python, numpy and Arrow values."""
 
 from __future__ import annotations
 
@@ -12,19 +12,14 @@ from typing import Any
 
 from accel.errors import PredicateError
 from accel.predicate.expr import Ticks, Value
+from accel.predicate.literal_text import MAX_DIGITS, bounded
 from accel.predicate.moments import (
-    date_from_text,
     instant_from_nanos,
     nanos_of_instant,
     time_from_nanos,
-    time_from_text,
-    timestamp_from_text,
 )
 
-__all__ = ["MAX_DIGITS", "TYPE_WORDS", "literal_value", "number_from_text", "shown", "typed_from_text"]
-
-MAX_DIGITS = 4000
-"""Most digits of a number literal, and the largest power of ten either way: what is beyond cannot be meant."""
+__all__ = ["literal_value", "shown"]
 
 _NANOS = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1000, "ns": 1}
 _NUMPY_NANOS = {
@@ -34,68 +29,6 @@ _NUMPY_NANOS = {
     "m": 60_000_000_000,
     **_NANOS,
 }
-
-
-def number_from_text(text: str) -> int | decimal.Decimal:
-    """`7` is an int; with a point or an exponent it is an exact Decimal. ValueError when out of range."""
-    if len(text) > 2 * MAX_DIGITS:
-        raise ValueError(f"a number of {len(text):,} characters; at most {MAX_DIGITS:,} digits")
-    if text.isdigit():
-        if len(text) > MAX_DIGITS:
-            raise ValueError(f"a number of {len(text):,} digits; at most {MAX_DIGITS:,}")
-        return int(text)
-    try:
-        value = decimal.Decimal(text)
-    except decimal.DecimalException:
-        raise ValueError(f"{text[:40]} is out of range") from None
-    if not value.is_finite():
-        raise ValueError(f"{text[:40]} is no number")
-    return _bounded(value)
-
-
-def _bounded(value: decimal.Decimal) -> decimal.Decimal:
-    if not value:
-        return decimal.Decimal("-0" if value.is_signed() else 0)
-    if abs(value.adjusted()) > MAX_DIGITS or len(value.as_tuple().digits) > MAX_DIGITS:
-        raise ValueError(f"the number is beyond {MAX_DIGITS:,} digits or powers of ten")
-    return value
-
-
-def _bytes_from_hex(text: str) -> bytes:
-    try:
-        if not text.isalnum():
-            raise ValueError
-        return bytes.fromhex(text)
-    except ValueError:
-        if not text:
-            return b""
-        raise ValueError(f"{text[:40]!r} is not binary; write pairs of hexadecimal digits: X'00ff'") from None
-
-
-def _double_from_text(text: str) -> float:
-    try:
-        if "_" in text or text != text.strip() or not text.isascii():
-            raise ValueError
-        return float(text)
-    except ValueError:
-        raise ValueError(
-            f"{text[:40]!r} is not a double; write '0.5', '1e300', 'Infinity' or 'NaN'"
-        ) from None
-
-
-_READERS = {
-    "DATE": date_from_text,
-    "TIME": time_from_text,
-    "TIMESTAMP": timestamp_from_text,
-    "X": _bytes_from_hex,
-    "DOUBLE": _double_from_text,
-}
-TYPE_WORDS = frozenset(_READERS)
-
-
-def typed_from_text(word: str, text: str) -> Value:
-    """The value of a typed literal such as `DATE '2013-01-31'`; ValueError when the text is none."""
-    return _READERS[word](text)
 
 
 def literal_value(value: object) -> Value:
@@ -187,7 +120,7 @@ def _from_decimal(value: decimal.Decimal) -> Value:
         return math.nan
     if value.is_infinite():
         return -math.inf if value.is_signed() else math.inf
-    return _bounded(value)
+    return bounded(value)
 
 
 def _from_ticks(value: Ticks) -> Value:

@@ -27,7 +27,8 @@ from accel.predicate.expr import (
     Ticks,
     Value,
 )
-from accel.predicate.literal import TYPE_WORDS, literal_value
+from accel.predicate.literal import literal_value
+from accel.predicate.literal_text import TYPE_WORDS
 from accel.predicate.moments import text_from_moment
 
 __all__ = ["literal_sql", "name_sql", "to_sql"]
