@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
 from accel.errors import AccelError, StoreError
@@ -15,6 +16,7 @@ from accel.options import Options
 __all__ = ["build_store", "fingerprint", "lasts", "normalize"]
 
 StorageOptions = Mapping[str, Any]
+Environment = tuple[tuple[str, str], ...]
 
 # What Hadoop's S3A calls them -> what obstore does.
 _SPARK = {
@@ -77,6 +79,19 @@ def fingerprint(root: str, options: StorageOptions | None) -> str:
     The environment counts too: obstore takes credentials from there. Processes come to the same one (`lasts`),
     unless an option is an object that only one of them has.
     """
+    given = tuple(options.items()) if options else ()
+    # Every scan asks. Texts are equal only where what is written of them is, too.
+    if root != "file://" and all(type(name) is str and type(value) is str for name, value in given):
+        return _fingerprint_of_texts(root, given, _environment())
+    return _fingerprint(root, options, _environment())
+
+
+@lru_cache(maxsize=128)
+def _fingerprint_of_texts(root: str, given: tuple[tuple[str, str], ...], environment: Environment) -> str:
+    return _fingerprint(root, dict(given), environment)
+
+
+def _fingerprint(root: str, options: StorageOptions | None, environment: Environment) -> str:
     if root == "file://" and not options:
         # Nothing here is a secret, and hashing loads OpenSSL: 2 ms of a fresh process.
         return "file-" + os.uname().nodename.encode("utf-8", "surrogateescape").hex()
@@ -89,9 +104,26 @@ def fingerprint(root: str, options: StorageOptions | None) -> str:
         # The same path is another file on another machine.
         digest.update(os.uname().nodename.encode("utf-8", "surrogateescape"))
     else:
-        for name in sorted(name for name in os.environ if name.startswith(_ENVIRONMENT)):
-            digest.update(f"{name}={os.environ[name]}\0".encode("utf-8", "surrogateescape"))
+        for name, value in environment:
+            digest.update(f"{name}={value}\0".encode("utf-8", "surrogateescape"))
     return ("" if _is_plain(options or {}) else "process-") + digest.hexdigest()
+
+
+def _environment() -> Environment:
+    """The variables that say something of a store, by name."""
+    # What `os.environ` is a view of, where that is to be had: a dictionary is compared at once, and its names are gone
+    # through one by one only where it has changed.
+    variables = getattr(os.environ, "_data", os.environ)
+    known = _variables[0]
+    if variables != known[0]:
+        before = dict(variables)
+        names = sorted(name for name in os.environ if name.startswith(_ENVIRONMENT))
+        known = _variables[0] = (before, tuple((name, os.environ[name]) for name in names))
+    return known[1]
+
+
+# As they were last, and what of them says something of a store.
+_variables: list[tuple[dict[Any, Any], Environment]] = [({}, ())]
 
 
 def lasts(token: str) -> bool:

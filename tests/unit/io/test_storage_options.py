@@ -136,6 +136,28 @@ def test_refused(options: dict[str, Any], message: str, monkeypatch: pytest.Monk
     assert "SECRET" not in str(caught.value)
 
 
+def test_a_fingerprint_follows_the_environment_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However often it was asked for before: a variable set, changed, taken away, or of another's concern."""
+    monkeypatch.delenv("AWS_REGION", raising=False)
+    found = [fingerprint("s3://b", KEYS), fingerprint("s3://b", KEYS)]
+    for value in ("one", "two"):
+        monkeypatch.setenv("AWS_REGION", value)
+        found += [fingerprint("s3://b", KEYS), fingerprint("s3://b", KEYS)]
+    monkeypatch.setenv("SOMETHING_ELSE", "three")
+    found.append(fingerprint("s3://b", KEYS))
+    monkeypatch.delenv("AWS_REGION")
+    found.append(fingerprint("s3://b", KEYS))
+    a, b, c = found[0], found[2], found[4]
+    assert (found, len({a, b, c})) == ([a, a, b, b, c, c, c, a], 3)
+
+
+@pytest.mark.parametrize("values", [("1", 1), (1, True), (1, 1.0), ("True", True)], ids=repr)
+def test_options_that_are_equal_and_not_the_same_have_their_own_fingerprints(
+    values: tuple[object, ...],
+) -> None:
+    assert len({fingerprint("s3://b", {"allow_http": value}) for value in values}) == len(values)
+
+
 def test_fingerprints_tell_credentials_apart_and_tell_none(monkeypatch: pytest.MonkeyPatch) -> None:
     one = fingerprint("s3://b", KEYS)
     assert one == fingerprint("s3://b", dict(reversed(KEYS.items())))
