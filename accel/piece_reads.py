@@ -29,7 +29,7 @@ async def read_piece(
     """Fetch and decode one piece at once; its batches, and the round trips it took."""
     doubtful = piece.rows.count - piece.sure.count
     if reads.two_phases:
-        piece = at_once(piece, reads.shares)
+        piece = at_once(piece, reads.carried.claim)
         reads.share([piece])
     read = await reads.fetch(piece)
     batches, read = await _decoded(reads, read, partial(reader.decode, task))
@@ -53,7 +53,8 @@ async def filter_piece(
         for part in first.piece.leaves
         if part.reads.for_output and rows
     }
-    rest = output_phase(piece, rows, reads.shares) if rows else None
+    rest = output_phase(piece, rows, reads.carried.claim) if rows else None
+    reads.carried.pass_by(piece.stop)
     parts = [] if rest is None else cut_output(rest, num_rows=task.num_rows, piece_bytes=piece_bytes)
     reads.share(parts)
     return PieceRead(first.piece, kept, first.round_trips), parts

@@ -8,6 +8,7 @@ from dataclasses import field, replace
 from functools import partial
 
 from accel.arrays import own_copy
+from accel.carried_pages import CarriedPages
 from accel.decode.piece import LeafBytes
 from accel.decode.stored import StoredPage, store_page
 from accel.decode.verify import needs_dictionary
@@ -68,7 +69,8 @@ class TaskReads:
     merging: Merging | None = None
     """How ranges become requests; None leaves it to the client."""
     _source: PinnedReads = field(init=False)
-    _carried: dict[tuple[int, int], asyncio.Future[Buffer]] = field(default_factory=dict)
+    carried: CarriedPages = field(default_factory=CarriedPages)
+    """The pages that straddle a cut."""
     _pending: dict[ReadKey, asyncio.Future[Buffer]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -101,27 +103,19 @@ class TaskReads:
         for piece in pieces:
             for part in piece.leaves:
                 if part.carried and (part.reads.for_filter or not self.two_phases):
-                    self._note_shared(part.reads, part.lo)
-
-    def shares(self, leaf: int, ordinal: int) -> bool:
-        """Whether a page that straddles a cut is on its way, or here, for another piece."""
-        return (leaf, ordinal) in self._carried
+                    self.carried.expect(part.reads, part.lo)
 
     def share(self, parts: Sequence[Piece]) -> None:
-        """Note what a second phase, in so many parts, is about to fetch that a later part or piece may need too."""
+        """Note what is about to be fetched of a task of two phases, of a piece or of its second phase in so many parts,
+        that a later part or piece may need too."""
         for number, piece in enumerate(parts):
             for part in piece.leaves:
-                if part.reads.whole or part.lo >= part.hi:
+                if part.reads.whole or part.reads.for_filter or part.lo >= part.hi:
                     continue
                 if number and part.carried:
-                    self._note_shared(part.reads, part.lo)
+                    self.carried.expect(part.reads, part.lo)
                 if int(part.reads.stop_row[part.hi - 1]) > piece.stop:
-                    self._note_shared(part.reads, part.hi - 1)
-
-    def _note_shared(self, reads: LeafReads, page: int) -> None:
-        key = (reads.leaf, int(reads.ordinal[page]))
-        if key not in self._carried:
-            self._carried[key] = asyncio.get_running_loop().create_future()
+                    self.carried.offer(part.reads, part.hi - 1)
 
     async def fetch(self, piece: Piece) -> PieceRead:
         """The bytes of a piece: one round trip; dictionaries as the footer says that pages need them."""
@@ -145,7 +139,7 @@ class TaskReads:
         self._carry(piece, stash)
         leaves: dict[int, LeafBytes] = {}
         for part in piece.leaves:
-            found_pages = await self._pages(part, stash)
+            found_pages = await self._pages(part, stash, piece.stop)
             place = None if part.reads.whole else part.dictionary_want(group)
             if part.reads.whole and self._teaches(part.reads):
                 await self._learn(part.reads, found_pages[0])
@@ -319,32 +313,29 @@ class TaskReads:
     def _carry(self, piece: Piece, stash: Mapping[ReadKey, memoryview]) -> None:
         """Hand the pages that a later piece shares to whoever waits for them."""
         for part in piece.leaves:
-            if part.reads.whole or not self._carried:
+            if part.reads.whole or not self.carried:
                 continue
+            offset, size = part.reads.offset, part.reads.size
             for lo, hi in part.runs():
                 want = part.run_want(self.task.row_group, lo, hi)
                 for at in range(lo, hi):
-                    waiting = self._carried.get((part.reads.leaf, int(part.reads.ordinal[at])))
-                    if waiting is not None and not waiting.done():
-                        start = int(part.reads.offset[at]) - want.range.start
-                        page = stash[want.key][start : start + int(part.reads.size[at])]
-                        waiting.set_result(own_copy(page))
+                    start = int(offset[at]) - want.range.start
+                    self.carried.bring(part.reads, at, stash[want.key][start : start + int(size[at])])
 
     def _abandon(self, piece: Piece, missing: list[Want]) -> None:
         for want in missing:
             self._pending[want.key].cancel()
         for part in piece.leaves:
             for at in range(part.lo + (1 if part.carried else 0), part.hi):
-                waiting = self._carried.get((part.reads.leaf, int(part.reads.ordinal[at])))
-                if waiting is not None and not waiting.done():
-                    waiting.cancel()
+                self.carried.fail(part.reads, at)
 
-    async def _pages(self, part: PieceLeaf, stash: Mapping[ReadKey, memoryview]) -> tuple[memoryview, ...]:
+    async def _pages(
+        self, part: PieceLeaf, stash: Mapping[ReadKey, memoryview], stop: int
+    ) -> tuple[memoryview, ...]:
         group = self.task.row_group
         if part.reads.whole:
             return (stash[part.chunk_want(group).key],)
         pages = [stash[part.run_want(group, lo, hi).key] for lo, hi in part.runs()]
         if part.carried:
-            key = (part.reads.leaf, int(part.reads.ordinal[part.lo]))
-            pages.insert(0, memoryview(await asyncio.shield(self._carried[key])))
+            pages.insert(0, await self.carried.take(part.reads, part.lo, until=stop))
         return tuple(pages)

@@ -109,10 +109,10 @@ def cut_task(task: ScanTask, *, piece_bytes: int, two_phases: bool) -> list[Piec
 
 def at_once(piece: Piece, at_hand: Callable[[int, int], bool]) -> Piece:
     """A piece whose rows all match, which is read at once among others that are not: of pages that straddle the cut,
-    the piece before may not come to fetch those of the result."""
+    the piece before may not come to fetch those of the result. See `output_phase` for `at_hand`."""
     leaves = [
         replace(part, carried=at_hand(part.reads.leaf, int(part.reads.ordinal[part.lo])))
-        if part.carried
+        if part.carried and not part.reads.for_filter
         else part
         for part in piece.leaves
     ]
@@ -132,7 +132,8 @@ def output_phase(piece: Piece, rows: RowSelection, at_hand: Callable[[int, int],
     rows : RowSelection
         Not empty, of the piece's rows.
     at_hand : callable
-        Whether another piece of the task fetches a page, by leaf and ordinal: it is waited for then.
+        Whether another piece of the task fetches a page, by leaf and ordinal: it is waited for then. Asked once of a
+        page and piece, where the answer counts.
     """
     leaves = []
     for part in piece.leaves:

@@ -13,6 +13,7 @@ import pytest
 
 import accel
 from accel.ranges import ByteRange
+from accel.reader import Reader
 from accel.testing import DictStore, Layout, RecordingStore, table, write_file
 
 ROWS, GROUP, PAGE = 12_000, 6_000, 500
@@ -111,10 +112,10 @@ def test_pieces_share_the_pages_that_straddle_them(
 @pytest.mark.parametrize("piece_bytes", [1, 3_000, 40_000])
 @pytest.mark.parametrize("edges", [(510, 3_777), (0, 2_010), (1_000, 4_000)], ids=["both", "last", "none"])
 def test_pieces_that_match_as_a_whole_share_pages_with_those_in_doubt(
-    edges: tuple[int, int], piece_bytes: int
+    monkeypatch: pytest.MonkeyPatch, edges: tuple[int, int], piece_bytes: int
 ) -> None:
     """They are read at once, and what straddles a cut may be wanted by them alone. It is fetched once all the same,
-    unless the piece in doubt comes to want it while it is on its way."""
+    unless the piece in doubt comes to want it while it is on its way; and it is not held when all is read."""
     rows = 4_000
     full = table(
         key=pa.array(np.arange(rows)), text=pa.array([f"{i % 97:04}" * (1 + i % 9) for i in range(rows)])
@@ -131,8 +132,12 @@ def test_pieces_that_match_as_a_whole_share_pages_with_those_in_doubt(
     )
     store = RecordingStore(DictStore({PATH: sink.getvalue()}))
     where = f"key >= {edges[0]} and key < {edges[1]}"
+    read: list[Any] = []
+    made = Reader.reads
+    monkeypatch.setattr(Reader, "reads", lambda *a, **k: read.append(made(*a, **k)) or read[-1])
     found = scan(store, where, phases="two", piece_bytes=piece_bytes)
     assert found.to_table().equals(full.slice(edges[0], edges[1] - edges[0]))
+    assert all(len(reads.carried) <= 1 for reads in read)
     asked = sorted(call.range for call in store.calls if call.range is not None)
     twice = sum(later.start < before.end for before, later in itertools.pairwise(asked))
     assert twice <= 2

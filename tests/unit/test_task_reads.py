@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import itertools
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import accel
@@ -27,7 +29,18 @@ COLUMNS = table(
     wide=pa.array([f"{i:040}" for i in range(ROWS)]), kind=pa.array([f"k{i % 9}" for i in range(ROWS)])
 )
 # Pages of the two columns do not align: a page of the narrow one straddles most cuts.
-DATA = write_file(COLUMNS, Layout(page_rows=70, dictionary=["kind"], codec="none"))
+SINK = io.BytesIO()
+pq.write_table(
+    COLUMNS,
+    SINK,
+    use_dictionary=["kind"],
+    compression="none",
+    write_page_index=True,
+    write_batch_size=10,
+    data_page_size=3_000,
+    max_rows_per_page=150,
+)
+DATA = SINK.getvalue()
 OPTIONS = accel.Options(tail_hint=8, max_gap_bytes=0, max_attempts=1, piece_bytes=9_000)
 
 
@@ -73,6 +86,9 @@ def test_every_byte_once(store: RecordingStore, memory: int) -> None:
             at = slice(part.lo, part.hi)
             want = [DATA[o : o + s] for o, s in zip(part.reads.offset[at], part.reads.size[at], strict=True)]
             assert got == b"".join(want)
+    assert any(part.carried for piece in pieces for part in piece.leaves)
+    # What straddled a cut is not held once the last piece that needs it has it.
+    assert len(reads.carried) == 0
 
 
 def test_a_dictionary_is_kept_like_metadata(store: RecordingStore) -> None:
