@@ -33,7 +33,8 @@ from accel.ranges import Buffer
 __all__ = ["pays", "pick_entries", "read_as_indices", "splice_indices", "stays_indexed"]
 
 _LEAST_NAMED: Final[dict[Physical | None, int]] = {Physical.BYTE_ARRAY: 2, Physical.FIXED_LEN_BYTE_ARRAY: 1}
-"""A dictionary whose entries are named fewer times than this on average would cost more than the values."""
+"""A dictionary whose entries are named fewer times than this on average would cost more than the values. Texts that
+seem to be of one length are none the less: they are taken as they lie."""
 _FEW_ENTRIES = 4096
 
 
@@ -45,7 +46,8 @@ def stays_indexed(kind: pa.DataType, element: SchemaElement, facts: PageFacts, c
 
 def pays(kind: pa.DataType, element: SchemaElement, named: DictionaryFacts, codec: int) -> bool:
     """Whether values of a top-level column are decoded slower than indices; numbers are not."""
-    if codec not in STORABLE or named.named < _LEAST_NAMED.get(element.physical, 0) * named.entries:
+    least = 1 if _is_even(named) else _LEAST_NAMED.get(element.physical, 0)
+    if codec not in STORABLE or named.named < least * named.entries:
         return False
     types = pa.types
     if element.physical is Physical.BYTE_ARRAY:
@@ -55,6 +57,11 @@ def pays(kind: pa.DataType, element: SchemaElement, named: DictionaryFacts, code
         return False
     decimal = types.is_decimal128(kind) or types.is_decimal256(kind)
     return bool(decimal or types.is_fixed_size_binary(kind))
+
+
+def _is_even(named: DictionaryFacts) -> bool:
+    """Whether the entries of a large dictionary have the size that texts of one length have."""
+    return named.entries > _FEW_ENTRIES and named.uncompressed % named.entries == 0
 
 
 def splice_indices(chunk: ChunkPages, facts: PageFacts, named: DictionaryFacts) -> SplicedChunk:

@@ -127,6 +127,30 @@ def test_which_texts_stay_indices(rows: int, options: dict[str, Any], stays: boo
     assert stays_indexed(pa.string(), element, facts, Codec.BROTLI) is False
 
 
+_ONCE = {
+    "of one length": [f"{row:05}" for row in range(6000)],
+    "of one length but a few nulls": [f"{row:05}" if row % 991 else None for row in range(6000)],
+    # They come to 6 bytes each, as texts of one length might.
+    "of lengths that come to as much": [f"{row:05}" + "x" * (row % 3) for row in range(6000)],
+    "of other lengths": [f"{row}" for row in range(6000)],
+    "empty": [""] * 6000,
+}
+
+
+@pytest.mark.parametrize("texts", _ONCE.values(), ids=_ONCE)
+@pytest.mark.parametrize("kind", _TYPES, ids=str)
+@pytest.mark.parametrize("whole", [True, False], ids=["chunk", "pages"])
+def test_texts_that_are_named_once(
+    texts: list[str | None], kind: pa.DataType, whole: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(entries, "_FEW_ENTRIES", 100)
+    array = pa.array(texts, pa.string())
+    data = _write(array.cast(kind), max_rows_per_page=2000)
+    for rows in (RowSelection.all(6000), RowSelection.of([(5, 700), (3000, 5999)])):
+        for values in Values:
+            assert_same(decode(data, rows, whole=whole, values=values), truth(data, rows))
+
+
 def test_only_the_rows_that_are_kept_count_against_the_limit() -> None:
     values = ["x" * 65_536 if i % 40 == 0 else "y" for i in range(400)]
     data = _write(pa.array(values))
