@@ -25,6 +25,8 @@ _NO_CRC = 1 << 40
 _V1_HEAD = b"\x15\x00\x15"
 """The type of a v1 data page, and what comes before its first size."""
 _NEXT_I32 = 0x15
+_OPENS_AFTER_SIZES, _OPENS_AFTER_CRC = b"\x2c\x15", b"\x1c\x15"
+"""The header of a data page, and its first field: the values."""
 _LONGEST_ALIKE = 48
 _EMPTY = [-1, -1, -1, _NO_CRC, -1, -1, -1, -1, -1, -1, -1, 1, -1]
 
@@ -107,29 +109,30 @@ def walk_pages(buf: Buffer, *, max_pages: int, num_values: int | None = None) ->
     """
     size = len(buf)
     table = array("q")
-    pos = pages = seen = values = 0
-    tail, checked = b"", False
+    pos = pages = seen = 0
+    tail, is_data = b"", False
     shape: tuple[int, ...] = ()
     while pos < size and (num_values is None or seen < num_values):
         if pages == max_pages:
             raise ParquetFormatError(f"more than {max_pages} pages", place="page headers")
-        sizes = _read_sizes(buf, pos, tail, checked) if tail else None
-        if sizes is None:
+        numbers = _read_numbers(buf, pos, tail) if tail else None
+        if numbers is None:
             row, body = _read_row(buf, pos)
-            sizes = row[_UNCOMPRESSED], row[_COMPRESSED], row[_CRC], body
-            shape = _shape(row)
-            values = row[_VALUES] if row[_TYPE] in (PageType.DATA_PAGE, PageType.DATA_PAGE_V2) else 0
+            numbers = row[_UNCOMPRESSED], row[_COMPRESSED], row[_CRC], row[_VALUES], body
+            shape, is_data = _shape(row), row[_TYPE] in (PageType.DATA_PAGE, PageType.DATA_PAGE_V2)
             more = row[_TYPE] == PageType.DATA_PAGE and body + row[_COMPRESSED] < size
-            tail, checked = _tail(buf, pos, sizes) if more else b"", row[_CRC] != _NO_CRC
-        uncompressed, compressed, crc, body = sizes
+            tail = _tail(buf, pos, numbers) if more else b""
+        uncompressed, compressed, crc, values, body = numbers
         end = body + compressed
         if end > size:
             raise ParquetFormatError(
                 f"a page of {compressed} bytes where {size - body} are left",
                 place=f"page header at byte {pos}",
             )
-        seen += values
-        table.extend((pos, body, end, uncompressed, -1 if crc == _NO_CRC else crc & 0xFFFFFFFF, *shape))
+        if is_data:
+            seen += values
+        checksum = -1 if crc == _NO_CRC else crc & 0xFFFFFFFF
+        table.extend((pos, body, end, uncompressed, checksum, values, *shape))
         pos = end
         pages += 1
     columns = np.array(table, np.int64).reshape(-1, 14).T.copy()
@@ -139,8 +142,8 @@ def walk_pages(buf: Buffer, *, max_pages: int, num_values: int | None = None) ->
         end=columns[2],
         uncompressed=columns[3],
         crc=columns[4],
-        type=columns[5].astype(np.int8),
-        num_values=columns[6],
+        num_values=columns[5],
+        type=columns[6].astype(np.int8),
         num_rows=columns[7],
         num_nulls=columns[8],
         encoding=columns[9].astype(np.int8),
@@ -155,7 +158,6 @@ def _shape(row: list[int]) -> tuple[int, ...]:
     """What of a page's numbers its neighbours may have too."""
     return (
         row[_TYPE],
-        row[_VALUES],
         row[_ROWS],
         row[_NULLS],
         row[_ENCODING],
@@ -167,50 +169,49 @@ def _shape(row: list[int]) -> tuple[int, ...]:
     )
 
 
-def _tail(buf: Buffer, pos: int, sizes: tuple[int, int, int, int]) -> bytes:
-    """What of a v1 data page's header follows its sizes and checksum, as most pages of a chunk repeat it; empty where
+def _tail(buf: Buffer, pos: int, numbers: tuple[int, int, int, int, int]) -> bytes:
+    """What of a v1 data page's header follows the count of its values, as most pages of a chunk repeat it; empty where
     the header is of another form, or long."""
-    body = sizes[3]
+    body = numbers[-1]
     if body - pos > _LONGEST_ALIKE:
         return b""
     head = bytes(buf[pos:body])
     begun = _begin(head)
-    return head[begun[3] :] if begun is not None and begun[:3] == sizes[:3] else b""
+    return head[begun[4] :] if begun is not None and begun[:4] == numbers[:4] else b""
 
 
-def _read_sizes(buf: Buffer, pos: int, tail: bytes, checked: bool) -> tuple[int, int, int, int] | None:
-    """Both sizes and the checksum of a header that ends as the last one did, and where its body begins; None where
-    it may not.
-
-    `checked` tells whether that one had a checksum: what follows counts on from there.
-    """
+def _read_numbers(buf: Buffer, pos: int, tail: bytes) -> tuple[int, int, int, int, int] | None:
+    """Sizes, checksum and values of a header that ends as the last one did, and where its body begins; None where it
+    may not."""
     head = bytes(buf[pos : pos + _LONGEST_ALIKE])
     begun = _begin(head)
-    if begun is None:
+    if begun is None or not head.startswith(tail, begun[4]):
         return None
-    uncompressed, compressed, crc, at = begun
-    if (crc != _NO_CRC) is not checked or not head.startswith(tail, at):
-        return None
-    return uncompressed, compressed, crc, pos + at + len(tail)
+    return (*begun[:4], pos + begun[4] + len(tail))
 
 
-def _begin(head: bytes) -> tuple[int, int, int, int] | None:
-    """Both sizes and the checksum of a v1 data page, as writers begin its header with them, and where they end."""
+def _begin(head: bytes) -> tuple[int, int, int, int, int] | None:
+    """Both sizes, the checksum and the values of a v1 data page, as writers begin its header with them, and where
+    they end."""
     if head[:3] != _V1_HEAD:
         return None
     try:
         uncompressed, at = _read_five(head, 3)
-        if head[at] != _NEXT_I32 or uncompressed & 1:
+        if head[at] != _NEXT_I32:
             return None
         compressed, at = _read_five(head, at + 1)
-        if compressed & 1:
+        crc, opens = _NO_CRC, _OPENS_AFTER_SIZES
+        if head[at] == _NEXT_I32:
+            number, at = _read_five(head, at + 1)
+            crc, opens = (number >> 1) ^ -(number & 1), _OPENS_AFTER_CRC
+        if head[at : at + 2] != opens:
             return None
-        if head[at] != _NEXT_I32:
-            return uncompressed >> 1, compressed >> 1, _NO_CRC, at
-        crc, at = _read_five(head, at + 1)
+        values, at = _read_five(head, at + 2)
     except IndexError:
         return None
-    return uncompressed >> 1, compressed >> 1, (crc >> 1) ^ -(crc & 1), at
+    if (uncompressed | compressed | values) & 1:
+        return None
+    return uncompressed >> 1, compressed >> 1, crc, values >> 1, at
 
 
 def _read_five(head: bytes, at: int) -> tuple[int, int]:
