@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from functools import partial
+from contextlib import contextmanager, nullcontext
+from functools import cached_property, partial
+from typing import TYPE_CHECKING
 
 from accel.errors import (
     AccelError,
@@ -21,9 +21,7 @@ from accel.io.faults import SuffixUnsupportedError, foremost
 from accel.io.fetch import Fetcher, Pin, same_etag
 from accel.io.gate import Gate
 from accel.io.hedge import Hedge
-from accel.io.listing import Cuts, Listings
 from accel.io.network import Network, network_to
-from accel.io.pool import Pool
 from accel.io.retry import Retry
 from accel.io.store import Header, ObjectEntry, Payload, RangeStore
 from accel.metrics import Metrics
@@ -31,6 +29,10 @@ from accel.options import MIB, Options
 from accel.planning.coalesce import Fetch, Merging, Shape, assemble, joined_bytes
 from accel.planning.file import ObjectId
 from accel.ranges import ByteRange, Kind, Stash, Suffix, Want
+
+if TYPE_CHECKING:
+    from accel.io.listing import Cuts, Listings
+    from accel.io.pool import Pool
 
 __all__ = ["Client"]
 
@@ -86,16 +88,25 @@ class Client:
             ),
             allow_unpinned=options.allow_unpinned,
         )
-        self._listings = Listings(
-            store, gate=self.gate, retry=self._retry, cuts=Cuts() if cuts is None else cuts
-        )
-        self._pool = Pool(self.gate)
+        self._cuts = cuts
         # The ranges that one read wants of a local file are asked for in one call.
         self._pooled = not local
         self._suffixes = True
 
     def __repr__(self) -> str:
         return f"Client({self.root!r})"
+
+    @cached_property
+    def _listings(self) -> Listings:
+        from accel.io.listing import Listings
+
+        return Listings(self.store, gate=self.gate, retry=self._retry, cuts=self._cuts)
+
+    @cached_property
+    def _pool(self) -> Pool:
+        from accel.io.pool import Pool
+
+        return Pool(self.gate)
 
     def shape(self) -> Shape:
         """What requests should look like: as the options say, else as the network is known to be now."""
@@ -152,7 +163,7 @@ class Client:
                     path, wants, pin=known, metrics=metrics, merging=shortest, send=send
                 )
                 return assemble(wants, parts)
-            with self._pool.passing(len(fetches)):
+            with self._pool.passing(len(fetches)) if self._pooled else nullcontext():
                 if len(fetches) == 1:
                     payloads = [await self._fetch(path, fetches[0], known, metrics)]
                 else:
@@ -287,13 +298,13 @@ class Client:
         return await self._retry.run(ask, on_retry=lambda: metrics.add("retries"))
 
     async def _fetch(self, path: str, fetch: Fetch, pin: Pin, metrics: Metrics) -> Payload:
-        return await self._fetcher.fetch(path, fetch.range, pin=pin, kind=_kind_of(fetch), metrics=metrics)
+        return await self._fetcher.fetch(path, fetch.range, pin=pin, kind=fetch.kind, metrics=metrics)
 
     async def _fetch_all(
         self, path: str, fetches: Sequence[Fetch], pin: Pin, metrics: Metrics
     ) -> Sequence[Payload]:
         if self._fetcher.gathers:
-            ranges = [(fetch.range, _kind_of(fetch)) for fetch in fetches]
+            ranges = [(fetch.range, fetch.kind) for fetch in fetches]
             gathered = await self._fetcher.gather(path, ranges, pin=pin, metrics=metrics)
             if gathered is not None:
                 return gathered
@@ -329,16 +340,6 @@ class Client:
                 raise ObjectChangedError("the object changed while it was read", path=path)
             if None not in (first.size, other.size) and first.size != other.size:
                 raise ObjectChangedError("the object changed its size while it was read", path=path)
-
-
-def _kind_of(fetch: Fetch) -> Kind:
-    """What most of its wanted bytes are."""
-    if len(fetch.wants) == 1:
-        return fetch.wants[0].key.kind
-    share: Counter[Kind] = Counter()
-    for want in fetch.wants:
-        share[want.key.kind] += want.range.length
-    return share.most_common(1)[0][0]
 
 
 def _unpinnable(path: str) -> StoreError:

@@ -7,17 +7,19 @@ import os
 import threading
 import weakref
 from collections import OrderedDict
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from accel.errors import StoreError
 from accel.io import runtime
 from accel.io.client import Client
-from accel.io.listing import Cuts
 from accel.io.location import Location, parse_url
 from accel.io.network import Network, network_to
 from accel.io.storage_options import StorageOptions, build_store, fingerprint
 from accel.io.store import RangeStore
 from accel.options import Options
+
+if TYPE_CHECKING:
+    from accel.io.listing import Cuts
 
 __all__ = ["client_for"]
 
@@ -122,6 +124,8 @@ def _client_of(store: Any, options: Options, share: tuple[object, ...]) -> Clien
                 network = _registry.networks[known] = network_to("store:", options)
             cuts = _registry.cuts.get(token)
             if cuts is None:
+                from accel.io.listing import Cuts
+
                 cuts = _registry.cuts[token] = Cuts()
             client = Client(
                 _adapt(store, options),

@@ -63,15 +63,15 @@ class Listings:
     gate : Gate
         Each stretch takes the room of one request, as it waits for one page at a time.
     retry : Retry
-    cuts : Cuts
+    cuts : Cuts, optional
         What is remembered. Nothing else may be kept of it: what is below a prefix can change at any time.
     """
 
-    def __init__(self, store: RangeStore, *, gate: Gate, retry: Retry, cuts: Cuts) -> None:
+    def __init__(self, store: RangeStore, *, gate: Gate, retry: Retry, cuts: Cuts | None = None) -> None:
         self._store = store
         self._gate = gate
         self._retry = retry
-        self._cuts = cuts
+        self._cuts = Cuts() if cuts is None else cuts
 
     async def list_below(self, prefix: str, metrics: Metrics) -> list[ObjectEntry]:
         """Objects at or below `prefix`, sorted by path (by code point). Counts a request for each page.

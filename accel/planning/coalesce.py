@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Sequence
 from itertools import pairwise
 
 from accel.arrays import join_buffers
-from accel.ranges import Buffer, ByteRange, ReadKey, Stash, Want
+from accel.ranges import Buffer, ByteRange, Kind, ReadKey, Stash, Want
 from accel.records import dataclass
 
 __all__ = ["Fetch", "Merging", "Shape", "assemble", "coalesce", "joined_bytes"]
@@ -27,6 +28,16 @@ class Fetch:
 
     range: ByteRange
     wants: tuple[Want, ...]
+
+    @property
+    def kind(self) -> Kind:
+        """What most of its wanted bytes are."""
+        if len(self.wants) == 1:
+            return self.wants[0].key.kind
+        share: Counter[Kind] = Counter()
+        for want in self.wants:
+            share[want.key.kind] += want.range.length
+        return share.most_common(1)[0][0]
 
 
 @dataclass(frozen=True, slots=True)
