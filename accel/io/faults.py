@@ -42,6 +42,10 @@ class IncompleteBodyError(StoreError):
         self.size = size
         self.etag = etag
 
+    def __reduce__(self) -> tuple[object, ...]:
+        # Where it is the last word, in another process say, the bytes are of no more use; and a view does not pickle.
+        return super().__reduce__()[0], (type(self), self.message, {**self.__dict__, "partial": b""})
+
 
 class ShortObjectError(StoreError):
     """The object ends before the range does. `size` is the object's, where the store said it."""
