@@ -244,10 +244,12 @@ class Opener:
         """What `begin` announced has come to a handle, or is for others to see to."""
         self._cache.flights.land(("file", client.token, file.path), flight, handle)
 
+    def keeps(self, client: Client) -> bool:
+        """Whether there is a disk that metadata of a store's files is kept on."""
+        return self._cache.disk_for(client.token) is not None
+
     async def recall(self, client: Client, file: DataFile) -> tuple[FileHandle, int] | None:
         """The handle of a file whose metadata is on disk and may be used, and the round trips to know that."""
-        if self._cache.disk_for(client.token) is None:
-            return None
         return await self._held.recall(client, file, self.steps(file, self.hint(client, file)))
 
     async def keep(self, client: Client, handle: FileHandle, seen: list[Stash | Tail]) -> None:

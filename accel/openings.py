@@ -10,7 +10,7 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from dataclasses import field, replace
+from dataclasses import field
 from typing import Any, Final
 
 from accel.footer_desk import FooterDesk
@@ -178,7 +178,7 @@ class Openings:
                     client, file = opening.client, opening.file
                     opening.hint = self._opener.hint(client, file)
                     self._longest = max(self._longest, opening.hint)
-                    recalled = await self._opener.recall(client, file)
+                    recalled = await self._opener.recall(client, file) if self._opener.keeps(client) else None
                     if recalled is None:
                         opening.seen.append(await self._opener.fetch_tail(client, file, opening.hint))
                     else:
@@ -223,7 +223,9 @@ class Openings:
             steps = self._opener.steps(opening.file, opening.hint)
             try:
                 next(steps)
-                need = steps.send(tail if metadata is None else replace(tail, parsed=metadata))
+                need = steps.send(
+                    tail if metadata is None else Tail(tail.data, tail.start, tail.size, tail.etag, metadata)
+                )
             except StopIteration as done:
                 self._is_open(opening, done.value)
                 opened.append(opening)
@@ -265,7 +267,7 @@ class Openings:
         opener.metrics.add("metadata_hits", recalled)
         opener.metrics.add("metadata_misses", len(opened) - recalled)
         for opening in opened:
-            if opening.seen and opening.handle is not None:
+            if opening.seen and opening.handle is not None and opener.keeps(opening.client):
                 await opener.keep(opening.client, opening.handle, opening.seen)
         self._unjudged.waiting += opened
         self._unjudged.begin()

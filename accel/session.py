@@ -211,7 +211,7 @@ class Session:
     async def files(self) -> list[DataFile]:
         """The files to read, in order."""
         files, chosen = (await self.listing()).files, self._selection
-        return [f for f in files if chosen is None or f.url in chosen]
+        return list(files) if chosen is None else [f for f in files if f.url in chosen]
 
     async def work(self) -> WorkSource:
         """The files to read, in order, each with the way to plan it; what is passed over is counted on the way."""

@@ -43,7 +43,7 @@ _Found: TypeAlias = "_Excluded | FileHandle | Opening | None"
 
 
 # Files judged at a time: enough that numpy's calls cost each of them little, few enough for a slice of the loop.
-_BLOCK = 128
+_BLOCK = 64
 # Files; fewer are opened one by one.
 _FEW = 4
 

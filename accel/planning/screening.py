@@ -64,6 +64,11 @@ def excluded_files(handles: Sequence[FileHandle], query: FileQuery) -> list[bool
 
 def _judge_apart(handles: Sequence[FileHandle], query: FileQuery) -> list[bool]:
     """The same for files that were not judged together before, none of them without row groups."""
+    found = _learn_together(handles, query)
+    if found is not None:
+        rows = np.concatenate([handle.metadata.group_rows for handle in handles])
+        shelf = Shelf(handles, rows, {leaf: found[path] for path, leaf, _ in query.prunable})
+        return _judge(query, found, rows, shelf.starts)
     excluded = [False] * len(handles)
     columns = []
     for _, leaf, kind in query.prunable:
@@ -79,10 +84,11 @@ def _judge_apart(handles: Sequence[FileHandle], query: FileQuery) -> list[bool]:
         else:
             alike[form] = [one]
     for some in alike.values():
-        places, kept, found = zip(*some, strict=True)
+        places, kept, bounds_of = zip(*some, strict=True)
         rows = np.concatenate([handle.metadata.group_rows for handle in kept])
         joined = {
-            path: _join([bounds[at] for bounds in found]) for at, (path, _, _) in enumerate(query.prunable)
+            path: _join([bounds[at] for bounds in bounds_of])
+            for at, (path, _, _) in enumerate(query.prunable)
         }
         counts = np.array([handle.metadata.num_row_groups for handle in kept], np.int64)
         verdicts = _judge(query, joined, rows, np.cumsum(counts) - counts)
@@ -91,6 +97,30 @@ def _judge_apart(handles: Sequence[FileHandle], query: FileQuery) -> list[bool]:
         if len(kept) >= _FEWEST and joined:
             _shelve(kept, rows, {leaf: joined[path] for path, leaf, _ in query.prunable})
     return excluded
+
+
+def _learn_together(handles: Sequence[FileHandle], query: FileQuery) -> dict[tuple[str, ...], Bounds] | None:
+    """The bounds of files that nothing is known of yet, one after the other; None where they are not alike."""
+    if len(handles) < _FEWEST or not query.prunable:
+        return None
+    schema, orders = handles[0].metadata.schema, handles[0].metadata.column_orders
+    for handle in handles:
+        metadata = handle.metadata
+        if (
+            metadata.schema is not schema
+            or handle.chunk_bounds
+            or handle.shelf is not None
+            or len(metadata.footer) > _LONGEST
+            or any(metadata.column_orders.item(leaf) != orders.item(leaf) for _, leaf, _ in query.prunable)
+        ):
+            return None
+    found = {}
+    for path, leaf, kind in query.prunable:
+        joined = joined_chunk_bounds([handle.metadata for handle in handles], leaf, arrow_type=kind)
+        if joined.domain is Domain.INTEGER and joined.lower.dtype == object:
+            return None  # one of them has numbers that take no fixed width, and is to be alone with that
+        found[path] = joined
+    return found
 
 
 def _shelve(handles: Sequence[FileHandle], rows: Int64s, bounds: dict[int, Bounds]) -> None:

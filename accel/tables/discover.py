@@ -10,7 +10,7 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from accel.io.slices import each
+from accel.io.slices import breathe, each
 from accel.io.store import ObjectEntry
 from accel.metrics import Metrics
 from accel.planning.file import DataFile, Listing
@@ -89,11 +89,13 @@ async def discover(
     named = await each(texts, partial(read_source, glob=glob, in_store=in_store))
     listed = await _find_all(named, client_for, metrics)
     files = await each(_owned(named, listed), lambda one: one[1])
-    waves = max((_waves(item) for item in named), default=0)
+    waves = max((_waves(named[i]) for i in listed), default=0)
+    await breathe()
     # Below one directory the layout is known to be meant; elsewhere a path just may hold a `=`.
     whole = len(named) == 1 and named[0].shape in (Shape.DIRECTORY, Shape.OPEN) and files[0].url != texts[0]
     types = partitioning if isinstance(partitioning, pa.Schema) else None
     spelt = any("=" in file.url or "=" in file.path for file in files) if types is None else bool(files)
+    await breathe()
     if partitioning is None or not spelt:
         return Listing(tuple(files), _NO_COLUMNS, waves)
     owners = await each(_owned(named, listed), lambda one: one[0])
