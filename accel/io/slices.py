@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import heapq
+import itertools
 import time
 import weakref
-from collections import deque
 from collections.abc import Callable, Iterable
 from typing import TypeVar
 
@@ -16,6 +17,8 @@ T = TypeVar("T")
 
 # Seconds of one slice. A look at the clock costs a ten-thousandth of that.
 _SLICE = 0.002
+# How many of those who wait are woken at once: one alone in each round of the loop would let answers overtake requests.
+_WOKEN = 8
 # Items after which `each` looks at the clock.
 _BLOCK = 64
 
@@ -26,20 +29,22 @@ class _Slices:
     def __init__(self) -> None:
         self.until = 0.0
         self.ending = False
-        self.waiting: deque[asyncio.Future[None]] = deque()
+        self.waiting: list[tuple[int, asyncio.Future[None]]] = []
+        """A heap, by who came first."""
+        self.turns = itertools.count()
 
     def begin(self) -> None:
         self.until = time.monotonic() + _SLICE
         self.ending = False
-        self.admit()
+        self.admit(_WOKEN)
 
-    def admit(self) -> None:
-        """Wake the one who has waited longest; who goes on wakes the next, while the slice lasts."""
-        while self.waiting:
-            first = self.waiting.popleft()
+    def admit(self, most: int = 1) -> None:
+        """Wake those who have waited longest; each who goes on wakes the next, while the slice lasts."""
+        while self.waiting and most:
+            _, first = heapq.heappop(self.waiting)
             if not first.done():
                 first.set_result(None)
-                return
+                most -= 1
 
 
 _of_loop: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _Slices] = weakref.WeakKeyDictionary()
@@ -55,23 +60,22 @@ async def breathe() -> None:
     slices = _of_loop.get(loop)
     if slices is None:
         slices = _of_loop[loop] = _Slices()
-    waited = False
+    turn = None
     while time.monotonic() >= slices.until:
         if not slices.ending:
             slices.ending = True
             # The next slice begins with the next round of the loop, before anybody who waits for it.
             loop.call_soon(slices.begin)
-        turn = loop.create_future()
-        # Woken too late, it is still the first.
-        slices.waiting.appendleft(turn) if waited else slices.waiting.append(turn)
-        waited = True
+        turn = next(slices.turns) if turn is None else turn  # Woken too late, it keeps its place.
+        woken = loop.create_future()
+        heapq.heappush(slices.waiting, (turn, woken))
         try:
-            await turn
+            await woken
         except asyncio.CancelledError:
-            if turn.done() and not turn.cancelled():
+            if woken.done() and not woken.cancelled():
                 slices.admit()  # The turn is the next one's.
             raise
-    if waited:
+    if turn is not None:
         slices.admit()
 
 
