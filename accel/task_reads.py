@@ -10,7 +10,7 @@ from functools import partial
 from accel.arrays import own_copy
 from accel.carried_pages import CarriedPages
 from accel.decode.piece import LeafBytes
-from accel.decode.stored import StoredPage, store_page
+from accel.decode.stored import BarePage, StoredPage, store_page
 from accel.decode.verify import needs_dictionary
 from accel.errors import AccelError
 from accel.format.model import OffsetIndex
@@ -134,6 +134,7 @@ class TaskReads:
                 await asyncio.wait(storing)
         stash |= found
         self._keep(missing, stash)
+        self._renew(wanted, stash)
         for want in awaited:
             stash[want.key] = memoryview(await asyncio.shield(self._pending[want.key]))
         self._carry(piece, stash)
@@ -257,6 +258,14 @@ class TaskReads:
         stored = await asyncio.to_thread(store_page, stash[key], part.reads.codec)
         self.cache.put(cached, stored, len(stored) + 256)
         stash[key] = memoryview(stored)
+
+    def _renew(self, wanted: list[Want], stash: dict[ReadKey, memoryview]) -> None:
+        """Take the form that is not decompressed of what another read has put into it meanwhile."""
+        for want in wanted:
+            page = stash.get(want.key)
+            if page is not None and len(page) >= _WORTH_STORING and not isinstance(page.obj, BarePage):
+                found = self._cached_dictionary(want.key)
+                stash[want.key] = memoryview(found) if isinstance(found, BarePage) else page
 
     def _cached_dictionary(self, key: ReadKey) -> bytes | None:
         if self.task.file.id.etag is None:

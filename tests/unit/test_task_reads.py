@@ -13,7 +13,8 @@ import pytest
 
 import accel
 from accel import task_reads
-from accel.decode.stored import StoredPage, store_page
+from accel.decode.piece import decode_piece
+from accel.decode.stored import BarePage, StoredPage, store_page
 from accel.errors import StoreError
 from accel.io import runtime
 from accel.io.clients import client_for
@@ -22,7 +23,16 @@ from accel.planning.pages import Piece, cut_pieces
 from accel.planning.task import ScanTask
 from accel.ranges import ByteRange, Suffix
 from accel.task_reads import TaskReads
-from accel.testing import DictStore, FaultStore, Layout, RecordingStore, Status, table, write_file
+from accel.testing import (
+    DictStore,
+    FaultStore,
+    LatencyStore,
+    Layout,
+    RecordingStore,
+    Status,
+    table,
+    write_file,
+)
 
 ROWS = 2000
 COLUMNS = table(
@@ -142,6 +152,34 @@ def test_a_failure_strands_nobody(store: RecordingStore) -> None:
     assert isinstance(found[0], StoreError)
     assert found[0].path == "f.parquet"
     assert any(isinstance(outcome, asyncio.CancelledError) for outcome in found[1:])
+
+
+async def test_who_reads_meanwhile_takes_the_stored_dictionary_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of many lookups at once one puts it into that form; the others find it when their pages have come."""
+    monkeypatch.setattr("accel.task_reads._WORTH_STORING", 0)
+    monkeypatch.setattr("accel.reader._WHOLE_BYTES", 0)
+    names = [f"name {i % 400:04}" for i in range(ROWS)]
+    layout = Layout(page_rows=70, dictionary=["x"], codec="zstd")
+    data = write_file(table(key=pa.array(range(ROWS)), x=pa.array(names)), layout)
+    taken: list[type] = []
+
+    def look(task: Any, piece: Any, leaves: Any, **keywords: Any) -> Any:
+        taken.extend(type(leaf.dictionary.obj) for leaf in leaves.values() if leaf.dictionary is not None)
+        return decode_piece(task, piece, leaves, **keywords)
+
+    monkeypatch.setattr("accel.reader.decode_piece", look)
+    slow, cache = LatencyStore(DictStore({"f.parquet": data}), first_byte=0.1), accel.Cache(data=0)
+    options = accel.Options(tail_hint=8)
+
+    async def look_up(key: int) -> list[str]:
+        scan = accel.scan("f.parquet", f"key = {key}", store=slow, cache=cache, options=options)
+        found: list[str] = (await scan.to_table_async()).column("x").to_pylist()
+        return found
+
+    assert await look_up(5) == [names[5]]
+    keys = range(100, 1700, 200)
+    assert await asyncio.gather(*map(look_up, keys)) == [[names[key]] for key in keys]
+    assert taken == [bytes] + [BarePage] * len(keys)
 
 
 def test_a_dictionary_met_again_is_kept_stored(monkeypatch: pytest.MonkeyPatch) -> None:
