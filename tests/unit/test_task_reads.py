@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 import itertools
+import time
 from typing import Any
 
 import pyarrow as pa
@@ -167,6 +168,11 @@ async def test_who_reads_meanwhile_takes_the_stored_dictionary_too(monkeypatch: 
         taken.extend(type(leaf.dictionary.obj) for leaf in leaves.values() if leaf.dictionary is not None)
         return decode_piece(task, piece, leaves, **keywords)
 
+    def later(page: Any, codec: int) -> StoredPage:
+        time.sleep(0.03)  # the others have begun by then, and wait for their pages
+        return store_page(page, codec)
+
+    monkeypatch.setattr("accel.task_reads.store_page", later)
     monkeypatch.setattr("accel.reader.decode_piece", look)
     slow, cache = LatencyStore(DictStore({"f.parquet": data}), first_byte=0.1), accel.Cache(data=0)
     options = accel.Options(tail_hint=8)
