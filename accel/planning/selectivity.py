@@ -93,20 +93,20 @@ class _Column:
         row_group: int,
         sketches: Mapping[tuple[str, ...], ParsedSketch],
     ) -> _Column:
-        rows = int(handle.metadata.group_rows[row_group])
+        rows = handle.metadata.group_rows.item(row_group)
         leaves = query.filter_paths.get(path, ())
         bounds = handle.chunk_bounds.get(leaves[0]) if len(leaves) == 1 else None
         sketch = sketches.get(path)
         if bounds is None:
             return cls(0.0, rows, None, None, False, sketch)
-        nulls = int(bounds.null_count[row_group])
+        nulls = max(0, bounds.null_count.item(row_group))
         return cls(
-            nulls=max(0, nulls) / max(1, rows),
-            values=rows - max(0, nulls),
-            lower=_bound(bounds, bounds.lower, bounds.has_lower, row_group),
-            upper=_bound(bounds, bounds.upper, bounds.has_upper, row_group),
-            discrete=bounds.domain in (Domain.INTEGER, Domain.BOOLEAN),
-            sketch=sketch,
+            nulls / max(1, rows),
+            rows - nulls,
+            _bound(bounds, bounds.lower, bounds.has_lower, row_group),
+            _bound(bounds, bounds.upper, bounds.has_upper, row_group),
+            bounds.domain is Domain.INTEGER or bounds.domain is Domain.BOOLEAN,
+            sketch,
         )
 
     def equal(self) -> float:
