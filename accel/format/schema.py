@@ -9,7 +9,6 @@ import itertools
 from typing import Final
 
 from accel.errors import ParquetFormatError
-from accel.format.likeness import Likenesses
 from accel.format.model import Leaf, ParquetSchema, Physical, Repetition, SchemaElement
 from accel.format.thrift import BINARY, FALSE, I8, I16, I32, I64, STRUCT, Reader
 
@@ -35,6 +34,8 @@ def read_elements(reader: Reader) -> list[SchemaElement]:
     size = reader.list_of(STRUCT)
     if size < _FEW:
         return [_read_element(reader, index) for index in range(size)]
+    from accel.format.likeness import Likenesses
+
     likes = Likenesses(bytes(reader.buf))
     elements = []
     for index in range(size):
