@@ -241,22 +241,22 @@ class TaskReads:
         return cached, missing, awaited
 
     def _packed(self, piece: Piece, stash: Mapping[ReadKey, memoryview]) -> list[PieceLeaf]:
-        """The leaves whose cached dictionary page would be decompressed each time."""
+        """The leaves whose cached dictionary page would be decompressed each time, and is left to who is told so."""
         found = []
         for part in piece.leaves:
-            page = stash.get(ReadKey(Kind.DICTIONARY, self.task.row_group, part.reads.column))
+            key = ReadKey(Kind.DICTIONARY, self.task.row_group, part.reads.column)
+            page = stash.get(key)
             if page is not None and len(page) >= _WORTH_STORING and not isinstance(page.obj, StoredPage):
+                # Others who meet it meanwhile shall take it as it is.
+                self.cache.put(self._dictionary_key(key), StoredPage(page), len(page) + 256)
                 found.append(part)
         return found
 
     async def _store(self, part: PieceLeaf, stash: dict[ReadKey, memoryview]) -> None:
         """Put a cached dictionary page in the form that is not decompressed, for this read and the next."""
         key = ReadKey(Kind.DICTIONARY, self.task.row_group, part.reads.column)
-        cached = self._dictionary_key(key)
-        # Others who meet it meanwhile shall take it as it is.
-        self.cache.put(cached, StoredPage(stash[key]), len(stash[key]) + 256)
         stored = await asyncio.to_thread(store_page, stash[key], part.reads.codec)
-        self.cache.put(cached, stored, len(stored) + 256)
+        self.cache.put(self._dictionary_key(key), stored, len(stored) + 256)
         stash[key] = memoryview(stored)
 
     def _renew(self, wanted: list[Want], stash: dict[ReadKey, memoryview]) -> None:

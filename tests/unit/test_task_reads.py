@@ -163,12 +163,14 @@ async def test_who_reads_meanwhile_takes_the_stored_dictionary_too(monkeypatch: 
     layout = Layout(page_rows=70, dictionary=["x"], codec="zstd")
     data = write_file(table(key=pa.array(range(ROWS)), x=pa.array(names)), layout)
     taken: list[type] = []
+    made: list[int] = []
 
     def look(task: Any, piece: Any, leaves: Any, **keywords: Any) -> Any:
         taken.extend(type(leaf.dictionary.obj) for leaf in leaves.values() if leaf.dictionary is not None)
         return decode_piece(task, piece, leaves, **keywords)
 
     def later(page: Any, codec: int) -> StoredPage:
+        made.append(codec)
         time.sleep(0.03)  # the others have begun by then, and wait for their pages
         return store_page(page, codec)
 
@@ -185,7 +187,7 @@ async def test_who_reads_meanwhile_takes_the_stored_dictionary_too(monkeypatch: 
     assert await look_up(5) == [names[5]]
     keys = range(100, 1700, 200)
     assert await asyncio.gather(*map(look_up, keys)) == [[names[key]] for key in keys]
-    assert taken == [bytes] + [BarePage] * len(keys)
+    assert (taken, len(made)) == ([bytes] + [BarePage] * len(keys), 1)
 
 
 def test_a_dictionary_met_again_is_kept_stored(monkeypatch: pytest.MonkeyPatch) -> None:
