@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from collections.abc import Callable
 from typing import Any
@@ -11,7 +12,7 @@ import pytest
 
 from accel.errors import ObjectChangedError, StoreError
 from accel.io.client import Client
-from accel.io.hedge import Hedge
+from accel.io.hedge import Hedge, Race
 from accel.io.network import Network
 from accel.io.store import Payload
 from accel.metrics import Metrics
@@ -247,6 +248,45 @@ async def test_a_loop_that_was_busy_is_no_late_store() -> None:
     metrics = Metrics()
     await asyncio.gather(read(client, metrics, (0, 100)), busy())
     assert (metrics.hedged, store.requests) == (0, 1)
+
+
+async def test_one_timer_tells_each_in_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Watched together: the sooner one though it came later, none that was dropped, and those of the running loop only."""
+    monkeypatch.setattr("accel.io.hedge._LATE", 60.0)  # the machine may be busy
+    hedge = budgeted(1.0)
+    told: list[tuple[str, float]] = []
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+
+    class Told(Race[None]):
+        def __init__(self, name: str, delay: float) -> None:
+            super().__init__(hedge, delay, lambda **_: asyncio.sleep(0), Metrics())
+            self.name = name
+
+        def late(self) -> None:
+            told.append((self.name, loop.time() - began))
+
+    races = [Told("third", 0.09), Told("first", 0.03), Told("dropped", 0.05), Told("second", 0.06)]
+    for race in races:
+        race.sent()
+    assert not races[2].end()
+    async with asyncio.timeout(20):
+        while len(told) < 3:
+            await asyncio.sleep(0.01)
+    assert {name for name, _ in told} == {"first", "second", "third"}
+    delays = {race.name: race.delay for race in races}
+    assert all(at >= delays[name] for name, at in told)
+    races[0].sent()  # and its loop does nothing more
+
+    async def elsewhere() -> None:
+        Told("elsewhere", 0.01).sent()
+        while len(told) < 4:
+            await asyncio.sleep(0.01)
+
+    thread = threading.Thread(target=asyncio.run, args=(asyncio.wait_for(elsewhere(), 20),))
+    thread.start()
+    thread.join()
+    assert told[3][0] == "elsewhere"
 
 
 async def test_the_tail_of_a_file_too() -> None:
