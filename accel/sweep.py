@@ -106,7 +106,8 @@ class Sweep(WorkSource):
             while True:
                 await breathe()
                 await self._look_ahead()
-                await breathe()
+                if len(self._files) > _BLOCK:
+                    await breathe()
                 left = self._take_next()
                 self._uncounted.count(self._session.reader.metrics)
                 if left is not None:
