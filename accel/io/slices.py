@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import heapq
-import itertools
 import time
 import weakref
 from collections.abc import Callable, Iterable
@@ -17,34 +15,20 @@ T = TypeVar("T")
 
 # Seconds of one slice. A look at the clock costs a ten-thousandth of that.
 _SLICE = 0.002
-# How many of those who wait are woken at once: one alone in each round of the loop would let answers overtake requests.
-_WOKEN = 8
 # Items after which `each` looks at the clock.
 _BLOCK = 64
 
 
 class _Slices:
-    """The slice of one loop that is running, whoever works in it, and who waits for the next."""
+    """The slice of one loop that is running, whoever works in it."""
 
     def __init__(self) -> None:
         self.until = 0.0
         self.ending = False
-        self.waiting: list[tuple[int, asyncio.Future[None]]] = []
-        """A heap, by who came first."""
-        self.turns = itertools.count()
 
     def begin(self) -> None:
         self.until = time.monotonic() + _SLICE
         self.ending = False
-        self.admit(_WOKEN)
-
-    def admit(self, most: int = 1) -> None:
-        """Wake those who have waited longest; each who goes on wakes the next, while the slice lasts."""
-        while self.waiting and most:
-            _, first = heapq.heappop(self.waiting)
-            if not first.done():
-                first.set_result(None)
-                most -= 1
 
 
 _of_loop: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _Slices] = weakref.WeakKeyDictionary()
@@ -53,30 +37,18 @@ _of_loop: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _Slices] = weakre
 async def breathe() -> None:
     """Awaited between two steps of long work: lets the loop do what else there is once a slice has been used up.
 
-    All that call it on one loop share the slice: many that work at once hold the loop up no longer than one. Those
-    who wait go on in turn, and only as many as the next slice has room for are woken.
+    All that call it on one loop share the slice: many that work at once hold the loop up no longer than one.
     """
     loop = asyncio.get_running_loop()
     slices = _of_loop.get(loop)
     if slices is None:
         slices = _of_loop[loop] = _Slices()
-    turn = None
     while time.monotonic() >= slices.until:
         if not slices.ending:
             slices.ending = True
             # The next slice begins with the next round of the loop, before anybody who waits for it.
             loop.call_soon(slices.begin)
-        turn = next(slices.turns) if turn is None else turn  # Woken too late, it keeps its place.
-        woken = loop.create_future()
-        heapq.heappush(slices.waiting, (turn, woken))
-        try:
-            await woken
-        except asyncio.CancelledError:
-            if woken.done() and not woken.cancelled():
-                slices.admit()  # The turn is the next one's.
-            raise
-    if turn is not None:
-        slices.admit()
+        await asyncio.sleep(0)
 
 
 async def each(items: Iterable[S], do: Callable[[S], T]) -> list[T]:
