@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from accel.decode.bodies import Bytes, DataPage, check_crc, decompress, plain_size, value_bytes
 from accel.decode.forms import Form, Shape, put
-from accel.format.page_header import parse_page_header
+from accel.format.page_header import PageHeader, parse_page_header
 from accel.planning.selection import RowSelection
 from accel.ranges import Buffer
 
@@ -100,15 +100,13 @@ def read_entries(
     """
     header = parse_page_header(page)
     count, size = header.num_values, header.uncompressed_size
-    body = memoryview(page)[header.header_length :][: header.compressed_size]
     texts = form.shape is Shape.TEXT
     width = form.width if not texts else size // count if count else _PREFIX
     if size != width * count or (texts and width < _PREFIX):
         return None
     kept = count if chosen is None else len(chosen)
     sink = (_Texts if texts else _Values)(kind, form, [kept], [width])
-    check_crc(body, header.crc)
-    raw = decompress(body, codec, size)
+    raw = _entries_of(page, header, codec)
     if raw is None or not sink.fits or (texts and not _is_uniform(raw, width)):
         return None
     if chosen is not None:
@@ -129,10 +127,14 @@ def uniform_length(page: Buffer, codec: int) -> int | None:
     count, size = header.num_values, header.uncompressed_size
     if not count or size % count or size < _PREFIX * count:
         return None
+    raw = _entries_of(page, header, codec)
+    return size // count - _PREFIX if raw is not None and _is_uniform(raw, size // count) else None
+
+
+def _entries_of(page: Buffer, header: PageHeader, codec: int) -> Bytes | None:
     body = memoryview(page)[header.header_length :][: header.compressed_size]
     check_crc(body, header.crc)
-    raw = decompress(body, codec, size)
-    return size // count - _PREFIX if raw is not None and _is_uniform(raw, size // count) else None
+    return decompress(body, codec, header.uncompressed_size)
 
 
 def _width(page: DataPage, form: Form, *, optional: bool) -> int:

@@ -335,16 +335,22 @@ def test_a_tail_is_used_only_with_the_metadata_of_its_own_version() -> None:
     assert runtime.run(play()) == (store.etags[PATH], 0)
 
 
-def test_little_is_decoded_on_the_loop_and_much_in_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By what it decodes to, too: run-length encoding makes a small page a large array. And by dictionaries."""
-    ran: list[object] = []
+@pytest.fixture
+def ran(monkeypatch: pytest.MonkeyPatch) -> list[object]:
+    """What is decoded in threads from now on."""
+    found: list[object] = []
     run = DecodePool.run
 
     async def spy(self: DecodePool, fn: Any, *args: Any, **keywords: Any) -> Any:
-        ran.append(fn)
+        found.append(fn)
         return await run(self, fn, *args, **keywords)
 
     monkeypatch.setattr(DecodePool, "run", spy)
+    return found
+
+
+def test_little_is_decoded_on_the_loop_and_much_in_a_thread(ran: list[object]) -> None:
+    """By what it decodes to, too: run-length encoding makes a small page a large array. And by dictionaries."""
     store = DictStore(
         {
             "little": write_file(table(x=pa.array(np.arange(1000)))),
@@ -367,16 +373,8 @@ def test_little_is_decoded_on_the_loop_and_much_in_a_thread(monkeypatch: pytest.
         assert len(ran) == threads
 
 
-def test_a_few_entries_of_a_large_dictionary_are_picked_on_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_few_entries_of_a_large_dictionary_are_picked_on_the_loop(ran: list[object]) -> None:
     """Once it is kept in the form that is not decompressed."""
-    ran: list[object] = []
-    run = DecodePool.run
-
-    async def spy(self: DecodePool, fn: Any, *args: Any, **keywords: Any) -> Any:
-        ran.append(fn)
-        return await run(self, fn, *args, **keywords)
-
-    monkeypatch.setattr(DecodePool, "run", spy)
     rows = 20_000
     names = [hashlib.md5(b"%d" % n, usedforsecurity=False).hexdigest() for n in range(rows)]
     texts = table(key=pa.array(np.arange(rows)), name=pa.array(names))

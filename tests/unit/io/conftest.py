@@ -39,6 +39,16 @@ class Request:
 Edit = Callable[[Reply], None]
 
 
+def status(code: int, body: bytes = b"", **headers: str) -> Edit:
+    """The reply is this one; a header's name is written with underscores."""
+
+    def edit(reply: Reply) -> None:
+        reply.status, reply.body = code, body
+        reply.headers = {name.replace("_", "-"): value for name, value in headers.items()}
+
+    return edit
+
+
 @dataclass
 class ObjectServer:
     """Serves `objects` honestly, except where `script` edits the reply to the n-th request."""

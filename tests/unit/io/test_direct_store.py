@@ -23,6 +23,7 @@ from accel.io.obstore_store import ObstoreStore
 from accel.io.store import Header, Lister, Pager, RangeStore, Writer
 from accel.options import Options, Transport
 from accel.ranges import ByteRange, Suffix
+from tests.unit.io.conftest import ObjectServer, status
 
 BODY = bytes(i % 251 for i in range(1000))
 
@@ -96,14 +97,6 @@ async def test_a_suffix(server: Any, s3: DirectStore, length: int, start: int) -
 async def test_names_of_all_kinds(server: Any, s3: DirectStore) -> None:
     server.objects["/b/a%20b/%C3%BC%25%2B.parquet"] = BODY
     assert bytes((await s3.read("a b/ü%+.parquet", ByteRange(1, 3))).data) == BODY[1:3]
-
-
-def status(code: int, body: bytes = b"", **headers: str) -> Any:
-    def edit(reply: Any) -> None:
-        reply.status, reply.body = code, body
-        reply.headers = {name.replace("_", "-"): value for name, value in headers.items()}
-
-    return edit
 
 
 TRUSTED = {
@@ -314,8 +307,6 @@ def test_both_ways_agree(edit: str, want: ByteRange | Suffix, if_match: str | No
 
 
 async def _compare(edit: str, want: ByteRange | Suffix, if_match: str | None) -> None:
-    from tests.unit.io.conftest import ObjectServer
-
     it = ObjectServer(objects={"/b/f": BODY}, always=EDITS[edit])
     tasks: list[asyncio.Task[None]] = []
     listening = await asyncio.start_server(

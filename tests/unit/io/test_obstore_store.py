@@ -17,6 +17,7 @@ from accel.io.obstore_errors import translate
 from accel.io.obstore_store import ObstoreStore
 from accel.io.store import Header, Lister, ObjectEntry, RangeStore
 from accel.ranges import ByteRange, Suffix
+from tests.unit.io.conftest import status
 
 BODY = bytes(i % 251 for i in range(1000))
 
@@ -126,13 +127,6 @@ async def test_a_range_past_the_end(server: Any, s3: ObstoreStore) -> None:
     with pytest.raises(ShortObjectError) as caught:
         await s3.read("f", ByteRange(2000, 2010))
     assert caught.value.size is None  # obstore does not show the 416's Content-Range
-
-
-def status(code: int, body: bytes = b"") -> Any:
-    def edit(reply: Any) -> None:
-        reply.status, reply.headers, reply.body = code, {}, body
-
-    return edit
 
 
 @pytest.mark.parametrize(
