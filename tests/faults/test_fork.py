@@ -46,6 +46,7 @@ def report(function, *args):
 
 def in_child(function, *args):
     read, write = os.pipe()
+    sys.stdout.flush()  # else the child says it again when it exits
     child = os.fork()
     if child == 0:
         os.write(write, report(function, *args).encode())
