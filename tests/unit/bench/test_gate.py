@@ -63,6 +63,13 @@ def test_better_is_no_regression() -> None:
     assert compare({"point, warm": better}, FIGURES) == []
 
 
+@pytest.mark.parametrize(("requests", "found"), [(100, 1), (101, 0)])
+def test_round_trips_of_many_requests_say_nothing(requests: int, found: int) -> None:
+    before = {"point, warm": FIGURES["point, warm"] | {"requests": requests}}
+    now = {"point, warm": before["point, warm"] | {"round trips": 9.0}}
+    assert len(compare(now, before)) == found
+
+
 def test_what_is_no_longer_measured_is_a_regression() -> None:
     (first, *_) = compare({}, FIGURES)
     assert str(first) == "point, warm: time over the floor's was 1.25, and is not measured any more"
