@@ -146,9 +146,6 @@ class Connection(asyncio.BufferedProtocol):
         if self._head is not None and self._filled == len(self._body):
             self._finish(None)
 
-    def eof_received(self) -> bool:
-        return False  # Closed in turn: half of a connection is of no use.
-
     def connection_lost(self, exc: Exception | None) -> None:
         self._lose(Loss.CLOSED)
         self._on_lost(self)

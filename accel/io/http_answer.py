@@ -61,7 +61,8 @@ def refusal(
             status=412,
         )
     if status in (404, 410):
-        return ObjectNotFoundError("there is no such object", path=path, status=status)
+        hint = "there is no such bucket" if code == "NoSuchBucket" else None
+        return ObjectNotFoundError("there is no such object", path=path, hint=hint, status=status)
     if status == 416 and want is not None:
         return _unsatisfiable(headers, path, want)
     if status in (400, 501) and isinstance(want, Suffix):

@@ -11,7 +11,7 @@ from accel.errors import AccelError, ObjectChangedError, ObjectNotFoundError, St
 from accel.io.faults import ShortObjectError, SuffixUnsupportedError, transient_status
 from accel.ranges import ByteRange, Suffix
 
-__all__ = ["translate"]
+__all__ = ["code_in", "translate"]
 
 # Both patterns lie in the debug part, across line ends: a path or body quoted there has its own escaped.
 _STATUS = re.compile(r"inner: Status \{\s+status: (\d{3}),")
@@ -45,6 +45,12 @@ _DENIED = (
 _REGION = "check `region` and `endpoint` in storage_options"
 
 
+def code_in(body: str) -> str | None:
+    """The word that S3 has for what went wrong, out of the body of its answer."""
+    found = _CODE.search(body)
+    return None if found is None else found[1]
+
+
 def translate(error: BaseException, path: str, *, want: ByteRange | Suffix | None = None) -> BaseException:
     """Turn what obstore raised into what accel raises.
 
@@ -57,8 +63,8 @@ def translate(error: BaseException, path: str, *, want: ByteRange | Suffix | Non
     place = None if want is None else str(want)
     raw = str(error)
     text, _, debug = raw.partition("\n\nDebug source:\n")
-    code = _CODE.search(raw)
-    text = redact(_BODY.sub(r"\1", text).split("\n", 1)[0])[:500] + (f" [{code[1]}]" if code else "")
+    code = code_in(raw)
+    text = redact(_BODY.sub(r"\1", text).split("\n", 1)[0])[:500] + (f" [{code}]" if code else "")
     if type(error).__name__ == "PanicException":
         return StoreError(f"obstore panicked: {text}", path=path, place=place)
     found = _STATUS.search(debug)
@@ -67,9 +73,9 @@ def translate(error: BaseException, path: str, *, want: ByteRange | Suffix | Non
         return StoreError(text, path=path, place=place, hint=_NO_CREDENTIALS)
     if status is not None:
         # obstore's own words hold the URL and the microseconds, too.
-        text = f"the store answered with status {status}" + (f" [{code[1]}]" if code else "")
+        text = f"the store answered with status {status}" + (f" [{code}]" if code else "")
     if isinstance(error, FileNotFoundError) or status == 404:
-        hint = "there is no such bucket" if code and code[1] == "NoSuchBucket" else None
+        hint = "there is no such bucket" if code == "NoSuchBucket" else None
         return ObjectNotFoundError("there is no such object", path=path, hint=hint, status=404)
     if isinstance(error, exceptions.PreconditionError):
         return _changed(path, place)

@@ -19,7 +19,7 @@ from accel.io.store import LIST_PAGE, ObjectEntry, Payload
 from accel.options import MIB
 from accel.ranges import Buffer, ByteRange, Suffix
 
-__all__ = ["ObstoreStore"]
+__all__ = ["ObstoreStore", "without_retries"]
 
 # A cut body is resumed after the last whole part. A part costs a hand-off from obstore's threads (about 0.1 ms) and a
 # copy: so longer bodies are read whole too, up to a length that is soon here again, unless one was cut lately.
@@ -37,12 +37,16 @@ class ObstoreStore:
     """
 
     def __init__(self, store: Any) -> None:
-        self._store = _without_retries(store)
+        self._store = without_retries(store)
         self._streams = not isinstance(store, (LocalStore, MemoryStore))
         self._careful_until = -math.inf
 
     def __repr__(self) -> str:
         return f"ObstoreStore({type(self._store).__name__})"
+
+    def wraps(self, store: object) -> bool:
+        """Whether it reads through this very object, and not through another of the same settings."""
+        return self._store is store
 
     async def read(self, path: str, want: ByteRange | Suffix, *, if_match: str | None = None) -> Payload:
         """See `RangeStore.read`. A suffix of an empty object is a ParquetFormatError."""
@@ -184,7 +188,7 @@ class ObstoreStore:
             await replace_object(self._store, path, parts, size=size, if_match=if_match)
 
 
-def _without_retries(store: Any) -> Any:
+def without_retries(store: Any) -> Any:
     """The same store, retrying nothing itself, unless its maker has said how it should.
 
     obstore's own ten tries would lie behind our gate, our counts and our patience.

@@ -7,7 +7,7 @@ import weakref
 from typing import Any
 
 import pytest
-from obstore.store import MemoryStore
+from obstore.store import MemoryStore, S3Store
 
 from accel.errors import StoreError
 from accel.io import clients
@@ -146,3 +146,27 @@ def test_where_listings_are_cut_is_not_shared_between_credentials() -> None:
         for key in "ab"
     )
     assert one._listings._cuts is not other._listings._cuts
+
+
+def test_what_reads_a_given_store_is_made_once_and_does_not_keep_it() -> None:
+    def given(**more: Any) -> Any:
+        return S3Store("b", region="us-east-1", access_key_id="K", secret_access_key="S", **more)
+
+    store = given()
+    first = client_for("store:", store=store).store
+    gc.collect()
+    assert client_for("store:", store=store).store is first
+    assert client_for("store:", store=store, options=Options(read_timeout=1.0)).store is not first
+    # Read through the very object, it is adapted each time: what is kept would keep it.
+    for make in (lambda: given(retry_config={"max_retries": 1}), MemoryStore):
+        other = make()
+        assert client_for("store:", store=other).store.wraps(other)  # type: ignore[attr-defined]
+        watched = weakref.ref(other)
+        del other
+        gc.collect()
+        assert watched() is None
+    watched = weakref.ref(store)
+    del store
+    gc.collect()
+    assert watched() is None
+    assert not any(kept is first for kept in clients._registry.transports.values())
