@@ -16,7 +16,7 @@ from accel.format.domain import Bounds, Domain
 from accel.planning.handle import FileHandle
 from accel.planning.pruning import group_bounds
 from accel.planning.query import FileQuery
-from accel.planning.shelf import Shelf
+from accel.planning.shelf import Shelf, group_starts
 from accel.predicate.constant import constant_bounds
 from accel.predicate.evidence import Verdict
 from accel.predicate.prune import prune
@@ -90,8 +90,7 @@ def _judge_apart(handles: Sequence[FileHandle], query: FileQuery) -> list[bool]:
             path: _join([bounds[at] for bounds in bounds_of])
             for at, (path, _, _) in enumerate(query.prunable)
         }
-        counts = np.array([handle.metadata.num_row_groups for handle in kept], np.int64)
-        verdicts = _judge(query, joined, rows, np.cumsum(counts) - counts)
+        verdicts = _judge(query, joined, rows, group_starts(kept))
         for place, verdict in zip(places, verdicts, strict=True):
             excluded[place] = verdict
         if len(kept) >= _FEWEST and joined:

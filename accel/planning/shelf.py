@@ -13,9 +13,16 @@ from accel.format.domain import Bounds
 if TYPE_CHECKING:
     from accel.planning.handle import FileHandle
 
-__all__ = ["Shelf"]
+__all__ = ["Shelf", "group_starts"]
 
 Int64s = npt.NDArray[np.int64]
+
+
+def group_starts(handles: Sequence[FileHandle]) -> Int64s:
+    """The first row group of each file, where one file's follow the other's."""
+    counts = np.array([handle.metadata.num_row_groups for handle in handles], np.int64)
+    starts: Int64s = np.cumsum(counts) - counts
+    return starts
 
 
 class Shelf:
@@ -30,8 +37,7 @@ class Shelf:
         self.files = len(handles)
         self.rows = rows
         """Of each row group."""
-        counts = np.array([handle.metadata.num_row_groups for handle in handles], np.int64)
-        self.starts: Int64s = np.cumsum(counts) - counts
+        self.starts = group_starts(handles)
         """The first row group of each file."""
         self.bounds = bounds
         """By leaf."""
