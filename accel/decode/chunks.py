@@ -36,11 +36,8 @@ class ChunkPages:
     """The row after each data page's last."""
     num_values: int
     """Level values of these pages at most, as far as the metadata says."""
-
-    @property
-    def whole(self) -> bool:
-        """Read without an offset index: the pages and their rows are not known one by one."""
-        return self.dictionary is None and len(self.first_rows) == 1 and int(self.first_rows[0]) == 0
+    whole: bool
+    """Read without an offset index: the pages and their rows are not known one by one, and padding may follow them."""
 
     @property
     def num_rows(self) -> int:

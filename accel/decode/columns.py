@@ -6,6 +6,7 @@ import enum
 import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -22,6 +23,9 @@ from accel.decode.verify import PageFacts, verify_chunk
 from accel.errors import AccelError, MemoryLimitError, ParquetFormatError
 from accel.format.model import ParquetSchema
 from accel.planning.selection import RowSelection
+
+if TYPE_CHECKING:
+    from accel.decode.list_shapes import Siblings
 
 __all__ = ["Checksums", "Threads", "decode_columns"]
 
@@ -237,10 +241,22 @@ class _Job:
         with translate_errors(place=partial(self._place, self._facts)):
             reader = open_reader(data, verify_checksums=checksums is Checksums.VERIFY)
         steps = {unit: step for unit in units if (step := step_of(self.known, unit)) is not None}
+        siblings = self._siblings(units)
         for batch in group_units(units, steps):
             step = steps.get(batch[0])
             for unit, array in zip(batch, self._read(reader, plan, batch, step), strict=True):
                 arrays[unit] = self._cut(unit, array, arrow_schema.field(unit.field).type)
+                if siblings is not None:
+                    siblings.add(unit.leaves[0], array)
+        if siblings is not None:
+            siblings.check()
+
+    def _siblings(self, units: Sequence[Unit]) -> Siblings | None:
+        if len({unit.field for unit in units}) == len(units):
+            return None
+        from accel.decode.list_shapes import Siblings
+
+        return Siblings(self.known, units, self._rows.count)
 
     def _spliced(self, plan: SplicePlan, leaf: int, facts: PageFacts) -> SplicedChunk:
         chunk = self._chunks[leaf]
@@ -291,7 +307,10 @@ class _Job:
             )
         chunk = self._chunks[unit.leaves[0]]
         if not chunk.whole and self._schema.leaves[chunk.leaf].max_repetition > 0:
-            self._check_levels(chunk, array)
+            from accel.decode.list_shapes import check_levels
+
+            with translate_errors(place=partial(self._place, (chunk.leaf,))):
+                check_levels(chunk, array, self._facts[chunk.leaf].page_values)
         placed = place_rows(chunk, self._rows)
         with translate_errors(place=partial(self._place, unit.leaves)):
             check_indices(array)
@@ -306,18 +325,6 @@ class _Job:
             raise ValueError("there is no dictionary to read as indices")
         element = self._schema.elements[self._schema.leaves[chunk.leaf].element]
         return read_as_indices(indices, named, chunk.codec, element, kind)
-
-    def _check_levels(self, chunk: ChunkPages, array: pa.ChunkedArray) -> None:
-        """Hold the level values of the rows against the pages that should hold these rows."""
-        counts = np.concatenate([_levels(part) for part in array.chunks])
-        opens = np.cumsum(chunk.stop_rows - chunk.first_rows) - (chunk.stop_rows - chunk.first_rows)
-        wrong = np.add.reduceat(counts, opens) != self._facts[chunk.leaf].page_values
-        if bool(wrong.any()):
-            raise ParquetFormatError(
-                f"data page {int(np.flatnonzero(wrong)[0])} of those read does not hold the rows that the offset "
-                f"index says",
-                place=self._place((chunk.leaf,)),
-            )
 
     def _merge(self, parts: Sequence[pa.ChunkedArray], field: pa.Field) -> pa.ChunkedArray:
         """One field out of its leaves, cut where any of them has a chunk's end."""
@@ -340,10 +347,3 @@ def _place(schema: ParquetSchema, row_group: int, leaves: Iterable[int]) -> str:
 
 def _join(arrays: Sequence[pa.Array]) -> pa.Array:
     return arrays[0] if len(arrays) == 1 else pa.concat_arrays(arrays)
-
-
-def _levels(array: pa.Array) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    from accel.decode.nested import count_levels
-
-    counts = count_levels(array)
-    return np.ones(len(array), np.int64) if counts is None else counts

@@ -120,6 +120,7 @@ def cut_pages(known: Verified, ordinal: int, start: int, stop: int) -> ChunkPage
         first_rows=firsts[start:stop],
         stop_rows=stops[start:stop],
         num_values=chunk.num_values,
+        whole=False,
     )
 
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from accel.errors import ParquetFormatError
 
-__all__ = ["count_levels", "merge_leaves"]
+__all__ = ["count_levels", "list_sizes", "merge_leaves"]
 
 Int64s = npt.NDArray[np.int64]
 
@@ -74,6 +74,26 @@ def count_levels(array: pa.Array) -> Int64s | None:
         return np.maximum(np.diff(offsets), 1)
     before = np.concatenate((np.zeros(1, np.int64), np.cumsum(counts)))
     return np.maximum(np.diff(before[offsets]), 1)
+
+
+def list_sizes(array: pa.Array, depth: int) -> list[Int64s]:
+    """Of the outermost list of a leaf's array how many items each row has, of the one in it each of these items, and so
+    on, `depth` of them as far as there are; a null list has none."""
+    levels: list[Int64s] = []
+    while len(levels) < depth:
+        if isinstance(array.type, pa.BaseExtensionType):
+            array = array.storage
+        elif pa.types.is_struct(array.type):
+            array = array.field(0)
+        elif pa.types.is_fixed_size_list(array.type):
+            levels.append(np.full(len(array), array.type.list_size))
+            array = _fixed_values(array)
+        elif _is_list(array.type):
+            offsets, array = _open_list(array)
+            levels.append(np.diff(offsets))
+        else:
+            break
+    return levels
 
 
 def _storages(arrays: Sequence[pa.Array]) -> list[pa.Array]:

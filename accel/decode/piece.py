@@ -228,6 +228,7 @@ class _Decoder:
             first_rows=first,
             stop_rows=stop,
             num_values=reads.num_values,
+            whole=reads.whole,
         )
 
 

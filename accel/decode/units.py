@@ -70,7 +70,9 @@ def group_units(units: Sequence[Unit], steps: Mapping[Unit, int]) -> list[list[U
 
 
 def _aligned(chunks: Sequence[ChunkPages]) -> bool:
-    return all(chunk.whole for chunk in chunks) and len({chunk.num_rows for chunk in chunks}) == 1
+    """Whether each is the first page, or a whole chunk, and all of them have as many rows."""
+    single = all(chunk.dictionary is None and chunk.first_rows.tolist() == [0] for chunk in chunks)
+    return single and len({chunk.num_rows for chunk in chunks}) == 1
 
 
 def _unit(known: Verified, field: int, leaves: tuple[int, ...], kind: pa.DataType) -> Unit:

@@ -166,6 +166,8 @@ def _verify(chunk: ChunkPages, leaf: Leaf, element: SchemaElement) -> PageFacts:
         )
     _check_dictionary(dictionary, element)
     _check_counts(chunk, leaf, values, rows, expected)
+    if leaf.max_definition == 0:
+        _check_sizes(walked, leaf, element)
     parts = tuple(
         buffer if end == len(buffer) else memoryview(buffer)[:end]
         for buffer, end in zip(chunk.buffers, compressed_whole, strict=True)
@@ -255,6 +257,27 @@ def _check_counts(chunk: ChunkPages, leaf: Leaf, values: Int64s, rows: Int64s, e
             f"data page {page} of those read has {int(values[page])} values (and {int(rows[page])} rows, -1 if "
             f"untold), the offset index says {int(expected[page])} rows"
         )
+
+
+def _check_sizes(walked: list[PageTable], leaf: Leaf, element: SchemaElement) -> None:
+    """Hold PLAIN pages without levels against what their values take: where there is more, these are levels, and the
+    schema says `required` of a column that was written as `optional`. pyarrow takes the levels for values."""
+    if leaf.max_repetition or element.physical in (None, Physical.BYTE_ARRAY):
+        return
+    bits = 1 if element.physical is Physical.BOOLEAN else 8 * _value_width(element)
+    for table in walked:
+        due = (table.num_values * bits + 7) >> 3
+        other = (
+            (table.encoding == Encoding.PLAIN)
+            & (table.type == PageType.DATA_PAGE)
+            & (table.uncompressed != due)
+        )
+        if any(other.tolist()):
+            page = int(np.flatnonzero(other)[0])
+            raise ParquetFormatError(
+                f"a page of {int(table.uncompressed[page])} bytes for {int(table.num_values[page])} values, which "
+                f"take {int(due[page])}"
+            )
 
 
 def _dictionary_facts(

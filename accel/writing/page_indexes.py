@@ -137,6 +137,7 @@ class PageIndexMaking:
             first_rows=np.zeros(1, np.int64),
             stop_rows=np.full(1, num_rows, np.int64),
             num_values=int(chunks.num_values[at]),
+            whole=True,
         )
         try:
             [array] = decode_columns(

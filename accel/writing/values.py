@@ -156,6 +156,7 @@ class ColumnValues:
             first_rows=np.zeros(1, np.int64),
             stop_rows=np.full(1, num_rows, np.int64),
             num_values=int(chunks.num_values[at]),
+            whole=True,
         )
 
     def _pages(
@@ -172,6 +173,7 @@ class ColumnValues:
             first_rows=index.first_row[lo:hi],
             stop_rows=np.append(index.first_row[1:], num_rows)[lo:hi],
             num_values=int(self.metadata.chunks.num_values[at]),
+            whole=False,
         )
 
     def _decode(

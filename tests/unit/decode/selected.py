@@ -57,6 +57,7 @@ def whole_chunk(data: bytes, meta: FileMetadata, group: int, leaf: int) -> Chunk
         first_rows=np.zeros(1, np.int64),
         stop_rows=meta.group_rows[group : group + 1].copy(),
         num_values=int(chunks.num_values[group, leaf]),
+        whole=True,
     )
 
 
@@ -88,6 +89,7 @@ def chosen_pages(data: bytes, meta: FileMetadata, group: int, leaf: int, rows: R
         first_rows=index.first_row[pages],
         stop_rows=stops[pages],
         num_values=int(meta.chunks.num_values[group, leaf]),
+        whole=False,
     )
 
 

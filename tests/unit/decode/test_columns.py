@@ -349,7 +349,7 @@ c, leaves = meta.chunks, range(len(meta.schema.leaves))
 chunks = {
     i: ChunkPages(
         leaf=i, codec=int(c.codec[0, i]), dictionary=None, buffers=(data[int(c.start[0, i]) : int(c.end[0, i])],),
-        first_rows=np.zeros(1, np.int64), stop_rows=meta.group_rows[:1], num_values=int(c.num_values[0, i]),
+        first_rows=np.zeros(1, np.int64), stop_rows=meta.group_rows[:1], num_values=int(c.num_values[0, i]), whole=True,
     )
     for i in leaves
 }

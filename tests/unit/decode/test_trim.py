@@ -24,6 +24,7 @@ def _pages(*ranges: tuple[int, int]) -> ChunkPages:
         first_rows=np.array(first, np.int64),
         stop_rows=np.array(stop, np.int64),
         num_values=0,
+        whole=False,
     )
 
 

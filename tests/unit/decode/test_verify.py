@@ -133,6 +133,54 @@ def test_a_lying_header(array: pa.Array, options: dict[str, object], edit: Edit,
     assert caught.value.place.startswith("row group 3, column c")
 
 
+@pytest.mark.parametrize("options", [_PLAIN, _V2], ids=["v1", "v2"])
+def test_a_chunk_of_one_page_is_held_against_the_offset_index_as_others_are(
+    options: dict[str, object],
+) -> None:
+    data = _write(_INTS, **options, max_rows_per_page=1_000)
+    chunk = _chunk(data)
+    (page,) = chunk.buffers
+    assert not chunk.whole
+    with pytest.raises(ParquetFormatError):
+        _decode(data, replace(chunk, buffers=(bytes(page) + b"\x15\x00",)))
+    with pytest.raises(ParquetFormatError, match="has 101 values"):
+        _decode(data, replace(chunk, buffers=(_edit(page, _lie(5 if options is _PLAIN else 8, 1, 101)),)))
+
+
+def test_a_chunk_of_one_page_has_the_rows_that_its_header_says() -> None:
+    data = _write(_LISTS, **_V2, max_rows_per_page=1_000)
+    chunk = _chunk(data)
+    with pytest.raises(ParquetFormatError, match=r"has 175 values \(and 99 rows"):
+        _decode(data, replace(chunk, buffers=(_edit(chunk.buffers[0], _lie(8, 3, 99)),)))
+
+
+_FIXED = {
+    "int32": pa.array(range(100), pa.int32()),
+    "float": pa.array([i / 4 for i in range(100)], pa.float32()),
+    "boolean": pa.array([i % 3 == 0 for i in range(100)]),
+    "fixed": pa.array([bytes([i]) * 5 for i in range(100)], pa.binary(5)),
+}
+
+
+@pytest.mark.parametrize("array", _FIXED.values(), ids=_FIXED)
+def test_levels_in_the_pages_of_a_required_column(array: pa.Array) -> None:
+    """One flipped bit in the footer makes an optional column a required one. pyarrow takes the levels for values."""
+    optional, required = _write(array, **_PLAIN), _of_required(array)
+    chunk = replace(_chunk(optional), first_rows=_chunk(required).first_rows)
+    assert _decode(optional, chunk).equals(array)
+    assert _decode(required, _chunk(required)).equals(array)
+    with pytest.raises(ParquetFormatError, match="a page of [0-9]+ bytes for 25 values, which take"):
+        _decode(required, chunk)
+
+
+def _of_required(array: pa.Array) -> bytes:
+    sink = pa.BufferOutputStream()
+    table = pa.Table.from_arrays([array], schema=pa.schema([pa.field("c", array.type, nullable=False)]))
+    settings = {"compression": "NONE", "write_page_index": True, "max_rows_per_page": 25}
+    pq.write_table(table, sink, **_PLAIN, **settings)
+    return sink.getvalue().to_pybytes()
+
+
 def test_rows_that_lie_on_other_pages_than_the_offset_index_says() -> None:
     data = _write(_LISTS, **_PLAIN)
     chunk = _chunk(data)
