@@ -12,7 +12,7 @@ import pyarrow as pa
 from accel.io.response_head import HEAD_END, ResponseHead, read_head
 from accel.records import dataclass
 
-__all__ = ["Connection", "Loss", "LostError", "Reply", "new_scratch"]
+__all__ = ["Connection", "Loss", "LostError", "Reply", "Request", "new_scratch"]
 
 _SCRATCH_BYTES = 64 * 1024
 _MOST_HEAD = 64 * 1024
@@ -40,6 +40,13 @@ class LostError(Exception):
         super().__init__(loss.value)
         self.loss = loss
         self.begun = begun
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Request:
+    """A whole request without a body. It may hold a signed URL, which what records the locals of frames must not tell."""
+
+    text: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,13 +88,12 @@ class Connection(asyncio.BufferedProtocol):
         self.progress = 0.0
         """The loop's time when something last passed."""
 
-    async def ask(self, request: bytes, room: int) -> Reply:
+    async def ask(self, request: Request, room: int) -> Reply:
         """Send one request and wait for its answer; being cancelled ends the connection.
 
         Parameters
         ----------
-        request : bytes
-            A whole request without a body.
+        request : Request
         room : int
             The most bytes of a body to take, where the status is 206.
 
@@ -102,7 +108,7 @@ class Connection(asyncio.BufferedProtocol):
         self._answer = answer
         self._room, self._early, self._head = room, b"", None
         self.progress = self._loop.time()
-        self._transport.write(request)
+        self._transport.write(request.text)
         try:
             return await answer
         except asyncio.CancelledError:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from cachetools import LRUCache
 
 from accel.io import runtime
-from accel.io.connection import Connection, Loss, LostError, Reply, new_scratch
+from accel.io.connection import Connection, Loss, LostError, Reply, Request, new_scratch
 from accel.records import dataclass
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ class Connections:
         self._resolved = float("-inf")
         self._naming = asyncio.Lock()
 
-    async def ask(self, request: bytes, room: int) -> Reply:
+    async def ask(self, request: Request, room: int) -> Reply:
         """Send a request over a connection of the pool; see `Connection.ask`.
 
         A kept connection that ends before the answer begins was most likely closed while it was idle: the
@@ -116,7 +116,7 @@ class Connections:
         for connection in (*self._idle, *self._busy):
             connection.abort()
 
-    async def _ask(self, connection: Connection, request: bytes, room: int) -> Reply:
+    async def _ask(self, connection: Connection, request: Request, room: int) -> Reply:
         self._busy.add(connection)
         if self._watch is None:
             self._watch = self._loop.call_later(self._interval, self._look)

@@ -11,7 +11,7 @@ from cachetools import TTLCache
 
 from accel.errors import StoreError
 from accel.io import runtime
-from accel.io.connection import Loss, LostError, Reply
+from accel.io.connection import Loss, LostError, Reply, Request
 from accel.io.connections import Origin, UnreachableError, connections_to
 from accel.io.faults import IncompleteBodyError, transient_status
 from accel.io.http_answer import range_header, read_answer, refusal
@@ -90,8 +90,8 @@ class DirectStore(ObstoreStore):
         return _payload(reply, path, want)
 
 
-def _request(signed: Signed, want: ByteRange | Suffix, if_match: str | None) -> bytes | None:
-    """The bytes to send; None where an etag cannot be a header."""
+def _request(signed: Signed, want: ByteRange | Suffix, if_match: str | None) -> Request | None:
+    """What to send; None where an etag cannot be a header."""
     lines = [
         f"GET {signed.target} HTTP/1.1",
         f"Host: {signed.authority}",
@@ -103,7 +103,7 @@ def _request(signed: Signed, want: ByteRange | Suffix, if_match: str | None) -> 
         if not (if_match.isascii() and if_match.isprintable()):
             return None
         lines.append(f"If-Match: {if_match}")
-    return "\r\n".join((*lines, "", "")).encode("ascii")
+    return Request("\r\n".join((*lines, "", "")).encode("ascii"))
 
 
 def _payload(reply: Reply, path: str, want: ByteRange | Suffix) -> Payload | None:

@@ -155,6 +155,8 @@ class Listings:
                 async with self._gate.slot(0), aclosing(store.pages(prefix, after=after)) as pages:
                     async for page in pages:
                         asked += 1
+                        if not page:
+                            continue
                         if check and not _fits(page, last):
                             raise _UnfitError
                         entries += page

@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from accel.io.connection import Connection, LostError, Reply, new_scratch
+from accel.io.connection import Connection, LostError, Reply, Request, new_scratch
 
 ROOM = 300_000
 
@@ -53,7 +53,7 @@ async def converse(answers: list[tuple[bytes, list[int]]]) -> tuple[list[Reply |
     for data, cuts in answers:
         if not connection.usable:
             break
-        asking = asyncio.ensure_future(connection.ask(b"GET", ROOM))
+        asking = asyncio.ensure_future(connection.ask(Request(b"GET"), ROOM))
         await asyncio.sleep(0)
         feed(connection, wire, data, cuts)
         if not asking.done():

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from accel.io import connections
-from accel.io.connection import Loss, LostError, Reply
+from accel.io.connection import Loss, LostError, Reply, Request
 from accel.io.connections import Connections, Origin, Patience, UnreachableError, connections_to
 
 BODY = bytes(i % 251 for i in range(1000))
@@ -29,8 +29,8 @@ async def pool(server: Any) -> AsyncIterator[Connections]:
     await it.close()
 
 
-def request(start: int, end: int) -> bytes:
-    return f"GET /f HTTP/1.1\r\nHost: h\r\nRange: bytes={start}-{end - 1}\r\n\r\n".encode()
+def request(start: int, end: int) -> Request:
+    return Request(f"GET /f HTTP/1.1\r\nHost: h\r\nRange: bytes={start}-{end - 1}\r\n\r\n".encode())
 
 
 async def ask(pool: Connections, start: int = 10, end: int = 20) -> Reply:

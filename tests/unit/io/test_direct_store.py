@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+import traceback
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
@@ -274,6 +275,40 @@ async def test_no_error_tells_the_signature(server: Any, s3: DirectStore) -> Non
         told.append(f"{caught.value!r} {caught.value} {caught.value.__cause__} {caught.value.__context__}")
     assert directly(server) == [True, False, True, True, True]
     assert not any("X-Amz" in text or "SECRET" in text or "http" in text for text in told)
+
+
+def _told_by_frames(error: BaseException | None) -> str:
+    """All that a tool would write down that records the locals of accel's frames."""
+    told = []
+    while error is not None:
+        for frame, _ in traceback.walk_tb(error.__traceback__):
+            if "/accel/" in frame.f_code.co_filename:
+                told += [f"{name} = {value!r}" for name, value in frame.f_locals.items()]
+        error = error.__context__
+    return "\n".join(told)
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        status(503),
+        status(404),
+        HEADS["shifted"],
+        lambda reply: setattr(reply, "vanish", True),
+        lambda reply: setattr(reply, "delay", 5.0),
+        lambda reply: setattr(reply, "cut", 4),
+    ],
+    ids=["503", "404", "shifted", "closed", "stalled", "cut"],
+)
+async def test_no_frame_tells_the_signature(server: Any, s3: DirectStore, edit: Any) -> None:
+    server.always = edit
+    with pytest.raises(StoreError) as caught:
+        await s3.read("f", ByteRange(10, 20))
+    assert directly(server) == [True]
+    told = _told_by_frames(caught.value)
+    assert "want = " in told
+    assert "X-Amz" not in told
+    assert "SECRET" not in told
 
 
 async def test_nobody_there_is_for_obstore_to_say() -> None:

@@ -165,6 +165,28 @@ async def test_what_came_and_went(
     assert await asked_twice(Bucket(keys(range(12))), change) == asked
 
 
+class Sparse(Bucket):
+    """Gives a page without objects before each of the others, as servers do that have only found prefixes or markers."""
+
+    async def pages(
+        self, prefix: str, *, after: str | None = None
+    ) -> AsyncGenerator[Sequence[ObjectEntry], None]:
+        async for page in super().pages(prefix, after=after):
+            yield []
+            yield page
+        yield []
+
+
+@pytest.mark.parametrize("count", [0, 1, 5, 23])
+async def test_pages_may_be_empty(count: int) -> None:
+    store = Sparse(keys(range(count)))
+    it = listings(store)
+    for _ in range(2):
+        assert await paths(it) == keys(range(count))
+    store.keys = set()
+    assert await paths(it) == []
+
+
 async def test_where_pages_end_is_learned_from_every_listing() -> None:
     store = Bucket(keys(range(12)))
     it = listings(store)
