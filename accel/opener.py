@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from accel.decode.arrow import file_schema
 from accel.decode.schema_memo import SchemaMemo
+from accel.dictionary_reads import dictionary_key
 from accel.errors import AccelError, ObjectChangedError
 from accel.format.model import ParquetSchema
 from accel.io.cache import Cache
@@ -32,7 +33,6 @@ from accel.planning.need import Need, NeedTail, Steps, Tail
 from accel.planning.opening import open_file
 from accel.ranges import Kind, ReadKey, Stash
 from accel.tail_hints import TailHints
-from accel.task_reads import dictionary_key
 
 __all__ = ["Opener", "Tails", "arrow_schema", "shared_schema"]
 

@@ -7,11 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
 from functools import partial
 
-from accel.arrays import own_copy
 from accel.carried_pages import CarriedPages
 from accel.decode.piece import LeafBytes
-from accel.decode.stored import BarePage, StoredPage, store_page
 from accel.decode.verify import needs_dictionary
+from accel.dictionary_reads import DictionaryReads, until_done
 from accel.errors import AccelError
 from accel.format.model import OffsetIndex
 from accel.io.cache import Cache
@@ -20,27 +19,17 @@ from accel.io.pinned_reads import PinnedReads
 from accel.metrics import Metrics
 from accel.options import MIB
 from accel.planning.coalesce import Merging
-from accel.planning.file import ObjectId
 from accel.planning.handle import FileHandle
 from accel.planning.pages import LeafReads, Piece, PieceLeaf, piece_wants
 from accel.planning.synthesis import locate_pages, page_reads
 from accel.planning.task import ScanTask
-from accel.ranges import Buffer, ByteRange, Kind, ReadKey, Stash, Want
+from accel.ranges import ByteRange, Kind, ReadKey, Stash, Want
 from accel.records import dataclass
 
-__all__ = ["PieceRead", "TaskReads", "dictionary_key"]
+__all__ = ["PieceRead", "TaskReads"]
 
-# Of smaller dictionary pages the decompression is not felt.
-_WORTH_STORING = 16 << 10
-# A task that reads less than so many bytes is a lookup.
-_SCANNED = 4 * MIB
 # A chunk of less than so many bytes has few pages.
 _FEW_PAGES = MIB
-
-
-def dictionary_key(client: Client, file: ObjectId, key: ReadKey) -> tuple[object, ...]:
-    """Of a dictionary page in the cache."""
-    return ("dict", client.token, file.path, file.etag, file.size, key.row_group, key.column)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +60,7 @@ class TaskReads:
     _source: PinnedReads = field(init=False)
     carried: CarriedPages = field(default_factory=CarriedPages)
     """The pages that straddle a cut."""
-    _pending: dict[ReadKey, asyncio.Future[Buffer]] = field(default_factory=dict)
+    _dictionaries: DictionaryReads = field(init=False)
 
     def __post_init__(self) -> None:
         self._source = PinnedReads(
@@ -82,18 +71,16 @@ class TaskReads:
             current=self.current,
             merging=self.merging,
         )
+        self._dictionaries = DictionaryReads(self.task, self.client, self.cache, self.metrics)
 
     def missing(self, want: Want) -> ByteRange | None:
         """What of a range will be asked of the store."""
         rest = self.task.file.missing(want.range)
         return None if rest is None else self._source.missing(Want(want.key, rest))
 
-    def _dictionary_key(self, key: ReadKey) -> tuple[object, ...]:
-        return dictionary_key(self.client, self.task.file.id, key)
-
     def has_dictionary(self, key: ReadKey) -> bool:
         """Whether a dictionary page is cached."""
-        return self._cached_dictionary(key) is not None
+        return self._dictionaries.cached(key) is not None
 
     def expect(self, pieces: list[Piece]) -> None:
         """Told of all pieces, in order, before the first is fetched: notes what straddles a cut.
@@ -121,22 +108,22 @@ class TaskReads:
         """The bytes of a piece: one round trip; dictionaries as the footer says that pages need them."""
         group = self.task.row_group
         pages, wanted = piece_wants(piece, group, lambda key: False)
-        stash, missing, awaited = self._dictionaries_at_hand(wanted)
-        # What is met a second time will be met often. Done while the pages are on their way.
-        storing = [asyncio.create_task(self._store(part, stash)) for part in self._packed(piece, stash)]
+        dictionaries = self._dictionaries
+        sought = dictionaries.seek(wanted)
+        # While the pages are on their way.
+        packing = dictionaries.pack(piece, sought)
         try:
-            found, trips = await self._read([*pages, *missing])
+            try:
+                found, trips = await self._read([*pages, *sought.asked])
+            finally:
+                await until_done(packing)
+            if wanted:
+                await dictionaries.bring(piece, sought, found)
         except BaseException:
-            self._abandon(piece, missing)
+            dictionaries.give_up(sought)
+            self._abandon(piece)
             raise
-        finally:
-            if storing:
-                await asyncio.wait(storing)
-        stash |= found
-        self._keep(missing, stash)
-        self._renew(wanted, stash)
-        for want in awaited:
-            stash[want.key] = memoryview(await asyncio.shield(self._pending[want.key]))
+        stash = {**found, **sought.stash}
         self._carry(piece, stash)
         leaves: dict[int, LeafBytes] = {}
         for part in piece.leaves:
@@ -159,7 +146,7 @@ class TaskReads:
         if not late:
             return None
         self.metrics.add("late_dictionaries", len(late))
-        found, trips = await self._late([*late.values()])
+        found, trips = await self._dictionaries.ask([*late.values()], self._read)
         leaves = {leaf: LeafBytes(found[want.key], read.leaves[leaf].pages) for leaf, want in late.items()}
         return PieceRead(read.piece, {**read.leaves, **leaves}, read.round_trips + trips)
 
@@ -220,59 +207,6 @@ class TaskReads:
             self.handle.offset_indexes[key] = index
         return index
 
-    def _dictionaries_at_hand(
-        self, wanted: list[Want]
-    ) -> tuple[dict[ReadKey, memoryview], list[Want], list[Want]]:
-        """Which dictionary pages are cached, which to ask for, and which an earlier piece asked for."""
-        cached: dict[ReadKey, memoryview] = {}
-        missing: list[Want] = []
-        awaited: list[Want] = []
-        for want in wanted:
-            if want.key in self._pending:
-                awaited.append(want)
-                continue
-            found = self._cached_dictionary(want.key)
-            if found is not None:
-                self.metrics.add("dictionary_hits")
-                cached[want.key] = memoryview(found)
-            else:
-                self._pending[want.key] = asyncio.get_running_loop().create_future()
-                missing.append(want)
-        return cached, missing, awaited
-
-    def _packed(self, piece: Piece, stash: Mapping[ReadKey, memoryview]) -> list[PieceLeaf]:
-        """The leaves whose cached dictionary page would be decompressed each time, and is left to who is told so."""
-        found = []
-        for part in piece.leaves:
-            key = ReadKey(Kind.DICTIONARY, self.task.row_group, part.reads.column)
-            page = stash.get(key)
-            if page is not None and len(page) >= _WORTH_STORING and not isinstance(page.obj, StoredPage):
-                # Others who meet it meanwhile shall take it as it is.
-                self.cache.put(self._dictionary_key(key), StoredPage(page), len(page) + 256)
-                found.append(part)
-        return found
-
-    async def _store(self, part: PieceLeaf, stash: dict[ReadKey, memoryview]) -> None:
-        """Put a cached dictionary page in the form that is not decompressed, for this read and the next."""
-        key = ReadKey(Kind.DICTIONARY, self.task.row_group, part.reads.column)
-        stored = await asyncio.to_thread(store_page, stash[key], part.reads.codec)
-        self.cache.put(self._dictionary_key(key), stored, len(stored) + 256)
-        stash[key] = memoryview(stored)
-
-    def _renew(self, wanted: list[Want], stash: dict[ReadKey, memoryview]) -> None:
-        """Take the form that is not decompressed of what another read has put into it meanwhile."""
-        for want in wanted:
-            page = stash.get(want.key)
-            if page is not None and len(page) >= _WORTH_STORING and not isinstance(page.obj, BarePage):
-                found = self._cached_dictionary(want.key)
-                stash[want.key] = memoryview(found) if isinstance(found, BarePage) else page
-
-    def _cached_dictionary(self, key: ReadKey) -> bytes | None:
-        if self.task.file.id.etag is None:
-            return None
-        found = self.cache.get(self._dictionary_key(key))
-        return found if isinstance(found, bytes) else None
-
     async def _read(self, wants: list[Want]) -> tuple[Stash, int]:
         """The wanted bytes, from what is at hand or in one round trip; and how many that were."""
         file = self.task.file
@@ -289,36 +223,6 @@ class TaskReads:
         stash = {want.key: file.complete(want.range, fetched.get(want.key)) for want in wants}
         return stash, trips
 
-    async def _late(self, wants: list[Want]) -> tuple[dict[ReadKey, memoryview], int]:
-        found: dict[ReadKey, memoryview] = {}
-        for want in wants:
-            hit = self._cached_dictionary(want.key)
-            if hit is not None:
-                found[want.key] = memoryview(hit)
-        missing = [want for want in wants if want.key not in found]
-        stash, trips = await self._read(missing)
-        self._keep(missing, stash)
-        found |= stash
-        return found, trips
-
-    def _keep(self, wants: list[Want], stash: Mapping[ReadKey, memoryview]) -> None:
-        """Cache dictionary pages like metadata: each is needed again by the next lookup. Not those of a scan: of a
-        large file they would push out all else."""
-        keeps = self.task.file.id.etag is not None and not self._is_scan()
-        for want in wants:  # a copy, so that the merged response it came in can go
-            data = bytes(stash[want.key]) if keeps else own_copy(stash[want.key])
-            waiting = self._pending.get(want.key)
-            if waiting is not None and not waiting.done():
-                waiting.set_result(data)
-            if keeps:
-                self.cache.put(self._dictionary_key(want.key), data, len(data) + 256)
-
-    def _is_scan(self) -> bool:
-        """Whether the task reads much, and most of each column chunk."""
-        if self.task.nbytes < _SCANNED:
-            return False
-        return all(2 * len(leaf.ordinal) > leaf.total_pages for leaf in self.task.reads)
-
     def _carry(self, piece: Piece, stash: Mapping[ReadKey, memoryview]) -> None:
         """Hand the pages that a later piece shares to whoever waits for them."""
         for part in piece.leaves:
@@ -331,9 +235,7 @@ class TaskReads:
                     start = int(offset[at]) - want.range.start
                     self.carried.bring(part.reads, at, stash[want.key][start : start + int(size[at])])
 
-    def _abandon(self, piece: Piece, missing: list[Want]) -> None:
-        for want in missing:
-            self._pending[want.key].cancel()
+    def _abandon(self, piece: Piece) -> None:
         for part in piece.leaves:
             for at in range(part.lo + (1 if part.carried else 0), part.hi):
                 self.carried.fail(part.reads, at)

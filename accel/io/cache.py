@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from cachetools import LRUCache
 
 from accel.io.flights import Flights
+from accel.io.shared_reads import SharedReads
 from accel.io.storage_options import lasts
 from accel.options import MIB
 from accel.records import dataclass
@@ -116,6 +117,8 @@ class Cache:
         self._entries = _Recent(maxsize=memory)
         self.flights = Flights()
         """Loads under way, each shared by whoever asks for the same meanwhile."""
+        self.shared_reads = SharedReads()
+        """Ranges of data that are being read."""
         self._data_tier: DataCache | None = None
         self._hits = 0
         self._misses = 0

@@ -78,6 +78,11 @@ class Flights:
             self._flights[flight_key] = _Flight(future, waiters=1)
         return future
 
+    def join(self, key: Hashable) -> asyncio.Future[Any] | None:
+        """What a load that is led will land with: to be waited for, and left alone. None where none is under way."""
+        flight = self._flights.get((id(asyncio.get_running_loop()), key))
+        return None if flight is None else flight.task
+
     def land(self, key: Hashable, future: asyncio.Future[Any], value: Any) -> None:
         """End what `lead` announced, with what whoever shares it gets."""
         if not future.done():

@@ -55,7 +55,6 @@ class PinnedReads:
         self._client = client
         self._merging = merging
         self._cache = cache
-        self._flights = cache.flights
         self._file = file
         self._metrics = metrics
         strong = file.etag is not None and not is_weak(file.etag)
@@ -70,7 +69,8 @@ class PinnedReads:
         return self._cache.data_tier.missing(self._client.token, self._file, want.range)
 
     async def read(self, wants: Sequence[Want]) -> tuple[Stash, int]:
-        """The wanted bytes, and the round trips that they took: none or one.
+        """The wanted bytes, and the round trips that they took: none or one, and one more where another's read
+        that was to bring them did not.
 
         Raises
         ------
@@ -85,18 +85,19 @@ class PinnedReads:
             if want.key not in held or held[want.key].missing is not None
         ]
         came: Stash = {}
+        trips = 0
         if asked:
             try:
-                came = await self._ask(tuple(asked))
+                came, trips = await self._ask(asked)
             except ObjectChangedError:
                 self._cache.data_tier.drop(self._client.token, self._file.path)
                 raise
         if not held:
-            return came, 1 if asked else 0
+            return came, trips
         stash = {want.key: came[want.key] for want in asked if want.key not in held}
         for key, rest in held.items():
             stash[key] = rest.complete(came[key] if rest.missing is not None else None)
-        return stash, 1 if asked else 0
+        return stash, trips
 
     def _find(self, wants: Sequence[Want]) -> dict[ReadKey, Held]:
         """What is held of the wants, of which not everything is to be asked for."""
@@ -115,15 +116,15 @@ class PinnedReads:
             self._metrics.add("cached_bytes", nbytes)
         return found
 
-    async def _ask(self, wants: tuple[Want, ...]) -> Stash:
+    async def _ask(self, wants: Sequence[Want]) -> tuple[Stash, int]:
         if not self._shares:
-            return await self._load(wants)
+            return await self._load(wants), 1
         # Whoever wants the same of the same version meanwhile gets the same answer.
-        key = ("data", self._client.token, self._file, wants)
-        found: Stash = await self._flights.share(key, lambda: self._load(wants))
-        return found
+        file = self._file
+        version = (self._client.token, file.path, file.size, file.etag)
+        return await self._cache.shared_reads.read(version, wants, self._load)
 
-    async def _load(self, wants: tuple[Want, ...]) -> Stash:
+    async def _load(self, wants: Sequence[Want]) -> Stash:
         stash = await self._client.read(
             self._file.path, wants, pin=self._file, metrics=self._metrics, merging=self._merging
         )
@@ -131,7 +132,7 @@ class PinnedReads:
             self._keep(wants, stash)
         return stash
 
-    def _keep(self, wants: tuple[Want, ...], stash: Stash) -> None:
+    def _keep(self, wants: Sequence[Want], stash: Stash) -> None:
         data = [want for want in wants if want.key.kind not in _NOT_DATA]
         if not self._cache.data_tier.admits(sum(want.range.length for want in data)):
             return

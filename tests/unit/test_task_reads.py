@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import accel
-from accel import task_reads
+from accel import dictionary_reads
 from accel.decode.piece import decode_piece
 from accel.decode.stored import BarePage, StoredPage, store_page
 from accel.errors import StoreError
@@ -117,7 +117,7 @@ def test_a_dictionary_is_kept_like_metadata(store: RecordingStore) -> None:
 def test_the_dictionaries_of_a_large_scan_are_not_kept(
     store: RecordingStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(task_reads, "_SCANNED", 1)
+    monkeypatch.setattr(dictionary_reads, "_SCANNED", 1)
     cache = accel.Cache(data=0)
     task, reads, pieces = prepare(store, cache)
     fetch_all(reads, pieces)
@@ -157,7 +157,7 @@ def test_a_failure_strands_nobody(store: RecordingStore) -> None:
 
 async def test_who_reads_meanwhile_takes_the_stored_dictionary_too(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of many lookups at once one puts it into that form; the others find it when their pages have come."""
-    monkeypatch.setattr("accel.task_reads._WORTH_STORING", 0)
+    monkeypatch.setattr("accel.dictionary_reads._WORTH_STORING", 0)
     monkeypatch.setattr("accel.reader._WHOLE_BYTES", 0)
     names = [f"name {i % 400:04}" for i in range(ROWS)]
     layout = Layout(page_rows=70, dictionary=["x"], codec="zstd")
@@ -174,7 +174,7 @@ async def test_who_reads_meanwhile_takes_the_stored_dictionary_too(monkeypatch: 
         time.sleep(0.03)  # the others have begun by then, and wait for their pages
         return store_page(page, codec)
 
-    monkeypatch.setattr("accel.task_reads.store_page", later)
+    monkeypatch.setattr("accel.dictionary_reads.store_page", later)
     monkeypatch.setattr("accel.reader.decode_piece", look)
     slow, cache = LatencyStore(DictStore({"f.parquet": data}), first_byte=0.1), accel.Cache(data=0)
     options = accel.Options(tail_hint=8)
@@ -192,7 +192,7 @@ async def test_who_reads_meanwhile_takes_the_stored_dictionary_too(monkeypatch: 
 
 def test_a_dictionary_met_again_is_kept_stored(monkeypatch: pytest.MonkeyPatch) -> None:
     """The second read has it decompressed, once; the rows stay the same, and no request is added."""
-    monkeypatch.setattr("accel.task_reads._WORTH_STORING", 0)
+    monkeypatch.setattr("accel.dictionary_reads._WORTH_STORING", 0)
     made: list[int] = []
     real = store_page
 
@@ -200,7 +200,7 @@ def test_a_dictionary_met_again_is_kept_stored(monkeypatch: pytest.MonkeyPatch) 
         made.append(codec)
         return real(page, codec)
 
-    monkeypatch.setattr("accel.task_reads.store_page", counted)
+    monkeypatch.setattr("accel.dictionary_reads.store_page", counted)
     names = [f"name {i % 400:04}" for i in range(ROWS)]
     data = write_file(table(x=pa.array(names)), Layout(page_rows=70, dictionary=["x"], codec="zstd"))
     store = RecordingStore(DictStore({"f.parquet": data}))

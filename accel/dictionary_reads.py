@@ -1,0 +1,185 @@
+"""The dictionary pages of one task: from the cache, or of what was asked for; decompressed once for many lookups."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import field
+
+from accel.arrays import own_copy
+from accel.decode.stored import BarePage, StoredPage, store_page
+from accel.io.cache import Cache
+from accel.io.client import Client
+from accel.metrics import Metrics
+from accel.options import MIB
+from accel.planning.file import ObjectId
+from accel.planning.pages import Piece
+from accel.planning.task import ScanTask
+from accel.ranges import Buffer, Kind, ReadKey, Stash, Want
+from accel.records import dataclass
+
+__all__ = ["DictionaryReads", "Sought", "dictionary_key", "until_done"]
+
+# Of smaller dictionary pages the decompression is not felt.
+_WORTH_STORING = 16 << 10
+# A task that reads less than so many bytes is a lookup.
+_SCANNED = 4 * MIB
+
+Read = Callable[[list[Want]], Awaitable[tuple[Stash, int]]]
+"""The wanted bytes, and the round trips that they took."""
+
+
+def dictionary_key(client: Client, file: ObjectId, key: ReadKey) -> tuple[object, ...]:
+    """Of a dictionary page in the cache."""
+    return ("dict", client.token, file.path, file.etag, file.size, key.row_group, key.column)
+
+
+@dataclass(slots=True)
+class Sought:
+    """The dictionary pages that a piece wants, and where they come from."""
+
+    stash: dict[ReadKey, memoryview] = field(default_factory=dict)
+    """Those that are here."""
+    asked: list[Want] = field(default_factory=list)
+    """To be asked for."""
+    awaited: list[Want] = field(default_factory=list)
+    """Another piece of the task asks for them."""
+
+
+@dataclass(slots=True)
+class DictionaryReads:
+    """Those of all pieces of one task. Used on one event loop."""
+
+    task: ScanTask
+    client: Client
+    cache: Cache
+    metrics: Metrics
+    _pending: dict[ReadKey, asyncio.Future[memoryview]] = field(default_factory=dict)
+
+    def cached(self, key: ReadKey) -> bytes | None:
+        """The page, if it is cached."""
+        if self.task.file.id.etag is None:
+            return None
+        found = self.cache.get(self._key(key))
+        return found if isinstance(found, bytes) else None
+
+    def seek(self, wanted: Sequence[Want]) -> Sought:
+        """Where each page comes from. Other pieces wait for what is `asked`: `bring` or `give_up` must follow."""
+        sought = Sought()
+        for want in wanted:
+            if want.key in self._pending:
+                sought.awaited.append(want)
+                continue
+            found = self.cached(want.key)
+            if found is not None:
+                self.metrics.add("dictionary_hits")
+                sought.stash[want.key] = memoryview(found)
+            else:
+                self._pending[want.key] = asyncio.get_running_loop().create_future()
+                sought.asked.append(want)
+        return sought
+
+    def pack(self, piece: Piece, sought: Sought) -> list[asyncio.Task[None]]:
+        """Begin to put pages that others have cached, and that would be decompressed each time, into the form that is
+        not: what is met a second time will be met often. To be waited for."""
+        storing = []
+        for part in piece.leaves if sought.stash else ():
+            key = ReadKey(Kind.DICTIONARY, self.task.row_group, part.reads.column)
+            page = sought.stash.get(key)
+            if page is None or len(page) < _WORTH_STORING or isinstance(page.obj, StoredPage):
+                continue
+            # Others who meet it meanwhile do not do it as well.
+            self._put(key, StoredPage(page))
+            storing.append(asyncio.create_task(self._store(key, part.reads.codec, sought)))
+        return storing
+
+    async def bring(self, piece: Piece, sought: Sought, came: Stash) -> None:
+        """Hand what was asked for and came to the cache and the other pieces; and wait for what these ask for."""
+        first: dict[ReadKey, memoryview] = {}
+        for want in sought.asked:
+            page = self.cached(want.key)
+            if page is None:
+                first[want.key] = memoryview(self._keep(want, came[want.key]))
+            else:  # another lookup asked at the same time
+                sought.stash[want.key] = memoryview(page)
+        await until_done(self.pack(piece, sought))
+        await self._renew(sought)
+        sought.stash |= first
+        for want in sought.asked:
+            waiting = self._pending[want.key]
+            if not waiting.done():
+                waiting.set_result(sought.stash[want.key])
+        for want in sought.awaited:
+            sought.stash[want.key] = await asyncio.shield(self._pending[want.key])
+
+    async def ask(self, wants: Sequence[Want], read: Read) -> tuple[dict[ReadKey, memoryview], int]:
+        """Pages from the cache or else from the store, and the round trips that these took."""
+        held = {want.key: memoryview(page) for want in wants if (page := self.cached(want.key)) is not None}
+        missing = [want for want in wants if want.key not in held]
+        came, trips = await read(missing)
+        for want in missing:
+            held[want.key] = memoryview(self._keep(want, came[want.key]))
+        return held, trips
+
+    def give_up(self, sought: Sought) -> None:
+        """A piece is not read to its end: other pieces that wait for it end too."""
+        for want in sought.asked:
+            self._pending[want.key].cancel()
+
+    async def _renew(self, sought: Sought) -> None:
+        """Take the form that is not decompressed of what another lookup has put into it, or is about to."""
+        for key, page in sought.stash.items():
+            if len(page) < _WORTH_STORING or isinstance(page.obj, BarePage):
+                continue
+            storing = self.cache.flights.join(self._key(key))
+            if storing is not None:
+                await asyncio.wait((storing,))
+            found = self.cached(key)
+            if isinstance(found, BarePage):
+                sought.stash[key] = memoryview(found)
+
+    async def _store(self, key: ReadKey, codec: int, sought: Sought) -> None:
+        """Put a page in the form that is not decompressed, for this read and the next."""
+        flights, place = self.cache.flights, self._key(key)
+        leading = flights.lead(place)
+        try:
+            stored = await asyncio.to_thread(store_page, sought.stash[key], codec)
+            self._put(key, stored)
+            sought.stash[key] = memoryview(stored)
+        finally:
+            if leading is not None:
+                flights.land(place, leading, None)
+
+    def _keep(self, want: Want, page: memoryview) -> Buffer:
+        """Cache a page like metadata: it is needed again by the next lookup. Not that of a scan: of a large file they
+        would push out all else. Either way a copy, so that the merged response it came in can go."""
+        if not self._keeps():
+            return own_copy(page)
+        data = bytes(page)
+        self._put(want.key, data)
+        return data
+
+    def _keeps(self) -> bool:
+        """Not those of a task that reads much, and most of each column chunk."""
+        if self.task.file.id.etag is None:
+            return False
+        if self.task.nbytes < _SCANNED:
+            return True
+        return not all(2 * len(leaf.ordinal) > leaf.total_pages for leaf in self.task.reads)
+
+    def _put(self, key: ReadKey, page: bytes) -> None:
+        self.cache.put(self._key(key), page, len(page) + 256)
+
+    def _key(self, key: ReadKey) -> tuple[object, ...]:
+        return dictionary_key(self.client, self.task.file.id, key)
+
+
+async def until_done(tasks: Sequence[asyncio.Task[None]]) -> None:
+    """Wait for tasks that nobody cancels; they have ended, too, when the caller is cancelled."""
+    if not tasks:
+        return
+    try:
+        await asyncio.wait(tasks)
+    finally:
+        if any(not task.done() for task in tasks):
+            await asyncio.wait(tasks)
