@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from numbers import Integral
+from operator import index
 from typing import Any
 
 import pyarrow as pa
@@ -74,8 +75,7 @@ def check_arguments(
         raise TypeError(f"schema is a pyarrow.Schema, not a {type(schema).__name__}")
     if partitioning not in ("hive", None) and not isinstance(partitioning, pa.Schema):
         raise ValueError(f"partitioning is 'hive', None, or a pyarrow.Schema, not {partitioning!r}")
-    if selection is not None:
-        _check_selection(selection)
+    chosen = None if selection is None else _check_selection(selection)
     if embedded is not None:
         _check_embedded(embedded)
     return ScanSpec(
@@ -84,7 +84,7 @@ def check_arguments(
         where_text=where if isinstance(where, str) else None,
         columns=None if columns is None else tuple(columns),
         limit=limit,
-        selection=selection,
+        selection=chosen,
         schema=schema,
         partitioning=None if stream and partitioning == "hive" else partitioning,
         glob=glob,
@@ -103,21 +103,26 @@ def _check_embedded(embedded: Any) -> None:
         )
 
 
-def _check_selection(selection: Any) -> None:
+def _check_selection(selection: Any) -> dict[str, dict[int, RowSelection]]:
+    """What was asked for, read once: ranges may come from an iterator, and their holder may change."""
     if not isinstance(selection, Mapping):
         raise TypeError(
             f"selection is a mapping of files to row groups to row ranges, not a {type(selection).__name__}"
         )
+    chosen: dict[str, dict[int, RowSelection]] = {}
     for given, groups in selection.items():
         name = redact(str(given))
         if not isinstance(groups, Mapping):
             raise TypeError(f"selection[{name!r}] is a mapping of row groups to row ranges, not {groups!r}")
+        rows = chosen.setdefault(str(given), {})
         for group, ranges in groups.items():
             if isinstance(group, bool) or not isinstance(group, Integral):
                 raise TypeError(f"selection[{name!r}] has a row group {group!r}, which is not an int")
             try:
-                RowSelection.of(ranges)
-            except (TypeError, ValueError) as error:
+                # Whole numbers only: neither text nor 0.5.
+                rows[int(group)] = RowSelection.of([(index(start), index(stop)) for start, stop in ranges])
+            except (TypeError, ValueError, OverflowError) as error:
                 raise ValueError(
                     f"selection[{name!r}][{group}] is a list of (start, stop) with 0 <= start <= stop: {error}"
                 ) from None
+    return chosen

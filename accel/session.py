@@ -46,8 +46,6 @@ __all__ = ["ScanSpec", "Session"]
 _NO_DIRECTORIES = ("http:", "https:", "file:")
 _NO_COLUMNS = pa.schema([])
 
-RowRanges = Mapping[int, Sequence[tuple[int, int]]]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ScanSpec:
@@ -59,7 +57,7 @@ class ScanSpec:
     """What `where` was parsed from, for the messages of errors."""
     columns: tuple[str, ...] | None = None
     limit: int | None = None
-    selection: Mapping[str, RowRanges] | None = None
+    selection: Mapping[str, Mapping[int, RowSelection]] | None = None
     schema: pa.Schema | None = None
     partitioning: Any = "hive"
     glob: bool = True
@@ -327,8 +325,7 @@ class Session:
             return None
         known = {name: file.url for file in files for name in (file.path, file.url)}
         out: dict[str, dict[int, RowSelection]] = {}
-        for given, groups in self.spec.selection.items():
-            name = str(given)
+        for name, groups in self.spec.selection.items():
             url = known.get(name) or known.get(name.removeprefix("file://"))
             if url is None:
                 import difflib
@@ -338,7 +335,9 @@ class Session:
                 raise ValueError(
                     f"selection names {redact(name)!r}, which is not among the files of the scan{hint}"
                 )
-            out[url] = {group: RowSelection.of(ranges) for group, ranges in groups.items()}
+            rows = out.setdefault(url, {})
+            for group, ranges in groups.items():
+                rows[group] = rows[group].union(ranges) if group in rows else ranges
         return out
 
 
