@@ -15,7 +15,7 @@ from accel.decode.forms import Form, form_of
 from accel.decode.indexed import join_arrays
 from accel.decode.picks import MOST_PICKED, read_picks
 from accel.decode.plain import read_plain
-from accel.decode.trim import place_rows
+from accel.decode.trim import place_rows, trim
 from accel.decode.units import Unit, Verified
 from accel.planning.selection import RowSelection
 
@@ -48,14 +48,14 @@ def read_apart(
     if len(unit.leaves) > 1 or leaf.max_repetition or len(leaf.path) > 1:
         return None
     facts = known.facts[leaf.ordinal]
-    picks = bool(facts.encoded.all())
-    if picks and (
-        facts.dictionary is None or (unit.num_rows > MOST_PICKED and rows.count * _RARE > unit.num_rows)
-    ):
+    coded = bool(facts.encoded.all())
+    if coded and facts.dictionary is None:
         return None
     form = form_of(field.type, known.schema.elements[leaf.element])
+    if coded and unit.num_rows > MOST_PICKED and rows.count * _RARE > unit.num_rows:
+        return _read_coded(known, unit, field.type, form, verify_checksums, rows)
     pages = [] if form is None else data_pages(known.chunks[leaf.ordinal], facts)
-    if picks:
+    if coded:
         array = None if form is None else _pick(known, unit, field.type, pages, form, verify_checksums, rows)
         return None if array is None else pa.chunked_array([array])
     from accel.decode.mixed import cut_pages, cut_ways
@@ -84,6 +84,35 @@ _RARE = 64
 """Of many rows, one in so many is picked for less than pyarrow decodes them all for."""
 _MOST_COPIED = 1 << 20
 """More bytes stay in two chunks: fresh memory for both costs as much as decoding them."""
+
+
+def _read_coded(
+    known: Verified,
+    unit: Unit,
+    kind: pa.DataType,
+    form: Form | None,
+    verify_checksums: bool,
+    rows: RowSelection,
+) -> pa.ChunkedArray | None:
+    """The selected rows of pages that are all dictionary-encoded, where they are most of the rows."""
+    leaf = known.schema.leaves[unit.leaves[0]]
+    chunk, facts = known.chunks[leaf.ordinal], known.facts[leaf.ordinal]
+    if facts.dictionary is None:
+        return None
+    from accel.decode.coded import read_coded
+
+    with translate_errors(place=partial(known.place, unit.leaves)):
+        array = read_coded(
+            data_pages(chunk, facts),
+            named=facts.dictionary,
+            codec=chunk.codec,
+            element=known.schema.elements[leaf.element],
+            kind=kind,
+            form=form,
+            optional=leaf.max_definition > 0,
+            verify_checksums=verify_checksums,
+        )
+        return None if array is None else trim(array, place_rows(chunk, rows))
 
 
 def _pick(

@@ -7,7 +7,7 @@ DataPageHeaderV2); README (nulls, data pages).
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import lru_cache, partial
 from typing import Final, NamedTuple
@@ -23,7 +23,17 @@ from accel.errors import ParquetFormatError
 from accel.format.model import Codec, Encoding, PageType
 from accel.format.thrift_value import encode_varint
 
-__all__ = ["Bytes", "DataPage", "check_crc", "data_pages", "decompress", "plain_size", "value_bytes"]
+__all__ = [
+    "Bytes",
+    "DataPage",
+    "check_crc",
+    "data_pages",
+    "decompress",
+    "page_bodies",
+    "plain_size",
+    "present_levels",
+    "value_bytes",
+]
 
 Bytes = npt.NDArray[np.uint8]
 
@@ -115,7 +125,7 @@ def plain_size(page: DataPage, *, optional: bool) -> int:
         return page.uncompressed
     if page.level_encoding != Encoding.RLE:
         return -1
-    return page.uncompressed - len(_present(page.num_values))
+    return page.uncompressed - len(present_levels(page.num_values))
 
 
 def value_bytes(
@@ -130,50 +140,98 @@ def value_bytes(
     ParquetFormatError
         The checksum of a page does not match.
     """
+    packed = partial(_packed_present, optional=optional)
+    for page, raw in _decompressed(pages, packed, verify_checksum=verify_checksum):
+        yield None if raw is None else _present_only(page, raw, optional=optional)
+
+
+def page_bodies(
+    pages: Iterable[DataPage], *, optional: bool, verify_checksum: bool
+) -> Iterator[tuple[Bytes | None, Bytes] | None]:
+    """The levels of each page, as a v1 page has them, and the bytes of its values; None in place of levels that say of
+    no value that it is null, and of both where they are of another form or do not decompress.
+
+    Raises
+    ------
+    ParquetFormatError
+        The checksum of a page does not match.
+    """
+    for page, raw in _decompressed(pages, _packed, verify_checksum=verify_checksum):
+        if raw is None or not optional:
+            yield None if raw is None else (None, raw)
+            continue
+        if page.is_v2:
+            levels = page.body[: page.level_bytes]
+            if page.num_nulls == 0 and _all_present(levels, page.num_values):
+                yield None, raw
+                continue
+            yield np.frombuffer(len(levels).to_bytes(4, "little") + levels.tobytes(), np.uint8), raw
+            continue
+        values = _present_only(page, raw, optional=True)
+        if values is not None:
+            yield None, values
+            continue
+        stop = 4 + int.from_bytes(raw[:4].tobytes(), "little")
+        yield (raw[:stop], raw[stop:]) if page.level_encoding == Encoding.RLE and stop <= len(raw) else None
+
+
+def _decompressed(
+    pages: Iterable[DataPage], packed: Callable[[DataPage], tuple[memoryview, int]], *, verify_checksum: bool
+) -> Iterator[tuple[DataPage, Bytes | None]]:
+    """Each page with what of it is decompressed, which `packed` tells; small ones are decompressed together."""
     group: list[tuple[DataPage, memoryview, int]] = []
     held = 0
     for page in pages:
         if verify_checksum:
             check_crc(page.body, page.crc)
-        packed, size = _packed(page, optional=optional)
+        body, size = packed(page)
         together = page.codec == Codec.ZSTD and size >= 0
         if group and (not together or held + size > MOST_TOGETHER):
-            yield from _unpack(group, optional=optional)
+            yield from _unpack(group)
             group, held = [], 0
         if together:
-            group.append((page, packed, size))
+            group.append((page, body, size))
             held += size
         else:
-            raw = None if size < 0 else decompress(packed, page.codec, size)
-            yield None if raw is None else _present_only(page, raw, optional=optional)
-    yield from _unpack(group, optional=optional)
+            yield page, None if size < 0 else decompress(body, page.codec, size)
+    yield from _unpack(group)
 
 
-def _packed(page: DataPage, *, optional: bool) -> tuple[memoryview, int]:
-    """What of a page is decompressed, and to how many bytes; -1 where its values are of none of our forms."""
+def _packed(page: DataPage) -> tuple[memoryview, int]:
+    """What of a page is decompressed, and to how many bytes; -1 where its levels are of no flat column."""
     if not page.is_v2:
         return page.body, page.uncompressed
     stop = page.level_bytes
-    if stop < 0 or page.num_nulls > 0 or (optional and not _all_present(page.body[:stop], page.num_values)):
+    return (page.body[stop:], page.uncompressed - stop) if stop >= 0 else (page.body, -1)
+
+
+def _packed_present(page: DataPage, *, optional: bool) -> tuple[memoryview, int]:
+    """As `_packed`, and -1 where it can be told now that some values are null."""
+    stop = page.level_bytes
+    if page.is_v2 and (
+        page.num_nulls > 0 or (optional and stop >= 0 and not _all_present(page.body[:stop], page.num_values))
+    ):
         return page.body, -1
-    return page.body[stop:], page.uncompressed - stop
+    return _packed(page)
 
 
-def _unpack(group: Sequence[tuple[DataPage, memoryview, int]], *, optional: bool) -> Iterator[Bytes | None]:
-    """The values of pages that Zstandard compressed."""
+def _unpack(
+    group: Sequence[tuple[DataPage, memoryview, int]],
+) -> Iterator[tuple[DataPage, Bytes | None]]:
+    """Pages that Zstandard compressed, together."""
     bodies, sizes = [body for _, body, _ in group], [size for _, _, size in group]
     found: Sequence[Bytes | None] | None = decompress_frames(bodies, sizes) if len(group) > 1 else None
     if found is None:
         found = [decompress(body, page.codec, size) for page, body, size in group]
     for (page, _, _), raw in zip(group, found, strict=True):
-        yield None if raw is None else _present_only(page, raw, optional=optional)
+        yield page, raw
 
 
 def _present_only(page: DataPage, raw: Bytes, *, optional: bool) -> Bytes | None:
     """The values behind the levels of a v1 page, if these say that none is null."""
     if page.is_v2 or not optional:
         return raw
-    levels = _present(page.num_values)
+    levels = present_levels(page.num_values)
     if page.level_encoding != Encoding.RLE:
         return None
     return raw[len(levels) :] if raw[: len(levels)].tobytes() == levels else None
@@ -224,7 +282,7 @@ def _inflate(body: memoryview, size: int) -> Bytes | None:
 
 
 @lru_cache(64)
-def _present(count: int) -> bytes:
+def present_levels(count: int) -> bytes:
     """Levels of a v1 page without nulls, as writers have them: their length, then one run of ones."""
     run = encode_varint(count << 1) + b"\x01"
     return len(run).to_bytes(4, "little") + run

@@ -30,7 +30,7 @@ from accel.format.model import Encoding, PageType, Physical, SchemaElement
 from accel.format.thrift import I32, STRUCT, write_struct
 from accel.ranges import Buffer
 
-__all__ = ["pays", "pick_entries", "read_as_indices", "splice_indices", "stays_indexed"]
+__all__ = ["number_page", "pays", "pick_entries", "read_as_indices", "splice_indices", "stays_indexed"]
 
 _LEAST_NAMED: Final[dict[Physical | None, int]] = {Physical.BYTE_ARRAY: 2, Physical.FIXED_LEN_BYTE_ARRAY: 1}
 """A dictionary whose entries are named fewer times than this on average would cost more than the values. Texts that
@@ -71,8 +71,7 @@ def splice_indices(chunk: ChunkPages, facts: PageFacts, named: DictionaryFacts) 
     else:
         # A whole chunk begins with its dictionary.
         pages = (memoryview(facts.parts[0])[len(named.page) :], *facts.parts[1:])
-    make = _few_numbers if named.entries <= _FEW_ENTRIES else _number_page
-    numbers = make(named.entries, chunk.codec)
+    numbers = number_page(named.entries, chunk.codec)
     size = facts.uncompressed - named.uncompressed + 4 * named.entries
     return SplicedChunk((numbers, *pages), chunk.codec, facts.num_values, size)
 
@@ -147,8 +146,12 @@ _lock = threading.Lock()
 _decoded: LRUCache[Hashable, pa.Array] = LRUCache(128)
 
 
+def number_page(entries: int, codec: int) -> Buffer:
+    """A dictionary page of INT32 (header included): each index names itself."""
+    return _few_numbers(entries, codec) if entries <= _FEW_ENTRIES else _number_page(entries, codec)
+
+
 def _number_page(entries: int, codec: int) -> Buffer:
-    """A dictionary page of INT32: each index names itself."""
     body = store_bytes(np.arange(entries, dtype="<i4").tobytes(), codec)
     if body is None:
         raise ValueError(f"pages of codec {codec} cannot be stored")

@@ -16,6 +16,7 @@ import pyarrow as pa
 from accel import kernels
 from accel.arrays import validity
 from accel.decode.arrow import translate_errors
+from accel.decode.texts import take_texts
 from accel.decode.trim import is_view, take_views
 from accel.errors import MemoryLimitError, ParquetFormatError
 
@@ -23,6 +24,9 @@ __all__ = ["MOST_JOINED", "Values", "check_indices", "is_indexed", "join_arrays"
 
 Ints = npt.NDArray[np.integer]
 
+_TEXTS = frozenset(
+    {pa.lib.Type_STRING, pa.lib.Type_BINARY, pa.lib.Type_LARGE_STRING, pa.lib.Type_LARGE_BINARY}
+)
 MOST_JOINED = 1 << 30
 """Bytes of text up to which one array holds them: 32-bit offsets end at twice that."""
 
@@ -98,7 +102,7 @@ def look_up(
             hint="raise options.memory_limit",
         )
     with translate_errors(place=place):
-        take = take_views if is_view(kind) else kernels.take
+        take = take_views if is_view(kind) else take_texts if kind.id in _TEXTS else kernels.take
         parts = [take(part.dictionary, part.indices) for chunk in chunks for part in _cut(chunk)]
     return parts[0] if len(parts) == 1 else pa.chunked_array(parts, type=kind)
 
