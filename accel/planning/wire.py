@@ -6,6 +6,7 @@ credential is part of it; a presigned URL is, because reading takes it.
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -22,9 +23,9 @@ from accel.planning.task import ScanTask, TaskFile
 from accel.predicate import codec
 from accel.ranges import ByteRange
 
-__all__ = ["TASK_ARROW_SCHEMA", "decode_tasks", "encode_tasks"]
+__all__ = ["TASK_ARROW_SCHEMA", "checksum_of", "decode_tasks", "encode_tasks"]
 
-_VERSION = 2
+_VERSION = 3
 _LONGS = pa.list_(pa.int64())
 # Rows that agree on these are of one file and one question.
 _OF_FILE = (
@@ -76,9 +77,11 @@ TASK_ARROW_SCHEMA = pa.schema(
         ("output_schema", pa.binary()),
         ("partition", pa.binary()),
         ("leaves", pa.list_(_LEAF)),
+        ("checksum", pa.int64()),
     ]
 )
-"""The columns of a task row. `rows` and `bytes` are there to be looked at, and to balance by."""
+"""The columns of a task row. `rows` and `bytes` are there to be looked at, and to balance by; `checksum` is that of all
+others, for a task that is damaged on its way may well be one of other rows."""
 
 
 def encode_tasks(tasks: Sequence[ScanTask]) -> pa.RecordBatch:
@@ -89,7 +92,8 @@ def encode_tasks(tasks: Sequence[ScanTask]) -> pa.RecordBatch:
         key = id(task.file)
         if key not in shared:
             shared[key] = _encode_file(task.file)
-        rows.append(_encode_task(task, shared[key]))
+        row = _encode_task(task, shared[key])
+        rows.append(row | {"checksum": checksum_of(row)})
     return pa.RecordBatch.from_pylist(rows, schema=TASK_ARROW_SCHEMA)
 
 
@@ -169,6 +173,30 @@ def _encode_reads(reads: LeafReads, renumbered: Mapping[int, int]) -> dict[str, 
     }
 
 
+def checksum_of(row: Mapping[str, Any]) -> int:
+    """CRC-32 of a task's columns, whichever process has them, and whether it has read or is to write them."""
+    crc = 0
+    values: list[Any] = []
+    for field in TASK_ARROW_SCHEMA:
+        value = row[field.name] if field.name != "checksum" else None
+        if isinstance(value, str):
+            value = value.encode("utf-8", "surrogatepass")
+        if isinstance(value, bytes):
+            crc = zlib.crc32(value, crc)
+            value = len(value)
+        if field.name == "leaves":
+            leaves = row["leaves"] or ()
+            values += [[_plain(leaf[part.name]) for part in _LEAF] for leaf in leaves]
+        else:
+            values.append(_plain(value))
+    # Numbers, none, and lists of them: as text they are the same everywhere.
+    return zlib.crc32(repr(values).encode("ascii"), crc)
+
+
+def _plain(value: Any) -> Any:
+    return value.item() if isinstance(value, np.generic) else value
+
+
 def decode_tasks(batch: pa.RecordBatch) -> Iterator[ScanTask]:
     """The tasks of a batch, in its order. Rows that follow each other and share a file share its parts.
 
@@ -184,15 +212,25 @@ def decode_tasks(batch: pa.RecordBatch) -> Iterator[ScanTask]:
                 f"not a scan task of version {_VERSION}", hint="plan with the same version of accel as scans"
             )
         try:
+            if row["checksum"] != checksum_of(row):
+                raise AccelError("a scan task is damaged: its checksum is another", path=_url_of(row))
             key = tuple(row[name] for name in _OF_FILE)
             if last is None or last[0] != key:
                 last = (key, _decode_file(row))
             task = _decode_task(row, last[1])
         except AccelError:
             raise
-        except (KeyError, TypeError, ValueError, pa.ArrowException) as error:
-            raise AccelError(f"a scan task does not decode: {error}", path=row.get("url")) from error
+        except (
+            *(ArithmeticError, AttributeError, LookupError, MemoryError, OSError, StopIteration),
+            *(TypeError, ValueError, pa.ArrowException),
+        ) as error:
+            raise AccelError(f"a scan task does not decode: {error}", path=_url_of(row)) from error
         yield task
+
+
+def _url_of(row: Mapping[str, Any]) -> str | None:
+    url = row.get("url")
+    return url if isinstance(url, str) else None
 
 
 def _decode_file(row: Mapping[str, Any]) -> TaskFile:
