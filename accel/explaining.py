@@ -110,12 +110,11 @@ def _predict(reader: Reader, task: ScanTask, *, abreast: int) -> TaskIO:
         for leaf in task.reads
         if reads.has_dictionary(key := ReadKey(Kind.DICTIONARY, task.row_group, leaf.column))
     }
-    merging = reader.merging(task, abreast=abreast)
     return predict_task(
         task,
         have_dictionary=cached,
         piece_bytes=reader.options.cut_bytes,
-        merging=merging,
+        merging=reader.merging(task, reader.forecast(task, abreast=abreast), abreast=abreast),
         missing=reads.missing,
         two_phases=reads.two_phases,
     )

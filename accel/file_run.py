@@ -209,7 +209,7 @@ class FileRun:
         self.promised += planned.sure.count
         (piece,) = pieces
         order = await self._enter(planned, piece.held_bytes, run.part(piece))
-        self._deliver(order, await run.read_piece(planned, reads, piece, depth=self._depth))
+        self._deliver(order, await run.read_piece(planned, reads, piece, depth=self._depth, order=order))
         return True
 
     async def _start(self, group: asyncio.TaskGroup, tasks: Sequence[ScanTask], line: _Line) -> None:
@@ -257,7 +257,7 @@ class FileRun:
                 reading = group.create_task(self._read_phases(group, task, reads, piece, order, parts, depth))
             else:
                 order = await self._enter(task, piece.held_bytes, run.part(piece), place)
-                reading = group.create_task(run.read_piece(task, reads, piece, depth=depth))
+                reading = group.create_task(run.read_piece(task, reads, piece, depth=depth, order=order))
                 line.put((order, reading))
             _track(reading, reading_on)
         return reading_on
@@ -274,23 +274,27 @@ class FileRun:
     ) -> None:
         """Read the filter's columns of a piece, then start what that leaves of the others."""
         run, admission = self._run, self._run.admission
-        first, parts = await filter_piece(run.reader, task, reads, piece, piece_bytes=run.piece_bytes)
+        turn = run.turns.at((0, order))
+        first, parts = await filter_piece(
+            run.reader, task, reads, piece, piece_bytes=run.piece_bytes, turn=turn
+        )
         run.has_read(depth + first.round_trips)
 
-        async def finish(part: Piece) -> list[pa.RecordBatch]:
-            batches, trips = await finish_piece(run.reader, task, reads, first, part)
+        async def finish(part: Piece, own: Order) -> list[pa.RecordBatch]:
+            turn = run.turns.at((1, own))
+            batches, trips = await finish_piece(run.reader, task, reads, first, part, turn=turn)
             run.has_read(depth + trips)
             return batches
 
         if len(parts) == 1 and parts[0].held_bytes <= admission.held[order]:
             # It takes the room of what it follows.
-            line.put((order, group.create_task(finish(parts[0]))))
+            line.put((order, group.create_task(finish(parts[0], order))))
         else:
             admission.pin(order)
             reading_on: set[asyncio.Task[Any]] = set()
             for number, part in enumerate(parts):
                 own = await self._enter(task, part.held_bytes, run.part(part), (*order, number))
-                reading = group.create_task(finish(part))
+                reading = group.create_task(finish(part, own))
                 line.put((own, reading))
                 _track(reading, reading_on)
             await self._leave_after(order, reading_on)

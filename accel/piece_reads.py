@@ -17,6 +17,7 @@ from accel.planning.task import ScanTask
 from accel.planning.two_phase import at_once, cut_output, filter_phase, output_phase
 from accel.reader import Reader
 from accel.task_reads import PieceRead, TaskReads
+from accel.turns import Turn
 
 __all__ = ["filter_piece", "finish_piece", "narrow_task", "read_piece"]
 
@@ -24,15 +25,15 @@ T = TypeVar("T")
 
 
 async def read_piece(
-    reader: Reader, task: ScanTask, reads: TaskReads, piece: Piece
+    reader: Reader, task: ScanTask, reads: TaskReads, piece: Piece, *, turn: Turn | None = None
 ) -> tuple[list[pa.RecordBatch], int]:
-    """Fetch and decode one piece at once; its batches, and the round trips it took."""
+    """Fetch and decode one piece at once, the latter in its turn; its batches, and the round trips it took."""
     doubtful = piece.rows.count - piece.sure.count
     if reads.two_phases:
         piece = at_once(piece, reads.carried.claim)
         reads.share([piece])
     read = await reads.fetch(piece)
-    batches, read = await _decoded(reads, read, partial(reader.decode, task))
+    batches, read = await _decoded(reads, read, partial(reader.decode, task), turn)
     if doubtful:
         passed = sum(batch.num_rows for batch in batches) - piece.sure.count
         reader.seen.add(tested=doubtful, matched=passed)
@@ -40,11 +41,17 @@ async def read_piece(
 
 
 async def filter_piece(
-    reader: Reader, task: ScanTask, reads: TaskReads, piece: Piece, *, piece_bytes: int
+    reader: Reader,
+    task: ScanTask,
+    reads: TaskReads,
+    piece: Piece,
+    *,
+    piece_bytes: int,
+    turn: Turn | None = None,
 ) -> tuple[PieceRead, list[Piece]]:
     """The first phase of a piece: what came of it that the result needs too, and what is left to be read."""
     first = await reads.fetch(filter_phase(piece))
-    rows, first = await _decoded(reads, first, partial(reader.match, task))
+    rows, first = await _decoded(reads, first, partial(reader.match, task), turn)
     doubtful = piece.rows.count - piece.sure.count
     reader.seen.add(tested=doubtful, matched=rows.count - piece.sure.count)
     reader.metrics.add("late_pieces")
@@ -61,11 +68,18 @@ async def filter_piece(
 
 
 async def finish_piece(
-    reader: Reader, task: ScanTask, reads: TaskReads, first: PieceRead, part: Piece
+    reader: Reader,
+    task: ScanTask,
+    reads: TaskReads,
+    first: PieceRead,
+    part: Piece,
+    *,
+    turn: Turn | None = None,
 ) -> tuple[list[pa.RecordBatch], int]:
     """The second phase of a piece, or a part of it; and the round trips that both took."""
     rest = await reads.fetch(part)
-    batches, read = await _decoded(reads, _joined(first, rest, part.rows), partial(reader.decode, task))
+    whole = _joined(first, rest, part.rows)
+    batches, read = await _decoded(reads, whole, partial(reader.decode, task), turn)
     return batches, first.round_trips + read.round_trips
 
 
@@ -94,11 +108,17 @@ async def narrow_task(reader: Reader, task: ScanTask, reads: TaskReads, *, piece
 
 
 async def _decoded(
-    reads: TaskReads, read: PieceRead, decode: Callable[[PieceRead], Awaitable[T]]
+    reads: TaskReads,
+    read: PieceRead,
+    decode: Callable[[PieceRead], Awaitable[T]],
+    turn: Turn | None = None,
 ) -> tuple[T, PieceRead]:
     """What was fetched, decoded; once more where that shows that a dictionary is needed after all."""
     try:
-        return await decode(read), read
+        if turn is None:
+            return await decode(read), read
+        async with turn:
+            return await decode(read), read
     except ParquetFormatError:
         whole = await reads.complete(read)
         if whole is None:

@@ -211,23 +211,26 @@ class Reader:
         handle = self._cache.get(("file", client.token, task.path))
         if not isinstance(handle, FileHandle) or handle.id != task.file.id:
             handle = None
+        forecast = self.forecast(task, abreast=abreast)
         return TaskReads(
             task,
             client,
             self._cache,
             self.metrics,
             handle,
-            self.forecast(task, abreast=abreast) is not None,
+            forecast is not None,
             current=handle is not None and handle.checked_at >= self._started - self._cache.max_age,
-            merging=self.merging(task, abreast=abreast),
+            merging=self.merging(task, forecast, abreast=abreast),
         )
 
-    def merging(self, task: ScanTask, *, abreast: int = 1) -> Merging:
+    def merging(self, task: ScanTask, forecast: Forecast | None, *, abreast: int) -> Merging:
         """How the ranges of a task become requests: by what was known of the network when this run first asked."""
         shape = self._shapes.get(task.file.root)
         if shape is None:
             shape = self._shapes[task.file.root] = self._client_for(task.file.root).shape()
-        return shape.merging(task.nbytes * abreast, reads=abreast)
+        # In two phases it is the first that comes in long ranges.
+        nbytes = task.nbytes if forecast is None else forecast.first_bytes
+        return shape.merging(nbytes * abreast, reads=abreast)
 
     def forecast(self, task: ScanTask, *, abreast: int) -> Forecast | None:
         """What reading a task in two phases is expected to come to; None where it is read in one."""

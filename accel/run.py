@@ -18,7 +18,8 @@ from contextlib import aclosing
 
 import pyarrow as pa
 
-from accel.admission import Admission
+from accel.admission import Admission, Order
+from accel.decode.pool import DecodePool
 from accel.errors import AccelError
 from accel.file_run import FileRun, Item, Outbox
 from accel.io.faults import foremost
@@ -28,17 +29,19 @@ from accel.planning.pages import Piece
 from accel.planning.task import ScanTask
 from accel.reader import Reader
 from accel.task_reads import TaskReads
+from accel.turns import Turns
 from accel.works import FileWork, WorkSource
 
 __all__ = ["Run"]
 
 # Ready batches that wait for the consumer beyond the piece they belong to.
 _READY_BATCHES = 4
-
-
 _LIMITED_PIECE = MIB
-# A piece counts as no less than this part of one of full size.
-_LEAST_PART = 0.25
+# A piece counts as no less than this part of one of full size, and a small one twice: it is decoded no faster.
+_LEAST_PART = 1 / 16
+_SMALL_PART = 1 / 4
+# So many pieces for each thread are being decoded or next: while one is decoded nobody has to be asked for another.
+_DECODED_EACH = 2
 # Reading ahead is never deeper than so many times `max_tasks_in_flight`.
 _DEEPEST = 4
 
@@ -75,6 +78,8 @@ class Run:
         # With a limit the first piece may be enough: small ones waste less of it.
         self.piece_bytes = options.cut_bytes if limit is None else min(options.cut_bytes, _LIMITED_PIECE)
         self.admission = Admission(options.memory_limit, pieces)
+        self.turns = Turns(_DECODED_EACH * DecodePool.shared(options.decode_threads).threads)
+        """In which pieces are decoded."""
         self._beginning: _Beginning | None = None
         self._alone: Outbox | None = None
         """Of the only file, where it could be read at once."""
@@ -161,10 +166,10 @@ class Run:
         return None if self._limit is None else self._limit - self._passed
 
     async def read_piece(
-        self, task: ScanTask, reads: TaskReads, piece: Piece, *, depth: int
+        self, task: ScanTask, reads: TaskReads, piece: Piece, *, depth: int, order: Order
     ) -> list[pa.RecordBatch]:
         """Fetch and decode one piece; `depth` round trips lie before it."""
-        batches, trips = await read_piece(self.reader, task, reads, piece)
+        batches, trips = await read_piece(self.reader, task, reads, piece, turn=self.turns.at((1, order)))
         self.has_read(depth + trips)
         return batches
 
@@ -176,8 +181,11 @@ class Run:
             self.admission.grow(min(2 * self.admission.limit_pieces, self.reader.options.max_tasks_in_flight))
 
     def part(self, piece: Piece) -> float:
-        """How much of a piece of full size it is. With a limit each counts as one."""
-        return 1.0 if self._limit is not None else min(1.0, max(_LEAST_PART, piece.weight / self.piece_bytes))
+        """How much of a piece of full size it counts as. With a limit each counts as one."""
+        if self._limit is not None:
+            return 1.0
+        share = piece.weight / self.piece_bytes
+        return min(1.0, max(_LEAST_PART, share, min(_SMALL_PART, 2 * share)))
 
     async def _next(self) -> Item | None:
         """What comes out next; None at the end, which `_failed` may explain."""

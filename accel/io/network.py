@@ -39,7 +39,11 @@ _REQUEST_SECONDS = 0.4e-3
 # A gap is worth reading over between these limits; so many streams at most are worth opening for one read.
 _SHORTEST_GAP = 4 * 1024
 _LONGEST_GAP = 1024 * 1024
-_MOST_STREAMS = 4
+_MOST_STREAMS = 16
+# So many times the company that did not disturb is tried next.
+_STREAMS_TRIED = 8
+# Of requests that begin and end together the average company is little more than half of what they really had.
+_COMPANY = 1.5
 # So few requests are never worth a byte more than their gaps.
 _FEWEST_REQUESTS = 8
 # A compressed byte costs so much to decode: of what a round trip may make needless, that is saved too.
@@ -85,12 +89,20 @@ class Network:
         Bytes a second of one stream, likewise.
     request_seconds : float
         What one request more costs when it is sent together with others.
+    most_streams : int
+        No read is worth being split into more requests than these.
     """
 
     def __init__(
-        self, *, latency: float, bandwidth: float, request_seconds: float = _REQUEST_SECONDS
+        self,
+        *,
+        latency: float,
+        bandwidth: float,
+        request_seconds: float = _REQUEST_SECONDS,
+        most_streams: int = _MOST_STREAMS,
     ) -> None:
         self._request_seconds = request_seconds
+        self._most_streams = most_streams
         self.spare = 0.0
         """Second requests that may be sent: see `Hedge`."""
         self._gap = 0
@@ -205,9 +217,9 @@ class Network:
 
     @property
     def few_streams(self) -> int:
-        """1, 2 or 4: requests that one read is worth being split into, where they would be long. As steady."""
-        one, all_of_them = self._both()
-        self._few_streams = min(_steady(self._few_streams, all_of_them / one), _MOST_STREAMS)
+        """1, 2, 4, 8 or 16: requests that one read is worth being split into, where they would be long. As steady."""
+        found = math.sqrt(2) * self._streams_worth()
+        self._few_streams = min(_steady(self._few_streams, found), self._most_streams)
         return self._few_streams
 
     @property
@@ -225,20 +237,36 @@ class Network:
         """Bytes that have to be asked for ahead so that none is waited for: all streams' bandwidth, one latency."""
         return math.ceil(self.total_bandwidth * self.latency)
 
+    def _streams_worth(self) -> float:
+        """How many times what one stream brings several do, as far as was seen; where none disturbed another, more of
+        them are worth a try."""
+        told = self._told()
+        if not told:
+            return _STREAMS_TRIED
+        one = told[0][1][0].quantile(0.5)
+        worth = rate = 1.0
+        for level, rings in told:
+            rate = rings[0].quantile(0.5) / one
+            worth = max(worth, rate * _COMPANY * 2**level if level else 1.0)
+        return max(worth, float(_STREAMS_TRIED << told[-1][0])) if rate >= _UNDISTURBED else worth
+
+    def _told(self) -> list[tuple[int, tuple[_Ring, _Ring]]]:
+        """The levels of company of which enough is known, the least first."""
+        return [(at, rings) for at, rings in sorted(self._rates.items()) if len(rings[0].values) >= _FEWEST]
+
     def _both(self) -> tuple[float, float]:
         found = self._bandwidths
         if found is None:
-            levels = sorted(self._rates.items())
-            told = [rings for _, rings in levels if len(rings[0].values) >= _FEWEST]
+            told = self._told()
             if not told:
                 one = self._assumed_bandwidth
                 found = (one, one * _ASSUMED_STREAMS)
             else:
-                one = told[0][0].quantile(0.5)
-                together = max(rings[1].quantile(0.5) for rings in told)
+                one = told[0][1][0].quantile(0.5)
+                together = max(rings[1].quantile(0.5) for _, rings in told)
                 # Streams that never had as much company are not known to disturb each other, unless fewer did.
-                rate = told[-1][0].quantile(0.5)
-                if 2 ** levels[-1][0] < _ASSUMED_STREAMS and rate >= _UNDISTURBED * one:
+                rate = told[-1][1][0].quantile(0.5)
+                if 2 ** max(self._rates) < _ASSUMED_STREAMS and rate >= _UNDISTURBED * one:
                     together = max(together, rate * _ASSUMED_STREAMS)
                 found = (one, max(one, together))
             self._bandwidths = found
@@ -248,8 +276,12 @@ class Network:
 def network_to(root: str, options: Options) -> Network:
     """What is assumed of the way to a store of which nothing is known."""
     if root == "file://":
+        # The ranges of a local read are asked for in one call: what was split would only have to be joined.
         return Network(
-            latency=_LOCAL_LATENCY, bandwidth=_LOCAL_BANDWIDTH, request_seconds=_LOCAL_REQUEST_SECONDS
+            latency=_LOCAL_LATENCY,
+            bandwidth=_LOCAL_BANDWIDTH,
+            request_seconds=_LOCAL_REQUEST_SECONDS,
+            most_streams=1,
         )
     return Network(latency=options.assumed_latency, bandwidth=options.assumed_bandwidth)
 

@@ -18,6 +18,9 @@ __all__ = ["LeafReads", "Piece", "PieceLeaf", "cut_pieces", "piece_wants"]
 
 Int64s = npt.NDArray[np.int64]
 
+# Pages that follow each other are wanted together up to about so many bytes: no request is cut to less.
+_LONG_RUN = 512 << 10
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LeafReads:
@@ -107,14 +110,21 @@ class PieceLeaf:
         return Want(ReadKey(Kind.DICTIONARY, row_group, self.reads.column), self.reads.dictionary)
 
     def runs(self) -> list[tuple[int, int]]:
-        """Stretches of pages, as `lo..hi`, whose bytes follow each other; without a carried page."""
+        """Stretches of pages, as `lo..hi`, whose bytes follow each other; without a carried page.
+
+        A long one is given as several: requests may then be cut between them, and nothing has to be joined.
+        """
         lo = self.lo + (1 if self.carried else 0)
         if lo >= self.hi:
             return []
         if self.hi - lo == 1:
             return [(lo, self.hi)]
         offset, size = self.reads.offset, self.reads.size
-        breaks = np.flatnonzero(offset[lo + 1 : self.hi] != (offset + size)[lo : self.hi - 1]) + lo + 1
+        apart = offset[lo + 1 : self.hi] != (offset + size)[lo : self.hi - 1]
+        if int(offset[self.hi - 1] + size[self.hi - 1] - offset[lo]) > _LONG_RUN:
+            stretch = (offset[lo : self.hi] - offset[lo]) // _LONG_RUN
+            apart |= stretch[1:] != stretch[:-1]
+        breaks = np.flatnonzero(apart) + lo + 1
         edges = [lo, *breaks.tolist(), self.hi]
         return list(itertools.pairwise(edges))
 

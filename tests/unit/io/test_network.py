@@ -192,6 +192,7 @@ def test_where_it_starts() -> None:
     local = Client(DictStore(), root="file://", token="t", options=Options())
     assert local.network.latency < 0.001
     assert local.network.bandwidth > 1e9
+    assert local.network.few_streams == 1
 
 
 @pytest.mark.parametrize(
@@ -221,23 +222,47 @@ def test_what_a_round_trip_is_worth(latency: float, bandwidth: float, early: int
 def test_what_requests_look_like_changes_seldom() -> None:
     """A store that varies by a third about its bandwidth keeps its gap; one that is four times as fast does not."""
     network = fresh()
-    assert (network.gap_bytes, network.few_streams) == (32 * KIB, 4)
+    assert (network.gap_bytes, network.few_streams) == (32 * KIB, 8)
     rng = random.Random(1)
     for _ in range(200):
         network.observe(KIB, 0.001)
         network.observe(8 * MIB, 8 * MIB / (90e6 * rng.uniform(0.75, 1.33)))
-        assert (network.gap_bytes, network.few_streams) == (32 * KIB, 4)
+        assert (network.gap_bytes, network.few_streams) == (32 * KIB, 8)
     for _ in range(20):
         network.observe(8 * MIB, 8 * MIB / 400e6)
     assert network.gap_bytes == 128 * KIB
 
 
 def test_one_link_for_all_is_not_split() -> None:
+    """Eight at once, which share what one has alone: on average, each saw four and a half under way."""
     network = fresh()
     for _ in range(20):
-        for company in (1, 8):
-            network.observe(8 * MIB, 8 * MIB * company / 90e6, company)
+        network.observe(8 * MIB, 8 * MIB / 90e6, 1)
+        network.observe(8 * MIB, 8 * MIB * 8 / 90e6, 4.5)
     assert network.few_streams == 1
+
+
+@pytest.mark.parametrize(
+    ("company", "rate", "streams"),
+    [
+        # Alone, or undisturbed by so many: more are tried.
+        ([1], [90e6], 8),
+        ([1, 4.5], [90e6, 80e6], 16),
+        ([4.5], [90e6], 16),
+        ([1, 9], [90e6, 90e6], 16),
+        # Eight that have half of what one has bring four times as much, sixteen with a quarter too.
+        ([1, 4.5], [90e6, 45e6], 4),
+        ([1, 9], [90e6, 22e6], 4),
+        ([1, 4.5, 9], [90e6, 80e6, 50e6], 8),
+        ([1, 4.5, 9], [90e6, 45e6, 22e6], 4),
+    ],
+)
+def test_how_many_streams_are_worth_having(company: list[float], rate: list[float], streams: int) -> None:
+    network = fresh()
+    for _ in range(20):
+        for at_once, each in zip(company, rate, strict=True):
+            network.observe(8 * MIB, network.latency + 8 * MIB / each, at_once)
+    assert network.few_streams == streams
 
 
 def test_many_requests_are_weighed_by_all_streams() -> None:
@@ -256,7 +281,7 @@ def test_many_requests_are_weighed_by_all_streams() -> None:
 def test_the_shape_of_requests() -> None:
     learned = client_over(DictStore()).shape()
     assert learned.merging(100) == Merging(32 * KIB, 512 * KIB, 128 * KIB, 64)
-    assert learned.merging(4 * MIB, reads=2) == Merging(32 * KIB, MIB, 128 * KIB, 32)
+    assert learned.merging(8 * MIB, reads=2) == Merging(32 * KIB, MIB, 128 * KIB, 32)
     assert learned.merging(100 * MIB, reads=100) == Merging(32 * KIB, 8 * MIB, 128 * KIB, 1)
     told = client_over(DictStore(), max_gap_bytes=0, max_coalesced_bytes=77).shape()
     assert told.merging(100 * MIB) == Merging(0, 77, 0, 64)
