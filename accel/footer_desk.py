@@ -15,6 +15,7 @@ from accel.errors import AccelError
 from accel.format.footer import FooterBytes, parse_footer
 from accel.format.footers import Alike, learn_alike, read_alike
 from accel.format.model import FileMetadata, ParquetSchema
+from accel.format.packed import PackedMetadata
 from accel.planning.need import Tail
 from accel.planning.opening import footer_in
 
@@ -42,9 +43,9 @@ class FooterDesk:
         self._kinds: deque[Alike] = deque(maxlen=_KINDS)
         self._learned_in_vain = 0
 
-    def parse(self, tails: Sequence[Tail]) -> list[FileMetadata | None]:
+    def parse(self, tails: Sequence[Tail]) -> list[FileMetadata | PackedMetadata | None]:
         """What the footer at the end of each file says; None where that is left to the caller."""
-        found: list[FileMetadata | None] = [None] * len(tails)
+        found: list[FileMetadata | PackedMetadata | None] = [None] * len(tails)
         if len(tails) < _FEWEST or self._learned_in_vain > _KINDS:
             return found
         waiting = [
@@ -58,7 +59,7 @@ class FooterDesk:
         return found
 
     def _parse_known(
-        self, waiting: list[tuple[int, FooterBytes]], found: list[FileMetadata | None]
+        self, waiting: list[tuple[int, FooterBytes]], found: list[FileMetadata | PackedMetadata | None]
     ) -> list[tuple[int, FooterBytes]]:
         """Answer those that are like others before; returns the rest."""
         for kind in self._kinds:
@@ -75,7 +76,7 @@ class FooterDesk:
         return waiting
 
     def _learn(
-        self, waiting: list[tuple[int, FooterBytes]], found: list[FileMetadata | None]
+        self, waiting: list[tuple[int, FooterBytes]], found: list[FileMetadata | PackedMetadata | None]
     ) -> list[tuple[int, FooterBytes]]:
         """Parse the first in the plain way, for others to be compared with; returns the others."""
         (place, footer), *rest = waiting

@@ -46,7 +46,7 @@ def excluded_together(
             continue
         try:
             check(file, handle)
-            form = id(handle.metadata.schema), id(handle.arrow_schema), file.partition
+            form = id(handle.kin.schema), id(handle.arrow_schema), file.partition
             group = asked.get(form)
             if group is None:
                 query, key = _shared_query(file, handle, question, paths)
@@ -76,7 +76,7 @@ def _shared_query(
     """What the statistics of a file are asked, and a key that is equal for files that share it."""
     query = compile_query(
         question,
-        file_schema=handle.metadata.schema,
+        file_schema=handle.kin.schema,
         arrow_schema=handle.arrow_schema,
         partition={},
         url=file.url,

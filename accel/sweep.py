@@ -78,6 +78,7 @@ class Sweep(WorkSource):
         self._question: Question | None = None
         self._screens = session.spec.screens and len(files) > 1
         self._passed = passed
+        self._nothings: dict[tuple[int, int], FilePlan] = {}
         self._turn = asyncio.Lock()
         options, reader = session.spec.options, session.reader
         # With a limit the first files may be enough.
@@ -138,8 +139,16 @@ class Sweep(WorkSource):
                 counts = self._session.counts
                 counts.opening_trips = max(counts.opening_trips, opened.round_trips)
             if self._passed is not None:
-                self._passed[place] = FilePlan() if handle is None else _nothing_of(handle)
+                self._passed[place] = self._nothing_of(handle)
         return None
+
+    def _nothing_of(self, handle: FileHandle | None) -> FilePlan:
+        """The plan of a file that is passed over: one for all that are of one size, thousands as they may be."""
+        size = (0, 0) if handle is None else (handle.num_row_groups, handle.num_rows)
+        found = self._nothings.get(size)
+        if found is None:
+            found = self._nothings[size] = FilePlan(row_groups=size[0], rows=size[1])
+        return found
 
     async def __anext__(self) -> FileWork:
         """The next file that is left, as work of a run."""
@@ -231,8 +240,8 @@ class _Uncounted:
         """One more; `met` before, if it has a handle."""
         self.files += 1
         if handle is not None:
-            self.row_groups += handle.metadata.num_row_groups
-            self.rows += handle.metadata.num_rows
+            self.row_groups += handle.num_row_groups
+            self.rows += handle.num_rows
             self.hits += met
         self.round_trips = max(self.round_trips, round_trips)
 
@@ -245,10 +254,6 @@ class _Uncounted:
             metrics.add("metadata_hits", self.hits)
             metrics.deepest(self.round_trips)
             self.files = self.row_groups = self.rows = self.hits = 0
-
-
-def _nothing_of(handle: FileHandle) -> FilePlan:
-    return FilePlan(row_groups=handle.metadata.num_row_groups, rows=handle.metadata.num_rows)
 
 
 async def plan_files(session: Session) -> list[FilePlan]:

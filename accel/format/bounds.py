@@ -8,7 +8,7 @@ here raises for what a writer got wrong, since unknown bounds only cost a read.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,7 @@ import pyarrow as pa
 from accel.format.bound_values import decode_bounds
 from accel.format.domain import Bounds, Domain
 from accel.format.model import Bools, ColumnIndex, ColumnOrder, FileMetadata, Int64s, Physical, SchemaElement
+from accel.format.packed import Kin, PackedMetadata, chunks_of_leaf
 from accel.format.reading import Reading, reading_of
 from accel.records import dataclass
 
@@ -56,36 +57,52 @@ def chunk_bounds(metadata: FileMetadata, leaf_ordinal: int, *, arrow_type: pa.Da
         One unit a row group. The domain is NONE where Parquet's and Arrow's types do not go with each
         other in a way known here; the counts hold even so. Of repeated columns nothing is known.
     """
-    return joined_chunk_bounds([metadata], leaf_ordinal, arrow_type=arrow_type)
+    chunks = metadata.chunks
+
+    def column(name: str) -> npt.NDArray[Any]:
+        found: npt.NDArray[Any] = getattr(chunks, name)[:, leaf_ordinal]
+        return found
+
+    return _chunk_bounds(
+        metadata, leaf_ordinal, metadata.group_rows, column, metadata.footer, None, arrow_type
+    )
 
 
 def joined_chunk_bounds(
-    files: Sequence[FileMetadata], leaf_ordinal: int, *, arrow_type: pa.DataType
+    files: Sequence[PackedMetadata], leaf_ordinal: int, *, arrow_type: pa.DataType
 ) -> Bounds:
     """`chunk_bounds` of files with one schema and one order of this column, one file's units after the other's."""
-    metadata = files[0]
+    rows = np.concatenate([file.group_rows for file in files])
+    columns = chunks_of_leaf(files, leaf_ordinal)
+    blob, shift = files[0].footer, None
+    if len(files) > 1:
+        blob = b"".join([file.footer for file in files])
+        sizes = np.array([len(file.footer) for file in files], np.int64)
+        shift = np.repeat(np.cumsum(sizes) - sizes, [file.num_row_groups for file in files])
+    return _chunk_bounds(files[0].kin, leaf_ordinal, rows, columns.__getitem__, blob, shift, arrow_type)
+
+
+def _chunk_bounds(
+    metadata: FileMetadata | Kin,
+    leaf_ordinal: int,
+    rows: Int64s,
+    column: Callable[[str], npt.NDArray[Any]],
+    blob: bytes,
+    shift: Int64s | None,
+    arrow_type: pa.DataType,
+) -> Bounds:
+    """Bounds from the columns of a ChunkTable; positions in the blob are those in a footer and its `shift`."""
     leaf = metadata.schema.leaves[leaf_ordinal]
-    rows = _join([file.group_rows for file in files])
     if leaf.max_repetition > 0:
         return Bounds.unknown(np.full(len(rows), -1, np.int64))
     element = metadata.schema.elements[leaf.element]
-
-    def column(name: str) -> npt.NDArray[Any]:
-        return _join([getattr(file.chunks, name)[:, leaf_ordinal] for file in files])
-
-    here = ~(column("external") | column("encrypted"))
+    here = (column("external") == 0) & (column("encrypted") == 0)
     nulls = np.where(here, column("null_count"), -1)
     nans = np.where(here, column("nan_count"), -1)
     counts = _settle_counts(rows, nulls, nans, element, required=leaf.max_definition == 0)
     reading = reading_of(element, arrow_type)
     if reading is None:
         return _counts_only(counts)
-    blob = metadata.footer
-    shift: Int64s | None = None
-    if len(files) > 1:
-        blob = b"".join([file.footer for file in files])
-        sizes = np.array([len(file.footer) for file in files], np.int64)
-        shift = np.repeat(np.cumsum(sizes) - sizes, [file.num_row_groups for file in files])
 
     def side(name: str) -> _Side:
         starts = column(f"{name}_start")
@@ -103,10 +120,6 @@ def joined_chunk_bounds(
         current = np.ones(len(rows), bool)
     usable = here & current & (counts.nulls < np.maximum(rows, 1))
     return _make_bounds(blob, reading, lower, upper, usable, counts)
-
-
-def _join(parts: list[npt.NDArray[Any]]) -> npt.NDArray[Any]:
-    return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
 def page_bounds(
@@ -150,7 +163,7 @@ def page_bounds(
     return _make_bounds(index.blob, reading, lower, upper, usable, counts)
 
 
-def _is_ordered(metadata: FileMetadata, leaf_ordinal: int, reading: Reading) -> bool:
+def _is_ordered(metadata: FileMetadata | Kin, leaf_ordinal: int, reading: Reading) -> bool:
     order = metadata.column_orders[leaf_ordinal]
     if order == ColumnOrder.IEEE754_TOTAL:
         return reading.domain is Domain.FLOAT

@@ -21,6 +21,7 @@ from accel.format.chunk_lanes import read_groups_at_once
 from accel.format.chunk_table import build_chunks, leaves_out_dictionary_header
 from accel.format.footer import FooterBytes
 from accel.format.model import ChunkTable, FileMetadata, Int64s
+from accel.format.packed import Kin, PackedMetadata, pack_chunks
 from accel.format.row_groups import RowGroups
 from accel.format.thrift import I64, LIST, STRUCT, Reader
 from accel.records import dataclass
@@ -45,8 +46,8 @@ class Alike:
     """From the first byte up to the schema's end."""
     tail: bytes
     """From the end of the row groups to the last byte."""
-    like: FileMetadata
-    """What one of them says."""
+    kin: Kin
+    """What that says."""
 
     def fits(self, data: bytes) -> bool:
         """Whether a footer may be one of these."""
@@ -72,15 +73,15 @@ def learn_alike(metadata: FileMetadata) -> Alike | None:
         return None
     if len(ends) < 4 or data[ends[1]] != _ROWS_HEAD or data[ends[2]] != _GROUPS_HEAD:
         return None
-    return Alike(data[: ends[1]], data[ends[3] :], metadata)
+    return Alike(data[: ends[1]], data[ends[3] :], Kin.of(metadata))
 
 
-def read_alike(alike: Alike, footers: Sequence[FooterBytes]) -> list[FileMetadata] | None:
-    """What `parse_footer` gives for each of some footers that fit, or None: nothing has been read then.
+def read_alike(alike: Alike, footers: Sequence[FooterBytes]) -> list[PackedMetadata] | None:
+    """What `parse_footer` gives for each of some footers that fit, packed, or None: nothing has been read then.
 
     Whatever one of them has that is not usual, or not right, leaves all of them to `parse_footer`.
     """
-    schema = alike.like.schema
+    schema = alike.kin.schema
     try:
         begins, counts = _find_lists(alike, footers)
     except ParquetFormatError:
@@ -108,13 +109,13 @@ def read_alike(alike: Alike, footers: Sequence[FooterBytes]) -> list[FileMetadat
     for name in _POSITIONS:
         positions = getattr(chunks, name)
         np.add(positions, np.repeat(shift, counts)[:, None], out=positions, where=positions >= 0)
-    return _divide(alike.like, footers, groups, rows, sizes, chunks, last.tolist())
+    return _divide(alike.kin, footers, groups, rows, pack_chunks(chunks, rows, sizes), last.tolist())
 
 
 def _find_lists(alike: Alike, footers: Sequence[FooterBytes]) -> tuple[list[int], list[int]]:
     """Where the first row group of each footer is, and how many there are."""
     begins, counts = [], []
-    leaves = len(alike.like.schema.leaves)
+    leaves = len(alike.kin.schema.leaves)
     for footer in footers:
         data = footer.data
         if footer.footer_start < 0 or footer.footer_start + len(data) > footer.file_size:
@@ -141,47 +142,39 @@ def _build(
     if (rows < 0).any() or (rows > _MOST_ROWS).any():
         return None
     starts = np.repeat(np.array([footer.footer_start for footer in footers], np.int64), counts)
-    like = alike.like
+    kin = alike.kin
     chunks = build_chunks(
-        groups.chunks(len(like.schema.leaves)),
-        like.schema,
+        groups.chunks(len(kin.schema.leaves)),
+        kin.schema,
         footer_start=starts[:, None],
-        created_by=like.created_by,
+        created_by=kin.created_by,
     )
     return rows, sizes, chunks
 
 
 def _divide(
-    like: FileMetadata,
+    kin: Kin,
     footers: Sequence[FooterBytes],
     groups: RowGroups,
     rows: Int64s,
-    sizes: Int64s,
-    chunks: ChunkTable,
+    numbers: Int64s,
     last: Sequence[int],
-) -> list[FileMetadata]:
+) -> list[PackedMetadata]:
     """To each file what is its own of all that was read together: views of that."""
-    columns = [getattr(chunks, name) for name in ChunkTable.__slots__]
-    before = np.concatenate([np.zeros(1, np.int64), np.cumsum(rows)])
+    is_sorted = any(groups.sorting)
+    before = [0, *np.cumsum(rows).tolist()]
     out = []
     begin = 0
     for footer, end in zip(footers, last, strict=True):
         out.append(
-            FileMetadata(
-                version=like.version,
-                num_rows=int(before[end] - before[begin]),
-                created_by=like.created_by,
-                schema=like.schema,
-                key_value=like.key_value,
-                column_orders=like.column_orders,
-                group_rows=rows[begin:end],
-                group_first_row=before[begin:end] - before[begin],
-                group_bytes=sizes[begin:end],
-                sorting=tuple(groups.sorting[begin:end]),
-                chunks=ChunkTable(*[column[begin:end] for column in columns]),
-                footer=footer.data,
-                file_size=footer.file_size,
-                footer_start=footer.footer_start,
+            PackedMetadata(
+                kin,
+                numbers[begin:end],
+                tuple(groups.sorting[begin:end]) if is_sorted else None,
+                footer.data,
+                footer.file_size,
+                footer.footer_start,
+                before[end] - before[begin],
             )
         )
         begin = end

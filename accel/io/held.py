@@ -39,13 +39,13 @@ class HeldFiles:
 
     def vouched(self, handle: FileHandle, file: DataFile, now: float) -> bool:
         """Whether a cached handle may be used unasked: it is young, or a listing has just shown the same version."""
-        known = handle.id
-        if known.etag is None or (file.size is not None and file.size != known.size):
+        etag = handle.etag
+        if etag is None or (file.size is not None and file.size != handle.size):
             return False
         if file.etag is None:
             return self.fresh(handle, now)
         # A listing that has just shown another etag leaves it in doubt, however young it is.
-        same = same_etag(file.etag, known.etag)
+        same = same_etag(file.etag, etag)
         if same:
             handle.checked_at = max(handle.checked_at, now)
         return same

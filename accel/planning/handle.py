@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import pyarrow as pa
 
 from accel.errors import IndexFormatError
 from accel.format.domain import Bounds
 from accel.format.footer import IDX1_KEY
-from accel.format.model import ColumnIndex, FileMetadata, Int64s, OffsetIndex
+from accel.format.model import FileMetadata, Int64s, SortingColumn
+from accel.format.packed import Kin, PackedMetadata, pack_chunks, rows_of, unpack
 from accel.planning.chunk_pages import ChunkFacts
 from accel.planning.decoded_size import decoded_bytes
 from accel.planning.file import ObjectId
+from accel.planning.file_view import FileView, Viewed
 from accel.ranges import ByteRange
-from accel.records import dataclass
 
 if TYPE_CHECKING:
-    from accel.format.bloom import BloomState
-    from accel.format.embedded import Toc
-    from accel.indexes.kind import ParsedIndex
     from accel.planning.shelf import Shelf
 
 __all__ = ["FileHandle"]
@@ -28,91 +25,207 @@ __all__ = ["FileHandle"]
 # The first read is not grown for more than this of embedded indexes.
 _MOST_EMBEDDED = 256 << 10
 
+_Sorting: TypeAlias = tuple[tuple[SortingColumn, ...], ...] | None
+_Held: TypeAlias = tuple[str, int, str | None, bytes, int, bytes, int, int, "Int64s | None", _Sorting]
+_FOOTER: Final = 3
+_FOOTER_START: Final = 4
+_TAIL: Final = 5
+_TAIL_START: Final = 6
+_NUM_ROWS: Final = 7
+_NUMBERS: Final = 8
 
-@dataclass(slots=True, eq=False)
-class FileHandle:
+
+class FileHandle(Viewed):
     """What is known of one version of one file. Cached; grows as scans meet its page indexes.
 
     It is touched on the I/O loop only. Everything in it is derived from the bytes of `id`, so it is
     never updated for another version: a changed object gets a new handle.
+
+    Of thousands of cached files most are only looked at together with others (`planning.screening`). Such a file is one
+    object that the garbage collector follows, which points to a few; its `FileView` is made once more is asked of it.
+
+    Parameters
+    ----------
+    id : ObjectId
+    metadata : FileMetadata or PackedMetadata
+    arrow_schema : pyarrow.Schema
+        Of all columns, as pyarrow's full read would have it.
+    kin : Kin
+        What the metadata has in common with other files'.
+    tail_start : int
+        Where the footer starts, or the tail that is kept of it.
     """
 
-    id: ObjectId
-    metadata: FileMetadata
-    arrow_schema: pa.Schema
-    """Of all columns, as pyarrow's full read would have it."""
-    tail: bytes
-    """What lies from `tail_start` up to the footer that the first read brought along. `bytes`: the garbage collector follows none."""
-    tail_start: int
-    offset_indexes: dict[tuple[int, int], OffsetIndex | None] = field(default_factory=dict)
-    """By (row group, leaf); None where it is absent, or did not verify."""
-    column_indexes: dict[tuple[int, int], ColumnIndex | None] = field(default_factory=dict)
-    chunk_bounds: dict[int, Bounds] = field(default_factory=dict)
-    """By leaf, units are the row groups. Those on the shelf are not among them, until they are asked for."""
-    shelf: Shelf | None = None
-    """Where its chunk bounds are kept with those of others, from this row group on."""
-    shelf_at: int = 0
-    page_bounds: dict[tuple[int, int], Bounds] = field(default_factory=dict)
-    joined_bounds: dict[tuple[str, ...], tuple[list[Bounds], Bounds]] = field(default_factory=dict)
-    """By column path: bounds of the pages of several row groups, as last asked together, and these joined."""
-    blooms: dict[tuple[int, int], BloomState] = field(default_factory=dict)
-    """By (row group, leaf): the blocks of bloom filters met so far."""
-    toc: Toc | None = None
-    """Of the indexes embedded in the file."""
-    bad_toc: IndexFormatError | None = None
-    """Why the table of embedded indexes is not used."""
-    indexes: dict[int, ParsedIndex | None] = field(default_factory=dict)
-    """Those met so far, by their place in the table; None where one did not verify."""
-    checked_at: float = 0.0
-    """When the store last said that this is the current version (monotonic clock)."""
-    dictionaries: dict[tuple[int, int], pa.Array] = field(default_factory=dict)
-    """By (row group, leaf): the values of small dictionaries that planning has asked."""
-    readable: dict[tuple[int, int], bool] = field(default_factory=dict)
-    """By (row group, leaf): the chunks whose footer entries were found good enough to be read by."""
-    decoded: dict[tuple[int, int], int] = field(default_factory=dict)
-    """By (row group, leaf), for those that were asked for: see `decoded_bytes`."""
-    facts: dict[tuple[int, int], ChunkFacts] = field(default_factory=dict)
-    """By (row group, leaf), for those that were planned: see `chunk_facts`."""
-    first_rows: dict[int, Int64s] = field(default_factory=dict)
-    """By row group: where the pages of the first offset index met begin. Others that are equal share it."""
-    schema_nbytes: int = 0
-    index_reads: int = 0
-    """How often page indexes of it were asked for."""
-    reading_ahead: int = 0
-    """By which of these all of them are on their way: see `index_region`; 0 where none is."""
-    distrusted: bool = False
-    """Its page index contradicts its pages: chunks are read whole."""
+    __slots__ = ("_held", "_view", "arrow_schema", "checked_at", "kin", "shelf", "shelf_at")
+
+    def __init__(
+        self,
+        id: ObjectId,
+        metadata: FileMetadata | PackedMetadata,
+        arrow_schema: pa.Schema,
+        *,
+        kin: Kin,
+        tail_start: int,
+    ) -> None:
+        self.arrow_schema = arrow_schema
+        self.checked_at = 0.0
+        """When the store last said that this is the current version (monotonic clock)."""
+        self.shelf: Shelf | None = None
+        """Where its chunk bounds are kept with those of others, from this row group on."""
+        self.shelf_at = 0
+        self._view = None
+        numbers = None
+        self.kin = kin
+        if isinstance(metadata, PackedMetadata):
+            numbers = metadata.numbers
+        else:
+            self._view = FileView(metadata)
+        # A tuple of what the garbage collector need not follow is not followed itself.
+        self._held: _Held = (
+            id.path,
+            id.size,
+            id.etag,
+            metadata.footer,
+            metadata.footer_start,
+            b"",
+            tail_start,
+            metadata.num_rows,
+            numbers,
+            metadata.sorting if metadata.sorting and any(metadata.sorting) else None,
+        )
+
+    # -- identity --------------------------------------------------------------------------------
+
+    @property
+    def id(self) -> ObjectId:
+        """Which version of which object."""
+        return ObjectId(*self._held[:3])
+
+    @property
+    def path(self) -> str:
+        return self._held[0]
+
+    @property
+    def size(self) -> int:
+        """Of the file, in bytes."""
+        return self._held[1]
+
+    @property
+    def etag(self) -> str | None:
+        return self._held[2]
+
+    # -- what it is made of ----------------------------------------------------------------------
+
+    @property
+    def tail(self) -> bytes:
+        """What lies from `tail_start` up to the footer that the first read brought along."""
+        return self._held[_TAIL]
+
+    @property
+    def tail_start(self) -> int:
+        return self._held[_TAIL_START]
+
+    def keep_tail(self, tail: bytes, start: int) -> None:
+        """Hold these bytes as the tail."""
+        path, size, etag, footer, footer_start, _, _, num_rows, numbers, sorting = self._held
+        self._held = path, size, etag, footer, footer_start, tail, start, num_rows, numbers, sorting
+
+    @property
+    def num_rows(self) -> int:
+        return self._held[_NUM_ROWS]
+
+    @property
+    def num_row_groups(self) -> int:
+        numbers = self._held[_NUMBERS]
+        return len(self.view.metadata.group_rows) if numbers is None else len(numbers)
+
+    @property
+    def group_rows(self) -> Int64s:
+        """Rows of each row group."""
+        numbers = self._held[_NUMBERS]
+        return self.view.metadata.group_rows if numbers is None else rows_of(numbers)
+
+    @property
+    def footer_bytes(self) -> int:
+        """Of the footer, without the eight bytes after it."""
+        return len(self._held[_FOOTER])
+
+    @property
+    def packed(self) -> PackedMetadata:
+        """The metadata in few objects."""
+        _, size, _, footer, footer_start, _, _, num_rows, _, sorting = self._held
+        numbers = self._pack()
+        return PackedMetadata(self.kin, numbers, sorting, footer, size, footer_start, num_rows)
+
+    def _pack(self) -> Int64s:
+        """The numbers of its row groups, which it holds from now on."""
+        numbers = self._held[_NUMBERS]
+        if numbers is None:
+            metadata = self.view.metadata
+            numbers = pack_chunks(metadata.chunks, metadata.group_rows, metadata.group_bytes)
+            self._held = (*self._held[:8], numbers, self._held[9])
+        return numbers
+
+    @property
+    def view(self) -> FileView:
+        """The file laid out to be planned by itself."""
+        view = self._view
+        if view is None:
+            view = self._view = FileView(unpack(self.packed))
+        return view
+
+    def fold(self) -> None:
+        """Let go of the view, where the footer says all that is in it."""
+        if self._view is not None and self._view.is_plain:
+            self._pack()
+            self._view = None
+
+    def kept_bounds(self, leaf: int) -> Bounds | None:
+        """The bounds of its chunks of one column that it keeps itself."""
+        return None if self._view is None else self._view.chunk_bounds.get(leaf)
+
+    @property
+    def keeps_bounds(self) -> bool:
+        """Whether it keeps those of any."""
+        return self._view is not None and bool(self._view.chunk_bounds)
+
+    def drop_bounds(self, leaf: int) -> None:
+        """They are kept elsewhere."""
+        if self._view is not None:
+            self._view.chunk_bounds.pop(leaf, None)
 
     def decoded_bytes(self, row_group: int, leaf: int) -> int:
         """How large a chunk is once decoded, as far as the footer tells."""
-        found = self.decoded.get((row_group, leaf))
+        view = self.view
+        found = view.decoded.get((row_group, leaf))
         if found is None:
-            found = self.decoded[row_group, leaf] = decoded_bytes(self.metadata, row_group, leaf)
+            found = view.decoded[row_group, leaf] = decoded_bytes(view.metadata, row_group, leaf)
         return found
 
     def chunk_facts(self, row_group: int, leaf: int) -> ChunkFacts:
         """What reading a chunk takes, whatever rows of it are wanted."""
-        at = (row_group, leaf)
-        found, index = self.facts.get(at), self.offset_indexes.get(at)
+        at, view = (row_group, leaf), self.view
+        found, index = view.facts.get(at), view.offset_indexes.get(at)
         # An offset index may have come since, or have been given up.
         if found is None or found.index is not index:
             decoded = self.decoded_bytes(row_group, leaf)
-            found = ChunkFacts.of(self.metadata.chunks, index, row_group, leaf, decoded)
-            self.facts[at] = found
+            found = ChunkFacts.of(view.metadata.chunks, index, row_group, leaf, decoded)
+            view.facts[at] = found
         return found
 
     def has_offset_index(self, row_group: int, leaf: int) -> bool:
         """Whether the file has one for a chunk, that has not been met."""
-        untried = (row_group, leaf) not in self.offset_indexes and not self.distrusted
-        return untried and bool(self.metadata.chunks.offset_index_offset[row_group, leaf] > 0)
+        view = self.view
+        untried = (row_group, leaf) not in view.offset_indexes and not view.distrusted
+        return untried and bool(view.metadata.chunks.offset_index_offset[row_group, leaf] > 0)
 
     def in_tail(self, wanted: ByteRange) -> memoryview | None:
         """The bytes of a range that the first read already brought, else None."""
-        start = wanted.start - self.tail_start
-        end = wanted.end - self.tail_start
-        if start < 0 or end > len(self.tail):
+        tail, tail_start = self.tail, self.tail_start
+        start, end = wanted.start - tail_start, wanted.end - tail_start
+        if start < 0 or end > len(tail):
             return None
-        return memoryview(self.tail)[start:end]
+        return memoryview(tail)[start:end]
 
     def index_region(self, most_bytes: int) -> ByteRange | None:
         """What lies between the first page index and the tail, where that is not more; None where nothing does."""
@@ -121,14 +234,13 @@ class FileHandle:
 
     def grow_tail(self, data: memoryview) -> None:
         """Keep the bytes that lie just before the tail with it."""
-        self.tail = b"".join((data, self.tail))
-        self.tail_start -= len(data)
+        self.keep_tail(b"".join((data, self.tail)), self.tail_start - len(data))
 
     def _page_indexes_start(self) -> int:
         """Where the first page index is, or the footer where there is none."""
-        chunks = self.metadata.chunks
-        first = self.metadata.footer_start
-        for offset in (chunks.offset_index_offset, chunks.column_index_offset):
+        first = self._held[_FOOTER_START]
+        for name in ("offset_index_offset", "column_index_offset"):
+            offset = self._column(name)
             placed = offset[offset > 0]
             if placed.size:
                 first = min(first, int(placed.min()))
@@ -145,11 +257,18 @@ class FileHandle:
         offsets += [] if listed is None else [listed]
         near = [offset for offset in offsets if first - offset <= _MOST_EMBEDDED]
         first = min([first, *near])
-        return self.id.size - first
+        return self.size - first
+
+    def _column(self, name: str) -> Int64s:
+        """A column of the ChunkTable, without laying out the others."""
+        if self._view is None:
+            return self.packed.column(name)
+        found: Int64s = getattr(self._view.metadata.chunks, name)
+        return found
 
     def _idx1_start(self) -> int | None:
         """Where the seeds' index starts, if the file has one: a scan may name its column."""
-        if IDX1_KEY not in self.metadata.key_value:
+        if IDX1_KEY not in self.kin.key_value:
             return None
         from accel.format.idx1 import idx1_range
 
@@ -162,26 +281,17 @@ class FileHandle:
     @property
     def pieces(self) -> int:
         """How many indexes and dictionaries it holds: a change says that `nbytes` has changed, for less."""
-        pages = len(self.offset_indexes) + len(self.column_indexes)
-        return pages + len(self.indexes) + len(self.blooms) + len(self.dictionaries)
+        return 0 if self._view is None else self._view.pieces
 
     @property
     def nbytes(self) -> int:
         """What holding this costs, for the cache's limit."""
-        total = self.metadata.nbytes + len(self.tail) + self.schema_nbytes + 1024
+        numbers = self._held[_NUMBERS]
+        total = 1024 + 200 * len(self.arrow_schema) + len(self.tail)
+        if numbers is None:
+            total += self.view.metadata.nbytes
+        else:
+            total += 4096 + self.footer_bytes + numbers.nbytes + 600 * len(self.kin.schema.elements)
         if self.shelf is not None:
-            total += 64 * self.metadata.num_row_groups * len(self.shelf.bounds)
-        if not (self.pieces or self.chunk_bounds or self.readable or self.decoded):
-            return total  # as after opening
-        total += sum(i.nbytes for i in self.offset_indexes.values() if i is not None)
-        total += sum(i.nbytes for i in self.column_indexes.values() if i is not None)
-        joined = [bounds for _, bounds in self.joined_bounds.values()]
-        for bounds in (*self.chunk_bounds.values(), *self.page_bounds.values(), *joined):
-            total += 64 * len(bounds) + 256
-        total += sum(int(values.nbytes) + 200 for values in self.dictionaries.values())
-        total += 120 * (len(self.readable) + len(self.decoded)) + 400 * len(self.facts)
-        total += sum(state.nbytes for state in self.blooms.values())
-        for index in self.indexes.values():
-            if index is not None:
-                total += index.nbytes
-        return total
+            total += 64 * self.num_row_groups * len(self.shelf.bounds)
+        return total if self._view is None else total + self._view.nbytes

@@ -9,6 +9,7 @@ from collections.abc import Callable, Generator
 from typing import TypeAlias, TypeVar
 
 from accel.format.model import FileMetadata
+from accel.format.packed import PackedMetadata
 from accel.ranges import Stash, Want
 from accel.records import dataclass
 
@@ -37,7 +38,7 @@ class Tail:
     start: int
     size: int
     etag: str | None
-    parsed: FileMetadata | None = None
+    parsed: FileMetadata | PackedMetadata | None = None
     """What its footer says, where that was parsed on the way."""
 
 

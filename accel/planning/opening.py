@@ -12,7 +12,8 @@ import pyarrow as pa
 
 from accel.errors import IndexFormatError, ParquetFormatError
 from accel.format.footer import MAGIC, TOC_KEY, FooterBytes, parse_footer, parse_tail
-from accel.format.model import ParquetSchema
+from accel.format.model import FileMetadata, ParquetSchema
+from accel.format.packed import Kin, PackedMetadata
 from accel.planning.file import ObjectId
 from accel.planning.handle import FileHandle
 from accel.planning.need import Need, NeedTail, Steps, Tail
@@ -103,36 +104,39 @@ def open_file(
         kept, kept_start = data[: footer_start - start], start
     metadata = tail.parsed
     if metadata is None:
-        metadata = parse_footer(footer, file_size=size, footer_start=footer_start)
-    if shared is not None and tail.parsed is None:
-        known = shared(metadata.schema)
-        if known is not metadata.schema:
-            metadata = replace(metadata, schema=known)
-    schema = arrow_schema(metadata.schema, metadata.key_value)
+        metadata = _parse(footer, size, footer_start, shared)
+    kin = metadata.kin if isinstance(metadata, PackedMetadata) else Kin.of(metadata)
     handle = FileHandle(
-        id=ObjectId(path, size, tail.etag),
-        metadata=metadata,
-        arrow_schema=schema,
-        tail=b"",
+        ObjectId(path, size, tail.etag),
+        metadata,
+        arrow_schema(kin.schema, kin.key_value),
+        kin=kin,
         tail_start=kept_start,
-        schema_nbytes=200 * len(schema.names),
     )
-    if TOC_KEY in metadata.key_value:
+    if TOC_KEY in kin.key_value:
         from accel.format.embedded import parse_toc
 
         try:
-            handle.toc = parse_toc(metadata)
+            handle.toc = parse_toc(handle.metadata)
         except IndexFormatError as error:
             handle.bad_toc = error
     if kept_start == 0:
         # The whole file came along: its data needs no request.
-        handle.tail = bytes(kept)
+        handle.keep_tail(bytes(kept), 0)
         return handle
     # Of the bytes before the footer only page indexes are of use later: let the data bytes go.
     first = max(size - handle.suggested_tail_bytes(), kept_start)
-    handle.tail = bytes(kept[first - kept_start :])
-    handle.tail_start = first
+    handle.keep_tail(bytes(kept[first - kept_start :]), first)
     return handle
+
+
+def _parse(
+    footer: bytes, size: int, start: int, shared: Callable[[ParquetSchema], ParquetSchema] | None
+) -> FileMetadata:
+    """A footer parsed by itself."""
+    metadata = parse_footer(footer, file_size=size, footer_start=start)
+    known = metadata.schema if shared is None else shared(metadata.schema)
+    return metadata if known is metadata.schema else replace(metadata, schema=known)
 
 
 def footer_in(tail: Tail, most: int) -> FooterBytes | None:

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from accel.format.bounds import joined_chunk_bounds
 from accel.format.domain import Bounds, Domain
+from accel.format.packed import Kin
 from accel.planning.handle import FileHandle
 from accel.planning.pruning import group_bounds
 from accel.planning.query import FileQuery
@@ -43,7 +44,7 @@ def excluded_files(handles: Sequence[FileHandle], query: FileQuery) -> list[bool
     """
     if query.bound is None or not handles:
         return [False] * len(handles)
-    excluded = [not len(handle.metadata.group_rows) for handle in handles]
+    excluded = [not handle.num_row_groups for handle in handles]
     asked = [(place, handle) for place, handle in enumerate(handles) if not excluded[place]]
     if not asked:
         return excluded
@@ -57,8 +58,10 @@ def excluded_files(handles: Sequence[FileHandle], query: FileQuery) -> list[bool
         verdicts = _judge(query, found, shelf.rows, shelf.starts)
     else:
         verdicts = _judge_apart([handle for _, handle in asked], query)
-    for (place, _), verdict in zip(asked, verdicts, strict=True):
+    for (place, handle), verdict in zip(asked, verdicts, strict=True):
         excluded[place] = verdict
+        if verdict and handle.shelf is not None:
+            handle.fold()
     return excluded
 
 
@@ -66,14 +69,10 @@ def _judge_apart(handles: Sequence[FileHandle], query: FileQuery) -> list[bool]:
     """The same for files that were not judged together before, none of them without row groups."""
     found = _learn_together(handles, query)
     if found is not None:
-        rows = np.concatenate([handle.metadata.group_rows for handle in handles])
-        shelf = Shelf(handles, rows, {leaf: found[path] for path, leaf, _ in query.prunable})
-        return _judge(query, found, rows, shelf.starts)
+        shelf = _shelve(handles, _rows_of(handles), {leaf: found[path] for path, leaf, _ in query.prunable})
+        return _judge(query, found, shelf.rows, shelf.starts)
     excluded = [False] * len(handles)
-    columns = []
-    for _, leaf, kind in query.prunable:
-        _learn_bounds(handles, leaf, kind)
-        columns.append([group_bounds(handle, leaf, kind) for handle in handles])
+    columns = [_bounds_of(handles, leaf, kind) for _, leaf, kind in query.prunable]
     alike: dict[tuple[object, ...], list[tuple[int, FileHandle, tuple[Bounds, ...]]]] = {}
     for place, (handle, *bounds) in enumerate(zip(handles, *columns, strict=True)):
         # What one writer wrote as numbers another may not have: bounds are joined with their like.
@@ -85,7 +84,7 @@ def _judge_apart(handles: Sequence[FileHandle], query: FileQuery) -> list[bool]:
             alike[form] = [one]
     for some in alike.values():
         places, kept, bounds_of = zip(*some, strict=True)
-        rows = np.concatenate([handle.metadata.group_rows for handle in kept])
+        rows = _rows_of(kept)
         joined = {
             path: _join([bounds[at] for bounds in bounds_of])
             for at, (path, _, _) in enumerate(query.prunable)
@@ -95,61 +94,89 @@ def _judge_apart(handles: Sequence[FileHandle], query: FileQuery) -> list[bool]:
             excluded[place] = verdict
         if len(kept) >= _FEWEST and joined:
             _shelve(kept, rows, {leaf: joined[path] for path, leaf, _ in query.prunable})
+        else:
+            for handle, bounds in zip(kept, bounds_of, strict=True):
+                for (_, leaf, _), known in zip(query.prunable, bounds, strict=True):
+                    handle.chunk_bounds[leaf] = known
     return excluded
 
 
 def _learn_together(handles: Sequence[FileHandle], query: FileQuery) -> dict[tuple[str, ...], Bounds] | None:
-    """The bounds of files that nothing is known of yet, one after the other; None where they are not alike."""
+    """The bounds of files of which nothing is known yet, or other columns' only, one after the other; None where they
+    are not alike."""
     if len(handles) < _FEWEST or not query.prunable:
         return None
-    schema, orders = handles[0].metadata.schema, handles[0].metadata.column_orders
+    first, shelf = handles[0].kin, handles[0].shelf
     for handle in handles:
-        metadata = handle.metadata
+        kin = handle.kin
         if (
-            metadata.schema is not schema
-            or handle.chunk_bounds
-            or handle.shelf is not None
-            or len(metadata.footer) > _LONGEST
-            or any(metadata.column_orders.item(leaf) != orders.item(leaf) for _, leaf, _ in query.prunable)
+            kin.schema is not first.schema
+            or handle.keeps_bounds
+            or handle.shelf is not shelf
+            or handle.footer_bytes > _LONGEST
+            or (kin is not first and not _ordered_alike(kin, first, query))
         ):
             return None
+    if shelf is not None and not shelf.holds(handles):
+        return None
+    files = [handle.packed for handle in handles]
     found = {}
     for path, leaf, kind in query.prunable:
-        joined = joined_chunk_bounds([handle.metadata for handle in handles], leaf, arrow_type=kind)
+        joined = None if shelf is None else shelf.bounds.get(leaf)
+        if joined is None:
+            joined = joined_chunk_bounds(files, leaf, arrow_type=kind)
         if joined.domain is Domain.INTEGER and joined.lower.dtype == object:
             return None  # one of them has numbers that take no fixed width, and is to be alone with that
         found[path] = joined
     return found
 
 
-def _shelve(handles: Sequence[FileHandle], rows: Int64s, bounds: dict[int, Bounds]) -> None:
+def _shelve(handles: Sequence[FileHandle], rows: Int64s, bounds: dict[int, Bounds]) -> Shelf:
     """Keep bounds together, with those of other columns that are kept so already."""
     before = handles[0].shelf
     if before is not None and before.holds(handles):
         bounds = before.bounds | bounds
-    Shelf(handles, rows, bounds)
+    return Shelf(handles, rows, bounds)
 
 
-def _learn_bounds(handles: Sequence[FileHandle], leaf: int, kind: pa.DataType) -> None:
+def _bounds_of(handles: Sequence[FileHandle], leaf: int, kind: pa.DataType) -> list[Bounds]:
     """What `group_bounds` finds for each, found for those together that are of one schema object."""
-    alike: dict[tuple[int, int], list[FileHandle]] = {}
-    for handle in handles:
-        metadata = handle.metadata
-        known = leaf in handle.chunk_bounds or (handle.shelf is not None and leaf in handle.shelf.bounds)
-        if not known and len(metadata.footer) <= _LONGEST:
-            form = id(metadata.schema), int(metadata.column_orders[leaf])
-            alike.setdefault(form, []).append(handle)
-    for some in alike.values():
-        if len(some) == 1:
+    found: list[Bounds | None] = []
+    alike: dict[tuple[int, int], list[int]] = {}
+    for place, handle in enumerate(handles):
+        bounds = handle.kept_bounds(leaf)
+        if bounds is None and handle.shelf is not None:
+            bounds = handle.shelf.of(handle, leaf)
+        found.append(bounds)
+        if bounds is None and handle.footer_bytes <= _LONGEST:
+            form = id(handle.kin.schema), int(handle.kin.column_orders[leaf])
+            alike.setdefault(form, []).append(place)
+    for places in alike.values():
+        if len(places) == 1:
             continue
-        joined = joined_chunk_bounds([handle.metadata for handle in some], leaf, arrow_type=kind)
+        joined = joined_chunk_bounds([handles[place].packed for place in places], leaf, arrow_type=kind)
         if joined.domain is Domain.INTEGER and joined.lower.dtype == object:
             continue  # one of them has numbers that take no fixed width, and is to be alone with that
         begin = 0
-        for handle in some:
-            end = begin + handle.metadata.num_row_groups
-            handle.chunk_bounds[leaf] = joined.part(begin, end)
+        for place in places:
+            end = begin + handles[place].num_row_groups
+            found[place] = joined.part(begin, end)
             begin = end
+    return [
+        group_bounds(handle, leaf, kind) if bounds is None else bounds
+        for handle, bounds in zip(handles, found, strict=True)
+    ]
+
+
+def _ordered_alike(one: Kin, other: Kin, query: FileQuery) -> bool:
+    """Whether bounds of the columns that are asked for are of the same order."""
+    orders = one.column_orders, other.column_orders
+    return all(orders[0].item(leaf) == orders[1].item(leaf) for _, leaf, _ in query.prunable)
+
+
+def _rows_of(handles: Sequence[FileHandle]) -> Int64s:
+    """Of each row group, one file's after the other's."""
+    return np.concatenate([handle.group_rows for handle in handles])
 
 
 def _judge(

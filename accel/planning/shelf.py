@@ -20,7 +20,7 @@ Int64s = npt.NDArray[np.int64]
 
 def group_starts(handles: Sequence[FileHandle]) -> Int64s:
     """The first row group of each file, where one file's follow the other's."""
-    counts = np.array([handle.metadata.num_row_groups for handle in handles], np.int64)
+    counts = np.array([handle.num_row_groups for handle in handles], np.int64)
     starts: Int64s = np.cumsum(counts) - counts
     return starts
 
@@ -44,14 +44,14 @@ class Shelf:
         for handle, start in zip(handles, self.starts.tolist(), strict=True):
             handle.shelf, handle.shelf_at = self, start
             for leaf in bounds:
-                handle.chunk_bounds.pop(leaf, None)
+                handle.drop_bounds(leaf)
 
     def of(self, handle: FileHandle, leaf: int) -> Bounds | None:
         """Those of one file."""
         found = self.bounds.get(leaf)
         if found is None:
             return None
-        return found.part(handle.shelf_at, handle.shelf_at + handle.metadata.num_row_groups)
+        return found.part(handle.shelf_at, handle.shelf_at + handle.num_row_groups)
 
     def holds(self, handles: Sequence[FileHandle]) -> bool:
         """Whether it is of just these, in this order."""

@@ -112,7 +112,7 @@ def test_together_as_one_by_one(part: int) -> None:
     full = dict(handle.column_indexes)
     told = 0
     for _ in range(60):
-        handle.column_indexes = {at: index for at, index in full.items() if chance.random() < 0.8}
+        handle.view.column_indexes = {at: index for at, index in full.items() if chance.random() < 0.8}
         handle.page_bounds.clear()
         query = query_of(handle, predicate(chance))
         groups = sorted(chance.sample(range(ROWS // GROUP), chance.randint(1, ROWS // GROUP)))

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import gc
+from collections.abc import Callable
+
 import numpy as np
 import pyarrow as pa
+import pytest
 
+from accel.errors import IndexFormatError
 from accel.format.domain import Bounds
 from accel.format.page_index import parse_offset_index
+from accel.planning.file_view import FileView
+from accel.planning.handle import FileHandle
 from accel.testing import Layout, table, write_file
+from tests.property.test_footer_parses import same
 from tests.unit.planning.files import Bytes, footer_start
 
 COLUMNS = table(a=pa.array(np.arange(1000)), b=pa.array(np.arange(1000)))
@@ -43,3 +51,58 @@ def test_its_weight_grows_with_what_it_learns() -> None:
 def test_bytes_before_the_footer_weigh() -> None:
     data = write_file(COLUMNS, Layout(page_rows=50))
     assert Bytes(data).open().nbytes - Bytes(data).open(8).nbytes == footer_start(data)
+
+
+def tracked(handle: FileHandle) -> list[type]:
+    """What the garbage collector follows of it alone, the handle aside."""
+    gc.collect()
+    shared = [handle.kin, handle.arrow_schema, FileHandle, None]
+    return [
+        type(one)
+        for one in gc.get_referents(handle)
+        if gc.is_tracked(one) and not any(one is other for other in shared)
+    ]
+
+
+def test_a_folded_file_is_one_object_for_the_garbage_collector() -> None:
+    handle = Bytes(write_file(COLUMNS, Layout(group_rows=250, page_rows=50))).open()
+    handle.fold()
+    assert tracked(handle) == []
+    assert len(handle.metadata.group_rows) == 4
+    assert tracked(handle) == [FileView]
+
+
+def test_folded_and_laid_out_again_it_says_the_same() -> None:
+    handle = Bytes(write_file(COLUMNS, Layout(group_rows=250, page_rows=50))).open(8)
+    before, weight = handle.metadata, handle.nbytes
+    suggested, rows, size = handle.suggested_tail_bytes(), handle.group_rows.tolist(), handle.id
+    handle.fold()
+    assert handle.suggested_tail_bytes() == suggested
+    assert (handle.num_rows, handle.num_row_groups, handle.group_rows.tolist()) == (1000, 4, rows)
+    assert (handle.id, handle.path, handle.size, handle.etag) == (size, size.path, size.size, size.etag)
+    assert (handle.pieces, handle.toc, handle.bad_toc) == (0, None, None)
+    assert abs(handle.nbytes - weight) < 1000
+    assert handle.metadata is not before
+    same(handle.metadata, before)
+    assert handle.metadata is handle.metadata
+
+
+@pytest.mark.parametrize(
+    "note",
+    [
+        lambda handle: handle.offset_indexes.update({(0, 0): None}),
+        lambda handle: handle.column_indexes.update({(0, 0): None}),
+        lambda handle: handle.indexes.update({0: None}),
+        lambda handle: handle.dictionaries.update({(0, 0): pa.nulls(1)}),
+        lambda handle: handle.blooms.update({(0, 0): None}),
+        lambda handle: setattr(handle, "distrusted", True),
+        lambda handle: setattr(handle, "index_reads", 1),
+        lambda handle: setattr(handle, "bad_toc", IndexFormatError("bad")),
+    ],
+)
+def test_what_the_footer_does_not_say_is_kept(note: Callable[[FileHandle], object]) -> None:
+    handle = Bytes(write_file(COLUMNS, Layout(page_rows=50))).open()
+    note(handle)
+    view = handle.view
+    handle.fold()
+    assert handle.view is view

@@ -10,6 +10,8 @@ import pytest
 
 from accel.format.bounds import chunk_bounds
 from accel.format.domain import Bounds
+from accel.format.model import ParquetSchema
+from accel.format.packed import Kin
 from accel.planning.handle import FileHandle
 from accel.planning.projection import project_schema
 from accel.planning.pruning import group_bounds, prune_row_groups
@@ -28,6 +30,14 @@ def opened(
 ) -> FileHandle:
     data = table(n=pa.array(numbers, pa.int64()), s=pa.array(texts, pa.string()))
     return Bytes(write_file(data, layout or Layout(group_rows=2))).open()
+
+
+def of_schema(handle: FileHandle, schema: ParquetSchema) -> FileHandle:
+    """The same file, its schema the very object that others have."""
+    metadata = replace(handle.metadata, schema=schema)
+    return FileHandle(
+        handle.id, metadata, handle.arrow_schema, kin=Kin.of(metadata), tail_start=handle.tail_start
+    )
 
 
 HANDLES = [
@@ -103,10 +113,10 @@ def test_bounds_found_together_are_those_found_alone(where: str) -> None:
     query = query_of(where)
     ((_, leaf, kind),) = query.prunable
     many = [opened(list(range(i, i + 5)), [f"s{i}", None, "b", "c", "d"]) for i in range(9)]
-    many = [replace(h, metadata=replace(h.metadata, schema=many[0].metadata.schema)) for h in many]
+    many = [of_schema(handle, many[0].kin.schema) for handle in many]
     excluded_files(many, query)
     for handle in many:
-        assert handle.shelf is not None and not handle.chunk_bounds
+        assert handle.shelf is not None and not handle.keeps_bounds
         found = group_bounds(handle, leaf, kind)
         alone = chunk_bounds(handle.metadata, leaf, arrow_type=kind)
         for name in (field.name for field in fields(Bounds) if field.init):
@@ -122,7 +132,7 @@ def test_bounds_found_together_are_those_found_alone(where: str) -> None:
 def test_files_judged_again_in_whatever_company_are_judged_alike(where: str) -> None:
     schema = HANDLES[0].metadata.schema
     many = [opened(list(range(i, i + 5)), [f"s{i}", None, "b", "c", "d"]) for i in range(24)]
-    many = [replace(h, metadata=replace(h.metadata, schema=schema)) for h in many]
+    many = [of_schema(handle, schema) for handle in many]
     query = query_of(where, {"p": pa.scalar(8, pa.int64())})
     alone = [not (prune_row_groups(handle, query) != Verdict.NONE).any() for handle in many]
     for handle in many:
@@ -135,3 +145,16 @@ def test_files_judged_again_in_whatever_company_are_judged_alike(where: str) -> 
             if other == where:
                 assert found == [alone[i] for i in chosen], chosen
     assert [not (prune_row_groups(handle, query) != Verdict.NONE).any() for handle in many] == alone
+
+
+def test_another_column_is_learned_together_too() -> None:
+    """Files on a shelf get it in addition, and none of them is laid out for it."""
+    schema = HANDLES[0].kin.schema
+    many = [of_schema(opened([i, i + 1], [f"s{i}", f"t{i}"]), schema) for i in range(10)]
+    for where, kept in (("n = 3", {2, 3}), ("s = 's3'", {0, 1, 2, 3}), ("s = 's4' AND n = 4", {3, 4})):
+        found = excluded_files(many, query_of(where))
+        assert {place for place, excluded in enumerate(found) if not excluded} == kept
+        shelf = many[0].shelf
+        assert shelf is not None and shelf.holds(many)
+    assert sorted(shelf.bounds) == [0, 1]
+    assert [handle._view is None for handle in many] == [place != 3 for place in range(10)]
