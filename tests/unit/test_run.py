@@ -619,3 +619,59 @@ async def test_what_is_no_exception_ends_a_single_piece(single: list[list[ScanTa
     with pytest.raises(Panic):
         await asyncio.wait_for(run.take(), 20)
     assert await run.take() is None
+
+
+async def test_pieces_are_decoded_in_the_order_they_are_wanted_in(planned: list[list[ScanTask]]) -> None:
+    """All answers come at once, the last first: two are begun as they came, then the first ones go first."""
+    came: list[asyncio.Future[None]] = []
+    decoded: list[int] = []
+
+    async def before(task: ScanTask, piece: Piece) -> None:
+        came.append(asyncio.get_running_loop().create_future())
+        if len(came) == 12:
+            for answer in reversed(came):
+                answer.set_result(None)
+        await came[-1]
+
+    class Slow(FakeReader):
+        async def decode(self, task: ScanTask, read: PieceRead) -> list[pa.RecordBatch]:
+            decoded.append(2 * int(task.path) + task.row_group)
+            await settle()
+            return await super().decode(task, read)
+
+    run, _ = make(planned, Slow(before, decode_threads=1, max_tasks_in_flight=12))
+    assert await rows_of(run) == expected(*range(6))
+    assert decoded == [11, 10, *range(10)]
+
+
+@pytest.mark.parametrize(
+    ("weight", "limit", "part"),
+    [
+        pytest.param(0, None, 1 / 16, id="nothing"),
+        pytest.param(10, None, 1 / 16, id="little"),
+        pytest.param(100, None, 0.2, id="a small piece counts twice"),
+        pytest.param(150, None, 0.25, id="up to a quarter"),
+        pytest.param(600, None, 0.6, id="a large one as the part that it is"),
+        pytest.param(5000, None, 1.0, id="one that could not be cut"),
+        pytest.param(10, 7, 1.0, id="with a limit each is one"),
+    ],
+)
+def test_what_a_piece_counts_as(
+    planned: list[list[ScanTask]], weight: int, limit: int | None, part: float
+) -> None:
+    run, _ = make(planned, FakeReader(piece_bytes=1000), limit=limit)
+    piece = replace(PIECE, leaves=(Weighing(weight),))  # type: ignore[arg-type]
+    assert run.part(piece) == part
+
+
+PIECE = Piece(RowSelection.none(), RowSelection.none(), (), 0, 0)
+
+
+class Weighing:
+    """Stands for the part of a leaf: `Piece.weight` is the sum of these."""
+
+    class reads:
+        weight = 1.0
+
+    def __init__(self, nbytes: int) -> None:
+        self.nbytes = nbytes
