@@ -88,7 +88,10 @@ async def discover(
             return Listing((item.as_file(),), _NO_COLUMNS, 0)
     named = await each(texts, partial(read_source, glob=glob, in_store=in_store))
     listed = await _find_all(named, client_for, metrics)
-    files = await each(_owned(named, listed), lambda one: one[1])
+    if len(named) == len(listed) == 1:
+        files = list(listed[0])
+    else:
+        files = await each(_owned(named, listed), lambda one: one[1])
     waves = max((_waves(named[i]) for i in listed), default=0)
     await breathe()
     # Below one directory the layout is known to be meant; elsewhere a path just may hold a `=`.

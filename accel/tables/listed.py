@@ -42,7 +42,7 @@ async def visible(item: Named, entries: Sequence[ObjectEntry]) -> Sequence[DataF
     """What a directory takes of its listing: neither hidden names nor markers."""
     prefix = item.prefix
     below = f"{prefix}/" if prefix else ""
-    start = len(below)
+    start, place = len(below), item.placing()
 
     def take(entry: ObjectEntry) -> DataFile | None:
         path = entry.path
@@ -51,7 +51,7 @@ async def visible(item: Named, entries: Sequence[ObjectEntry]) -> Sequence[DataF
         relative = path[start:]
         if has_hidden(relative):
             return None
-        return item.below(entry, relative)
+        return place(entry, relative)
 
     return [file for file in await each(entries, take) if file is not None]
 
@@ -81,11 +81,12 @@ async def _choose_matching(item: Named, entries: Sequence[ObjectEntry]) -> Seque
             return (item.as_file(entry),)
     data = [entry for entry in entries if entry.path != item.prefix and not _is_marker(entry)]
     # Only where no file matches are directories meant: `year=201[23]`, or `*.parquet` as Spark writes them.
+    place = item.placing()
     tests = (pattern.match_above,) if pattern.directories else (pattern.match, pattern.match_above)
     for test in tests:
         matching = await each(data, lambda entry, test=test: test(item.relative(entry)))  # type: ignore[misc]
         files = [
-            item.below(entry, item.relative(entry))
+            place(entry, item.relative(entry))
             for entry, matches in zip(data, matching, strict=True)
             if matches
         ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from accel.errors import ObjectNotFoundError
 from accel.io.location import Location, parse_url
@@ -51,9 +51,13 @@ class Named:
             return DataFile(root=self.location.root, path=path, url=self.text)
         return DataFile(self.location.root, path, self.text, entry.size, entry.etag)
 
-    def below(self, entry: ObjectEntry, relative: str) -> DataFile:
-        """A listed object below it, and what `relative` says of that."""
-        return DataFile(self.location.root, entry.path, self._name(relative), entry.size, entry.etag)
+    def placing(self) -> Callable[[ObjectEntry, str], DataFile]:
+        """What makes a file of a listed object below it, given what its path says below it."""
+        root, base = self.location.root, self.base
+        if _is_file_url(self.text):
+            name = self._name
+            return lambda entry, relative: DataFile(root, entry.path, name(relative), entry.size, entry.etag)
+        return lambda entry, relative: DataFile(root, entry.path, base + relative, entry.size, entry.etag)
 
     def named_below(self, relative: str) -> DataFile:
         """A file below it that was not listed by the store."""
