@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
+import numpy as np
 import pyarrow as pa
 
 from accel.decode.arrow import translate_errors
@@ -62,7 +63,10 @@ def read_apart(
 
     ways = cut_ways(known, unit, field.type, form, pages, wanted=rows.count)
     if not ways:
-        return None
+        # Numbers, some of them PLAIN.
+        both = form is not None and not form.one_by_one and facts.dictionary is not None
+        many = unit.num_rows > MOST_PICKED
+        return _read_coded(known, unit, field.type, form, verify_checksums, rows) if both and many else None
     read = partial(_read_pages, known, unit, field.type, pages, form, verify_checksums)
     if len(ways) == 1:
         array = read(ways[0], rows)
@@ -82,6 +86,8 @@ def read_apart(
 
 _RARE = 64
 """Of many rows, one in so many is picked for less than pyarrow decodes them all for."""
+_KEPT_SHARE = 2
+"""A slice of less than one part in this many is taken by itself, so that it does not hold all the rest."""
 _MOST_COPIED = 1 << 20
 """More bytes stay in two chunks: fresh memory for both costs as much as decoding them."""
 
@@ -94,7 +100,7 @@ def _read_coded(
     verify_checksums: bool,
     rows: RowSelection,
 ) -> pa.ChunkedArray | None:
-    """The selected rows of pages that are all dictionary-encoded, where they are most of the rows."""
+    """The selected rows of pages that are dictionary-encoded, of numbers some PLAIN, where many rows are wanted."""
     leaf = known.schema.leaves[unit.leaves[0]]
     chunk, facts = known.chunks[leaf.ordinal], known.facts[leaf.ordinal]
     if facts.dictionary is None:
@@ -159,15 +165,27 @@ def _read_pages(
         return None
     leaf = known.schema.leaves[unit.leaves[0]]
     placed = place_rows(known.chunks[leaf.ordinal], rows)
-    if way.start:
-        before = int(known.facts[leaf.ordinal].page_values[: way.start].sum())
-        placed = RowSelection(placed.starts - before, placed.stops - before)
+    first, stop = way.start, way.stop
+    ends = np.cumsum(known.facts[leaf.ordinal].page_values)
+    low, high = int(placed.starts[0]), int(placed.stops[-1])
+    alone = len(placed.starts) == 1
+    if alone:
+        # Of pages next to each other all is read, and the ends are cut off.
+        first, stop = int(ends.searchsorted(low, "right")), int(ends.searchsorted(high, "left")) + 1
+    before, count = int(ends[first - 1]) if first else 0, int(ends[stop - 1])
+    cut = alone and (high - low) * _KEPT_SHARE > count - before
+    wanted = (
+        RowSelection.all(count - before)
+        if cut
+        else RowSelection(placed.starts - before, placed.stops - before)
+    )
     with translate_errors(place=partial(known.place, unit.leaves)):
-        return read_plain(
-            pages[way.start : way.stop],
-            placed,
+        array = read_plain(
+            pages[first:stop],
+            wanted,
             kind=kind,
             form=form,
             optional=leaf.max_definition > 0,
             verify_checksums=verify_checksums,
         )
+    return array.slice(low - before, high - low) if cut and array is not None else array
