@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
 from functools import partial
@@ -20,7 +21,7 @@ from accel.metrics import Metrics
 from accel.options import MIB
 from accel.planning.coalesce import Merging
 from accel.planning.handle import FileHandle
-from accel.planning.pages import LeafReads, Piece, PieceLeaf, piece_wants
+from accel.planning.pages import LeafReads, Piece, dictionary_wants
 from accel.planning.synthesis import locate_pages, page_reads
 from accel.planning.task import ScanTask
 from accel.ranges import ByteRange, Kind, ReadKey, Stash, Want
@@ -107,14 +108,15 @@ class TaskReads:
     async def fetch(self, piece: Piece) -> PieceRead:
         """The bytes of a piece: one round trip; dictionaries as the footer says that pages need them."""
         group = self.task.row_group
-        pages, wanted = piece_wants(piece, group, lambda key: False)
+        wants = [part.wants(group) for part in piece.leaves]
+        wanted = dictionary_wants(piece, group)
         dictionaries = self._dictionaries
         sought = dictionaries.seek(wanted)
         # While the pages are on their way.
         packing = dictionaries.pack(piece, sought)
         try:
             try:
-                found, trips = await self._read([*pages, *sought.asked])
+                found, trips = await self._read([*itertools.chain.from_iterable(wants), *sought.asked])
             finally:
                 await until_done(packing)
             if wanted:
@@ -126,13 +128,15 @@ class TaskReads:
         stash = {**found, **sought.stash}
         self._carry(piece, stash)
         leaves: dict[int, LeafBytes] = {}
-        for part in piece.leaves:
-            found_pages = await self._pages(part, stash, piece.stop)
+        for part, own in zip(piece.leaves, wants, strict=True):
+            found_pages = [stash[want.key] for want in own]
+            if part.carried:
+                found_pages.insert(0, await self.carried.take(part.reads, part.lo, until=piece.stop))
             place = None if part.reads.whole else part.dictionary_want(group)
             if part.reads.whole and self._teaches(part.reads):
                 await self._learn(part.reads, found_pages[0])
             dictionary = None if place is None else stash.get(place.key)
-            leaves[part.reads.leaf] = LeafBytes(dictionary, found_pages)
+            leaves[part.reads.leaf] = LeafBytes(dictionary, tuple(found_pages))
         return PieceRead(piece, leaves, trips)
 
     async def complete(self, read: PieceRead) -> PieceRead | None:
@@ -239,14 +243,3 @@ class TaskReads:
         for part in piece.leaves:
             for at in range(part.lo + (1 if part.carried else 0), part.hi):
                 self.carried.fail(part.reads, at)
-
-    async def _pages(
-        self, part: PieceLeaf, stash: Mapping[ReadKey, memoryview], stop: int
-    ) -> tuple[memoryview, ...]:
-        group = self.task.row_group
-        if part.reads.whole:
-            return (stash[part.chunk_want(group).key],)
-        pages = [stash[part.run_want(group, lo, hi).key] for lo, hi in part.runs()]
-        if part.carried:
-            pages.insert(0, await self.carried.take(part.reads, part.lo, until=stop))
-        return tuple(pages)

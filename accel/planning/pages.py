@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import field, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -14,7 +14,7 @@ from accel.planning.selection import RowSelection
 from accel.ranges import ByteRange, Kind, ReadKey, Want
 from accel.records import dataclass
 
-__all__ = ["LeafReads", "Piece", "PieceLeaf", "cut_pieces", "piece_wants"]
+__all__ = ["LeafReads", "Piece", "PieceLeaf", "cut_pieces", "dictionary_wants", "piece_wants"]
 
 Int64s = npt.NDArray[np.int64]
 
@@ -49,20 +49,19 @@ class LeafReads:
     stop_row: Int64s
     total_pages: int
     """Data pages of the chunk; 0 where there is no offset index and the chunk is read whole."""
+    # Asked for dozens of times a lookup.
+    whole: bool = field(init=False)
+    """No offset index: the chunk is read and decoded as one."""
+    nbytes: int = field(init=False)
+    """Compressed bytes of the pages, or of the whole chunk."""
+    weight: float = field(init=False)
+    """Of a compressed byte, when it comes to how much is read and decoded at once."""
 
-    @property
-    def whole(self) -> bool:
-        """No offset index: the chunk is read and decoded as one."""
-        return self.total_pages == 0
-
-    @property
-    def nbytes(self) -> int:
-        return self.chunk.length if self.whole else _total(self.size)
-
-    @property
-    def weight(self) -> float:
-        """Of a compressed byte, when it comes to how much is read and decoded at once."""
-        return max(1.0, self.expansion / DECODED_SHARE)
+    def __post_init__(self) -> None:
+        whole = self.total_pages == 0
+        object.__setattr__(self, "whole", whole)
+        object.__setattr__(self, "nbytes", self.chunk.length if whole else _total(self.size))
+        object.__setattr__(self, "weight", max(1.0, self.expansion / DECODED_SHARE))
 
     def take(self, pages: Int64s | npt.NDArray[np.bool_]) -> LeafReads:
         """The same, for some of its pages, by their places in the arrays or a mask of these."""
@@ -85,11 +84,14 @@ class PieceLeaf:
     hi: int
     carried: bool
     """Page `lo` straddles the cut: an earlier piece fetches it."""
+    nbytes: int = field(init=False, compare=False)
+    """Compressed bytes of its pages, or of the whole chunk."""
 
-    @property
-    def nbytes(self) -> int:
-        """Compressed bytes of its pages, or of the whole chunk."""
-        return self.reads.chunk.length if self.reads.whole else _total(self.reads.size[self.lo : self.hi])
+    def __post_init__(self) -> None:
+        reads = self.reads
+        every = reads.whole or (self.lo == 0 and self.hi == len(reads.size))
+        nbytes = reads.nbytes if every else _total(reads.size[self.lo : self.hi])
+        object.__setattr__(self, "nbytes", nbytes)
 
     @property
     def decoded_bytes(self) -> float:
@@ -137,6 +139,12 @@ class PieceLeaf:
     def chunk_want(self, row_group: int) -> Want:
         return Want(ReadKey(Kind.CHUNK, row_group, self.reads.column), self.reads.chunk)
 
+    def wants(self, row_group: int) -> list[Want]:
+        """Its pages, without a carried one, or the chunk."""
+        if self.reads.whole:
+            return [self.chunk_want(row_group)]
+        return [self.run_want(row_group, lo, hi) for lo, hi in self.runs()]
+
 
 @dataclass(frozen=True, slots=True)
 class Piece:
@@ -168,7 +176,6 @@ class Piece:
 
 
 def _total(sizes: Int64s) -> int:
-    # A lookup has one page of each column, and asks this often.
     return sizes.item(0) if len(sizes) == 1 else int(np.add.reduce(sizes))
 
 
@@ -246,15 +253,15 @@ def piece_wants(
     piece: Piece, row_group: int, have_dictionary: Callable[[ReadKey], bool]
 ) -> tuple[list[Want], list[Want]]:
     """What a piece asks for in its one round trip: its pages, and the dictionaries that it lacks."""
-    pages: list[Want] = []
-    dictionaries: list[Want] = []
-    for part in piece.leaves:
-        if part.reads.whole:
-            pages.append(part.chunk_want(row_group))
-            continue
-        pages += [part.run_want(row_group, lo, hi) for lo, hi in part.runs()]
-        if part.needs_dictionary:
-            want = part.dictionary_want(row_group)
-            if want is not None and not have_dictionary(want.key):
-                dictionaries.append(want)
-    return pages, dictionaries
+    pages = [want for part in piece.leaves for want in part.wants(row_group)]
+    return pages, [want for want in dictionary_wants(piece, row_group) if not have_dictionary(want.key)]
+
+
+def dictionary_wants(piece: Piece, row_group: int) -> list[Want]:
+    """The dictionaries of a piece's pages, as far as the footer tells that they need them."""
+    wants = (
+        part.dictionary_want(row_group)
+        for part in piece.leaves
+        if not part.reads.whole and part.needs_dictionary
+    )
+    return [want for want in wants if want is not None]
