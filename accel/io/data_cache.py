@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from bisect import bisect_left, bisect_right
 from collections import OrderedDict
+from collections.abc import Sequence
 from dataclasses import field
 from typing import NamedTuple
 
@@ -140,20 +141,28 @@ class DataCache:
 
     def find(self, token: str, file: ObjectId, wanted: ByteRange) -> Held:
         """What is held of a range, which is thereby used."""
+        return self.find_all(token, file, (wanted,))[0]
+
+    def find_all(self, token: str, file: ObjectId, wanted: Sequence[ByteRange]) -> list[Held]:
+        """What is held of each range, which is thereby used."""
+        found: list[Held] = []
         with self._lock:
-            held, used = self._look(token, file, wanted)
-            if held.missing is None:
-                self.hits += 1
-            else:
-                self.misses += 1
-            for segment in used:
-                self._use(segment)
-        return held
+            version = self._version(token, file)
+            for one in wanted:
+                held, used = _look(version, one)
+                if held.missing is None:
+                    self.hits += 1
+                else:
+                    self.misses += 1
+                for segment in used:
+                    self._use(segment)
+                found.append(held)
+        return found
 
     def missing(self, token: str, file: ObjectId, wanted: ByteRange) -> ByteRange | None:
         """What `find` would have to ask for; nothing is used or counted."""
         with self._lock:
-            return self._look(token, file, wanted)[0].missing
+            return _look(self._version(token, file), wanted)[0].missing
 
     def keep(self, token: str, file: ObjectId, start: int, data: memoryview) -> None:
         """Keep the bytes from `start` on. Those of another version of the object go.
@@ -197,16 +206,9 @@ class DataCache:
             self._new = _Order()
             self._protected = _Order()
 
-    def _look(self, token: str, file: ObjectId, wanted: ByteRange) -> tuple[Held, list[_Segment]]:
+    def _version(self, token: str, file: ObjectId) -> _Version | None:
         version = self._versions.get((token, file.path))
-        if version is None or version.id != file:
-            return Held((), wanted), []
-        over = version.over(wanted.start, wanted.end)
-        before, low = _leading(over, wanted)
-        if low == wanted.end:
-            return Held(tuple(before), None), over
-        after, high = _trailing(over, wanted)
-        return Held(tuple(before), ByteRange(low, high), tuple(after)), over
+        return version if version is not None and version.id == file else None
 
     def _use(self, segment: _Segment) -> None:
         """It is the most recently used now, and protected; what that leaves no room for is new again."""
@@ -241,6 +243,23 @@ class DataCache:
         if version is not None:
             for segment in tuple(version.segments):
                 self._forget(segment)
+
+
+def _look(version: _Version | None, wanted: ByteRange) -> tuple[Held, list[_Segment]]:
+    if version is None:
+        return Held((), wanted), []
+    over = version.over(wanted.start, wanted.end)
+    if len(over) == 1:
+        # As a rule a page that was read before.
+        (segment,) = over
+        start = segment.start
+        if start <= wanted.start and wanted.end <= segment.end:
+            return Held((segment.data[wanted.start - start : wanted.end - start],), None), over
+    before, low = _leading(over, wanted)
+    if low == wanted.end:
+        return Held(tuple(before), None), over
+    after, high = _trailing(over, wanted)
+    return Held(tuple(before), ByteRange(low, high), tuple(after)), over
 
 
 def _leading(over: list[_Segment], wanted: ByteRange) -> tuple[list[memoryview], int]:

@@ -79,35 +79,37 @@ class PinnedReads:
         StoreError
         """
         held = self._find(wants) if self._keeps else {}
-        asked = [
-            Want(want.key, rest.missing) if (rest := held.get(want.key)) and rest.missing else want
-            for want in wants
-            if want.key not in held or held[want.key].missing is not None
-        ]
-        came: Stash = {}
-        trips = 0
-        if asked:
-            try:
-                came, trips = await self._ask(asked)
-            except ObjectChangedError:
-                self._cache.data_tier.drop(self._client.token, self._file.path)
-                raise
+        asked: list[Want] = []
+        stash: dict[ReadKey, memoryview] = {}
+        for want in wants:
+            rest = held.get(want.key)
+            if rest is None:
+                asked.append(want)
+            elif rest.missing is None:
+                stash[want.key] = rest.complete(None)
+            else:
+                asked.append(Want(want.key, rest.missing))
+        if not asked:
+            return stash, 0
+        try:
+            came, trips = await self._ask(asked)
+        except ObjectChangedError:
+            self._cache.data_tier.drop(self._client.token, self._file.path)
+            raise
         if not held:
             return came, trips
-        stash = {want.key: came[want.key] for want in asked if want.key not in held}
-        for key, rest in held.items():
-            stash[key] = rest.complete(came[key] if rest.missing is not None else None)
+        for want in asked:
+            rest = held.get(want.key)
+            stash[want.key] = came[want.key] if rest is None else rest.complete(came[want.key])
         return stash, trips
 
     def _find(self, wants: Sequence[Want]) -> dict[ReadKey, Held]:
         """What is held of the wants, of which not everything is to be asked for."""
-        found: dict[ReadKey, Held] = {}
-        hits = nbytes = 0
-        for want in wants:
-            if want.key.kind in _NOT_DATA or want.key in found:
-                continue
-            held = self._cache.data_tier.find(self._client.token, self._file, want.range)
-            if held.nbytes:
+        data = [want for want in wants if want.key.kind not in _NOT_DATA]
+        tier, found, hits, nbytes = self._cache.data_tier, {}, 0, 0
+        parts = tier.find_all(self._client.token, self._file, [want.range for want in data])
+        for want, held in zip(data, parts, strict=True):
+            if held.before or held.after:
                 found[want.key] = held
                 hits += held.missing is None
                 nbytes += held.nbytes
