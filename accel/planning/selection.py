@@ -120,6 +120,9 @@ class RowSelection:
         """Rows in both."""
         if not self or not other:
             return RowSelection.none()
+        if len(self.starts) == 1 and len(other.starts) == 1:
+            starts, stops = np.maximum(self.starts, other.starts), np.minimum(self.stops, other.stops)
+            return RowSelection(starts, stops) if starts.item(0) < stops.item(0) else RowSelection.none()
         # For each of our ranges, the run of the other's ranges that overlaps it.
         lo = other.stops.searchsorted(self.starts, "right")
         hi = other.starts.searchsorted(self.stops, "left")
@@ -170,6 +173,8 @@ class RowSelection:
         inner = RowSelection.from_mask(mask)
         if not inner:
             return RowSelection.none()
+        if len(self.starts) == 1 and len(mask) <= self.count:
+            return RowSelection(inner.starts + self.starts, inner.stops + self.starts)
         # Position p of the selected rows is row starts[i] + (p - before[i]); a run may span ranges.
         lengths = self.stops - self.starts
         before = np.concatenate(([0], np.cumsum(lengths)))
@@ -204,6 +209,8 @@ class RowSelection:
 
     def row_numbers(self) -> Int64s:
         """Every single row, ascending."""
+        if len(self.starts) == 1:
+            return np.arange(self.starts.item(0), self.stops.item(0), dtype=np.int64)
         lengths = self.stops - self.starts
         shift = np.repeat(self.starts - (np.cumsum(lengths) - lengths), lengths)
         numbers: Int64s = np.arange(len(shift), dtype=np.int64) + shift
@@ -211,6 +218,8 @@ class RowSelection:
 
     def _before(self, rows: Int64s) -> Int64s:
         """How many selected rows come before each row."""
+        if len(self.starts) == 1:
+            return np.minimum(np.maximum(rows, self.starts), self.stops) - self.starts
         lengths = self.stops - self.starts
         at = self.starts.searchsorted(rows, "right") - 1
         inside = np.clip(rows - self.starts[at], 0, lengths[at])

@@ -9,14 +9,24 @@ from hypothesis import strategies as st
 
 from accel.planning.selection import RowSelection
 
-masks = st.lists(st.booleans(), max_size=40).map(lambda bits: np.array(bits, bool))
+
+def one_run(size: int) -> st.SearchStrategy[list[bool]]:
+    """A lookup selects one range."""
+    ends = st.tuples(st.integers(0, size), st.integers(0, size)).map(sorted)
+    return ends.map(lambda run: [run[0] <= row < run[1] for row in range(size)])
+
+
+def bits_of(size: int) -> st.SearchStrategy[list[bool]]:
+    return one_run(size) | st.lists(st.booleans(), min_size=size, max_size=size)
+
+
+masks = st.integers(0, 40).flatmap(bits_of).map(lambda bits: np.array(bits, bool))
 
 
 @st.composite
 def pairs(draw: st.DrawFn) -> tuple[np.ndarray, np.ndarray]:
     size = draw(st.integers(0, 40))
-    bits = st.lists(st.booleans(), min_size=size, max_size=size)
-    return np.array(draw(bits), bool), np.array(draw(bits), bool)
+    return np.array(draw(bits_of(size)), bool), np.array(draw(bits_of(size)), bool)
 
 
 def mask_of(selection: RowSelection, size: int) -> list[bool]:
