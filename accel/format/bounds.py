@@ -9,7 +9,7 @@ here raises for what a writer got wrong, since unknown bounds only cost a read.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -18,9 +18,11 @@ import pyarrow as pa
 from accel.format.bound_values import decode_bounds
 from accel.format.domain import Bounds, Domain
 from accel.format.model import Bools, ColumnIndex, ColumnOrder, FileMetadata, Int64s, Physical, SchemaElement
-from accel.format.packed import Kin, PackedMetadata, chunks_of_leaf
 from accel.format.reading import Reading, reading_of
 from accel.records import dataclass
+
+if TYPE_CHECKING:
+    from accel.format.packed import Kin, PackedMetadata
 
 __all__ = ["chunk_bounds", "joined_chunk_bounds", "page_bounds"]
 
@@ -72,6 +74,8 @@ def joined_chunk_bounds(
     files: Sequence[PackedMetadata], leaf_ordinal: int, *, arrow_type: pa.DataType
 ) -> Bounds:
     """`chunk_bounds` of files with one schema and one order of this column, one file's units after the other's."""
+    from accel.format.packed import chunks_of_leaf
+
     rows = np.concatenate([file.group_rows for file in files])
     columns = chunks_of_leaf(files, leaf_ordinal)
     blob, shift = files[0].footer, None

@@ -10,7 +10,6 @@ from accel.errors import IndexFormatError
 from accel.format.domain import Bounds
 from accel.format.footer import IDX1_KEY
 from accel.format.model import FileMetadata, Int64s, SortingColumn
-from accel.format.packed import Kin, PackedMetadata, pack_chunks, rows_of, unpack
 from accel.planning.chunk_pages import ChunkFacts
 from accel.planning.decoded_size import decoded_bytes
 from accel.planning.file import ObjectId
@@ -18,6 +17,7 @@ from accel.planning.file_view import FileView, Viewed
 from accel.ranges import ByteRange
 
 if TYPE_CHECKING:
+    from accel.format.packed import Kin, PackedMetadata
     from accel.planning.shelf import Shelf
 
 __all__ = ["FileHandle"]
@@ -50,8 +50,6 @@ class FileHandle(Viewed):
     metadata : FileMetadata or PackedMetadata
     arrow_schema : pyarrow.Schema
         Of all columns, as pyarrow's full read would have it.
-    kin : Kin
-        What the metadata has in common with other files'.
     tail_start : int
         Where the footer starts, or the tail that is kept of it.
     """
@@ -64,7 +62,6 @@ class FileHandle(Viewed):
         metadata: FileMetadata | PackedMetadata,
         arrow_schema: pa.Schema,
         *,
-        kin: Kin,
         tail_start: int,
     ) -> None:
         self.arrow_schema = arrow_schema
@@ -74,12 +71,13 @@ class FileHandle(Viewed):
         """Where its chunk bounds are kept with those of others, from this row group on."""
         self.shelf_at = 0
         self._view = None
+        self.kin: Kin | FileMetadata
+        """What its metadata may have in common with that of other files; once folded, no more than that."""
         numbers = None
-        self.kin = kin
-        if isinstance(metadata, PackedMetadata):
-            numbers = metadata.numbers
+        if isinstance(metadata, FileMetadata):
+            self.kin, self._view = metadata, FileView(metadata)
         else:
-            self._view = FileView(metadata)
+            self.kin, numbers = metadata.kin, metadata.numbers
         # A tuple of what the garbage collector need not follow is not followed itself.
         self._held: _Held = (
             id.path,
@@ -142,42 +140,41 @@ class FileHandle(Viewed):
     @property
     def group_rows(self) -> Int64s:
         """Rows of each row group."""
-        numbers = self._held[_NUMBERS]
-        return self.view.metadata.group_rows if numbers is None else rows_of(numbers)
+        return self.view.metadata.group_rows if self._held[_NUMBERS] is None else self.pack().group_rows
 
     @property
     def footer_bytes(self) -> int:
         """Of the footer, without the eight bytes after it."""
         return len(self._held[_FOOTER])
 
-    @property
-    def packed(self) -> PackedMetadata:
-        """The metadata in few objects."""
-        _, size, _, footer, footer_start, _, _, num_rows, _, sorting = self._held
-        numbers = self._pack()
-        return PackedMetadata(self.kin, numbers, sorting, footer, size, footer_start, num_rows)
+    def pack(self) -> PackedMetadata:
+        """The metadata in few objects, which it holds from now on."""
+        from accel.format.packed import PackedMetadata
 
-    def _pack(self) -> Int64s:
-        """The numbers of its row groups, which it holds from now on."""
-        numbers = self._held[_NUMBERS]
-        if numbers is None:
-            metadata = self.view.metadata
-            numbers = pack_chunks(metadata.chunks, metadata.group_rows, metadata.group_bytes)
-            self._held = (*self._held[:8], numbers, self._held[9])
-        return numbers
+        _, size, _, footer, footer_start, _, _, num_rows, numbers, sorting = self._held
+        kin = self.kin
+        if numbers is None or isinstance(kin, FileMetadata):
+            packed = PackedMetadata.of(self.view.metadata)
+            self.kin = packed.kin
+            self._held = (*self._held[:8], packed.numbers, sorting)
+            return packed
+        return PackedMetadata(kin, numbers, sorting, footer, size, footer_start, num_rows)
 
     @property
     def view(self) -> FileView:
         """The file laid out to be planned by itself."""
         view = self._view
         if view is None:
-            view = self._view = FileView(unpack(self.packed))
+            from accel.format.packed import unpack
+
+            view = self._view = FileView(unpack(self.pack()))
         return view
 
     def fold(self) -> None:
         """Let go of the view, where the footer says all that is in it."""
         if self._view is not None and self._view.is_plain:
-            self._pack()
+            if self._held[_NUMBERS] is None:
+                self.pack()
             self._view = None
 
     def kept_bounds(self, leaf: int) -> Bounds | None:
@@ -262,7 +259,7 @@ class FileHandle(Viewed):
     def _column(self, name: str) -> Int64s:
         """A column of the ChunkTable, without laying out the others."""
         if self._view is None:
-            return self.packed.column(name)
+            return self.pack().column(name)
         found: Int64s = getattr(self._view.metadata.chunks, name)
         return found
 

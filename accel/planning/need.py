@@ -6,12 +6,14 @@ The reader answers from the network, a test from a dictionary of bytes; both dri
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from typing import TypeAlias, TypeVar
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from accel.format.model import FileMetadata
-from accel.format.packed import PackedMetadata
 from accel.ranges import Stash, Want
 from accel.records import dataclass
+
+if TYPE_CHECKING:
+    from accel.format.packed import PackedMetadata
 
 __all__ = ["Need", "NeedTail", "Steps", "Tail", "drive"]
 

@@ -13,7 +13,6 @@ import pyarrow as pa
 from accel.errors import IndexFormatError, ParquetFormatError
 from accel.format.footer import MAGIC, TOC_KEY, FooterBytes, parse_footer, parse_tail
 from accel.format.model import FileMetadata, ParquetSchema
-from accel.format.packed import Kin, PackedMetadata
 from accel.planning.file import ObjectId
 from accel.planning.handle import FileHandle
 from accel.planning.need import Need, NeedTail, Steps, Tail
@@ -105,12 +104,11 @@ def open_file(
     metadata = tail.parsed
     if metadata is None:
         metadata = _parse(footer, size, footer_start, shared)
-    kin = metadata.kin if isinstance(metadata, PackedMetadata) else Kin.of(metadata)
+    kin = metadata if isinstance(metadata, FileMetadata) else metadata.kin
     handle = FileHandle(
         ObjectId(path, size, tail.etag),
         metadata,
         arrow_schema(kin.schema, kin.key_value),
-        kin=kin,
         tail_start=kept_start,
     )
     if TOC_KEY in kin.key_value:

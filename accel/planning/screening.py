@@ -6,6 +6,7 @@ The row groups of all files are judged by one call, as if they were those of one
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -13,7 +14,7 @@ import pyarrow as pa
 
 from accel.format.bounds import joined_chunk_bounds
 from accel.format.domain import Bounds, Domain
-from accel.format.packed import Kin
+from accel.format.model import FileMetadata
 from accel.planning.handle import FileHandle
 from accel.planning.pruning import group_bounds
 from accel.planning.query import FileQuery
@@ -21,6 +22,9 @@ from accel.planning.shelf import Shelf, group_starts
 from accel.predicate.constant import constant_bounds
 from accel.predicate.evidence import Verdict
 from accel.predicate.prune import prune
+
+if TYPE_CHECKING:
+    from accel.format.packed import Kin
 
 __all__ = ["excluded_files"]
 
@@ -119,7 +123,7 @@ def _learn_together(handles: Sequence[FileHandle], query: FileQuery) -> dict[tup
             return None
     if shelf is not None and not shelf.holds(handles):
         return None
-    files = [handle.packed for handle in handles]
+    files = [handle.pack() for handle in handles]
     found = {}
     for path, leaf, kind in query.prunable:
         joined = None if shelf is None else shelf.bounds.get(leaf)
@@ -154,7 +158,7 @@ def _bounds_of(handles: Sequence[FileHandle], leaf: int, kind: pa.DataType) -> l
     for places in alike.values():
         if len(places) == 1:
             continue
-        joined = joined_chunk_bounds([handles[place].packed for place in places], leaf, arrow_type=kind)
+        joined = joined_chunk_bounds([handles[place].pack() for place in places], leaf, arrow_type=kind)
         if joined.domain is Domain.INTEGER and joined.lower.dtype == object:
             continue  # one of them has numbers that take no fixed width, and is to be alone with that
         begin = 0
@@ -168,7 +172,7 @@ def _bounds_of(handles: Sequence[FileHandle], leaf: int, kind: pa.DataType) -> l
     ]
 
 
-def _ordered_alike(one: Kin, other: Kin, query: FileQuery) -> bool:
+def _ordered_alike(one: Kin | FileMetadata, other: Kin | FileMetadata, query: FileQuery) -> bool:
     """Whether bounds of the columns that are asked for are of the same order."""
     orders = one.column_orders, other.column_orders
     return all(orders[0].item(leaf) == orders[1].item(leaf) for _, leaf, _ in query.prunable)

@@ -11,7 +11,6 @@ import pytest
 from accel.format.bounds import chunk_bounds
 from accel.format.domain import Bounds
 from accel.format.model import ParquetSchema
-from accel.format.packed import Kin
 from accel.planning.handle import FileHandle
 from accel.planning.projection import project_schema
 from accel.planning.pruning import group_bounds, prune_row_groups
@@ -35,9 +34,7 @@ def opened(
 def of_schema(handle: FileHandle, schema: ParquetSchema) -> FileHandle:
     """The same file, its schema the very object that others have."""
     metadata = replace(handle.metadata, schema=schema)
-    return FileHandle(
-        handle.id, metadata, handle.arrow_schema, kin=Kin.of(metadata), tail_start=handle.tail_start
-    )
+    return FileHandle(handle.id, metadata, handle.arrow_schema, tail_start=handle.tail_start)
 
 
 HANDLES = [
