@@ -157,6 +157,8 @@ class RowSelection:
 
     def within(self, start: int, stop: int) -> RowSelection:
         """The rows in `start..stop`, still counted from the row group's first row."""
+        if stop <= start:
+            return RowSelection.none()
         lo = int(self.stops.searchsorted(start, "right"))
         hi = int(self.starts.searchsorted(stop, "left"))
         return RowSelection(np.maximum(self.starts[lo:hi], start), np.minimum(self.stops[lo:hi], stop))
