@@ -100,7 +100,7 @@ class Folder:
         elif deed == "fill":
             one.write_bytes(bytes(rng.randrange(256) for _ in range(len(data))))
         elif deed == "rename":
-            one.rename(one.with_name("0" * 64 + ".meta"))
+            one.rename(one.with_name(f"{rng.getrandbits(256):064x}.meta"))
         else:
             one.unlink()
             one.mkdir()
