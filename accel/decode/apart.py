@@ -63,10 +63,7 @@ def read_apart(
 
     ways = cut_ways(known, unit, field.type, form, pages, wanted=rows.count)
     if not ways:
-        # Numbers, some of them PLAIN.
-        both = form is not None and not form.one_by_one and facts.dictionary is not None
-        many = unit.num_rows > MOST_PICKED
-        return _read_coded(known, unit, field.type, form, verify_checksums, rows) if both and many else None
+        return None
     read = partial(_read_pages, known, unit, field.type, pages, form, verify_checksums)
     if len(ways) == 1:
         array = read(ways[0], rows)
@@ -100,7 +97,7 @@ def _read_coded(
     verify_checksums: bool,
     rows: RowSelection,
 ) -> pa.ChunkedArray | None:
-    """The selected rows of pages that are dictionary-encoded, of numbers some PLAIN, where many rows are wanted."""
+    """The selected rows of pages that are all dictionary-encoded, where many rows are wanted."""
     leaf = known.schema.leaves[unit.leaves[0]]
     chunk, facts = known.chunks[leaf.ordinal], known.facts[leaf.ordinal]
     if facts.dictionary is None:

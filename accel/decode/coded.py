@@ -19,7 +19,14 @@ import pyarrow as pa
 
 from accel.arrays import relabel
 from accel.decode.arrow import open_reader
-from accel.decode.bodies import Bytes, DataPage, check_crc, decompress, page_bodies, present_levels
+from accel.decode.bodies import (
+    Bytes,
+    DataPage,
+    check_crc,
+    decompress,
+    page_bodies,
+    present_levels,
+)
 from accel.decode.entries import number_page, pays, read_as_indices
 from accel.decode.forms import Form, Shape, put
 from accel.decode.indexed import check_indices
@@ -44,7 +51,6 @@ from accel.ranges import Buffer
 __all__ = ["read_coded"]
 
 _NUMBERS: Final = frozenset({Physical.INT32, Physical.INT64, Physical.FLOAT, Physical.DOUBLE})
-_ENCODINGS: Final = frozenset({Encoding.PLAIN, Encoding.PLAIN_DICTIONARY, Encoding.RLE_DICTIONARY})
 _NO_METADATA: Final[dict[str, bytes]] = {}
 
 
@@ -59,13 +65,10 @@ def read_coded(
     optional: bool,
     verify_checksums: bool,
 ) -> pa.ChunkedArray | None:
-    """All rows of pages that are dictionary-encoded, of numbers some PLAIN; None where they are to be read in the common
-    way.
+    """All rows of pages that are all dictionary-encoded; None where they are to be read in the common way.
 
     Parameters
     ----------
-    pages
-        Those of texts and of values of fixed length all dictionary-encoded.
     kind, form
         Of the array, and how its values lie in the dictionary.
 
@@ -89,7 +92,7 @@ def read_coded(
         found = read_as_indices(indices, named, codec, element, kind)
         check_indices(found)
         return found
-    if form is None or element.physical not in _NUMBERS or any(p.encoding not in _ENCODINGS for p in pages):
+    if form is None or element.physical not in _NUMBERS:
         return None
     dictionary = _bare_dictionary(named, codec, form.width)
     if dictionary is None:
@@ -110,7 +113,7 @@ def _read(
         bodies.append(body)
     nullable = any(levels is not None for levels, _ in bodies)
     counts = [page.num_values for page in pages]
-    parts = [*dictionary, *_bare_pages(pages, bodies, nullable)]
+    parts = [*dictionary, *_bare_pages(counts, bodies, nullable)]
     bodies.clear()
     chunk = SplicedChunk(tuple(parts), Codec.UNCOMPRESSED, sum(counts), sum(map(len, parts)))
     schema = _SCHEMAS[physical, Repetition.OPTIONAL if nullable else Repetition.REQUIRED]
@@ -123,26 +126,25 @@ def _read(
 
 
 def _bare_pages(
-    pages: Sequence[DataPage], bodies: Sequence[tuple[Bytes | None, Bytes]], nullable: bool
+    counts: Sequence[int], bodies: Sequence[tuple[Bytes | None, Bytes]], nullable: bool
 ) -> Iterable[Buffer]:
-    for page, (levels, values) in zip(pages, bodies, strict=True):
-        count, encoding = page.num_values, page.encoding
+    for count, (levels, values) in zip(counts, bodies, strict=True):
         if not nullable:
-            yield _header(count, len(values), encoding)
+            yield _header(count, len(values))
         else:
             prefix = present_levels(count) if levels is None else levels.data
-            yield _header(count, len(prefix) + len(values), encoding)
+            yield _header(count, len(prefix) + len(values))
             yield prefix
         yield values.data
 
 
 @lru_cache(256)
-def _header(count: int, size: int, encoding: int) -> bytes:
+def _header(count: int, size: int) -> bytes:
     """Of a v1 data page that is not compressed."""
     length = encode_varint(size << 1)
-    # type DATA_PAGE, both sizes; then num_values, the encoding, and RLE for levels of either kind.
+    # type DATA_PAGE, both sizes; then num_values, RLE_DICTIONARY, and RLE for levels of either kind.
     head = b"\x15\x00\x15" + length + b"\x15" + length + b"\x2c\x15" + encode_varint(count << 1)
-    return head + bytes((0x15, encoding << 1)) + b"\x15\x06\x15\x06\x00\x00"
+    return head + b"\x15\x10\x15\x06\x15\x06\x00\x00"
 
 
 def _bare_dictionary(named: DictionaryFacts, codec: int, width: int) -> tuple[Buffer, Buffer] | None:

@@ -119,21 +119,6 @@ def test_these_are_read_so(
     assert len(seen) == 1 and seen[0] is not None and len(seen[0]) == 600
 
 
-@pytest.mark.parametrize("nullable", [True, False])
-@pytest.mark.parametrize("kind", [pa.int64(), pa.float32(), pa.date32()], ids=str)
-def test_numbers_are_where_a_dictionary_ran_full(kind: pa.DataType, nullable: bool, seen: Seen) -> None:
-    places = pa.array([None if nullable and i % 7 == 3 else i // 4 for i in range(4000)], pa.int32())
-    data = _write(
-        pa.table({"a": places.cast(kind)}),
-        compression="zstd",
-        dictionary_pagesize_limit=400,
-        data_page_size=64,
-    )
-    rows = RowSelection.of([(100, 3900)])
-    assert_same(decode(data, rows), truth(data, rows))
-    assert len(seen) == 1 and seen[0] is not None and len(seen[0]) >= 3800
-
-
 @pytest.mark.parametrize("kind", [pa.int32(), pa.int64(), pa.string(), pa.decimal128(30, 2)], ids=str)
 @pytest.mark.parametrize("nullable", [True, False])
 def test_an_index_that_names_no_entry_is_refused(kind: pa.DataType, nullable: bool, seen: Seen) -> None:
