@@ -11,6 +11,7 @@ from accel.errors import IndexFormatError
 from accel.format.domain import Bounds
 from accel.format.model import ColumnIndex, FileMetadata, Int64s, OffsetIndex
 from accel.planning.chunk_pages import ChunkFacts
+from accel.planning.decoded_size import decoded_bytes
 from accel.records import dataclass
 
 if TYPE_CHECKING:
@@ -58,6 +59,23 @@ class FileView:
     """By which of these all of them are on their way: see `index_region`; 0 where none is."""
     distrusted: bool = False
     """Its page index contradicts its pages: chunks are read whole."""
+
+    def decoded_bytes(self, row_group: int, leaf: int) -> int:
+        """How large a chunk is once decoded, as far as the footer tells."""
+        found = self.decoded.get((row_group, leaf))
+        if found is None:
+            found = self.decoded[row_group, leaf] = decoded_bytes(self.metadata, row_group, leaf)
+        return found
+
+    def chunk_facts(self, row_group: int, leaf: int) -> ChunkFacts:
+        """What reading a chunk takes, whatever rows of it are wanted."""
+        at = (row_group, leaf)
+        found, index = self.facts.get(at), self.offset_indexes.get(at)
+        # An offset index may have come since, or have been given up.
+        if found is None or found.index is not index:
+            decoded = self.decoded_bytes(row_group, leaf)
+            found = self.facts[at] = ChunkFacts.of(self.metadata.chunks, index, row_group, leaf, decoded)
+        return found
 
     @property
     def pieces(self) -> int:

@@ -118,7 +118,7 @@ def plan_file(
     """
     _check_selection(handle, task_file, selection)
     query = task_file.query
-    plan = FilePlan(row_groups=handle.metadata.num_row_groups, rows=handle.metadata.num_rows)
+    plan = FilePlan(row_groups=handle.num_row_groups, rows=handle.num_rows)
     kept = [
         (group, verdict == Verdict.ALL)
         for group, verdict in enumerate(prune_row_groups(handle, query).tolist())
@@ -221,29 +221,31 @@ def _read_leaves(
     """The pages of one row group that hold these rows; of the predicate's columns, of those that it may match."""
     filters = query.filter_leaves if maybe else ()
     outputs = query.output_leaves
-    num_rows = int(handle.metadata.group_rows[group])
+    view = handle.view
+    num_rows = view.metadata.group_rows.item(group)
     wanted = PagesOf(rows, num_rows)
     doubtful = wanted if maybe is rows else PagesOf(maybe, num_rows)
-    chunks = handle.metadata.chunks
+    chunks, readable = view.metadata.chunks, view.readable
     reads = []
     for leaf in sorted({*filters, *outputs}):
         at = (group, leaf)
-        if at not in handle.readable and chunks.end[at] <= chunks.start[at]:
+        if at not in readable and chunks.end[at] <= chunks.start[at]:
             _check_chunk(handle, group, leaf)
         for_output = leaf in outputs
         reads.append(
             (wanted if for_output else doubtful).reads(
-                handle.chunk_facts(group, leaf), leaf, for_filter=leaf in filters, for_output=for_output
+                view.chunk_facts(group, leaf), leaf, for_filter=leaf in filters, for_output=for_output
             )
         )
     return tuple(reads)
 
 
 def _check_chunks(handle: FileHandle, group: int, task: ScanTask) -> None:
+    readable = handle.readable
     for reads in task.reads:
-        if (group, reads.column) not in handle.readable:
+        if (group, reads.column) not in readable:
             _check_chunk(handle, group, reads.column)
-            handle.readable[group, reads.column] = True
+            readable[group, reads.column] = True
 
 
 def _check_chunk(handle: FileHandle, group: int, leaf: int) -> None:

@@ -11,7 +11,6 @@ from accel.format.domain import Bounds
 from accel.format.footer import IDX1_KEY
 from accel.format.model import FileMetadata, Int64s, SortingColumn
 from accel.planning.chunk_pages import ChunkFacts
-from accel.planning.decoded_size import decoded_bytes
 from accel.planning.file import ObjectId
 from accel.planning.file_view import FileView, Viewed
 from accel.ranges import ByteRange
@@ -193,22 +192,11 @@ class FileHandle(Viewed):
 
     def decoded_bytes(self, row_group: int, leaf: int) -> int:
         """How large a chunk is once decoded, as far as the footer tells."""
-        view = self.view
-        found = view.decoded.get((row_group, leaf))
-        if found is None:
-            found = view.decoded[row_group, leaf] = decoded_bytes(view.metadata, row_group, leaf)
-        return found
+        return self.view.decoded_bytes(row_group, leaf)
 
     def chunk_facts(self, row_group: int, leaf: int) -> ChunkFacts:
         """What reading a chunk takes, whatever rows of it are wanted."""
-        at, view = (row_group, leaf), self.view
-        found, index = view.facts.get(at), view.offset_indexes.get(at)
-        # An offset index may have come since, or have been given up.
-        if found is None or found.index is not index:
-            decoded = self.decoded_bytes(row_group, leaf)
-            found = ChunkFacts.of(view.metadata.chunks, index, row_group, leaf, decoded)
-            view.facts[at] = found
-        return found
+        return self.view.chunk_facts(row_group, leaf)
 
     def has_offset_index(self, row_group: int, leaf: int) -> bool:
         """Whether the file has one for a chunk, that has not been met."""

@@ -46,27 +46,28 @@ def page_index_wants(
     """
     if handle.distrusted:
         return []
-    chunks = handle.metadata.chunks
+    chunks, group_rows = handle.metadata.chunks, handle.metadata.group_rows
+    offset_indexes, column_indexes = handle.offset_indexes, handle.column_indexes
     prunable = sorted({leaf for _, leaf, _ in query.prunable})
     every = sorted({*query.output_leaves, *query.filter_leaves})
     wants: list[Want] = []
     promised = 0
     for group, certain in kept:
         early = limit is not None and promised < limit
-        promised += int(handle.metadata.group_rows[group]) if certain else 0
+        promised += int(group_rows[group]) if certain else 0
         bounded = [leaf for leaf in prunable if chunks.column_index_offset[group, leaf] > 0]
         prune = bool(bounded) and not certain
         leaves = query.output_leaves if certain else every
-        partial = selection is not None and selection[group].count < handle.metadata.group_rows[group]
+        partial = selection is not None and selection[group].count < group_rows[group]
         if prune:
             for leaf in bounded:
-                if (group, leaf) not in handle.column_indexes:
+                if (group, leaf) not in column_indexes:
                     found = _index_want(handle, Kind.COLUMN_INDEX, group, leaf)
                     if leaf not in answered or len(kept) < _MANY_GROUPS:
                         wants += found
                     else:
                         wants += [want for want in found if handle.in_tail(want.range) is not None]
-        missing = [leaf for leaf in leaves if (group, leaf) not in handle.offset_indexes]
+        missing = [leaf for leaf in leaves if (group, leaf) not in offset_indexes]
         if missing and (
             prune
             or partial

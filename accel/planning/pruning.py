@@ -15,6 +15,7 @@ import pyarrow as pa
 from accel.arrays import sort_distinct
 from accel.format.bounds import chunk_bounds, page_bounds
 from accel.format.domain import Bounds
+from accel.planning.file_view import FileView
 from accel.planning.handle import FileHandle
 from accel.planning.query import FileQuery
 from accel.planning.selection import RowSelection
@@ -40,12 +41,13 @@ class PageVerdicts:
 
 def group_bounds(handle: FileHandle, leaf: int, kind: pa.DataType) -> Bounds:
     """What the statistics say of one column, by row group."""
-    bounds = handle.chunk_bounds.get(leaf)
+    view = handle.view
+    bounds = view.chunk_bounds.get(leaf)
     if bounds is None:
         bounds = None if handle.shelf is None else handle.shelf.of(handle, leaf)
         if bounds is None:
-            bounds = chunk_bounds(handle.metadata, leaf, arrow_type=kind)
-        handle.chunk_bounds[leaf] = bounds
+            bounds = chunk_bounds(view.metadata, leaf, arrow_type=kind)
+        view.chunk_bounds[leaf] = bounds
     return bounds
 
 
@@ -116,11 +118,12 @@ class _Cut:
 
 
 def _cut(handle: FileHandle, query: FileQuery, row_group: int, witnesses: Witnesses) -> _Cut:
-    num_rows = int(handle.metadata.group_rows[row_group])
+    view = handle.view
+    num_rows = view.metadata.group_rows.item(row_group)
     paged: dict[tuple[str, ...], tuple[Int64s, Bounds]] = {}
     whole: dict[tuple[str, ...], Bounds] = {}
     for path, leaf, kind in query.prunable:
-        found = _page_bounds(handle, leaf, kind, row_group)
+        found = _page_bounds(view, leaf, kind, row_group)
         if found is None:
             whole[path] = group_bounds(handle, leaf, kind).take(np.array([row_group], np.int64))
         else:
@@ -145,11 +148,11 @@ def _cut(handle: FileHandle, query: FileQuery, row_group: int, witnesses: Witnes
 
 def _join(handle: FileHandle, cut: Sequence[_Cut]) -> dict[tuple[str, ...], Bounds] | None:
     """Each column's bounds one after the other; None where they are not of one kind."""
-    out = {}
+    out, joined_bounds = {}, handle.joined_bounds
     as_held = all(one.as_held for one in cut)
     for path in cut[0].bounds:
         parts = [one.bounds[path] for one in cut]
-        known = handle.joined_bounds.get(path)
+        known = joined_bounds.get(path)
         # The next question often is about the same row groups.
         if known is not None and len(known[0]) == len(parts) and all(map(operator.is_, known[0], parts)):
             out[path] = known[1]
@@ -159,23 +162,23 @@ def _join(handle: FileHandle, cut: Sequence[_Cut]) -> dict[tuple[str, ...], Boun
             return None
         out[path] = joined
         if as_held:
-            handle.joined_bounds[path] = (parts, joined)
+            joined_bounds[path] = (parts, joined)
     return out
 
 
 def _page_bounds(
-    handle: FileHandle, leaf: int, kind: pa.DataType, row_group: int
+    view: FileView, leaf: int, kind: pa.DataType, row_group: int
 ) -> tuple[Int64s, Bounds] | None:
-    offsets = handle.offset_indexes.get((row_group, leaf))
-    index = handle.column_indexes.get((row_group, leaf))
+    offsets = view.offset_indexes.get((row_group, leaf))
+    index = view.column_indexes.get((row_group, leaf))
     if offsets is None or index is None or index.num_pages != offsets.num_pages:
         return None
-    bounds = handle.page_bounds.get((row_group, leaf))
+    bounds = view.page_bounds.get((row_group, leaf))
     if bounds is None:
-        num_rows = int(handle.metadata.group_rows[row_group])
+        num_rows = int(view.metadata.group_rows[row_group])
         rows = np.diff(np.append(offsets.first_row, num_rows))
-        bounds = page_bounds(handle.metadata, leaf, index, rows, arrow_type=kind)
-        handle.page_bounds[(row_group, leaf)] = bounds
+        bounds = page_bounds(view.metadata, leaf, index, rows, arrow_type=kind)
+        view.page_bounds[(row_group, leaf)] = bounds
     return offsets.first_row, bounds
 
 

@@ -154,7 +154,8 @@ def _compile(question: Question, file_schema: ParquetSchema, arrow_schema: pa.Sc
         bound = question.compiled.bound if same else None
         try:
             if bound is None:
-                bound = bind(question.where, _overlay(question.schema, pa.schema(named)))
+                own = question.schema if same else _overlay(question.schema, pa.schema(named))
+                bound = bind(question.where, own)
         except AccelError as error:
             raise error.at(path=url) from None
         if len(result.names) < len(named):
