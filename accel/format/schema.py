@@ -10,7 +10,7 @@ from typing import Final
 
 from accel.errors import ParquetFormatError
 from accel.format.model import Leaf, ParquetSchema, Physical, Repetition, SchemaElement
-from accel.format.thrift import BINARY, FALSE, I8, I16, I32, I64, STRUCT, Reader
+from accel.format.thrift import BINARY, FALSE, I8, I32, STRUCT, Reader
 
 __all__ = ["MAX_PATH_PARTS", "build_schema", "read_elements"]
 
@@ -66,7 +66,8 @@ def _read_element(reader: Reader, index: int) -> SchemaElement:
     logical: int | None = None
     params: dict[str, int] = {}
     for field, ctype in reader.fields():
-        if field in _INTS and I16 <= ctype <= I64:
+        # What is of another type Thrift's readers pass over, and so does pyarrow, which is given these very bytes.
+        if field in _INTS and ctype == I32:
             ints[_INTS[field]] = reader.i32()
         elif field == 4 and ctype == BINARY:
             name = _read_name(reader, index)

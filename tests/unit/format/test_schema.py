@@ -9,7 +9,7 @@ import pytest
 from accel.errors import ParquetFormatError
 from accel.format.model import Repetition
 from accel.format.schema import build_schema, read_elements
-from accel.format.thrift import BINARY, I32, LIST, STRUCT, Reader, ThriftList, write_struct
+from accel.format.thrift import BINARY, I16, I32, I64, LIST, STRUCT, Reader, ThriftList, write_struct
 from tests.unit.format.files import parse, write
 
 SCHEMA = pa.schema(
@@ -91,6 +91,28 @@ def build(*elements: dict):
     encoded = write_struct({2: (LIST, ThriftList(STRUCT, list(elements)))})
     reader = Reader(encoded, 1)
     return build_schema(read_elements(reader))
+
+
+@pytest.mark.parametrize("kind", [I16, I64])
+def test_a_number_of_another_width_is_passed_over_as_pyarrow_does(kind):
+    element = {1: (I32, 1), 3: (kind, 1), 4: (BINARY, b"n"), 6: (kind, 18)}
+    data = write_struct({2: (LIST, ThriftList(STRUCT, [element]))})
+    reader = Reader(data)
+    assert next(reader.fields())[0] == 2
+    (found,) = read_elements(reader)
+    assert (found.repetition, found.converted_type) == (Repetition.REQUIRED, None)
+
+
+def test_a_column_whose_repetition_is_of_another_type_is_no_optional_one():
+    """One flipped bit: pyarrow would read the pages as those of a required column, levels and all."""
+    data = write(
+        pa.table({"n": pa.array([f"t{n}" for n in range(50)])}), use_dictionary=False, store_schema=False
+    )
+    start = len(data) - 8 - int.from_bytes(data[-8:-4], "little")
+    at = data.index(b"\x25\x02\x18\x01n", start)
+    damaged = data[:at] + b"\x24" + data[at + 1 :]
+    with pytest.raises(ParquetFormatError, match="a histogram of definitions that does not fit the schema"):
+        parse(damaged)
 
 
 def test_a_schema_20000_levels_deep_is_read():
