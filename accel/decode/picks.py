@@ -72,14 +72,11 @@ def read_picks(
     bodies = value_bytes(
         [pages[number] for number in held], optional=optional, verify_checksum=verify_checksums
     )
-    picked: list[Int64s] = []
+    runs = _Runs()
     for number, raw in zip(held, bodies, strict=True):
-        wanted = chosen[cuts[number] : cuts[number + 1]] - firsts[number]
-        found = None if raw is None else pick_indices(raw, pages[number].num_values, wanted)
-        if found is None:
+        if raw is None or not runs.add(raw.tobytes(), pages[number].num_values, firsts[number]):
             return None
-        picked.append(found)
-    indices = picked[0] if len(picked) == 1 else np.concatenate(picked)
+    indices = runs.values(chosen)
     if int(indices.max()) >= named.entries:
         return None
     entries, places = pick_entries(named, codec, element, kind, form, indices)
@@ -98,80 +95,103 @@ def pick_indices(raw: Bytes, count: int, wanted: Int64s) -> Int64s | None:
     wanted : array
         Places below `count`, ascending.
     """
-    runs = _runs(raw.tobytes(), count)
-    if runs is None:
-        return None
-    width, firsts, bits, fixed = runs
-    run = firsts.searchsorted(wanted, "right") - 1
-    place = bits[run] + (wanted - firsts[run]) * width
-    if fixed is None:
-        return _unpack(raw, width, place)
-    value = fixed[run]
-    packed = value < 0
-    value[packed] = _unpack(raw, width, place[packed])
-    return value
+    runs = _Runs()
+    return runs.values(wanted) if runs.add(raw.tobytes(), count, 0) else None
 
 
-def _unpack(raw: Bytes, width: int, place: Int64s) -> Int64s:
-    """The numbers of so many bits that begin at these bits."""
-    if not len(place):
-        return place
-    # Eight bytes from any place on hold a number of 32 bits, wherever in a byte it begins.
-    if (int(place.max()) >> 3) + 8 > len(raw):
-        padded = np.zeros(len(raw) + 8, np.uint8)
-        padded[: len(raw)] = raw
-        raw = padded
-    words: npt.NDArray[np.int64] = np.ndarray((len(raw) - 7,), "<i8", raw, 0, (1,))
-    numbers: Int64s = words[place >> 3] >> (place & 7)
-    numbers &= (1 << width) - 1
-    return numbers
+class _Runs:
+    """The runs of pages behind each other: looked through one by one, but read from all at once."""
 
+    __slots__ = ("_bits", "_data", "_firsts", "_fixed", "_size", "_stops", "_widths")
 
-def _runs(data: bytes, count: int) -> tuple[int, Int64s, Int64s, Int64s | None] | None:
-    """The bit width; of each run its first value, the bit at which it begins, and its value, -1 where it is packed;
-    None instead of the values where all are."""
-    if not data or data[0] > _MOST_WIDTH:
-        return None
-    width, position, seen = data[0], 1, 0
-    size, whole = len(data), (data[0] + 7) >> 3
-    firsts: list[int] = []
-    bits: list[int] = []
-    fixed: list[int] = []
-    for _ in range(_MOST_RUNS):
-        if seen >= count:
-            break
-        start, head = position, 0
-        while True:
-            if position >= size or position - start > 4:
-                return None
-            byte = data[position]
-            head |= (byte & 0x7F) << 7 * (position - start)
-            position += 1
-            if byte < 0x80:
+    def __init__(self) -> None:
+        self._data: list[bytes] = []
+        self._size = 0
+        self._widths: list[int] = []
+        """Of each page, and the number of runs up to its end."""
+        self._stops: list[int] = []
+        self._firsts: list[int] = []
+        """Of each run its first value, the bit at which it begins, and its value, -1 where it is packed."""
+        self._bits: list[int] = []
+        self._fixed: list[int] = []
+
+    def add(self, data: bytes, count: int, first: int) -> bool:
+        """The next page, whose values are numbered from `first` on; False where it is not quite what it should be."""
+        if not data or data[0] > _MOST_WIDTH:
+            return False
+        if not self._look_through(data, count, first):
+            return False
+        self._widths.append(data[0])
+        self._stops.append(len(self._firsts))
+        self._data.append(data)
+        self._size += len(data)
+        return True
+
+    def _look_through(self, data: bytes, count: int, first: int) -> bool:
+        width, position, seen = data[0], 1, 0
+        size, whole, before = len(data), (data[0] + 7) >> 3, self._size
+        for _ in range(_MOST_RUNS):
+            if seen >= count:
                 break
-        if head < 2:
-            return None
-        if head & 1:
-            held, step = (head >> 1) << 3, (head >> 1) * width + 1
-            # Writers have many packed runs of one length in a row, each behind the same byte.
-            alike = 1
-            if position == start + 1:
-                heads = data[start : start + step * -(-(count - seen) // held) : step]
-                alike = len(heads) - len(heads.lstrip(data[start:position]))
-            firsts.extend(range(seen, seen + alike * held, held))
-            bits.extend(range(position << 3, (position + alike * step) << 3, step << 3))
-            fixed.extend([-1] * alike)
-            seen += alike * held
-            position += alike * step - 1
+            start, head = position, 0
+            while True:
+                if position >= size or position - start > 4:
+                    return False
+                byte = data[position]
+                head |= (byte & 0x7F) << 7 * (position - start)
+                position += 1
+                if byte < 0x80:
+                    break
+            if head < 2:
+                return False
+            if head & 1:
+                held, step = (head >> 1) << 3, (head >> 1) * width + 1
+                # Writers have many packed runs of one length in a row, each behind the same byte.
+                alike = 1
+                if position == start + 1:
+                    heads = data[start : start + step * -(-(count - seen) // held) : step]
+                    alike = len(heads) - len(heads.lstrip(data[start:position]))
+                at, bit = first + seen, (before + position) << 3
+                self._firsts.extend(range(at, at + alike * held, held))
+                self._bits.extend(range(bit, bit + (alike * step << 3), step << 3))
+                self._fixed.extend([-1] * alike)
+                seen += alike * held
+                position += alike * step - 1
+            else:
+                self._firsts.append(first + seen)
+                self._bits.append((before + position) << 3)
+                self._fixed.append(int.from_bytes(data[position : position + whole], "little"))
+                seen += head >> 1
+                position += whole
+            if position > size:
+                return False
+        return seen >= count
+
+    def values(self, wanted: Int64s) -> Int64s:
+        """Those with these numbers, ascending, each of a page that was added."""
+        firsts, bits = np.array(self._firsts, np.int64), np.array(self._bits, np.int64)
+        run = firsts.searchsorted(wanted, "right") - 1
+        width: int | Int64s = self._widths[0]
+        if len(set(self._widths)) > 1:
+            width = np.array(self._widths, np.int64)[
+                np.array(self._stops, np.int64).searchsorted(run, "right")
+            ]
+        place = bits[run] + (wanted - firsts[run]) * width
+        if max(self._fixed) < 0:
+            return self._unpack(width, place)
+        value = np.array(self._fixed, np.int64)[run]
+        packed = value < 0
+        value[packed] = self._unpack(width if isinstance(width, int) else width[packed], place[packed])
+        return value
+
+    def _unpack(self, width: int | Int64s, place: Int64s) -> Int64s:
+        """The numbers of so many bits that begin at these bits."""
+        # Eight bytes from any place on hold a number of 32 bits, wherever in a byte it begins.
+        data = b"".join((*self._data, bytes(8)))
+        words: npt.NDArray[np.int64] = np.ndarray((len(data) - 7,), "<i8", data, 0, (1,))
+        numbers: Int64s = words[place >> 3] >> (place & 7)
+        if isinstance(width, int):
+            numbers &= (1 << width) - 1
         else:
-            firsts.append(seen)
-            bits.append(position << 3)
-            fixed.append(int.from_bytes(data[position : position + whole], "little"))
-            seen += head >> 1
-            position += whole
-        if position > size:
-            return None
-    if seen < count:
-        return None
-    values = np.array(fixed, np.int64) if max(fixed, default=-1) >= 0 else None
-    return width, np.array(firsts, np.int64), np.array(bits, np.int64), values
+            numbers &= (np.int64(1) << width) - 1
+        return numbers

@@ -75,15 +75,19 @@ def read_plain(
     wanted = [page for page, count in zip(pages, counts, strict=True) if count]
     values = value_bytes(wanted, optional=optional, verify_checksum=verify_checksums)
     done = first = 0
+    few = _Few(sink)
     for end, cut, width in zip(ends.tolist(), cuts, widths, strict=True):
         if cut > done:
             raw = next(values)
             if raw is None or (texts and not _is_uniform(raw, width)):
                 return None
             if chosen is not None and cut - done < end - first:
-                raw = raw.view(f"V{width}").take(chosen[done:cut] - first).view(np.uint8)
-            sink.put(raw, width)
+                few.put(raw.view(f"V{width}").take(chosen[done:cut] - first).view(np.uint8), width)
+            else:
+                few.flush()
+                sink.put(raw, width)
         done, first = cut, end
+    few.flush()
     return sink.array()
 
 
@@ -148,6 +152,34 @@ def _is_uniform(raw: Bytes, width: int) -> bool:
     """Whether texts behind their lengths, so many bytes each if they are all of one length, are."""
     lengths: Ints = np.ndarray((len(raw) // width,), "<u4", raw, 0, (width,))
     return bool((lengths == width - _PREFIX).all())
+
+
+class _Few:
+    """Values chosen from pages: those of several pages are put together, as each call costs more than a few of them."""
+
+    def __init__(self, sink: _Values | _Texts) -> None:
+        self._sink = sink
+        self._parts: list[Bytes] = []
+        self._width = self._held = 0
+
+    def put(self, raw: Bytes, width: int) -> None:
+        if width != self._width or self._held > _MOST_HELD:
+            self.flush()
+            self._width = width
+        self._parts.append(raw)
+        self._held += len(raw)
+
+    def flush(self) -> None:
+        """Pass on what is held."""
+        if self._parts:
+            self._sink.put(
+                np.concatenate(self._parts) if len(self._parts) > 1 else self._parts[0], self._width
+            )
+        self._parts, self._held = [], 0
+
+
+_MOST_HELD = 64 << 10
+"""Bytes: more are not worth another copy."""
 
 
 class _Values:

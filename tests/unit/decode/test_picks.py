@@ -110,6 +110,36 @@ def test_too_many_runs_are_left_to_pyarrow(monkeypatch: pytest.MonkeyPatch) -> N
     assert _pick(data, 10, [0, 9]) is None
 
 
+@pytest.mark.parametrize("seed", range(12))
+def test_pages_are_read_together_as_one_by_one(seed: int) -> None:
+    """Of different widths and counts, the last run of each longer than its page."""
+    rng = random.Random(seed)
+    runs, wanted, expected, first = picks._Runs(), [], [], 0
+    for _ in range(rng.randrange(1, 9)):
+        width = rng.choice([0, 1, 5, 17, 32]) if seed % 3 else 17
+        data, count = bytes([width]), 0
+        for _ in range(rng.randrange(1, 6)):
+            part = [rng.getrandbits(32) & ((1 << width) - 1) for _ in range(8 * rng.randrange(1, 40))]
+            if rng.random() < 0.4:
+                data += _repeated(part[0], len(part), width)
+            else:
+                data += _packed(part, width)
+            count += len(part)
+        count -= rng.randrange(8)
+        some = sorted(rng.sample(range(count), rng.randrange(1, count)))
+        assert runs.add(data, count, first)
+        expected += _pick(data, count, some) or []
+        wanted += [first + place for place in some]
+        first += count
+    assert runs.values(np.array(wanted, np.int64)).tolist() == expected
+
+
+def test_each_page_must_hold_its_values() -> None:
+    runs = picks._Runs()
+    assert runs.add(b"\x03" + _packed([1] * 16, 3), 10, 0)
+    assert not runs.add(b"\x03" + _packed([1] * 8, 3), 10, 10)
+
+
 def _write(array: pa.Array, **options: Any) -> bytes:
     sink = pa.BufferOutputStream()
     settings: dict[str, Any] = {"write_page_index": True, "max_rows_per_page": 100, "write_batch_size": 10}
