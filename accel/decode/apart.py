@@ -18,6 +18,7 @@ from accel.decode.picks import MOST_PICKED, read_picks
 from accel.decode.plain import read_plain
 from accel.decode.trim import place_rows, trim
 from accel.decode.units import Unit, Verified
+from accel.format.model import Codec
 from accel.planning.selection import RowSelection
 
 if TYPE_CHECKING:
@@ -54,7 +55,8 @@ def read_apart(
         return None
     form = form_of(field.type, known.schema.elements[leaf.element])
     if coded and unit.num_rows > MOST_PICKED and rows.count * _RARE > unit.num_rows:
-        return _read_coded(known, unit, field.type, form, verify_checksums, rows)
+        bare = known.chunks[leaf.ordinal].codec in _WITH_CONTEXTS and len(facts.encoded) >= _LEAST_PAGES
+        return _read_coded(known, unit, field.type, form, verify_checksums, rows) if bare else None
     pages = [] if form is None else data_pages(known.chunks[leaf.ordinal], facts)
     if coded:
         array = None if form is None else _pick(known, unit, field.type, pages, form, verify_checksums, rows)
@@ -83,6 +85,10 @@ def read_apart(
 
 _RARE = 64
 """Of many rows, one in so many is picked for less than pyarrow decodes them all for."""
+_WITH_CONTEXTS = frozenset({Codec.ZSTD})
+"""Codecs for which pyarrow makes a context a page."""
+_LEAST_PAGES = 12
+"""The contexts of so many take longer than the way round them."""
 _KEPT_SHARE = 2
 """A slice of less than one part in this many is taken by itself, so that it does not hold all the rest."""
 _MOST_COPIED = 1 << 20

@@ -18,6 +18,7 @@ from cachetools import LRUCache
 
 from accel import kernels
 from accel.arrays import validity
+from accel.memory import allocate
 
 __all__ = ["take_texts", "text_starts"]
 
@@ -26,17 +27,19 @@ Ints = npt.NDArray[np.integer]
 OffsetType: TypeAlias = np.dtype[np.int32] | np.dtype[np.int64]
 
 _WIDE: Final = frozenset({pa.lib.Type_LARGE_STRING, pa.lib.Type_LARGE_BINARY})
-_LEAST_VALUES: Final = 1 << 12
+_LEAST_VALUES = 1 << 12
 """Fewer are taken one by one sooner."""
 _TUPLES: Final = ((2, 8), (8, 4), (64, 2))
 """Up to so many entries, tuples of so many: not more than 4,096, whose lengths are records of 8, 16 or 32 bytes."""
-_LEAST_USES: Final = 32
+_LEAST_TUPLED = 1 << 16
+"""Fewer are taken one by one sooner than by tuples."""
+_LEAST_USES = 32
 """Of a tuple, on average, for writing all of them down to pay."""
 _MOST_TUPLE_BYTES: Final = 512 << 10
 """Of all tuples: they are to stay in the processor's cache."""
 _MOST_TEXT: Final = 1 << 30
 _STARTS_BYTES: Final = 16 << 20
-_STARTS_STEP: Final = 1 << 16
+_STARTS_STEP = 1 << 16
 
 
 def take_texts(dictionary: pa.Array, indices: pa.Array) -> pa.Array:
@@ -118,7 +121,7 @@ def _take_tuples(dictionary: pa.Array, lengths: Ints, indices: pa.Array, offset_
     tuples, parts = _tuples(dictionary, entries, size)
     codes = _codes(numbers, entries, size)
     taken = kernels.take(tuples, pa.Array.from_buffers(pa.int32(), len(codes), [None, pa.py_buffer(codes)]))
-    out = pa.allocate_buffer((len(codes) * size + 1) * offset_type.itemsize)
+    out = allocate((len(codes) * size + 1) * offset_type.itemsize)
     starts = np.frombuffer(out, offset_type)
     starts[0] = 0
     np.cumsum(parts.take(codes).view(np.int32), dtype=offset_type, out=starts[1:])
@@ -129,6 +132,8 @@ def _take_tuples(dictionary: pa.Array, lengths: Ints, indices: pa.Array, offset_
 
 
 def _pays(entries: int, size: int, total: int, count: int) -> bool:
+    if count < _LEAST_TUPLED:
+        return False
     tuples: int = entries**size
     # Each text stands at each place of a tuple as often as there are tuples of one less.
     return tuples * _LEAST_USES <= count and tuples // entries * size * total <= _MOST_TUPLE_BYTES

@@ -18,6 +18,7 @@ import pytest
 from accel.decode import apart, columns, mixed, units
 from accel.decode.indexed import Values
 from accel.decode.trim import is_view
+from accel.format.model import Codec
 from tests.unit.decode.selected import (
     assert_same,
     decode,
@@ -113,6 +114,8 @@ def test_every_way_gives_what_pyarrow_gives(seed: int, monkeypatch: pytest.Monke
     data, _ = _file(rng, rows)
     monkeypatch.setattr(mixed, "_LEAST_ROWS", 1)
     monkeypatch.setattr(apart, "MOST_PICKED", rng.choice([0, 1 << 15]))
+    monkeypatch.setattr(apart, "_LEAST_PAGES", 1)
+    monkeypatch.setattr(apart, "_WITH_CONTEXTS", frozenset(rng.choice([[], Codec])))
     groups = len(open_metadata(data).group_rows)
     for group in range(groups):
         count = int(open_metadata(data).group_rows[group])

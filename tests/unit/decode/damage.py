@@ -19,6 +19,7 @@ from accel.decode import apart
 from accel.decode.arrow import projected_schema
 from accel.decode.columns import decode_columns
 from accel.errors import AccelError
+from accel.format.model import Codec
 from accel.planning.selection import RowSelection
 from accel.ranges import Buffer
 from tests.unit.decode.selected import chosen_pages, open_metadata, random_rows
@@ -73,6 +74,7 @@ def run(seed: int, count: int) -> Counter[str]:
         for _ in range(20):
             # Both ways of reading what is dictionary-encoded.
             apart.MOST_PICKED = rng.choice([0, 1 << 15])
+            apart._LEAST_PAGES, apart._WITH_CONTEXTS = 1, frozenset(Codec)
             rows = random_rows(rng, _ROWS)
             if not rows:
                 rows = RowSelection.all(_ROWS)

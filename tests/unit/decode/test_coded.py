@@ -17,6 +17,7 @@ from accel.decode.arrow import projected_schema
 from accel.decode.columns import decode_columns
 from accel.decode.indexed import Values
 from accel.errors import AccelError, ParquetFormatError
+from accel.format.model import Codec
 from accel.format.page_header import parse_page_header
 from accel.format.thrift import I32, STRUCT, read_struct, write_struct
 from accel.planning.selection import RowSelection
@@ -45,7 +46,10 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> Seen:
 
     monkeypatch.setattr(coded, "read_coded", recorded)
     monkeypatch.setattr(apart, "MOST_PICKED", 0)
+    monkeypatch.setattr(apart, "_LEAST_PAGES", 1)
+    monkeypatch.setattr(apart, "_WITH_CONTEXTS", frozenset(Codec))
     monkeypatch.setattr(texts, "_LEAST_VALUES", 1)
+    monkeypatch.setattr(texts, "_LEAST_TUPLED", 1)
     monkeypatch.setattr(texts, "_LEAST_USES", 0)
     return found
 

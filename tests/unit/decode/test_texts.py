@@ -37,6 +37,7 @@ def _random(rng: random.Random) -> tuple[pa.Array, pa.Array]:
 def test_as_arrow_takes_them(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     rng = random.Random(seed)
     monkeypatch.setattr(texts, "_LEAST_VALUES", 1)
+    monkeypatch.setattr(texts, "_LEAST_TUPLED", 1)
     monkeypatch.setattr(texts, "_LEAST_USES", rng.choice([0, 4]))
     monkeypatch.setattr(texts, "_STARTS_STEP", 16)
     dictionary, indices = _random(rng)
@@ -47,13 +48,17 @@ def test_as_arrow_takes_them(seed: int, monkeypatch: pytest.MonkeyPatch) -> None
 
 @pytest.mark.parametrize("words", [["a", "b"], ["a", "bcd"]], ids=["one length", "several"])
 @pytest.mark.parametrize("place", [2, -1])
-def test_an_index_that_names_no_entry_is_refused(words: list[str], place: int) -> None:
+def test_an_index_that_names_no_entry_is_refused(
+    words: list[str], place: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(texts, "_LEAST_TUPLED", 1)
     indices = pa.array(np.array([0, 1] * 5000 + [place], np.int32))
     with pytest.raises(pa.ArrowIndexError):
         take_texts(pa.array(words), indices)
 
 
-def test_what_stands_under_a_null_is_no_index() -> None:
+def test_what_stands_under_a_null_is_no_index(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(texts, "_LEAST_TUPLED", 1)
     places = np.array([0, 1, 77, 1] * 5000, np.int32)
     valid = pa.py_buffer(np.packbits(places != 77, bitorder="little"))
     indices = pa.Array.from_buffers(pa.int32(), len(places), [valid, pa.py_buffer(places)])
