@@ -62,9 +62,9 @@ class Options:
     response brings in the time that a request costs (0.4 ms), as learned of the store: 32 KiB at 90 MB/s. Where many
     requests are left, up to what all responses together bring in that time: see `planning.coalesce`."""
     max_coalesced_bytes: int | None = None
-    """A merged request is not grown beyond this, and a longer range is split into such pieces. None: 8 MiB, or a
-    quarter of what is read at once, though no less than 512 KiB, where several responses at once are known (or not
-    yet known not) to bring more than one."""
+    """A merged request is not grown beyond this, and a longer range is split into such pieces. None: 8 MiB, or, where
+    several responses at once are known (or not yet known not) to bring more than one, their share of what is read at
+    once: an eighth at first, from a half to a sixteenth as learned of the store, though no less than 512 KiB."""
     probe_min_bytes: int | None = None
     """Bloom filters and dictionaries are asked when the pages in doubt come to at least so many bytes. None: what takes
     as long as the round trip of asking, to come and be decoded, as learned of the store: 2 MiB at 30 ms and 90 MB/s; no
@@ -75,8 +75,8 @@ class Options:
     """Files whose metadata is being read at once by one scan: at 30 ms, 4,000 footers a second at the most."""
     max_tasks_in_flight: int = 8
     """Row-group pieces of full size (`piece_bytes`) being fetched or decoded at once by one scan; smaller ones count
-    as the part of one that they are, a quarter at least. Up to four times as many where latency times bandwidth, as
-    measured, is more than their bytes."""
+    as the part of one that they are, those below a quarter as up to twice that, none as less than a sixteenth. Up to
+    four times as many where latency times bandwidth, as measured, is more than their bytes."""
     memory_limit: int = 512 * MIB
     """Bytes that one scan may hold: fetched, decoding and decoded but not yet taken."""
     piece_bytes: int = 8 * MIB
