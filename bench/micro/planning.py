@@ -8,6 +8,7 @@ else; Python's garbage collector is part of it.
 - `one file`: 4 row groups of 50 pages, cached; a predicate as text up to the Plan.
 - `cached`: small files of two row groups whose metadata is cached, and a predicate that one of them can match;
   listed as a directory, or named one by one; and one that none of them can be spared for.
+  And what they come to for the garbage collector: objects that it follows, and how much longer a full collection takes.
 - `cold`: such files, opened, parsed and planned, and scanned to a table.
 
 `python -m bench.micro.planning [--cached N] [--cold N] [--rounds N]` prints one table.
@@ -17,6 +18,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import gc
 import statistics
 import time
 from collections.abc import Callable
@@ -190,10 +192,33 @@ class Stretches:
         return 1e3 * self.longest
 
 
+class Collections:
+    """What the garbage collector has to do for all that was made since."""
+
+    def __init__(self) -> None:
+        self._before = self._look()
+
+    def _look(self) -> tuple[int, float]:
+        gc.collect()
+        seconds = []
+        for _ in range(5):
+            started = time.thread_time()
+            gc.collect()
+            seconds.append(time.thread_time() - started)
+        return len(gc.get_objects()), min(seconds)
+
+    def since(self) -> tuple[int, float]:
+        """Objects that it follows, and milliseconds that a full collection takes, beyond those at the start."""
+        (before, took), (now, takes) = self._before, self._look()
+        return now - before, 1e3 * (takes - took)
+
+
 def cached_files(objects: dict[str, bytes], rounds: int) -> dict[str, float]:
     """Microseconds a cached file."""
     store, cache = DictStore(objects), accel.Cache(memory=4 << 30, max_age=3600)
     count = len(objects)
+    accel.plan(list(objects)[:50], "key = 7", columns=COLUMNS, store=store, cache=accel.Cache())
+    collections = Collections()
     where = f"key = {3 * (count // 2 * ROWS_OF_SMALL + 7)}"
     sources = {"a directory": "d/", "a list": list(objects)}
     named = {"columns": COLUMNS, "store": store, "cache": cache}
@@ -208,6 +233,9 @@ def cached_files(objects: dict[str, bytes], rounds: int) -> dict[str, float]:
         stretches = [Stretches().during(source, where=where, **named) for _ in range(rounds)]
         out[f"cached, {name}: longest stretch, ms"] = min(stretches)
         out[f"cached, {name}: median of longest stretches, ms"] = statistics.median(stretches)
+    tracked, milliseconds = collections.since()
+    out["cached: objects that are collected, a file"] = tracked / count
+    out["cached: a full collection of them, ms"] = milliseconds
     scan = lambda: accel.scan("d/", where, **named).to_table()
     scan()
     out["cached, a scan of a directory: us CPU a file"] = 1e6 * _best(scan, rounds)[0] / count
