@@ -14,6 +14,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from accel.memory import allocate
+
 __all__ = [
     "bools",
     "bytes_array",
@@ -43,7 +45,7 @@ def join_buffers(parts: Sequence[bytes | bytearray | memoryview]) -> pa.Buffer:
 
     Joining bytes would take fresh pages of the system, which cost twice what the copy does, and hold the GIL.
     """
-    joined = pa.allocate_buffer(sum(map(len, parts)))
+    joined = allocate(sum(map(len, parts)))
     view = np.frombuffer(joined, np.uint8)
     position = 0
     for part in parts:

@@ -13,6 +13,8 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from accel.memory import pool
+
 __all__ = ["fill_null"]
 
 _PLAIN: Final = frozenset(
@@ -75,15 +77,16 @@ def _function(name: str) -> Callable[..., Any]:
 
 def _plain(name: str) -> Callable[..., Any]:
     call = _function(_NAMES.get(name, name))
-    return lambda *values: call(values)
+    own = pool()
+    return lambda *values: call(values, None, own)
 
 
 def _with_options(name: str) -> Callable[..., Any]:
     import pyarrow._compute
 
     call = _function(name)
-    make = getattr(pyarrow._compute, _OPTIONS[name])
-    return lambda values, **options: call([values], make(**options))
+    make, own = getattr(pyarrow._compute, _OPTIONS[name]), pool()
+    return lambda values, **options: call([values], make(**options), own)
 
 
 def fill_null(values: Any, fill_value: Any) -> Any:

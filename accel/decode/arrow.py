@@ -14,6 +14,7 @@ from accel.decode.schema_memo import SchemaMemo
 from accel.decode.splice import SplicePlan, plan_splice, splice
 from accel.errors import AccelError, ColumnNotFoundError, MemoryLimitError, ParquetFormatError
 from accel.format.model import ParquetSchema
+from accel.memory import pool
 
 __all__ = [
     "ParquetReader",
@@ -66,7 +67,7 @@ _BAD_BYTES = (pa.ArrowException, OSError, ValueError, TypeError, OverflowError, 
 
 def open_reader(data: bytes, *, verify_checksums: bool = True) -> ParquetReader:
     """A reader with the settings that `pyarrow.parquet.read_table` has, but for page checksums."""
-    reader = ParquetReader()
+    reader = ParquetReader(memory_pool=pool())
     reader.open(
         pa.BufferReader(data),
         pre_buffer=False,

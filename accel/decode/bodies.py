@@ -22,6 +22,7 @@ from accel.decode.verify import PageFacts
 from accel.errors import ParquetFormatError
 from accel.format.model import Codec, Encoding, PageType
 from accel.format.thrift_value import encode_varint
+from accel.memory import pool
 
 __all__ = [
     "Bytes",
@@ -258,7 +259,7 @@ def decompress(body: memoryview, codec: int, size: int) -> Bytes | None:
     name = _CODECS.get(codec)
     if name is None or (codec == Codec.SNAPPY and not body[:5].tobytes().startswith(encode_varint(size))):
         return None
-    unpack = partial(pa.Codec(name).decompress, pa.py_buffer(body))
+    unpack = partial(pa.Codec(name).decompress, pa.py_buffer(body), memory_pool=pool())
     try:
         data = unpack(decompressed_size=size)
     except (pa.ArrowException, OSError, ValueError):

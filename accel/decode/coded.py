@@ -46,6 +46,7 @@ from accel.format.model import (
 from accel.format.page_header import parse_page_header
 from accel.format.thrift import BINARY, I32, STRUCT, Struct, write_struct
 from accel.format.thrift_value import encode_varint
+from accel.memory import allocate
 from accel.ranges import Buffer
 
 __all__ = ["read_coded"]
@@ -172,7 +173,7 @@ def _shaped(numbers: pa.Array, kind: pa.DataType, form: Form) -> pa.Array:
         return relabel(numbers, kind)
     validity, stored = numbers.buffers()
     count = numbers.offset + len(numbers)
-    out = pa.allocate_buffer(count * form.out)
+    out = allocate(count * form.out)
     put(form, np.frombuffer(stored, np.uint8, count * form.width), np.frombuffer(out, np.uint8), 0)
     return pa.Array.from_buffers(kind, len(numbers), [validity, out], numbers.null_count, numbers.offset)
 

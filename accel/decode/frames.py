@@ -16,6 +16,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from accel.memory import pool
+
 __all__ = ["MOST_TOGETHER", "decompress_frames", "frame_size"]
 
 MOST_TOGETHER: Final = 1 << 20
@@ -49,7 +51,7 @@ def decompress_frames(
     total = sum(sizes)
     joined = pa.py_buffer(b"".join(bodies))
     try:
-        data = pa.Codec("zstd").decompress(joined, decompressed_size=total)
+        data = pa.Codec("zstd").decompress(joined, decompressed_size=total, memory_pool=pool())
     except (pa.ArrowException, OSError, ValueError):
         return None
     # pyarrow refuses less or more than that; and each frame less or more than it says.

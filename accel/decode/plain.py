@@ -17,6 +17,7 @@ import pyarrow as pa
 from accel.decode.bodies import Bytes, DataPage, check_crc, decompress, plain_size, value_bytes
 from accel.decode.forms import Form, Shape, put
 from accel.format.page_header import PageHeader, parse_page_header
+from accel.memory import allocate
 from accel.planning.selection import RowSelection
 from accel.ranges import Buffer
 
@@ -189,7 +190,7 @@ class _Values:
 
     def __init__(self, kind: pa.DataType, form: Form, counts: Sequence[int], widths: Sequence[int]) -> None:
         self._kind, self._form, self._count = kind, form, sum(counts)
-        self._out = pa.allocate_buffer(self._count * form.out)
+        self._out = allocate(self._count * form.out)
         self._data = np.frombuffer(self._out, np.uint8)
         self._row = 0
 
@@ -214,8 +215,8 @@ class _Texts:
         if not self.fits:
             return
         self._dtype = np.dtype(np.int64 if wide else np.int32)
-        self._out = pa.allocate_buffer(total)
-        self._places = pa.allocate_buffer((self._count + 1) * self._dtype.itemsize)
+        self._out = allocate(total)
+        self._places = allocate((self._count + 1) * self._dtype.itemsize)
         self._data = np.frombuffer(self._out, np.uint8)
         self._offsets = np.frombuffer(self._places, self._dtype)
         self._offsets[-1] = total

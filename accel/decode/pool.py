@@ -11,6 +11,8 @@ from typing import ParamSpec, Self, TypeVar
 
 import pyarrow as pa
 
+from accel.memory import pool, unused_of
+
 __all__ = ["DecodePool", "release_now_and_then"]
 
 P = ParamSpec("P")
@@ -91,7 +93,7 @@ def release_now_and_then(nbytes: int) -> None:
     if total >= _LOOK_EVERY:
         total = 0
         if _slack.is_much():
-            pa.default_memory_pool().release_unused()
+            (pool() or pa.default_memory_pool()).release_unused()
             _slack.settle()
     _decoded.nbytes = total
 
@@ -127,7 +129,7 @@ def _beside_arrow() -> int | None:
             resident = int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
     except OSError:
         return None
-    return int(resident - pa.total_allocated_bytes())
+    return unused_of(resident)
 
 
 _LOOK_EVERY = 128 << 20

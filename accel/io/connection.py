@@ -7,9 +7,8 @@ import enum
 from collections.abc import Callable
 from typing import cast
 
-import pyarrow as pa
-
 from accel.io.response_head import HEAD_END, ResponseHead, read_head
+from accel.memory import allocate
 from accel.records import dataclass
 
 __all__ = ["Connection", "Loss", "LostError", "Reply", "Request", "new_scratch"]
@@ -215,4 +214,4 @@ def _room_for(length: int) -> memoryview:
     if length <= _SMALL:
         return memoryview(bytearray(length))
     # Memory that Arrow holds already, where the system would give fresh pages.
-    return memoryview(pa.allocate_buffer(length)).cast("B")
+    return memoryview(allocate(length)).cast("B")

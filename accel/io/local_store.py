@@ -11,11 +11,10 @@ import os
 import stat
 from collections.abc import AsyncIterator, Sequence
 
-import pyarrow as pa
-
 from accel.errors import ObjectChangedError, ObjectNotFoundError, ParquetFormatError, StoreError
 from accel.io.faults import ShortObjectError
 from accel.io.store import ObjectEntry, Payload
+from accel.memory import allocate
 from accel.options import MIB
 from accel.ranges import ByteRange, Suffix
 
@@ -151,7 +150,7 @@ def _resolve(path: str, want: ByteRange | Suffix, size: int, etag: str) -> ByteR
 
 def _allocate(length: int) -> memoryview:
     # Memory that Arrow's allocator has at hand: fresh pages of the system cost twice what the copy does.
-    return memoryview(pa.allocate_buffer(length)).cast("B")
+    return memoryview(allocate(length)).cast("B")
 
 
 def _announce(handle: int, wanted: Sequence[ByteRange]) -> None:

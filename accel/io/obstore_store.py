@@ -8,7 +8,6 @@ from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from typing import Any
 
 import obstore
-import pyarrow as pa
 from obstore.store import AzureStore, GCSStore, HTTPStore, LocalStore, MemoryStore, S3Store
 
 from accel.errors import ParquetFormatError, StoreError
@@ -16,6 +15,7 @@ from accel.io import runtime
 from accel.io.faults import IncompleteBodyError, ShortObjectError, SuffixUnsupportedError
 from accel.io.obstore_errors import translate
 from accel.io.store import LIST_PAGE, ObjectEntry, Payload
+from accel.memory import allocate
 from accel.options import MIB
 from accel.ranges import Buffer, ByteRange, Suffix
 
@@ -81,7 +81,7 @@ class ObstoreStore:
                 raise self._cut(error, path, promised, b"", size, etag) from None
         else:
             # Arrow's allocator has memory at hand; fresh pages of the system cost more than the copy.
-            joined = memoryview(pa.allocate_buffer(promised.length)).cast("B")
+            joined = memoryview(allocate(promised.length)).cast("B")
             filled = 0
             try:
                 async for part in result.stream(min_chunk_size=_PART_BYTES):

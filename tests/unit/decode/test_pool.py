@@ -106,7 +106,7 @@ def test_memory_is_released_when_much_is_kept(
         looks.append(next(told))
         return None if looks[-1] is None else looks[-1] * MIB
 
-    monkeypatch.setattr(pool_module.pa, "default_memory_pool", Pool)
+    monkeypatch.setattr(pool_module, "pool", Pool)
     monkeypatch.setattr(pool_module, "_decoded", threading.local())
     monkeypatch.setattr(pool_module, "_slack", pool_module._Slack())
     monkeypatch.setattr(pool_module, "_beside_arrow", look)
