@@ -77,16 +77,15 @@ def _function(name: str) -> Callable[..., Any]:
 
 def _plain(name: str) -> Callable[..., Any]:
     call = _function(_NAMES.get(name, name))
-    own = pool()
-    return lambda *values: call(values, None, own)
+    return lambda *values: call(values, None, pool())
 
 
 def _with_options(name: str) -> Callable[..., Any]:
     import pyarrow._compute
 
     call = _function(name)
-    make, own = getattr(pyarrow._compute, _OPTIONS[name]), pool()
-    return lambda values, **options: call([values], make(**options), own)
+    make = getattr(pyarrow._compute, _OPTIONS[name])
+    return lambda values, **options: call([values], make(**options), pool())
 
 
 def fill_null(values: Any, fill_value: Any) -> Any:
