@@ -112,9 +112,9 @@ class TaskReads:
         wanted = dictionary_wants(piece, group)
         dictionaries = self._dictionaries
         sought = dictionaries.seek(wanted)
-        # While the pages are on their way.
-        packing = dictionaries.pack(piece, sought)
         try:
+            # While the pages are on their way.
+            packing = dictionaries.pack(piece, sought)
             try:
                 found, trips = await self._read([*itertools.chain.from_iterable(wants), *sought.asked])
             finally:
