@@ -2,37 +2,82 @@
 
 A scan allocates and frees a gigabyte a second in large pieces. Arrow's usual allocator (mimalloc) asks the system for
 huge pages, which a busy machine takes milliseconds to clear, and gives all that is free back each second, to touch it
-anew. Arrow has another in most of its builds (jemalloc), which keeps what was freed for as long as it is told.
+anew. Arrow has another in most of its builds (jemalloc), which keeps what was freed for as long as it is told: Arrow
+has it give all back within a second, accel after ten. That holds for whoever else uses that pool in the process.
 """
 
 from __future__ import annotations
 
 import os
-from functools import cache
 from typing import Final
 
 import pyarrow as pa
 
-__all__ = ["allocate", "pool", "unused_of"]
+__all__ = ["allocate", "choose_pool", "pool", "unused_of"]
 
 _CHOSEN: Final = "ARROW_DEFAULT_MEMORY_POOL"
 """Who sets this variable of Arrow's has chosen an allocator."""
 _KEPT_MS: Final = 10_000
 """How long freed memory is kept, less and less of it."""
+_LOOKS: Final = 3
 
 
-@cache
+class _Choice:
+    """Which pool it is, and Arrow's other one once it has been told how long to keep memory."""
+
+    __slots__ = ("made", "other", "pool")
+
+    def __init__(self) -> None:
+        self.made = False
+        self.pool: pa.MemoryPool | None = None
+        self.other: pa.MemoryPool | None = None
+
+
+_choice = _Choice()
+
+
 def pool() -> pa.MemoryPool | None:
     """Where accel's own allocations go; None for Arrow's default, whichever that is by then."""
-    if os.environ.get(_CHOSEN):
-        return None
-    try:
-        found = pa.jemalloc_memory_pool()
-        pa.jemalloc_set_decay_ms(_KEPT_MS)
-    except (NotImplementedError, pa.ArrowException):
-        # Not built for every system.
-        return None
-    return found
+    if not _choice.made:
+        choose_pool()
+    return _choice.pool
+
+
+def choose_pool() -> None:
+    """See which pool it is from now on: the caller's, where one was named or set in place of Arrow's usual one."""
+    _choice.pool = _other_pool() if not os.environ.get(_CHOSEN) and _is_usual() else None
+    _choice.made = True
+
+
+def _is_usual() -> bool:
+    """Whether Arrow's default pool is mimalloc itself.
+
+    Pools cannot be compared, and one that counts for another bears its name; but it does not count what goes past it.
+    A pool that only logs does, and is not told apart.
+    """
+    default = pa.default_memory_pool()
+    if default.backend_name != "mimalloc":
+        return False
+    usual = pa.mimalloc_memory_pool()
+    for _ in range(_LOOKS):
+        # Another thread may allocate meanwhile, but hardly each time.
+        before = default.num_allocations()
+        pa.allocate_buffer(1, usual)
+        if default.num_allocations() == before:
+            return False
+    return True
+
+
+def _other_pool() -> pa.MemoryPool | None:
+    if _choice.other is None:
+        try:
+            found = pa.jemalloc_memory_pool()
+            pa.jemalloc_set_decay_ms(_KEPT_MS)
+        except (NotImplementedError, pa.ArrowException):
+            # Not built for every system.
+            return None
+        _choice.other = found
+    return _choice.other
 
 
 def allocate(nbytes: int) -> pa.Buffer:
@@ -42,5 +87,5 @@ def allocate(nbytes: int) -> pa.Buffer:
 
 def unused_of(resident: int) -> int:
     """Of so many bytes that the process holds, those that Arrow does not say are in use."""
-    own = pool()
+    own = _choice.pool
     return int(resident - pa.total_allocated_bytes() - (own.bytes_allocated() if own is not None else 0))

@@ -11,7 +11,7 @@ from typing import ParamSpec, Self, TypeVar
 
 import pyarrow as pa
 
-from accel.memory import pool, unused_of
+from accel.memory import choose_pool, pool, unused_of
 
 __all__ = ["DecodePool", "release_now_and_then"]
 
@@ -39,6 +39,8 @@ class DecodePool:
     @classmethod
     def shared(cls, threads: int = 0) -> DecodePool:
         """The process's pool of that many threads. Nobody closes it: its threads end with the process."""
+        # A scan begins: whose memory it is put into may have been settled anew.
+        choose_pool()
         # By process: the threads of a pool do not survive a fork.
         key = (os.getpid(), threads or _count_cores())
         with _shared_lock:

@@ -90,18 +90,16 @@ def pageless() -> bytes:
 
 
 @pytest.fixture
-def pool(monkeypatch: pytest.MonkeyPatch) -> Iterator[pa.MemoryPool]:
+def pool() -> Iterator[pa.MemoryPool]:
     """What pyarrow allocates meanwhile, counted from zero; accel too, which has a pool of its own otherwise."""
-    monkeypatch.setenv("ARROW_DEFAULT_MEMORY_POOL", "system")
-    memory.pool.cache_clear()
-    assert memory.pool() is None
     before = pa.default_memory_pool()
     counting = pa.proxy_memory_pool(before)
     pa.set_memory_pool(counting)
+    memory.choose_pool()
+    assert memory.pool() is None
     yield counting
     pa.set_memory_pool(before)
-    monkeypatch.undo()
-    memory.pool.cache_clear()
+    memory.choose_pool()
     # Arrays made meanwhile may outlive the test: keep their pool.
     _POOLS.append(counting)
 

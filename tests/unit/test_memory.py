@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pyarrow as pa
 import pytest
 
@@ -14,10 +12,8 @@ _HAS_JEMALLOC = "jemalloc" in pa.supported_memory_backends()
 
 
 @pytest.fixture(autouse=True)
-def _chosen_anew() -> Iterator[None]:
-    memory.pool.cache_clear()
-    yield
-    memory.pool.cache_clear()
+def _chosen_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "_choice", memory._Choice())
 
 
 @pytest.mark.skipif(not _HAS_JEMALLOC, reason="this build of Arrow has none")
@@ -38,6 +34,24 @@ def test_who_names_an_allocator_has_it(monkeypatch: pytest.MonkeyPatch) -> None:
     before = pa.total_allocated_bytes()
     held = memory.allocate(1 << 20)
     assert pa.total_allocated_bytes() - before >= len(held)
+
+
+def test_who_sets_a_pool_has_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A later one too, and until it is taken away."""
+    monkeypatch.delenv("ARROW_DEFAULT_MEMORY_POOL", raising=False)
+    own, before = memory.pool(), pa.default_memory_pool()
+    counting = pa.proxy_memory_pool(before)
+    pa.set_memory_pool(counting)
+    try:
+        memory.choose_pool()
+        assert memory.pool() is None
+        held = memory.allocate(1 << 20)
+        assert counting.bytes_allocated() >= len(held)
+        del held
+    finally:
+        pa.set_memory_pool(before)
+    memory.choose_pool()
+    assert (memory.pool() is None) == (own is None)
 
 
 def test_a_build_without_it_uses_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
