@@ -49,7 +49,11 @@ def narrow_leaf(part: PieceLeaf, held: LeafBytes, rows: RowSelection) -> tuple[P
     reads, lo, hi = part.reads, part.lo, part.hi
     if reads.whole or hi - lo < 2:
         return part, held
-    if len(rows.starts) == 1 and rows.starts[0] < reads.stop_row[lo] and reads.first_row[hi - 1] < rows.stops[0]:
+    if (
+        len(rows.starts) == 1
+        and rows.starts[0] < reads.stop_row[lo]
+        and reads.first_row[hi - 1] < rows.stops[0]
+    ):
         # One run of rows that reaches into the first page and the last.
         return part, held
     keep = rows.counts(reads.first_row[lo:hi], reads.stop_row[lo:hi]) > 0

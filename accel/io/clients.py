@@ -6,8 +6,9 @@ import operator
 import os
 import threading
 import weakref
-from collections import OrderedDict
 from typing import TYPE_CHECKING, Any
+
+from cachetools import LRUCache
 
 from accel.errors import StoreError
 from accel.io import runtime
@@ -49,7 +50,7 @@ _MOST = 128
 class _Registry:
     def __init__(self) -> None:
         self.lock = threading.Lock()
-        self.clients: OrderedDict[tuple[object, ...], Client] = OrderedDict()
+        self.clients: LRUCache[tuple[object, ...], Client] = LRUCache(_MOST)
         # Of the callers' own stores, by identity. Nothing here keeps such a store alive.
         self.tokens: dict[int, tuple[weakref.ref[Any], str]] = {}
         # What was learned of them outlives their clients, which last no longer than a scan.
@@ -108,10 +109,6 @@ def client_for(
             transport = build_store(location, storage_options, options)
             client = Client(transport, root=location.root, token=token, options=options)
             _registry.clients[key] = client
-            while len(_registry.clients) > _MOST:
-                _registry.clients.popitem(last=False)
-        else:
-            _registry.clients.move_to_end(key)
         return client
 
 

@@ -164,6 +164,8 @@ class HttpStore:
                 trust_env=True,
             )
             runtime.at_shutdown(self.close)
+            # Nobody closes a store that the registry drops.
+            weakref.finalize(self, runtime.start_to_end, self._session.close, loop).atexit = False
         return self._session
 
 

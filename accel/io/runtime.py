@@ -20,7 +20,16 @@ from typing import Any, Generic, TypeVar
 
 from accel.errors import AccelError
 
-__all__ = ["at_shutdown", "bridge", "check_fork", "io_loop", "refuse_fork", "run", "run_to_end"]
+__all__ = [
+    "at_shutdown",
+    "bridge",
+    "check_fork",
+    "io_loop",
+    "refuse_fork",
+    "run",
+    "run_to_end",
+    "start_to_end",
+]
 
 T = TypeVar("T")
 
@@ -178,11 +187,27 @@ def run_to_end(make: Callable[[], Coroutine[Any, Any, None]]) -> None:
     if _state.closing or _state.forked_after_use:
         return
     if _state.loop is not None and _state.loop is _running_loop():
-        task = _state.loop.create_task(make())
-        _state.cleanups.add(task)
-        task.add_done_callback(_state.cleanups.discard)
+        _begin(make)
         return
     run(make())
+
+
+def start_to_end(make: Callable[[], Coroutine[Any, Any, None]], begun_on: asyncio.AbstractEventLoop) -> None:
+    """`run_to_end` that waits for nothing, for what is dropped where locks may be held: if it was begun on the I/O
+    loop."""
+    loop = _state.loop
+    if loop is not begun_on or _state.closing or _state.forked_after_use:
+        return
+    # It may end at this very moment.
+    with contextlib.suppress(RuntimeError):
+        loop.call_soon_threadsafe(_begin, make)
+
+
+def _begin(make: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    """Start on the I/O loop, which the caller is on."""
+    task = asyncio.get_running_loop().create_task(make())
+    _state.cleanups.add(task)
+    task.add_done_callback(_state.cleanups.discard)
 
 
 async def bridge(coroutine: Coroutine[Any, Any, T]) -> T:

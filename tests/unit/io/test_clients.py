@@ -170,3 +170,11 @@ def test_what_reads_a_given_store_is_made_once_and_does_not_keep_it() -> None:
     gc.collect()
     assert watched() is None
     assert not any(kept is first for kept in clients._registry.transports.values())
+
+
+def test_of_more_clients_than_there_is_room_for_those_not_used_for_longest_go() -> None:
+    many = [client_for(f"s3://bucket-{n}", storage_options=KEYS) for n in range(clients._MOST)]
+    assert client_for("s3://bucket-0", storage_options=KEYS) is many[0]
+    client_for("s3://one-more", storage_options=KEYS)
+    assert client_for("s3://bucket-0", storage_options=KEYS) is many[0]
+    assert client_for("s3://bucket-1", storage_options=KEYS) is not many[1]

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 
 from accel.errors import ObjectChangedError, ObjectNotFoundError, ParquetFormatError, StoreError
+from accel.io import runtime
 from accel.io.faults import IncompleteBodyError, ShortObjectError, SuffixUnsupportedError
 from accel.io.http_store import HttpStore
 from accel.io.store import Header, Lister, ObjectEntry, RangeStore
@@ -417,3 +419,20 @@ async def test_a_server_without_head(server: Any, store: HttpStore) -> None:
 def test_bad_options(storage_options: dict[str, Any], message: str) -> None:
     with pytest.raises(StoreError, match=message):
         HttpStore("http://h", storage_options=storage_options, options=FAST)
+
+
+async def test_a_store_that_is_dropped_closes_its_connections(server: Any) -> None:
+    """As those are that the registry has no room for."""
+    sessions: list[Any] = []
+
+    async def read() -> None:
+        it = HttpStore(server.url, storage_options={}, options=FAST)
+        await it.read("f", ByteRange(10, 20), if_match='"v1"')
+        sessions.append(it._session)
+        assert not sessions[0].closed
+
+    await runtime.bridge(read())
+    gc.collect()
+    async with asyncio.timeout(5):
+        while not sessions[0].closed:
+            await asyncio.sleep(0.01)
