@@ -79,7 +79,7 @@ class Options:
     four times as many where latency times bandwidth, as measured, is more than their bytes."""
     memory_limit: int = 512 * MIB
     """Bytes that one scan may hold: fetched, decoding and decoded but not yet taken."""
-    piece_bytes: int = 8 * MIB
+    piece_bytes: int = 12 * MIB
     """A row group's selected pages are read in pieces of about this many compressed bytes. Of local files fewer are
     under way."""
     phases: Phases = Phases.AUTO

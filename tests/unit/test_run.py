@@ -498,7 +498,7 @@ def test_the_error_of_a_group(errors: list[Exception], shown: Exception) -> None
 def test_reading_ahead_covers_the_network(
     planned: list[list[ScanTask]], latency: float, bandwidth: float, limit: int | None, depth: int
 ) -> None:
-    reader = FakeReader()
+    reader = FakeReader(piece_bytes=8 << 20)
     reader.network = Network(latency=latency, bandwidth=bandwidth)
 
     async def works() -> Works:
