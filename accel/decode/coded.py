@@ -30,21 +30,20 @@ from accel.decode.bodies import (
 from accel.decode.entries import number_page, pays, read_as_indices
 from accel.decode.forms import Form, Shape, put
 from accel.decode.indexed import check_indices
+from accel.decode.lone_column import lone_column
 from accel.decode.splice import SplicedChunk, plan_splice, splice
 from accel.decode.verify import DictionaryFacts
 from accel.errors import ParquetFormatError
 from accel.format.model import (
     Codec,
     Encoding,
-    Leaf,
     PageType,
-    ParquetSchema,
     Physical,
     Repetition,
     SchemaElement,
 )
 from accel.format.page_header import parse_page_header
-from accel.format.thrift import BINARY, I32, STRUCT, Struct, write_struct
+from accel.format.thrift import I32, STRUCT, Struct, write_struct
 from accel.format.thrift_value import encode_varint
 from accel.memory import allocate
 from accel.ranges import Buffer
@@ -178,42 +177,8 @@ def _shaped(numbers: pa.Array, kind: pa.DataType, form: Form) -> pa.Array:
     return pa.Array.from_buffers(kind, len(numbers), [validity, out], numbers.null_count, numbers.offset)
 
 
-def _schema(physical: Physical, repetition: Repetition) -> ParquetSchema:
-    """Of one column of integers."""
-    root: Struct = {4: (BINARY, b"schema"), 5: (I32, 1)}
-    own: Struct = {1: (I32, int(physical)), 3: (I32, int(repetition)), 4: (BINARY, b"number")}
-    elements = (
-        _element("schema", None, Repetition.REQUIRED, root),
-        _element("number", physical, repetition, own),
-    )
-    definition = int(repetition is Repetition.OPTIONAL)
-    leaf = Leaf(
-        ordinal=0, path=("number",), element=1, ancestors=(), max_definition=definition, max_repetition=0
-    )
-    return ParquetSchema(
-        elements=elements, leaves=(leaf,), fields=(1,), subtree_ends=(2, 2), field_leaves=((0, 1),)
-    )
-
-
-def _element(name: str, physical: Physical | None, repetition: Repetition, fields: Struct) -> SchemaElement:
-    return SchemaElement(
-        name=name,
-        physical=physical,
-        type_length=0,
-        repetition=repetition,
-        num_children=0 if physical is not None else 1,
-        converted_type=None,
-        logical_type=None,
-        logical_params={},
-        scale=0,
-        precision=0,
-        field_id=None,
-        raw=write_struct(fields),
-    )
-
-
 _SCHEMAS: Final = {
-    (physical, repetition): _schema(physical, repetition)
+    (physical, repetition): lone_column("number", physical, repetition)
     for physical in (Physical.INT32, Physical.INT64)
     for repetition in (Repetition.REQUIRED, Repetition.OPTIONAL)
 }

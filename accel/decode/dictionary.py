@@ -15,6 +15,7 @@ import pyarrow as pa
 from cachetools import LRUCache
 
 from accel.decode.arrow import open_reader, translate_errors
+from accel.decode.lone_column import lone_column
 from accel.decode.plain import uniform_length
 from accel.decode.splice import SplicedChunk, plan_splice, splice
 from accel.errors import ParquetFormatError
@@ -28,7 +29,7 @@ from accel.format.model import (
     SchemaElement,
 )
 from accel.format.page_header import parse_page_header
-from accel.format.thrift import BINARY, I32, STRUCT, Struct, read_struct, write_struct
+from accel.format.thrift import I32, STRUCT, Struct, read_struct, write_struct
 from accel.ranges import Buffer
 
 __all__ = ["dictionary_values", "longest_text"]
@@ -129,35 +130,5 @@ def _entries(page: Buffer, codec: int, schema: ParquetSchema) -> pa.ChunkedArray
     return column
 
 
-def _element(name: str, physical: Physical | None, fields: Struct) -> SchemaElement:
-    return SchemaElement(
-        name=name,
-        physical=physical,
-        type_length=0,
-        repetition=Repetition.REQUIRED,
-        num_children=0 if physical is not None else 1,
-        converted_type=None,
-        logical_type=None,
-        logical_params={},
-        scale=0,
-        precision=0,
-        field_id=None,
-        raw=write_struct(fields),
-    )
-
-
 _NO_METADATA: Final[dict[str, bytes]] = {}
-_SCHEMA: Final = ParquetSchema(
-    elements=(
-        _element("schema", None, {4: (BINARY, b"schema"), 5: (I32, 1)}),
-        _element(
-            "text",
-            Physical.BYTE_ARRAY,
-            {1: (I32, int(Physical.BYTE_ARRAY)), 3: (I32, int(Repetition.REQUIRED)), 4: (BINARY, b"text")},
-        ),
-    ),
-    leaves=(Leaf(ordinal=0, path=("text",), element=1, ancestors=(), max_definition=0, max_repetition=0),),
-    fields=(1,),
-    subtree_ends=(2, 2),
-    field_leaves=((0, 1),),
-)
+_SCHEMA: Final = lone_column("text", Physical.BYTE_ARRAY, Repetition.REQUIRED)
