@@ -59,6 +59,7 @@ def scan(
     selection : mapping, optional
         The caller's own access plan, `{path: {row group: [(start, stop), ...]}}`: half-open rows within each
         row group. Files and row groups not named are not read. It is intersected with what pruning finds.
+        A path stands for a URL where no other store's file has it.
     schema : pyarrow.Schema, optional
         Of the data set. By default the first file's, with the partition columns appended.
     partitioning : {"hive", None} or pyarrow.Schema

@@ -20,7 +20,6 @@ from accel.errors import (
     ObjectNotFoundError,
     PredicateError,
     SchemaMismatchError,
-    redact,
 )
 from accel.options import Options
 from accel.planning.file import DataFile, Listing
@@ -29,7 +28,7 @@ from accel.planning.handle import FileHandle
 from accel.planning.paths import PathValues
 from accel.planning.projection import settle_schemas
 from accel.planning.query import Question
-from accel.planning.selection import RowSelection
+from accel.planning.selection import RowSelection, match_selection
 from accel.planning.task import ScanTask
 from accel.predicate.expr import Expr
 from accel.reader import Reader
@@ -132,7 +131,8 @@ class Session:
                 except ObjectNotFoundError:
                     raise missing from None
                 listing = replace(listing, round_trips=listing.round_trips + 1)
-        self._selection = self._match_selection(listing.files)
+        if self.spec.selection is not None:
+            self._selection = match_selection(self.spec.selection, listing.files)
         if len(listing.partition_schema):
             self.paths = PathValues(self.spec.where, listing.partition_schema)
         return listing
@@ -319,26 +319,6 @@ class Session:
         if self.spec.schema is not None and not len(listing.partition_schema):
             return True
         return self.reader.at_hand(listing.files[0], time.monotonic()) is not None
-
-    def _match_selection(self, files: Sequence[DataFile]) -> dict[str, dict[int, RowSelection]] | None:
-        if self.spec.selection is None:
-            return None
-        known = {name: file.url for file in files for name in (file.path, file.url)}
-        out: dict[str, dict[int, RowSelection]] = {}
-        for name, groups in self.spec.selection.items():
-            url = known.get(name) or known.get(name.removeprefix("file://"))
-            if url is None:
-                import difflib
-
-                close = difflib.get_close_matches(name, known, n=1)
-                hint = f"; did you mean {redact(close[0])!r}?" if close else ""
-                raise ValueError(
-                    f"selection names {redact(name)!r}, which is not among the files of the scan{hint}"
-                )
-            rows = out.setdefault(url, {})
-            for group, ranges in groups.items():
-                rows[group] = rows[group].union(ranges) if group in rows else ranges
-        return out
 
 
 def _is_text(kind: pa.DataType) -> bool:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accel.planning.selection import RowSelection
+from accel.planning.file import DataFile
+from accel.planning.selection import RowSelection, match_selection
 
 
 def one_run(size: int) -> st.SearchStrategy[list[bool]]:
@@ -139,3 +142,57 @@ def test_without(both: tuple[np.ndarray, np.ndarray]) -> None:
 @pytest.mark.parametrize("ranges", [[], [(0, 1)], [(2, 5)], [(0, 2), (7, 8), (10, 13)]], ids=str)
 def test_row_numbers_are_all_rows_of_all_ranges(ranges: list[tuple[int, int]]) -> None:
     assert RowSelection.of(ranges).row_numbers().tolist() == [row for a, b in ranges for row in range(a, b)]
+
+
+# -- the files that a selection names ------------------------------------------------------------
+
+ROWS = {0: RowSelection.of([(0, 2)])}
+SHARED = [
+    DataFile("s3://a", "d/x.parquet", "s3://a/d/x.parquet"),
+    DataFile("s3://b", "d/x.parquet", "s3://b/d/x.parquet"),
+    DataFile("s3://b", "y.parquet", "s3://b/y.parquet"),
+    DataFile("file://", "/z.parquet", "/z.parquet"),
+]
+
+
+@pytest.mark.parametrize(
+    ("names", "urls"),
+    [
+        pytest.param(["s3://a/d/x.parquet"], ["s3://a/d/x.parquet"], id="a URL"),
+        pytest.param(["y.parquet"], ["s3://b/y.parquet"], id="a path of one store"),
+        pytest.param(["file:///z.parquet"], ["/z.parquet"], id="a local file's URL"),
+        pytest.param(["y.parquet", "s3://b/y.parquet"], ["s3://b/y.parquet"], id="twice"),
+        pytest.param([], [], id="nothing"),
+    ],
+)
+def test_a_selection_names_files_by_url_or_path(names: list[str], urls: list[str]) -> None:
+    found = match_selection(dict.fromkeys(names, ROWS), SHARED)
+    assert {url: {group: list(rows) for group, rows in groups.items()} for url, groups in found.items()} == {
+        url: {0: [(0, 2)]} for url in urls
+    }
+
+
+def test_the_rows_of_two_names_are_united() -> None:
+    found = match_selection({"y.parquet": ROWS, "s3://b/y.parquet": {0: RowSelection.of([(5, 6)])}}, SHARED)
+    assert list(found["s3://b/y.parquet"][0]) == [(0, 2), (5, 6)]
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        pytest.param(
+            "d/x.parquet",
+            "selection names 'd/x.parquet', which is the path of 2 files of the scan; "
+            "name them by their URLs, as 's3://a/d/x.parquet'",
+            id="a path that two stores share",
+        ),
+        pytest.param(
+            "y.parque",
+            "selection names 'y.parque', which is not among the files of the scan; did you mean 'y.parquet'?",
+            id="no file",
+        ),
+    ],
+)
+def test_a_selection_that_names_no_one_file_is_refused(name: str, text: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(text)):
+        match_selection({name: ROWS}, SHARED)
