@@ -39,7 +39,6 @@ __all__ = ["Opener", "Tails", "arrow_schema", "shared_schema"]
 T = TypeVar("T")
 _TAILS_SHARE = 4
 """Tails that tasks read from may hold one part in so many of `memory_limit`."""
-_NO_SUFFIX = ("az:", "abfss:")
 
 
 class Tails(enum.Enum):
@@ -134,7 +133,9 @@ class Opener:
             started = time.monotonic()
             self._opening += 1
             try:
-                handle, trips = await self.drive(recorded(steps(), seen), client, file.path, _listed(file))
+                handle, trips = await self.drive(
+                    recorded(steps(), seen), client, file.path, _listed(client, file)
+                )
             except ObjectChangedError:
                 # Not the version that was listed any more: the current one will do as well.
                 handle, trips = await self.drive(recorded(steps(), seen), client, file.path, None)
@@ -259,7 +260,7 @@ class Opener:
     async def fetch_tail(self, client: Client, file: DataFile, hint: int) -> Tail:
         """The end of a file, as far as the hint goes."""
         try:
-            return await self._read_tail(client, file.path, hint, _listed(file))
+            return await self._read_tail(client, file.path, hint, _listed(client, file))
         except ObjectChangedError:
             return await self._read_tail(client, file.path, hint, None)
 
@@ -315,9 +316,9 @@ class Opener:
         self._held.forget(self._client_for(root), path)
 
 
-def _listed(file: DataFile) -> ObjectId | None:
+def _listed(client: Client, file: DataFile) -> ObjectId | None:
     """Azure has no suffix ranges: there the listing's size saves a request. Elsewhere the file is found as it is."""
-    if file.size is None or file.etag is None or not file.root.startswith(_NO_SUFFIX):
+    if file.size is None or file.etag is None or client.suffixes:
         return None
     return ObjectId(file.path, file.size, file.etag)
 

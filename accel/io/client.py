@@ -91,7 +91,8 @@ class Client:
         self._cuts = cuts
         # The ranges that one read wants of a local file are asked for in one call.
         self._pooled = not local
-        self._suffixes = True
+        # A store that is known to have none need not say so first.
+        self.suffixes = bool(getattr(store, "suffixes", True))
 
     def __repr__(self) -> str:
         return f"Client({self.root!r})"
@@ -247,21 +248,19 @@ class Client:
             raise
 
     async def _read_tail(self, path: str, length: int, metrics: Metrics, pin: ObjectId | None) -> Payload:
-        if pin is None and self._suffixes:
+        if pin is None and self.suffixes:
             try:
-                payload = await self._fetcher.fetch(
+                return await self._fetcher.fetch(
                     path, Suffix(length), pin=Pin(), kind=Kind.TAIL, metrics=metrics
                 )
             except SuffixUnsupportedError as error:
                 entry = await self._head(path, metrics, after=error)
                 # A server that refuses the end of an object that has one knows no suffix ranges.
-                self._suffixes = not error.certain and entry.size <= 0
+                self.suffixes = not error.certain and entry.size <= 0
             except StoreError as error:
                 if error.status != 416:
                     raise
                 raise ParquetFormatError("the file is empty", path=path) from None
-            else:
-                return payload
         elif pin is None:
             entry = await self._head(path, metrics)
         else:

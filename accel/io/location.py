@@ -20,6 +20,7 @@ SCHEMES: Mapping[str, str] = {
     "gcs": "gs",
     "az": "az",
     "azure": "az",
+    "adl": "az",
     "abfs": "abfss",
     "abfss": "abfss",
     "http": "http",
@@ -76,7 +77,8 @@ def parse_url(url: str | os.PathLike[str], *, in_store: bool = False) -> Locatio
     ----------
     url : str or PathLike
         A bare path (relative ones from the working directory), `file:`, `s3://`, `s3a://`, `gs://`, `az://`,
-        `azure://`, `abfss://container@account.dfs.core.windows.net/`, `http://` or `https://`.
+        `azure://`, `abfs[s]://container@account.dfs.core.windows.net/` or, as fsspec has it, `abfs[s]://container/`,
+        `http://` or `https://`.
     in_store : bool
         The caller gave a store: a bare path is relative to its root, and of a URL only the path counts.
 
@@ -161,7 +163,9 @@ def _http(scheme: str, rest: str, url: str) -> Location:
 def _abfss(rest: str, url: str) -> Location:
     authority, _, key = rest.partition("/")
     container, at, host = authority.partition("@")
-    if not (container and at and host) or ":" in container:
+    if container and not at and "." not in container and ":" not in container:
+        return Location("az", f"az://{container}", key)
+    if not (container and host) or ":" in container:
         raise StoreError(
             "not an abfss URL", path=url, hint="abfss://container@account.dfs.core.windows.net/path"
         )

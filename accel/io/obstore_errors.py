@@ -34,15 +34,23 @@ _METADATA = re.compile(
     r"Error performing [A-Z]+ https?://(169\.254\.169\.254|169\.254\.170\.2|metadata\.google\.internal)[:/]"
 )
 
-_NO_CREDENTIALS = (
-    "no credentials were found: give access_key_id and secret_access_key (or the store's own) in "
-    "storage_options or the environment, or skip_signature=True for a public bucket"
-)
+_STORE = re.compile(r"Generic (S3|GCS|MicrosoftAzure) error")
+# What each store asks for, by the name that obstore has for it.
+_CREDENTIALS = {
+    "S3": "access_key_id and secret_access_key",
+    "GCS": "service_account_path",
+    "MicrosoftAzure": "account_name and account_key (or sas_token)",
+}
+_ADDRESS = {
+    "S3": "check `region` and `endpoint` in storage_options",
+    "GCS": "check `base_url` in storage_options",
+    "MicrosoftAzure": "check `account_name` and `endpoint` in storage_options",
+}
 _DENIED = (
     "check the credentials and the object's name: a store may answer so where there is no such object; "
     "skip_signature=True reads public buckets"
 )
-_REGION = "check `region` and `endpoint` in storage_options"
+_NO_BUCKET = ("NoSuchBucket", "ContainerNotFound")
 
 
 def code_in(body: str) -> str | None:
@@ -70,23 +78,37 @@ def translate(error: BaseException, path: str, *, want: ByteRange | Suffix | Non
     found = _STATUS.search(debug)
     status = int(found[1]) if found else None
     if _METADATA.search(text):
-        return StoreError(text, path=path, place=place, hint=_NO_CREDENTIALS)
+        return StoreError(text, path=path, place=place, hint=_no_credentials(raw))
+    address = _ADDRESS[_store_of(raw)]
     if status is not None:
         # obstore's own words hold the URL and the microseconds, too.
         text = f"the store answered with status {status}" + (f" [{code}]" if code else "")
     if isinstance(error, FileNotFoundError) or status == 404:
-        hint = "there is no such bucket" if code == "NoSuchBucket" else None
+        hint = "there is no such bucket" if code in _NO_BUCKET else None
         return ObjectNotFoundError("there is no such object", path=path, hint=hint, status=404)
     if isinstance(error, exceptions.PreconditionError):
         return _changed(path, place)
-    if isinstance(error, (exceptions.PermissionDeniedError, exceptions.UnauthenticatedError)):
+    denied = isinstance(error, (exceptions.PermissionDeniedError, exceptions.UnauthenticatedError))
+    if denied or status in (401, 403):
         status = status or (403 if isinstance(error, exceptions.PermissionDeniedError) else 401)
         return StoreError(text, path=path, place=place, hint=_DENIED, status=status)
     if isinstance(error, exceptions.NotSupportedError) and isinstance(want, Suffix):
         return SuffixUnsupportedError(path=path, sent=False, certain=True)
     if isinstance(error, PermissionError):
         return StoreError(text, path=path, place=place, hint="check the file's permissions")
-    return _generic(text, debug, path, want, status)
+    return _generic(text, debug, path, want, status, address)
+
+
+def _store_of(raw: str) -> str:
+    found = _STORE.search(raw)
+    return "S3" if found is None else found[1]
+
+
+def _no_credentials(raw: str) -> str:
+    return (
+        f"no credentials were found: give {_CREDENTIALS[_store_of(raw)]} in storage_options or the environment, "
+        "or skip_signature=True for a public bucket"
+    )
 
 
 def _changed(path: str, place: str | None) -> ObjectChangedError:
@@ -100,7 +122,7 @@ def _changed(path: str, place: str | None) -> ObjectChangedError:
 
 
 def _generic(
-    text: str, debug: str, path: str, want: ByteRange | Suffix | None, status: int | None
+    text: str, debug: str, path: str, want: ByteRange | Suffix | None, status: int | None, address: str
 ) -> StoreError:
     if status == 412:
         return _changed(path, None if want is None else str(want))
@@ -115,23 +137,25 @@ def _generic(
             )
     place = None if want is None else str(want)
     if status is not None:
-        hint = _REGION if status in (301, 307, 400) else None
+        hint = address if status in (301, 307, 400) else None
         return StoreError(
             text, path=path, place=place, hint=hint, status=status, transient=transient_status(status)
         )
     if "BareRedirect" in debug:
-        return StoreError(text, path=path, place=place, hint=_REGION)
+        return StoreError(text, path=path, place=place, hint=address)
     if _CERTIFICATE.search(debug):
         hint = "its authority can be named by the environment variable SSL_CERT_FILE"
         return StoreError("the server's certificate is not trusted", path=path, place=place, hint=hint)
-    if "MissingAccessKeyId" in debug or "MissingSecretAccessKey" in debug:
-        return StoreError(text, path=path, place=place, hint=_NO_CREDENTIALS)
+    if "MissingAccessKeyId" in debug or "MissingSecretAccessKey" in debug or "MissingAccount" in debug:
+        return StoreError(text, path=path, place=place, hint=_no_credentials(text))
     kind = _KIND.search(debug)
+    if kind is not None and kind[1] == "Unknown" and "builder error" in text:
+        address = "an endpoint of http:// is only spoken to with allow_http=True"
     return StoreError(
         f"{text} ({kind[1].lower()})" if kind else text,
         path=path,
         place=place,
-        hint=_REGION if kind and kind[1] == "Connect" else None,
+        hint=address if kind and kind[1] in ("Connect", "Unknown") else None,
         transient=kind is not None and _may_pass(kind[1], debug),
     )
 

@@ -51,7 +51,7 @@ class ObstoreStore:
     async def read(self, path: str, want: ByteRange | Suffix, *, if_match: str | None = None) -> Payload:
         """See `RangeStore.read`. A suffix of an empty object is a ParquetFormatError."""
         runtime.check_fork()
-        if isinstance(want, Suffix) and isinstance(self._store, AzureStore):
+        if isinstance(want, Suffix) and not self.suffixes:
             raise SuffixUnsupportedError(path=path, sent=False, certain=True)
         asked: dict[str, Any] = {
             "range": {"suffix": want.length} if isinstance(want, Suffix) else (want.start, want.end)
@@ -135,6 +135,11 @@ class ObstoreStore:
         raise failure from None
 
     @property
+    def suffixes(self) -> bool:
+        """Whether it can be asked for the last bytes of an object of unknown size: Azure cannot."""
+        return not isinstance(self._store, AzureStore)
+
+    @property
     def cuts_listings(self) -> bool:
         """See `Pager`. Of what obstore knows, S3, but not its directory buckets, which list in no order.
 
@@ -160,7 +165,9 @@ class ObstoreStore:
                     chunk = await anext(chunks)
                 except StopAsyncIteration:
                     return
-                yield [ObjectEntry(m["path"], int(m["size"]), m["e_tag"]) for m in chunk]
+                # Azure lists etags without the quotes that all its other answers give them.
+                spell = _quoted if isinstance(self._store, (AzureStore, GCSStore)) else _as_given
+                yield [ObjectEntry(m["path"], int(m["size"]), spell(m["e_tag"])) for m in chunk]
         except GeneratorExit:
             raise
         except BaseException as error:  # noqa: BLE001 (a Rust panic is no Exception)
@@ -209,6 +216,14 @@ def without_retries(store: Any) -> Any:
         if isinstance(error, (KeyboardInterrupt, SystemExit)):
             raise
         return store
+
+
+def _quoted(etag: str | None) -> str | None:
+    return etag if etag is None or etag.endswith('"') else f'"{etag}"'
+
+
+def _as_given(etag: str | None) -> str | None:
+    return etag
 
 
 def _promised(

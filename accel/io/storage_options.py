@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
-from accel.errors import AccelError, StoreError
+from accel.errors import AccelError, StoreError, redact
 from accel.io.location import Location
 from accel.io.store import RangeStore
 from accel.options import Options
@@ -44,10 +44,38 @@ _ENDPOINTS: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
         ("endpoint", "endpoint_url", "aws_endpoint", "aws_endpoint_url"),
         ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT"),
     ),
-    "gs": (("base_url", "google_base_url"), ()),
+    "gs": (("base_url", "google_base_url"), ("GOOGLE_BASE_URL",)),
     "az": _AZURE,
     "abfss": _AZURE,
 }
+# What other libraries call an option of S3 -> what obstore does.
+_ELSEWHERE = {
+    "key": "access_key_id",
+    "secret": "secret_access_key",
+    "token": "session_token",
+    "access_key": "access_key_id",
+    "secret_key": "secret_access_key",
+    "anon": "skip_signature",
+    "anonymous": "skip_signature",
+    "endpoint_override": "endpoint",
+    "requester_pays": "request_payer",
+}
+_OF_ALL = ("skip_signature", "allow_http", "headers", "client_options", "credential_provider")
+# Those that are given most, for what is nearly one of them.
+_OF_AZURE = (
+    *("account_name", "account_key", "sas_token", "endpoint", "tenant_id", "client_id", "client_secret"),
+    *("use_emulator", "use_azure_cli", "use_fabric_endpoint"),
+)
+_COMMON: Mapping[str, tuple[str, ...]] = {
+    "s3": (
+        *("access_key_id", "secret_access_key", "session_token", "region", "endpoint", "request_payer"),
+        *("virtual_hosted_style_request", "unsigned_payload"),
+    ),
+    "gs": ("service_account_path", "service_account_key", "application_credentials", "base_url"),
+    "az": _OF_AZURE,
+    "abfss": _OF_AZURE,
+}
+_UNKNOWN = re.compile(r"Configuration key: '(.*)' is not valid for store")
 _LASTING = r"[0-9a-f]{32}"
 _PLAIN = (str, bytes, int, float, bool)
 _TRUE = ("1", "true", "yes", "on")
@@ -177,6 +205,7 @@ def _object_store(location: Location, given: dict[str, Any], options: Options) -
     arguments: dict[str, Any] = {name: config.pop(name) for name in _ARGUMENTS if name in config}
     if arguments.pop("prefix", None):
         raise StoreError("storage option 'prefix' is not taken", hint="put it into the URL")
+    _check_endpoint(location, config)
     client: dict[str, Any] = {
         "connect_timeout": f"{max(1, round(options.connect_timeout * 1000))}ms",
         "read_timeout": f"{max(1, round(options.read_timeout * 1000))}ms",
@@ -204,6 +233,9 @@ def _object_store(location: Location, given: dict[str, Any], options: Options) -
         raise
     except BaseException as error:  # noqa: BLE001 (a Rust panic is no Exception)
         failure = translate(error, location.root)
+        unknown = _UNKNOWN.search(str(failure))
+        if unknown is not None and isinstance(failure, StoreError):
+            failure.hint = _suggestion(unknown[1], location.scheme)
     else:
         return adapt(store, options)
     raise failure from None
@@ -211,8 +243,33 @@ def _object_store(location: Location, given: dict[str, Any], options: Options) -
 
 def _plain_http(scheme: str, config: Mapping[str, Any]) -> bool:
     """Whether the endpoint that will be used is http://, which then needs no second permission."""
+    return _endpoint(scheme, config).lower().startswith("http://")
+
+
+def _endpoint(scheme: str, config: Mapping[str, Any]) -> str:
+    """The endpoint that will be used, "" where that is the provider's own."""
     names, variables = _ENDPOINTS[scheme]
-    for endpoint in [config.get(name) for name in names] + [os.environ.get(name) for name in variables]:
-        if endpoint:
-            return str(endpoint).lower().startswith("http://")
-    return False
+    given = [config.get(name) for name in names] + [os.environ.get(name) for name in variables]
+    return next((str(endpoint) for endpoint in given if endpoint), "")
+
+
+def _check_endpoint(location: Location, config: Mapping[str, Any]) -> None:
+    """Refuse what obstore would panic over at the first request."""
+    endpoint = _endpoint(location.scheme, config)
+    if endpoint and not endpoint.lower().startswith(("http://", "https://")):
+        raise StoreError(
+            f"the endpoint {redact(endpoint)!r} is no URL",
+            path=location.root,
+            hint="it begins with http:// or https://",
+        )
+
+
+def _suggestion(key: str, scheme: str) -> str:
+    import difflib
+
+    known = (*_COMMON[scheme], *_OF_ALL)
+    meant = (
+        _ELSEWHERE.get(key) if scheme == "s3" else "skip_signature" if key in ("anon", "anonymous") else None
+    )
+    meant = meant or next(iter(difflib.get_close_matches(key, known, 1)), None)
+    return f"did you mean {meant}?" if meant else f"the names are obstore's: {', '.join(known)} and others"

@@ -247,6 +247,10 @@ class _Job:
                 path=str(self.dst),
                 hint="start again",
             ) from error
+        except AccelError as error:
+            if error.path == self.dst.path:  # a store knows only the path in it
+                error.of(str(self.dst))
+            raise
 
 
 async def _parts(made: Made, note: Callable[[int], None]) -> AsyncIterator[bytes]:

@@ -6,7 +6,7 @@ import contextlib
 import os
 import tempfile
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Protocol
 
 import pyarrow as pa
 
@@ -32,11 +32,18 @@ _BATCH_ROWS = 256
 _GROUP_ROWS = 1_048_576
 _PART_BYTES = 8 * MIB
 
+
+class ArrowStream(Protocol):
+    """What speaks Arrow's C stream interface."""
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object: ...
+
+
 SortBy = str | Sequence[str | tuple[str, str]]
 
 
 def write_table(
-    table: pa.Table,
+    table: pa.Table | ArrowStream,
     path: str | os.PathLike[str],
     *,
     indexes: Indexes | None = None,
@@ -56,8 +63,8 @@ def write_table(
 
     Parameters
     ----------
-    table : pyarrow.Table
-        What is written.
+    table : pyarrow.Table, or any other Arrow stream
+        What is written: a data frame of pandas or Polars is an Arrow stream, too.
     path : str or PathLike
         A local path, or a URL of a store that can be written to. What has the name is replaced once
         all is written; a reader sees the old file or the new one.
@@ -84,12 +91,15 @@ def write_table(
 
     Raises
     ------
+    TypeError
+        What is to be written is no Arrow stream.
     ValueError
         A column to sort by or to filter by is not there, or cannot have a bloom filter; an index cannot be had;
         pyarrow cannot write a type.
     StoreError
         The store cannot be written to.
     """
+    table = _as_table(table)
     location = parse_url(path, in_store=store is not None)
     if location.path.endswith("/") or not location.path:
         raise StoreError("the target is a directory", path=str(location), hint="name a file")
@@ -110,6 +120,17 @@ def write_table(
         for part in made.tail.read():
             file.write(part)
     return report_on(made, path=str(location), written=True)
+
+
+def _as_table(data: Any) -> pa.Table:
+    if isinstance(data, pa.Table):
+        return data
+    if not hasattr(data, "__arrow_c_stream__"):
+        raise TypeError(
+            f"the first argument is the pyarrow.Table to write, not a {type(data).__name__}; "
+            "pa.table(...) makes one of a dict of columns"
+        )
+    return pa.table(data)
 
 
 def _settings(
@@ -185,7 +206,7 @@ def _target(
         try:
             runtime.run(writer.write(location.path, _blocks(scratch.fileno(), size), size=size))
         except AccelError as error:
-            raise error.at(path=str(location))
+            raise error.of(str(location)) from error.__cause__
 
 
 async def _blocks(handle: int, size: int) -> AsyncIterator[bytes]:

@@ -242,7 +242,7 @@ async def test_a_refused_suffix_of_an_empty_object_says_nothing_of_others() -> N
     client = client_over(store)
     with pytest.raises(ParquetFormatError, match="empty"):
         await client.read_tail("e", 100, metrics=Metrics())
-    assert client._suffixes
+    assert client.suffixes
 
 
 async def test_a_server_without_suffixes(server: Any) -> None:

@@ -20,6 +20,9 @@ CASES = {
     "gs": ("gs://bucket/a", "gs", "gs://bucket", "a"),
     "az": ("az://container/a", "az", "az://container", "a"),
     "azure is az": ("azure://container/a", "az", "az://container", "a"),
+    "adl is az": ("adl://container/a", "az", "az://container", "a"),
+    "abfs of a container alone is az": ("abfs://container/p/a", "az", "az://container", "p/a"),
+    "abfss of a container alone is az": ("abfss://container", "az", "az://container", ""),
     "abfss": (
         "abfss://data@Account.dfs.core.windows.net/p/x",
         "abfss",
@@ -105,7 +108,7 @@ BAD = {
     "no host": ("https:///x", "names no bucket or host"),
     "credentials, http": ("https://user:pw@host/x", "credentials in a URL are not taken"),
     "credentials, s3": ("s3://key:secret@bucket/x", "credentials in a URL are not taken"),
-    "abfss without a container": ("abfss://account/x", "abfss://container@account"),
+    "abfss without a container": ("abfss://account.dfs.core.windows.net/x", "abfss://container@account"),
     "file of another host": ("file://server/x", "another host"),
     "relative file URL": ("file:a/b", "must hold an absolute path"),
     "empty": ("", "the path is empty"),

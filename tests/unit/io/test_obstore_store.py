@@ -354,14 +354,22 @@ async def test_a_missing_bucket_is_not_found(server: Any, s3: ObstoreStore) -> N
         [_ async for _ in s3.list("d")]
 
 
-def test_failing_to_find_credentials_says_so() -> None:
+@pytest.mark.parametrize(
+    ("store", "names"),
+    [
+        ("S3", "access_key_id and secret_access_key"),
+        ("GCS", "service_account_path"),
+        ("MicrosoftAzure", "account_name and account_key"),
+    ],
+)
+def test_failing_to_find_credentials_says_so(store: str, names: str) -> None:
     text = (
-        "Generic S3 error: Error performing PUT http://169.254.169.254/latest/api/token in 1ms - HTTP error: "
+        f"Generic {store} error: Error performing PUT http://169.254.169.254/latest/api/token in 1ms - HTTP error: "
         "error sending request\n\nDebug source:\nHttpError {\n    kind: Connect,"
     )
     error = translate(exceptions.GenericError(text), "f")
     assert isinstance(error, StoreError)
-    assert "no credentials were found" in str(error)
+    assert f"no credentials were found: give {names}" in str(error)
     assert not error.transient  # waiting out six timeouts would not make them appear
 
 

@@ -191,3 +191,46 @@ def test_clients_show_nothing(tmp_path: pathlib.Path) -> None:
     client = client_for(parse_url("s3://bucket/x"), storage_options=KEYS)
     assert repr(client) == "Client('s3://bucket')"
     assert "SECRET" not in repr(client.store) + client.token + client.root
+
+
+@pytest.mark.parametrize(
+    ("url", "key", "hint"),
+    [
+        ("s3://b", "acces_key_id", "did you mean access_key_id?"),
+        ("s3://b", "key", "did you mean access_key_id?"),
+        ("s3://b", "anon", "did you mean skip_signature?"),
+        ("s3://b", "endpoint_override", "did you mean endpoint?"),
+        ("gs://b", "anon", "did you mean skip_signature?"),
+        ("gs://b", "key", "the names are obstore's: service_account_path"),
+        ("az://b", "acount_name", "did you mean account_name?"),
+        ("abfss://b@acc.dfs.core.windows.net", "sas", "the names are obstore's: account_name"),
+    ],
+)
+def test_an_unknown_option_gets_a_suggestion(url: str, key: str, hint: str) -> None:
+    with pytest.raises(StoreError) as caught:
+        build(url, **{key: "SECRET"})
+    assert f"{key!r} is not valid for store" in caught.value.message
+    assert (caught.value.hint or "").startswith(hint)
+    assert "SECRET" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("url", "key"), [("s3://b", "endpoint"), ("gs://b", "base_url"), ("az://b", "azure_endpoint")]
+)
+def test_an_endpoint_without_a_scheme_is_refused_before_obstore_panics(url: str, key: str) -> None:
+    with pytest.raises(StoreError, match=r"the endpoint '127\.0\.0\.1:9000' is no URL .*http://") as caught:
+        build(url, **{key: "127.0.0.1:9000"})
+    assert caught.value.path == url
+
+
+def test_googles_endpoint_may_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GOOGLE_BASE_URL", "http://127.0.0.1:4443")
+    inner = build("gs://bucket", skip_signature=True)._store
+    assert inner.client_options["allow_http"] in (True, "true")
+
+
+@pytest.mark.parametrize("url", ["az://box", "abfs://box", "adl://box"])
+def test_azure_without_an_account(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("AZURE_STORAGE_ACCOUNT_NAME", raising=False)
+    with pytest.raises(StoreError, match=r"Account must be specified .*account_name and account_key"):
+        build(url)

@@ -124,3 +124,16 @@ def test_an_empty_table(tmp_path: Path) -> None:
     table = sample(3).slice(0, 0)
     write_table(table, path, sort_by="id", blooms=["id"])
     assert read_all(path).equals(table)
+
+
+def test_a_data_frame_is_written_too(tmp_path: Path) -> None:
+    polars = pytest.importorskip("polars")
+    write_table(polars.DataFrame({"a": [1, 2], "s": ["x", None]}), tmp_path / "a.parquet")
+    assert read_all(tmp_path / "a.parquet").to_pydict() == {"a": [1, 2], "s": ["x", None]}
+
+
+@pytest.mark.parametrize("data", [{"a": [1]}, "a.parquet"], ids=["dict", "arguments swapped"])
+def test_what_is_no_table_is_refused(data: Any, tmp_path: Path) -> None:
+    with pytest.raises(TypeError, match=f"the pyarrow.Table to write, not a {type(data).__name__}"):
+        write_table(data, tmp_path / "a.parquet")
+    assert not list(tmp_path.iterdir())
