@@ -20,6 +20,7 @@ from accel.planning.query import Question, compile_query
 from accel.planning.schema_wire import decode_schema, encode_schema
 from accel.planning.selection import RowSelection
 from accel.planning.task import ScanTask, TaskFile
+from accel.planning.task_check import check_task
 from accel.predicate import codec
 from accel.ranges import ByteRange
 
@@ -218,6 +219,7 @@ def decode_tasks(batch: pa.RecordBatch) -> Iterator[ScanTask]:
             if last is None or last[0] != key:
                 last = (key, _decode_file(row))
             task = _decode_task(row, last[1])
+            check_task(task)
         except AccelError:
             raise
         except (
