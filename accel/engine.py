@@ -17,7 +17,7 @@ from accel.io.client import Client
 from accel.io.faults import foremost
 from accel.metrics import Metrics
 from accel.planning.query import Question
-from accel.planning.task import ScanTask
+from accel.planning.task import ScanTask, check_alike
 from accel.reader import Reader, Tails
 from accel.run import Run
 from accel.session import ScanSpec, Session
@@ -93,6 +93,7 @@ class Engine:
         self._in_store = in_store
         self._convert = convert
         self._names: list[str] | None = None
+        self._output: pa.Schema | None = None
         self._consumed = False
         self._sample: pa.RecordBatch | None = None
         self._last: Session | None = None
@@ -172,6 +173,8 @@ class Engine:
             from accel.planning.wire import decode_tasks
 
             source = list(decode_tasks(batch))
+            self._output = self._output or _schema_of(source)
+            check_alike(source, self._output)
             given = spec.where is not None or spec.columns is not None or spec.selection is not None
             if given:
                 raise ValueError("where, columns, selection: tasks have their own; plan again with them")
@@ -223,6 +226,7 @@ class Engine:
             limit = min(limit, spec.limit)
         if is_planned(spec.source):
             tasks: Sequence[ScanTask] = _tasks_of(spec.source)
+            check_alike(tasks, _schema_of(spec.source))
             reader = self._reader(metrics, Tails.SERVE)
             if answering is not None:
                 tasks = answering.answer_planned(reader, tasks, _schema_of(spec.source))

@@ -5,11 +5,12 @@ Whoever runs a task sends no metadata request and needs no other argument than t
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import pyarrow as pa
 
+from accel.errors import SchemaMismatchError
 from accel.format.model import ParquetSchema
 from accel.planning.file import ObjectId
 from accel.planning.pages import LeafReads
@@ -18,7 +19,7 @@ from accel.planning.selection import RowSelection
 from accel.ranges import ByteRange
 from accel.records import dataclass
 
-__all__ = ["DECODE_AT_ONCE", "ScanTask", "TaskFile", "truncate_task"]
+__all__ = ["DECODE_AT_ONCE", "ScanTask", "TaskFile", "check_alike", "truncate_task"]
 
 DECODE_AT_ONCE = 64 << 20
 """Chunks without an offset index that would decode to more bytes are cut after they were fetched."""
@@ -128,3 +129,21 @@ def truncate_task(task: ScanTask, num_rows: int) -> ScanTask:
             leaf = leaf.take(leaf.first_row < (int(rows.stops[-1]) if rows else 0))
         reads.append(leaf)
     return replace(task, rows=rows, sure=rows, reads=tuple(reads))
+
+
+def check_alike(tasks: Sequence[ScanTask], schema: pa.Schema) -> None:
+    """See that tasks, which may be of several plans, give columns of one schema: in Spark they go by their position.
+
+    Raises
+    ------
+    SchemaMismatchError
+        One gives others.
+    """
+    for file in {id(task.file): task.file for task in tasks}.values():
+        output = file.question.output
+        if output is not schema and not output.equals(schema):
+            raise SchemaMismatchError(
+                f"its task has the columns {output.names}, another one {schema.names}, or of other types",
+                path=file.url,
+                hint="scan the tasks of each plan by themselves",
+            )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import threading
 from typing import Any
 
@@ -235,3 +236,35 @@ def test_threads_and_loops_at_once(inner: DictStore) -> None:
     for thread in threads:
         thread.join(60)
     assert failures == []
+
+
+# -- tasks of several plans ----------------------------------------------------------------------
+
+
+def two_plans(**other: Any) -> tuple[DictStore, list[accel.Plan]]:
+    store = DictStore({"f": write_file(table(a=pa.array([1, 2]), b=pa.array([3, 4])), Layout())})
+    return store, [
+        accel.plan("f", store=store, cache=None, **named) for named in ({"columns": ["a", "b"]}, other)
+    ]
+
+
+@pytest.mark.parametrize("columns", [["b", "a"], ["a"]], ids=["in another order", "fewer"])
+def test_tasks_of_other_columns_do_not_mix(columns: list[str]) -> None:
+    """In Spark columns go by their position: `b` would come out as `a`."""
+    store, plans = two_plans(columns=columns)
+    rows = pa.concat_tables([plan.to_arrow().replace_schema_metadata() for plan in plans])
+    sources = {
+        "a list": lambda: [task for plan in plans for task in plan.tasks],
+        "a plan": lambda: accel.Plan.from_arrow(rows),
+        "one batch": lambda: iter(rows.combine_chunks().to_batches()),
+        "two batches": lambda: itertools.chain(*plans),
+    }
+    for source in sources.values():
+        with pytest.raises(accel.SchemaMismatchError, match="its task has the columns"):
+            list(accel.scan(source(), store=store, cache=None).to_batches())
+
+
+def test_tasks_of_like_columns_are_read_together() -> None:
+    store, plans = two_plans(where="a = 2", columns=["a", "b"])
+    found = accel.scan(itertools.chain(*plans), store=store, cache=None).to_table()
+    assert found.to_pydict() == {"a": [1, 2, 2], "b": [3, 4, 4]}
