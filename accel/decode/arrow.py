@@ -93,12 +93,21 @@ def file_schema(schema: ParquetSchema, key_value: Mapping[str, bytes]) -> pa.Sch
 
 
 def projected_schema(
-    schema: ParquetSchema, key_value: Mapping[str, bytes], leaves: Sequence[int]
+    schema: ParquetSchema,
+    key_value: Mapping[str, bytes],
+    leaves: Sequence[int],
+    *,
+    whole: pa.Schema | None = None,
 ) -> pa.Schema:
     """The Arrow schema of some leaves (by ordinal, in any order), as pyarrow reads just those.
 
     One field for each top-level field that has one of the leaves, in the file's order; structs hold
     the chosen children only, and a map of which only keys or only values are chosen is a list.
+
+    Parameters
+    ----------
+    whole : pyarrow.Schema, optional
+        What `file_schema` gives for the file, if it is at hand: columns that are not nested are its fields.
 
     Raises
     ------
@@ -111,7 +120,11 @@ def projected_schema(
     known = _projected.get(schema, key_value, question)
     if known is not None:
         return known
-    plan = plan_splice(schema, key_value, fields_of(schema, leaves), carry_metadata=True)
+    fields = fields_of(schema, leaves)
+    if whole is not None and not any(schema.leaves[leaf].ancestors for leaf in leaves):
+        projected = pa.schema([whole.field(field) for field in fields], metadata=whole.metadata)
+        return _projected.put(schema, key_value, question, projected)
+    plan = plan_splice(schema, key_value, fields, carry_metadata=True)
     with translate_errors(place="schema"):
         reader = open_reader(splice(plan, {}, num_rows=0))
         projected = reader.read_row_groups([], columns_of(plan, leaves), False).schema

@@ -15,11 +15,13 @@ import pyarrow as pa
 from cachetools import LRUCache
 
 from accel.decode.arrow import open_reader, translate_errors
+from accel.decode.bodies import check_crc, decompress
 from accel.decode.lone_column import lone_column
 from accel.decode.plain import uniform_length
 from accel.decode.splice import SplicedChunk, plan_splice, splice
 from accel.errors import ParquetFormatError
 from accel.format.model import (
+    Codec,
     Encoding,
     Leaf,
     PageType,
@@ -104,6 +106,14 @@ _schemas: LRUCache[bytes, ParquetSchema] = LRUCache(256)
 
 def _entries(page: Buffer, codec: int, schema: ParquetSchema) -> pa.ChunkedArray:
     header = parse_page_header(page)
+    body, size = memoryview(page)[header.header_length :], header.compressed_size
+    crc = header.crc
+    if codec != Codec.UNCOMPRESSED:
+        # pyarrow would decompress it into the default pool, which may not have been used yet.
+        check_crc(body, crc)
+        bare = decompress(body, codec, header.uncompressed_size)
+        if bare is not None:
+            body, size, crc, codec = bare.data, header.uncompressed_size, None, Codec.UNCOMPRESSED
     levels: Struct = {
         1: (I32, header.num_values),
         2: (I32, int(Encoding.PLAIN)),
@@ -113,13 +123,13 @@ def _entries(page: Buffer, codec: int, schema: ParquetSchema) -> pa.ChunkedArray
     as_data: Struct = {
         1: (I32, int(PageType.DATA_PAGE)),
         2: (I32, header.uncompressed_size),
-        3: (I32, header.compressed_size),
+        3: (I32, size),
         5: (STRUCT, levels),
     }
-    if header.crc is not None:
+    if crc is not None:
         # Of the body, which stays as it is. Thrift's integers are signed.
-        as_data[4] = (I32, header.crc - (header.crc >> 31 << 32))
-    parts = (write_struct(as_data), memoryview(page)[header.header_length :])
+        as_data[4] = (I32, crc - (crc >> 31 << 32))
+    parts = (write_struct(as_data), body)
     chunk = SplicedChunk(parts, codec, header.num_values, header.uncompressed_size)
     plan = plan_splice(schema, _NO_METADATA, [0])
     with translate_errors(place="dictionary page"):

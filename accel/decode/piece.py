@@ -174,7 +174,7 @@ class _Decoder:
         if not leaves:
             return {}
         file = self._task.file
-        schema = projected_schema(file.schema, file.key_value, leaves)
+        schema = projected_schema(file.schema, file.key_value, leaves, whole=file.arrow_schema)
         chunks = {leaf: self._chunk(self._parts[leaf], self._fetched[leaf], rows) for leaf in leaves}
         arrays = decode_columns(
             file.schema,

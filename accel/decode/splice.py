@@ -20,6 +20,7 @@ from accel.errors import ParquetFormatError
 from accel.format.model import ParquetSchema, Physical, SchemaElement
 from accel.format.thrift import BINARY, I32, Struct, write_struct
 from accel.format.thrift_value import encode_varint
+from accel.memory import pool
 from accel.ranges import Buffer
 from accel.records import dataclass
 
@@ -194,7 +195,7 @@ def _pairs(
         return pairs
     kept = [stored.field(i).with_type(pa.int32()) if i in integers else stored.field(i) for i in fields]
     cut = pa.schema(kept, metadata=stored.metadata)
-    return [*pairs, (ARROW_SCHEMA, base64.b64encode(cut.serialize().to_pybytes()))]
+    return [*pairs, (ARROW_SCHEMA, base64.b64encode(cut.serialize(memory_pool=pool()).to_pybytes()))]
 
 
 def splice(plan: SplicePlan, chunks: Mapping[int, SplicedChunk], *, num_rows: int) -> pa.Buffer:

@@ -41,7 +41,7 @@ __all__ = ["evaluate", "outcome"]
 Columns: TypeAlias = Mapping[tuple[str, ...], Any]
 
 _TRUE, _FALSE = bools(np.array([True]))[0], bools(np.array([False]))[0]
-_NULL = pa.nulls(1, pa.bool_())[0]
+_NULL = bools(np.array([False]), np.array([False]))[0]
 _KERNELS = {Order.EQ: pc.equal, Order.LT: pc.less, Order.LE: pc.less_equal}
 
 

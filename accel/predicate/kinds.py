@@ -169,4 +169,10 @@ def native(array: pa.Array) -> pa.Array:
         return array.cast(to)
     if kind.domain in (Domain.INTEGER, Domain.NONE):
         return relabel(array, to) if kind.domain is Domain.INTEGER else array
+    if (array.type.id, to.id) in _ALIKE:
+        # A cast gives the same buffers, and has pyarrow.compute imported.
+        return relabel(array, to)
     return array.cast(to)
+
+
+_ALIKE = {(pa.string().id, pa.binary().id), (pa.large_string().id, pa.large_binary().id)}

@@ -58,12 +58,16 @@ def test_a_projection_is_pyarrows(store: bool) -> None:
     paths = [".".join(leaf.path) for leaf in meta.schema.leaves]
     file = pq.ParquetFile(pa.BufferReader(data))
     rng = random.Random(7)
-    for size in [0, 1, 1, 1, 2, 3, 5, 10, 40, len(paths)]:
-        leaves = rng.sample(range(len(paths)), size)
+    whole = file_schema(meta.schema, meta.key_value)
+    flat = [leaf.ordinal for leaf in meta.schema.leaves if not leaf.ancestors]
+    for size in [0, 1, 1, 1, 2, 3, 5, 10, 40, len(paths), -1, -2, -20]:
+        leaves = rng.sample(range(len(paths)), size) if size >= 0 else rng.sample(flat, -size)
         print(leaves)
         expected = file.read_row_groups([], columns=[paths[i] for i in sorted(leaves)]).schema
         found = projected_schema(meta.schema, meta.key_value, leaves)
         assert found.equals(expected, check_metadata=True)
+        same = projected_schema(open_metadata(data).schema, meta.key_value, leaves, whole=whole)
+        assert same.equals(expected, check_metadata=True)
 
 
 def _stored(*kinds: pa.DataType) -> bytes:
