@@ -152,15 +152,15 @@ class DictionaryReads:
 
     def _keep(self, want: Want, page: memoryview) -> Buffer:
         """Cache a page like metadata: it is needed again by the next lookup. Not that of a scan: of a large file they
-        would push out all else. Either way a copy, so that the merged response it came in can go."""
-        if not self._keeps():
-            return own_copy(page)
+        would push out all else. Either way nothing of the merged response that it came in."""
+        if not self.keeps():
+            return own_copy(page) if memoryview(page.obj).nbytes > page.nbytes else page
         data = bytes(page)
         self._put(want.key, data)
         return data
 
-    def _keeps(self) -> bool:
-        """Not those of a task that reads much, and most of each column chunk."""
+    def keeps(self) -> bool:
+        """Whether pages are cached like metadata: not those of a task that reads much, and most of each column chunk."""
         if self.task.file.id.etag is None:
             return False
         if self.task.nbytes < _SCANNED:

@@ -64,6 +64,7 @@ class TaskReads:
     _dictionaries: DictionaryReads = field(init=False)
 
     def __post_init__(self) -> None:
+        self._dictionaries = DictionaryReads(self.task, self.client, self.cache, self.metrics)
         self._source = PinnedReads(
             self.client,
             self.cache,
@@ -71,8 +72,8 @@ class TaskReads:
             metrics=self.metrics,
             current=self.current,
             merging=self.merging,
+            dictionaries=not self._dictionaries.keeps(),
         )
-        self._dictionaries = DictionaryReads(self.task, self.client, self.cache, self.metrics)
 
     def missing(self, want: Want) -> ByteRange | None:
         """What of a range will be asked of the store."""

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import threading
-from bisect import bisect_left, bisect_right
-from collections import OrderedDict
-from collections.abc import Sequence
-from dataclasses import field
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from cachetools import LRUCache
+
+from accel.io.ghosts import Ghosts, Key
+from accel.io.spans import Spans
 from accel.planning.file import ObjectId
 from accel.ranges import ByteRange
 from accel.records import dataclass
 
 __all__ = ["DataCache", "Held"]
 
-# What one read may put into the cache at most is this part of it: what reads more is a scan, not a lookup.
+# What one read may put into the cache at once is this part of it. What reads more may be a scan.
 _ADMITTED = 64
+# Such a read is kept where the same was read before, and no more than this part of the cache since then.
+_REMEMBERED = 2
 # Beside its bytes a segment costs about so much.
 _OVERHEAD = 256
 
@@ -28,59 +31,33 @@ class _Segment:
     data: memoryview
     of: _Version
 
-    @property
-    def weight(self) -> int:
-        return self.end - self.start + _OVERHEAD
+
+class _Version(Spans[_Segment]):
+    """The segments of one version of an object."""
+
+    __slots__ = ("id", "key")
+
+    def __init__(self, key: Key, file: ObjectId) -> None:
+        super().__init__()
+        self.key = key
+        self.id = file
 
 
-@dataclass(slots=True, eq=False)
-class _Version:
-    """The segments of one version of an object, ascending and apart from each other."""
-
-    key: tuple[str, str]
-    id: ObjectId
-    starts: list[int] = field(default_factory=list)
-    segments: list[_Segment] = field(default_factory=list)
-
-    def over(self, start: int, end: int) -> list[_Segment]:
-        """Those with a byte in `start..end`."""
-        first = bisect_right(self.starts, start) - 1
-        if first < 0 or self.segments[first].end <= start:
-            first += 1
-        return self.segments[first : bisect_left(self.starts, end)]
-
-    def add(self, segment: _Segment) -> None:
-        at = bisect_left(self.starts, segment.start)
-        self.starts.insert(at, segment.start)
-        self.segments.insert(at, segment)
-
-    def remove(self, segment: _Segment) -> None:
-        at = bisect_left(self.starts, segment.start)
-        del self.starts[at], self.segments[at]
+def _weight(segment: _Segment) -> int:
+    return segment.end - segment.start + _OVERHEAD
 
 
-class _Order(OrderedDict[_Segment, None]):
-    """Segments, the least recently used first, and what they weigh."""
+class _Order(LRUCache[_Segment, _Segment]):
+    """Segments by what they weigh; the least recently used one goes where `leave` takes it."""
 
-    nbytes = 0
+    def __init__(self, limit: int, leave: Callable[[_Segment], None]) -> None:
+        super().__init__(limit, _weight)
+        self._leave = leave
 
-    def add(self, segment: _Segment) -> None:
-        self[segment] = None
-        self.nbytes += segment.weight
-
-    def discard(self, segment: _Segment) -> bool:
-        """Take a segment out, if it is there."""
-        if segment not in self:
-            return False
-        del self[segment]
-        self.nbytes -= segment.weight
-        return True
-
-    def oldest(self) -> _Segment:
-        """Take out the least recently used one."""
-        segment, _ = self.popitem(last=False)
-        self.nbytes -= segment.weight
-        return segment
+    def popitem(self) -> tuple[_Segment, _Segment]:
+        segment, _ = found = super().popitem()
+        self._leave(segment)
+        return found
 
 
 class Held(NamedTuple):
@@ -114,15 +91,19 @@ class DataCache:
     What is new is the first to go, the least recently used before the others; what was used again is
     protected from it, up to three quarters of the limit. So a scan that reads once displaces what other
     scans have read once, and no more.
+
+    A read of more than a sixty-fourth of the limit is not kept, but its ranges are remembered (`Ghosts`). What of them is
+    read again, before as much as half the limit has been read like that, is kept then, and protected at once.
     """
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self._lock = threading.Lock()
-        self._versions: dict[tuple[str, str], _Version] = {}
-        self._new = _Order()
-        self._protected = _Order()
+        self._versions: dict[Key, _Version] = {}
+        self._ghosts = Ghosts(limit // _REMEMBERED)
         self._most_protected = limit * 3 // 4
+        self._new = _Order(limit, self._evicted)
+        self._protected = _Order(self._most_protected, self._renew)
         self.hits = 0
         self.misses = 0
         self.evictions = 0
@@ -133,11 +114,17 @@ class DataCache:
     @property
     def nbytes(self) -> int:
         """What the segments hold."""
-        return self._new.nbytes + self._protected.nbytes
+        return int(self._new.currsize + self._protected.currsize)
 
-    def admits(self, nbytes: int) -> bool:
-        """Whether a read of so many bytes may be kept."""
-        return 0 < nbytes <= self.limit // _ADMITTED
+    def admit(self, token: str, file: ObjectId, ranges: Sequence[ByteRange]) -> Sequence[bool] | None:
+        """Which of the ranges that one read brought are to be kept, as they were read before; the others are remembered.
+
+        None of a read that is small enough to be kept whatever was read before.
+        """
+        if sum(one.length for one in ranges) <= self.limit // _ADMITTED:
+            return None
+        with self._lock:
+            return self._ghosts.meet((token, file.path), file, ranges)
 
     def find(self, token: str, file: ObjectId, wanted: ByteRange) -> Held:
         """What is held of a range, which is thereby used."""
@@ -164,8 +151,8 @@ class DataCache:
         with self._lock:
             return _look(self._version(token, file), wanted)[0].missing
 
-    def keep(self, token: str, file: ObjectId, start: int, data: memoryview) -> None:
-        """Keep the bytes from `start` on. Those of another version of the object go.
+    def keep(self, token: str, file: ObjectId, start: int, data: memoryview, *, known: bool = False) -> None:
+        """Keep the bytes from `start` on, protected where they are `known` from before. Those of another version go.
 
         `data` is kept as it is: whoever gives a part of something larger gives a copy.
         """
@@ -186,25 +173,29 @@ class DataCache:
                 else:
                     data, end = memoryview(bytes(data[: other.start - start])), other.start
             segment = _Segment(start, end, data, version)
-            if segment.weight > self.limit:
+            weight = _weight(segment)
+            if weight > self.limit:
                 return
-            while self.nbytes + segment.weight > self.limit:
+            while self.nbytes + weight > self.limit:
                 self._evict()
             # Forgetting its last segment has let go of the version.
             self._versions.setdefault(key, version).add(segment)
-            self._new.add(segment)
+            order = self._protected if known and weight <= self._most_protected else self._new
+            order[segment] = segment
 
     def drop(self, token: str, path: str) -> None:
-        """Forget all segments of an object."""
+        """Forget all segments of an object, and what was read of it."""
         with self._lock:
             self._drop((token, path))
+            self._ghosts.drop((token, path))
 
     def clear(self) -> None:
-        """Forget all segments."""
+        """Forget everything."""
         with self._lock:
             self._versions.clear()
-            self._new = _Order()
-            self._protected = _Order()
+            self._new.clear()
+            self._protected.clear()
+            self._ghosts.clear()
 
     def _version(self, token: str, file: ObjectId) -> _Version | None:
         version = self._versions.get((token, file.path))
@@ -212,36 +203,43 @@ class DataCache:
 
     def _use(self, segment: _Segment) -> None:
         """It is the most recently used now, and protected; what that leaves no room for is new again."""
-        if segment in self._protected:
-            self._protected.move_to_end(segment)
-        elif segment.weight > self._most_protected:
-            self._new.move_to_end(segment)
+        if self._protected.get(segment) is not None:
+            return
+        if _weight(segment) > self._most_protected:
+            self._new.get(segment)
         else:
-            self._new.discard(segment)
-            while self._protected.nbytes + segment.weight > self._most_protected:
-                self._new.add(self._protected.oldest())
-            self._protected.add(segment)
+            del self._new[segment]
+            self._protected[segment] = segment
 
     def _evict(self) -> None:
-        segment = (self._new or self._protected).oldest()
+        """Let go of the least recently used of the new ones, or of the protected ones where there is none."""
+        if not self._new:
+            self._protected.popitem()
+        self._new.popitem()
+
+    def _evicted(self, segment: _Segment) -> None:
         self.evictions += 1
         self._unlink(segment)
 
+    def _renew(self, segment: _Segment) -> None:
+        """One that is no longer protected is as new."""
+        self._new[segment] = segment
+
     def _forget(self, segment: _Segment) -> None:
-        if not self._new.discard(segment):
-            self._protected.discard(segment)
+        if self._new.pop(segment, None) is None:
+            del self._protected[segment]
         self._unlink(segment)
 
     def _unlink(self, segment: _Segment) -> None:
         version = segment.of
         version.remove(segment)
-        if not version.segments and self._versions.get(version.key) is version:
+        if not version.items and self._versions.get(version.key) is version:
             del self._versions[version.key]
 
-    def _drop(self, key: tuple[str, str]) -> None:
+    def _drop(self, key: Key) -> None:
         version = self._versions.get(key)
         if version is not None:
-            for segment in tuple(version.segments):
+            for segment in tuple(version.items):
                 self._forget(segment)
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from accel.arrays import own_copy
 from accel.errors import ObjectChangedError
 from accel.io.cache import Cache
 from accel.io.client import Client
@@ -22,8 +24,6 @@ __all__ = ["PinnedReads"]
 # A part of a larger answer is copied, that the rest of it may go; and whatever is no longer than this: a
 # transport may have handed out a piece of its buffer.
 _COPIED = 512 * 1024
-# These have a place of their own among the metadata.
-_NOT_DATA = (Kind.DICTIONARY,)
 
 
 class PinnedReads:
@@ -40,6 +40,8 @@ class PinnedReads:
         before may stand for it then. Otherwise each read asks the store.
     merging : Merging, optional
         How ranges become requests.
+    dictionaries : bool
+        Whether dictionary pages are kept here. Those of lookups have a place of their own among the metadata.
     """
 
     def __init__(
@@ -51,9 +53,11 @@ class PinnedReads:
         metrics: Metrics,
         current: bool,
         merging: Merging | None = None,
+        dictionaries: bool = False,
     ) -> None:
         self._client = client
         self._merging = merging
+        self._kept_apart = () if dictionaries else (Kind.DICTIONARY,)
         self._cache = cache
         self._file = file
         self._metrics = metrics
@@ -64,7 +68,7 @@ class PinnedReads:
 
     def missing(self, want: Want) -> ByteRange | None:
         """What of a range has to be asked for: all, none, or what lies between parts that are cached."""
-        if not self._keeps or want.key.kind in _NOT_DATA:
+        if not self._keeps:
             return want.range
         return self._cache.data_tier.missing(self._client.token, self._file, want.range)
 
@@ -105,10 +109,9 @@ class PinnedReads:
 
     def _find(self, wants: Sequence[Want]) -> dict[ReadKey, Held]:
         """What is held of the wants, of which not everything is to be asked for."""
-        data = [want for want in wants if want.key.kind not in _NOT_DATA]
         tier, found, hits, nbytes = self._cache.data_tier, {}, 0, 0
-        parts = tier.find_all(self._client.token, self._file, [want.range for want in data])
-        for want, held in zip(data, parts, strict=True):
+        parts = tier.find_all(self._client.token, self._file, [want.range for want in wants])
+        for want, held in zip(wants, parts, strict=True):
             if held.before or held.after:
                 found[want.key] = held
                 hits += held.missing is None
@@ -131,19 +134,42 @@ class PinnedReads:
             self._file.path, wants, pin=self._file, metrics=self._metrics, merging=self._merging
         )
         if self._keeps:
-            self._keep(wants, stash)
+            await self._keep(wants, stash)
         return stash
 
-    def _keep(self, wants: Sequence[Want], stash: Stash) -> None:
-        data = [want for want in wants if want.key.kind not in _NOT_DATA]
-        if not self._cache.data_tier.admits(sum(want.range.length for want in data)):
-            return
-        for want in data:
-            view = stash[want.key]
-            own = view.nbytes > _COPIED and memoryview(view.obj).nbytes == view.nbytes
-            self._cache.data_tier.keep(
-                self._client.token,
-                self._file,
-                want.range.start,
-                view if own else memoryview(bytes(view)),
-            )
+    async def _keep(self, wants: Sequence[Want], stash: Stash) -> None:
+        data = [want for want in wants if want.key.kind not in self._kept_apart]
+        tier, token = self._cache.data_tier, self._client.token
+        known = tier.admit(token, self._file, [want.range for want in data])
+        if known is None:
+            for want in data:
+                view = stash[want.key]
+                own = view.nbytes > _COPIED and memoryview(view.obj).nbytes == view.nbytes
+                tier.keep(token, self._file, want.range.start, view if own else memoryview(bytes(view)))
+        elif any(known):
+            again = [want for want, one in zip(data, known, strict=True) if one]
+            # Copying many would hold up the loop.
+            for start, view in await asyncio.to_thread(_own_parts, again, stash):
+                tier.keep(token, self._file, start, view, known=True)
+
+
+def _own_parts(wants: Sequence[Want], stash: Stash) -> list[tuple[int, memoryview]]:
+    """What came for the wants, apart from what else came: whole answers, where nothing else is in them, else copies."""
+    parts: list[tuple[int, memoryview]] = []
+    run: list[tuple[int, memoryview]] = []
+    for want in sorted(wants, key=lambda want: want.range):
+        view = stash[want.key]
+        if run and (view.obj is not run[0][1].obj or want.range.start != run[-1][0] + run[-1][1].nbytes):
+            parts += _own_run(run)
+            run = []
+        run.append((want.range.start, view))
+    return parts + _own_run(run)
+
+
+def _own_run(run: Sequence[tuple[int, memoryview]]) -> list[tuple[int, memoryview]]:
+    """Of neighbours in one buffer: that buffer, where it is no more than they are."""
+    start, first = run[0]
+    whole = memoryview(first.obj)
+    if _COPIED < whole.nbytes == sum(view.nbytes for _, view in run):
+        return [(start, whole.cast("B").toreadonly())]
+    return [(at, memoryview(own_copy(view))) for at, view in run]

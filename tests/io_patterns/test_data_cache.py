@@ -147,3 +147,56 @@ def test_with_and_without_it_rows_are_the_same(asked: list[tuple[int, int]], lim
         assert found.equals(scan(store, where, None).to_table())
         assert predicted.bytes["data"] == cached.metrics.bytes  # explain has left its metadata
         assert cache.stats().data_nbytes <= limit
+
+
+@pytest.mark.parametrize("scanned", [1000, 1 << 30], ids=["a scan", "a lookup"])
+@pytest.mark.parametrize("where", [None, "value < 0.9", "key < 250000"])
+def test_a_large_question_is_kept_when_it_is_asked_again(
+    store: RecordingStore, data: bytes, where: str | None, scanned: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Read, remembered, read again and kept: the third time nothing is asked for, as explain knows each time.
+
+    Dictionaries of what counts as a scan are kept with its data, those of others among the metadata.
+    """
+    monkeypatch.setattr("accel.dictionary_reads._SCANNED", scanned)
+    cache = accel.Cache(data=len(data))
+    tables, asked = [], []
+    for _ in range(4):
+        again = scan(store, where, cache)
+        predicted = again.explain()
+        store.clear()
+        tables.append(again.to_table())
+        assert predicted.requests["data"] == again.metrics.requests
+        assert predicted.bytes["data"] == store.bytes
+        asked.append(store.bytes)
+    assert asked[0] >= asked[1] > 0
+    assert asked[2:] == [0, 0]
+    assert all(table.equals(tables[0]) for table in tables)
+
+
+def test_a_question_larger_than_half_the_cache_is_asked_each_time(store: RecordingStore, data: bytes) -> None:
+    cache = accel.Cache(data=len(data) // 2)
+    for _ in range(2):
+        scan(store, "key = 3000", cache).to_table()
+    for _ in range(4):
+        assert scan(store, None, cache).to_table().num_rows == ROWS
+        assert cache.stats().data_nbytes < len(data) // 8
+        store.clear()
+        assert scan(store, "key = 3000", cache).to_table().num_rows == 1
+        assert store.requests == 0
+    assert cache.data_tier._ghosts.nbytes <= len(data) // 4
+
+
+def test_an_overwrite_is_read_anew_twice(store: RecordingStore, data: bytes) -> None:
+    """What is remembered of one version says nothing of the next."""
+    cache = accel.Cache(data=len(data), max_age=0)
+    scan(store, None, cache).to_table()
+    inner = store.inner
+    assert isinstance(inner, DictStore)
+    inner.put(PATH, bytes(data))
+    inner.etags[PATH] = '"another"'
+    held = []
+    for _ in range(3):
+        assert scan(store, None, cache).to_table().num_rows == ROWS
+        held.append(cache.stats().data_nbytes > len(data) // 3)
+    assert held == [False, True, True]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import threading
+from collections.abc import Sequence
 
 import pytest
 from hypothesis import given
@@ -59,7 +60,9 @@ def test_what_is_held(
 
 
 spans = st.tuples(st.integers(0, 199), st.integers(1, 60)).map(lambda s: (s[0], min(200, s[0] + s[1])))
-moves = st.lists(st.tuples(st.sampled_from(["keep", "find", "find", "drop"]), spans), max_size=60)
+moves = st.lists(
+    st.tuples(st.sampled_from(["keep", "keep known", "find", "find", "find", "drop"]), spans), max_size=60
+)
 
 
 @given(moves, st.sampled_from([0, 600, 1500, 1 << 20]))
@@ -67,8 +70,8 @@ def test_against_a_set_of_bytes(steps: list[tuple[str, tuple[int, int]]], limit:
     """Whatever is kept, in whatever order: what comes back is the object's, and never above the limit."""
     cache, known = DataCache(limit), set[int]()
     for what, (start, end) in steps:
-        if what == "keep":
-            keep(cache, start, end)
+        if what.startswith("keep"):
+            cache.keep("t", FILE, start, memoryview(OBJECT[start:end]), known=what == "keep known")
             known |= set(range(start, end))
         elif what == "drop":
             cache.drop("t", "f")
@@ -85,8 +88,10 @@ def test_against_a_set_of_bytes(steps: list[tuple[str, tuple[int, int]]], limit:
             assert held.complete(came) == OBJECT[start:end]
         assert cache.nbytes <= limit
         version = cache._versions.get(("t", "f"))
-        segments = [] if version is None else version.segments
+        segments = [] if version is None else version.items
         assert len(segments) == len(cache)
+        assert set(map(id, segments)) == {id(s) for order in (cache._new, cache._protected) for s in order}
+        assert cache._protected.currsize <= limit * 3 // 4
         assert cache.nbytes == sum(s.end - s.start + OVERHEAD for s in segments)
         assert all(s.data.nbytes == s.end - s.start for s in segments)
         assert all(one.end <= two.start for one, two in itertools.pairwise(segments))
@@ -145,10 +150,49 @@ def test_the_protected_make_way_for_each_other() -> None:
     assert held == [False] * 160 + [True] * 40
 
 
-def test_a_scan_is_not_admitted() -> None:
+def admit(cache: DataCache, *spans: tuple[int, int], file: ObjectId = FILE) -> Sequence[bool] | None:
+    return cache.admit("t", file, [ByteRange(*span) for span in spans])
+
+
+def test_a_large_read_is_admitted_when_it_is_read_again() -> None:
     cache = DataCache(64 * 1000)
-    assert [cache.admits(n) for n in (0, 1, 1000, 1001)] == [False, True, True, False]
-    assert not DataCache(0).admits(1)
+    assert admit(cache, (0, 400), (500, 1100)) is None  # small: whatever was read before
+    assert admit(cache, (0, 400), (500, 1101)) == [False, False]
+    assert admit(cache, (0, 400), (2000, 3000)) == [True, False]
+    assert admit(cache, (500, 1101), (2000, 3000)) == [True, True]
+    assert admit(cache, (0, 400), (500, 1101), (2000, 3000)) == [False] * 3  # kept since, as far as they know
+    assert admit(cache, (0, 32_001)) == [False]
+    assert admit(cache, (0, 32_001)) == [False]  # more than half
+    assert DataCache(0).admit("t", FILE, [ByteRange(0, 1)]) == [False]
+
+
+def test_what_was_read_is_forgotten_with_its_object() -> None:
+    cache = DataCache(64 * 1000)
+    other = ObjectId("f", len(OBJECT), '"2"')
+    for forget in (lambda: cache.drop("t", "f"), cache.clear, lambda: admit(cache, (0, 2000), file=other)):
+        admit(cache, (0, 2000))
+        forget()
+        assert admit(cache, (0, 2000)) == [False]
+        assert admit(cache, (0, 2000)) == [True]
+
+
+def test_a_large_read_that_is_known_is_protected_and_displaces_what_is_new() -> None:
+    segment = 100 + OVERHEAD
+    cache = DataCache(40 * segment)
+    whole = ByteRange(0, 100)
+    files = [ObjectId(f"f{number}", 100, '"1"') for number in range(50)]
+    for file in files[:40]:
+        cache.keep("t", file, 0, memoryview(bytes(100)))
+    for file in files[:10]:
+        cache.find("t", file, whole)
+    for file in files[40:]:
+        cache.keep("t", file, 0, memoryview(bytes(100)), known=True)
+    held = [cache.missing("t", file, whole) is None for file in files]
+    assert held == [True] * 10 + [False] * 10 + [True] * 30
+    for number in range(100):
+        cache.keep("t", ObjectId(f"g{number}", 100, '"1"'), 0, memoryview(bytes(100)))
+    held = [cache.missing("t", file, whole) is None for file in files]
+    assert held == [True] * 10 + [False] * 30 + [True] * 10
 
 
 def test_a_segment_above_the_limit_is_not_kept() -> None:
@@ -164,7 +208,7 @@ def test_nothing_larger_is_kept_alive() -> None:
     keep(cache, 0, 10)
     keep(cache, 5, 150)
     version = cache._versions["t", "f"]
-    assert [len(bytes(s.data.obj)) for s in version.segments] == [10, 140]  # type: ignore[arg-type]
+    assert [len(bytes(s.data.obj)) for s in version.items] == [10, 140]  # type: ignore[arg-type]
 
 
 def test_several_threads() -> None:

@@ -13,6 +13,7 @@ from accel.io.client import Client
 from accel.io.pinned_reads import PinnedReads
 from accel.metrics import Metrics
 from accel.options import Options
+from accel.planning.coalesce import Merging
 from accel.planning.file import ObjectId
 from accel.ranges import ByteRange, Kind, ReadKey, Want
 from accel.testing import DictStore, FaultStore, RecordingStore, Status
@@ -33,9 +34,17 @@ class Bench:
         self.cache = Cache()
         self.file = ObjectId("f", len(DATA), self.objects.etags["f"])
         self.metrics = Metrics()
+        self.merging: Merging | None = None
 
     def reads(self, *, current: bool = True) -> PinnedReads:
-        return PinnedReads(self.client, self.cache, self.file, metrics=self.metrics, current=current)
+        return PinnedReads(
+            self.client,
+            self.cache,
+            self.file,
+            metrics=self.metrics,
+            current=current,
+            merging=self.merging,
+        )
 
     async def read(self, *spans: tuple[int, int], current: bool = True, kind: Kind = Kind.PAGE) -> int:
         """Read, check what came, and tell the round trips."""
@@ -118,13 +127,52 @@ async def test_dictionaries_have_a_place_of_their_own() -> None:
     assert bench.reads().missing(want(0, 100, Kind.DICTIONARY)) == ByteRange(0, 100)
 
 
-async def test_a_read_of_more_than_its_share_is_not_kept() -> None:
+async def test_a_read_of_more_than_its_share_is_kept_the_second_time() -> None:
     bench = Bench()
     bench.cache = Cache(data=64 * 1000)
-    await bench.read((0, 501), (1000, 1500))
-    assert bench.cache.stats().data_entries == 0
-    await bench.read((0, 500), (1000, 1500))
-    assert bench.cache.stats().data_entries == 2
+    spans = [(0, 501), (1000, 1500)]
+    for asked, entries in ((spans, 0), (spans, 2), ([], 2)):
+        assert await bench.read(*spans) == (1 if asked else 0)
+        assert bench.asked() == asked
+        assert bench.cache.stats().data_entries == entries
+    await bench.read((5000, 5500), (6000, 6500))  # no more than its share
+    assert bench.cache.stats().data_entries == 4
+
+
+async def test_what_overlaps_a_large_read_is_kept_and_the_rest_is_not() -> None:
+    bench = Bench()
+    bench.cache = Cache(data=64 * 1000)
+    await bench.read((0, 2000), (5000, 7000))
+    await bench.read((500, 2500), (8000, 9000))
+    bench.asked()
+    await bench.read((0, 2500), (8000, 9000))
+    assert bench.asked() == [(0, 500), (8000, 9000)]
+
+
+async def test_a_scan_of_more_than_half_is_never_kept() -> None:
+    bench = Bench()
+    bench.cache = Cache(data=1_000_000)
+    spans = [(at, at + 20_000) for at in range(0, 600_000, 20_000)]
+    for _ in range(3):
+        for span in spans:
+            assert await bench.read(span) == 1
+        assert bench.asked() == spans
+        stats = bench.cache.stats()
+        assert (stats.data_entries, stats.data_evictions) == (0, 0)
+
+
+async def test_dictionaries_of_a_scan_are_kept_with_its_data() -> None:
+    bench = Bench()
+    wants = [want(0, 100, Kind.DICTIONARY), want(100, 200)]
+    scanning = PinnedReads(
+        bench.client, bench.cache, bench.file, metrics=bench.metrics, current=True, dictionaries=True
+    )
+    await scanning.read(wants)
+    assert bench.asked() == [(0, 200)]
+    stash, trips = await scanning.read(wants)
+    assert (trips, stash[wants[0].key], stash[wants[1].key]) == (0, DATA[:100], DATA[100:200])
+    assert await bench.read((0, 100), kind=Kind.DICTIONARY) == 0  # a lookup finds it too
+    assert bench.asked() == []
 
 
 @pytest.mark.parametrize("length", [10_000, 900_000])
@@ -135,8 +183,48 @@ async def test_no_more_is_kept_alive_than_is_counted(length: int) -> None:
     await bench.read(*spans)  # adjacent: merged into one answer
     await bench.read((2 * length, 2 * length + 10))
     await bench.read((1_900_000, 1_900_010))
-    segments = bench.cache.data_tier._versions["t", "f"].segments
+    segments = bench.cache.data_tier._versions["t", "f"].items
     assert [memoryview(s.data.obj).nbytes for s in segments] == [s.end - s.start for s in segments]
+
+
+@pytest.mark.parametrize(
+    ("spans", "segments"),
+    [
+        pytest.param([(0, 300_000), (300_000, 900_000)], [(0, 900_000)], id="all of an answer, as it came"),
+        pytest.param(
+            [(0, 200_000), (200_000, 400_000)], [(0, 200_000), (200_000, 400_000)], id="a short one"
+        ),
+        pytest.param(
+            [(0, 600_000), (700_000, 800_000)], [(0, 600_000), (700_000, 800_000)], id="two answers"
+        ),
+    ],
+)
+async def test_a_known_read_is_kept_as_it_came_where_nothing_else_came(
+    spans: list[tuple[int, int]], segments: list[tuple[int, int]]
+) -> None:
+    bench = Bench()
+    bench.cache = Cache(data=16_000_000)
+    bench.merging = Merging(max_gap_bytes=0, max_coalesced_bytes=1 << 20)
+    for _ in range(2):
+        assert await bench.read(*spans) == 1
+    held = bench.cache.data_tier._versions["t", "f"].items
+    assert [(s.start, s.end) for s in held] == segments
+    assert [memoryview(s.data.obj).nbytes for s in held] == [s.end - s.start for s in held]
+    assert [bytes(s.data) for s in held] == [DATA[s.start : s.end] for s in held]
+    assert await bench.read(*spans) == 0
+
+
+async def test_a_known_read_lets_go_of_gaps_and_of_what_is_not_known() -> None:
+    """Answers that hold more than what is kept are copied from."""
+    bench = Bench()
+    bench.cache = Cache(data=16_000_000)
+    bench.merging = Merging(max_gap_bytes=1000, max_coalesced_bytes=1 << 20)
+    await bench.read((0, 300_000), (300_100, 600_000))
+    await bench.read((0, 300_000), (300_100, 600_000), (600_000, 700_000))
+    assert bench.asked() == [(0, 600_000), (0, 700_000)]
+    held = bench.cache.data_tier._versions["t", "f"].items
+    assert [(s.start, s.end) for s in held] == [(0, 300_000), (300_100, 600_000)]
+    assert [memoryview(s.data.obj).nbytes for s in held] == [300_000, 299_900]
 
 
 async def test_one_request_for_all_who_want_the_same() -> None:
