@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import weakref
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -24,6 +25,8 @@ __all__ = ["HttpStore"]
 
 _MAX_REDIRECTS = 5
 _REDIRECTS = (301, 302, 303, 307, 308)
+# In all of its clouds.
+_AZURE = re.compile(r"\.(blob|dfs)\.(core|storage|fabric)\.[a-z.]+$")
 _OWN_HEADERS = ("range", "if-match", "accept-encoding", "host", "content-length", "connection")
 
 
@@ -45,7 +48,7 @@ class HttpStore:
             raise StoreError(
                 f"storage option {unknown[0]!r} means nothing to an HTTP server",
                 path=root,
-                hint="known: headers",
+                hint=_other_name(root) or "known: headers",
             )
         headers = dict(storage_options.get("headers") or {})
         for name in headers:
@@ -56,6 +59,11 @@ class HttpStore:
         self._options = options
         self._session: aiohttp.ClientSession | None = None
         self._loop: weakref.ref[asyncio.AbstractEventLoop] | None = None
+
+    @property
+    def suffixes(self) -> bool:
+        """Whether it can be asked for the end of an object: Azure would send all of it."""
+        return _AZURE.search(self._root) is None
 
     def __repr__(self) -> str:
         return f"HttpStore({redact(self._root)!r})"
@@ -280,3 +288,14 @@ def _translate(error: BaseException, shown: str) -> BaseException:
     if isinstance(error, aiohttp.ClientError):
         return StoreError(f"the answer is not HTTP ({type(error).__name__})", path=shown)
     return error
+
+
+def _other_name(root: str) -> str | None:
+    """How a file of a cloud is named so that its credentials and listings are used."""
+    if _AZURE.search(root):
+        return "as a blob of Azure it is named az://container/path"
+    if root.endswith("//storage.googleapis.com"):
+        return "as an object of Google's it is named gs://bucket/path"
+    if ".amazonaws.com" in root:
+        return "as an object of S3 it is named s3://bucket/path"
+    return None

@@ -142,6 +142,37 @@ async def test_200_beyond_the_limit_is_refused(server: Any, want: ByteRange | Su
     await small.close()
 
 
+AZURE_HOSTS = {
+    "https://acc.blob.core.windows.net": False,
+    "https://acc.dfs.core.windows.net": False,
+    "https://acc.z6.blob.storage.azure.net": False,
+    "https://onelake.dfs.fabric.microsoft.com": False,
+    "https://acc.blob.core.windows.net.example.org:8443": True,
+    "https://storage.googleapis.com": True,
+    "http://127.0.0.1:9000": True,
+}
+
+
+@pytest.mark.parametrize(("root", "known"), AZURE_HOSTS.items(), ids=AZURE_HOSTS.keys())
+def test_azures_hosts_are_not_asked_for_the_end_of_an_object(root: str, known: bool) -> None:
+    assert HttpStore(root, storage_options={}, options=FAST).suffixes is known
+
+
+async def test_azure_by_another_name_is_found_out(server: Any, store: HttpStore) -> None:
+    """It answers with the whole object, which may be large, though it knows ranges of any other kind."""
+
+    def azure(reply: Any) -> None:
+        whole(reply)
+        reply.headers["x-ms-version"] = "2009-09-19"
+
+    server.script[0] = azure
+    with pytest.raises(SuffixUnsupportedError) as caught:
+        await store.read("f", Suffix(5))
+    assert (caught.value.sent, caught.value.certain) == (True, True)
+    server.script[1] = azure
+    assert bytes((await store.read("f", Suffix(2000))).data) == BODY  # what is wanted is the whole object
+
+
 async def test_200_of_unknown_length_beyond_the_limit_is_refused(server: Any) -> None:
     raw = b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n" + BODY
     server.always = lambda reply: setattr(reply, "raw", raw)
@@ -419,6 +450,20 @@ async def test_a_server_without_head(server: Any, store: HttpStore) -> None:
 def test_bad_options(storage_options: dict[str, Any], message: str) -> None:
     with pytest.raises(StoreError, match=message):
         HttpStore("http://h", storage_options=storage_options, options=FAST)
+
+
+@pytest.mark.parametrize(
+    ("root", "named"),
+    [
+        ("https://acc.blob.core.windows.net", "az://container/path"),
+        ("https://storage.googleapis.com", "gs://bucket/path"),
+        ("https://bucket.s3.eu-west-1.amazonaws.com", "s3://bucket/path"),
+        ("https://example.org", "known: headers"),
+    ],
+)
+def test_credentials_for_a_web_address_of_a_cloud(root: str, named: str) -> None:
+    with pytest.raises(StoreError, match=named):
+        HttpStore(root, storage_options={"account_key": "x"}, options=FAST)
 
 
 async def test_a_store_that_is_dropped_closes_its_connections(server: Any) -> None:

@@ -1,0 +1,167 @@
+"""Microsoft's emulator of Azure Blob Storage for tests: found, or installed by npm once, then started on a free port.
+
+`python -m accel.testing.azurite` prints the path of the program, installing it first where there is none.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import os
+import pathlib
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from email.utils import formatdate
+from typing import Self
+
+__all__ = ["AZURITE_VERSION", "Azurite", "find_azurite", "install_azurite"]
+
+AZURITE_VERSION = "3.37.0"
+"""The pinned version of npm's package azurite."""
+ACCOUNT = "devstoreaccount1"
+KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
+"""The account that every emulator has, and its key, which is no secret."""
+_API = "2021-12-02"
+
+
+def _cached() -> pathlib.Path:
+    cache = os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache"
+    return pathlib.Path(cache) / "accel-tools" / f"azurite-{AZURITE_VERSION}"
+
+
+def find_azurite() -> pathlib.Path | None:
+    """The program: from PATH, else from the cache of tools; None where there is none."""
+    on_path = shutil.which("azurite-blob")
+    if on_path:
+        return pathlib.Path(on_path)
+    program = _cached() / "node_modules" / ".bin" / "azurite-blob"
+    return program if program.exists() else None
+
+
+def install_azurite() -> pathlib.Path:
+    """Find the program, or install it with npm into the cache that all checkouts share.
+
+    Raises
+    ------
+    FileNotFoundError
+        When there is neither an Azurite nor an npm to install it with, or that fails.
+    """
+    found = find_azurite()
+    if found is not None:
+        return found
+    npm = shutil.which("npm")
+    if npm is None or shutil.which("node") is None:
+        raise FileNotFoundError("no azurite-blob on PATH, and no npm and node to install it with")
+    target = _cached()
+    target.parent.mkdir(parents=True, exist_ok=True)
+    print(f"installing Azurite {AZURITE_VERSION} once (about a minute) into {target.parent}", file=sys.stderr)
+    with tempfile.TemporaryDirectory(dir=target.parent) as scratch:
+        command = [npm, "install", "--no-fund", "--no-audit", "--ignore-scripts", "--prefix", scratch]
+        command.append(f"azurite@{AZURITE_VERSION}")
+        done = subprocess.run(command, stdout=sys.stderr, check=False, timeout=600)
+        if done.returncode:
+            raise FileNotFoundError(
+                f"npm install azurite@{AZURITE_VERSION} ended with status {done.returncode}"
+            )
+        # A rename, so that two installations at once do not see half of each other's files.
+        if not target.exists():
+            os.rename(scratch, target)
+            os.mkdir(scratch)  # for the end of the block to remove
+    return target / "node_modules" / ".bin" / "azurite-blob"
+
+
+class Azurite:
+    """An Azurite that keeps its blobs in memory, as a context manager.
+
+    Parameters
+    ----------
+    program : path
+        What `install_azurite` returned.
+    """
+
+    def __init__(self, program: str | os.PathLike[str]) -> None:
+        self.program = os.fspath(program)
+        self.endpoint = ""
+        """Of the account: "http://127.0.0.1:10000/devstoreaccount1"."""
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> Self:
+        for _ in range(3):
+            port = _free_port()
+            self.endpoint = f"http://127.0.0.1:{port}/{ACCOUNT}"
+            command = [self.program, "--blobHost", "127.0.0.1", "--blobPort", str(port), "--silent"]
+            command += ["--inMemoryPersistence", "--disableTelemetry", "--skipApiVersionCheck"]
+            quiet = subprocess.DEVNULL
+            # Like all of npm's programs it is a script that begins by naming its interpreter.
+            self._process = subprocess.Popen(command, stdout=quiet, stderr=quiet, stdin=quiet)
+            if self._wait_ready(port, time.monotonic() + 60):
+                return self
+            # Another process may have taken the port in between.
+            self._end()
+        raise RuntimeError(f"{self.program} did not start")
+
+    def __exit__(self, *failure: object) -> None:
+        self._end()
+
+    def storage_options(self) -> dict[str, str]:
+        """Obstore's options for the account."""
+        return {"account_name": ACCOUNT, "account_key": KEY, "endpoint": self.endpoint}
+
+    def create_container(self, name: str) -> None:
+        """Make a container."""
+        date = formatdate(usegmt=True)
+        empty = "\n" * 12  # headers that this request has not
+        lines = f"PUT{empty}x-ms-date:{date}\nx-ms-version:{_API}\n"
+        text = f"{lines}/{ACCOUNT}/{ACCOUNT}/{name}\nrestype:container"
+        signature = base64.b64encode(
+            hmac.new(base64.b64decode(KEY), text.encode(), hashlib.sha256).digest()
+        ).decode()
+        headers = {
+            "x-ms-date": date,
+            "x-ms-version": _API,
+            "Authorization": f"SharedKey {ACCOUNT}:{signature}",
+            "Content-Length": "0",
+        }
+        url = f"{self.endpoint}/{name}?restype=container"
+        request = urllib.request.Request(url, method="PUT", headers=headers)
+        with urllib.request.urlopen(request, timeout=60):
+            pass
+
+    def _wait_ready(self, port: int, deadline: float) -> bool:
+        while self._process is not None and self._process.poll() is None and time.monotonic() < deadline:
+            try:
+                socket.create_connection(("127.0.0.1", port), 1.0).close()
+            except OSError:
+                time.sleep(0.05)
+            else:
+                return True
+        return False
+
+    def _end(self) -> None:
+        if self._process is not None:
+            self._process.terminate()
+            try:
+                self._process.wait(10)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait()
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+if __name__ == "__main__":
+    try:
+        print(install_azurite())
+    except FileNotFoundError as missing:
+        sys.exit(f"no Azurite: {missing}")
