@@ -42,11 +42,15 @@ class DecodePool:
         # A scan begins: whose memory it is put into may have been settled anew.
         choose_pool()
         # By process: the threads of a pool do not survive a fork.
-        key = (os.getpid(), threads or _count_cores())
+        process = os.getpid()
         with _shared_lock:
-            if key not in _shared:
-                _shared[key] = cls(threads)
-            return _shared[key]
+            found = _shared.get((process, threads))
+            if found is None:
+                # To count cores takes longer than all else here.
+                counted = threads or _count_cores()
+                found = _shared.setdefault((process, counted), cls(counted))
+                _shared[process, threads] = found
+            return found
 
     async def run(self, fn: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
         """Call `fn` on a thread of the pool, from any event loop; raises what it raises.

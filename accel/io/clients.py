@@ -180,8 +180,10 @@ def _transport_of(store: Any, token: str, options: Options, share: tuple[object,
         if not adapted.wraps(store):
             _registry.transports[token, share] = adapted
         return adapted
-    if isinstance(store, RangeStore):
-        return store
+    # The class first, which is remembered: an object is held against a protocol each time.
+    if issubclass(type(store), RangeStore) or isinstance(store, RangeStore):
+        serving: RangeStore = store
+        return serving
     raise _no_store(store)
 
 
