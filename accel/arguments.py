@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from numbers import Integral
 from operator import index
 from typing import Any
@@ -63,12 +64,16 @@ def check_arguments(
         named = [name for name, value in given.items() if value is not None]
         if named:
             raise ValueError(f"{', '.join(named)}: a plan has its own; plan again with them")
-    elif not stream and not isinstance(source, str | os.PathLike | list | tuple):
+    elif hasattr(source, "read") or not (stream or isinstance(source, str | os.PathLike | list | tuple)):
         raise TypeError(
             f"a {type(source).__name__} is no source: give a path or URL, a list of them, or a Plan"
+            + ("; bytes can be an object of an obstore MemoryStore" if hasattr(source, "read") else "")
         )
-    if isinstance(columns, str):
-        raise TypeError(f"columns is a list of names, not the string {columns!r}")
+    if isinstance(columns, str | Mapping | AbstractSet):  # a set has no order, and renaming is not for a scan
+        shown = f"the string {columns!r}" if isinstance(columns, str) else f"a {type(columns).__name__}"
+        raise TypeError(f"columns is a list of names, not {shown}")
+    if not isinstance(options, Options):
+        raise TypeError(f"options is an accel.Options, not a {type(options).__name__}")
     if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 0):
         raise ValueError(f"limit is a non-negative int, not {limit!r}")
     if schema is not None and not isinstance(schema, pa.Schema):

@@ -111,6 +111,9 @@ def scan(
 def _engine(
     spec: ScanSpec, *, store: Any, storage_options: Mapping[str, Any] | None, cache: Cache | None
 ) -> Engine:
+    if cache is not None and not isinstance(cache, Cache):
+        raise TypeError(f"cache is an accel.Cache, or None for none, not {cache!r:.80}")
+
     def client(where: Any) -> Any:
         return client_for(where, storage_options=storage_options, store=store, options=spec.options)
 

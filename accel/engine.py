@@ -164,7 +164,8 @@ class Engine:
 
     def _part(self, batch: pa.RecordBatch, spec: ScanSpec) -> Engine | None:
         if not isinstance(batch, pa.RecordBatch):
-            raise TypeError(f"the iterator gives a {type(batch).__name__}, not record batches")
+            hint = "; give paths as a list" if isinstance(batch, str) else ""
+            raise TypeError(f"the iterator gives a {type(batch).__name__}, not record batches{hint}")
         if batch.num_rows == 0:
             return None
         names = set(batch.schema.names)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-from numbers import Integral
+from numbers import Integral, Real
 
 from accel.records import dataclass
 
@@ -143,6 +143,8 @@ class Options:
                 isinstance(value, bool) or not isinstance(value, Integral)
             ):
                 raise TypeError(f"option {field.name} is a whole number, not {value!r}")
+            if isinstance(field.default, float) and (isinstance(value, bool) or not isinstance(value, Real)):
+                raise TypeError(f"option {field.name} is a number, not {value!r}")
             least = 0 if field.name in _MAY_BE_ZERO else 1e-9
             if not value >= least:
                 raise ValueError(f"option {field.name}: {value!r} is too small")

@@ -114,16 +114,16 @@ def _check_location(
     found: dict[str, Int64s], name: str, external: Bools, footer_start: int | Int64s, checks: _Checks
 ) -> None:
     offset, length = found[f"{name}_offset"], found[f"{name}_length"]
-    words = name.replace("_", " ")
-    checks.refuse(offset < -1, f"no valid {words} offset", offset)
-    checks.refuse(length < -1, f"no valid {words} length", length)
+    words = f"{'an' if name[0] == 'o' else 'a'} {name.replace('_', ' ')}"
+    checks.refuse(offset < -1, f"{words} without a valid offset", offset)
+    checks.refuse(length < -1, f"{words} without a valid length", length)
     absent = (offset <= 0) | (length == 0) | external
     if name != "bloom":
         absent |= length < 0
     offset[absent] = -1
     length[absent] = -1
-    checks.refuse(offset > footer_start, f"a {words} after the footer", offset)
-    checks.refuse((offset > 0) & (length > footer_start - offset), f"a {words} that is too long", length)
+    checks.refuse(offset > footer_start, f"{words} after the footer", offset)
+    checks.refuse((offset > 0) & (length > footer_start - offset), f"{words} that is too long", length)
 
 
 def leaves_out_dictionary_header(created_by: str) -> bool:

@@ -72,7 +72,8 @@ def parse_tail(last8: Buffer) -> FooterTail:
         raise EncryptedFileError("the footer is encrypted", hint="accel does not read encrypted Parquet")
     if magic != MAGIC:
         raise ParquetFormatError(
-            f"not a Parquet file: it ends with {magic!r}, not {MAGIC!r}", hint="is the file complete?"
+            f"not a Parquet file: it ends with {magic!r}, not {MAGIC!r}",
+            hint="is the file complete? Of a directory that holds others too, name dir/*.parquet",
         )
     length = int.from_bytes(tail[:4], "little")
     if length == 0:

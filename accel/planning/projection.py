@@ -49,6 +49,7 @@ def split_name(name: str, schema: pa.Schema) -> tuple[str, ...]:
     import difflib
 
     close = difflib.get_close_matches(name, schema.names, n=3)
+    close = close or [other for other in schema.names if other.lower() == name.lower()][:3]
     raise ColumnNotFoundError(
         f"there is no column {name!r}",
         hint=f"did you mean {', '.join(map(repr, close))}?" if close else f"there are {_some(schema.names)}",

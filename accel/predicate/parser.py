@@ -5,8 +5,10 @@ No recursion: parentheses are a stack of groups, so that no text can exhaust the
 
 from __future__ import annotations
 
+import re
 from dataclasses import field
 
+from accel.errors import PredicateError
 from accel.predicate.cursor import MAX_DEPTH, Cursor
 from accel.predicate.expr import (
     And,
@@ -53,6 +55,10 @@ class _Group:
     nots: int = 0
 
 
+# How a statement begins, and a condition does not, save on a column of that name.
+_CLAUSE = re.compile(r"\s*(?:select|where)\s+[\w\"*]", re.IGNORECASE)
+
+
 def parse(text: str) -> Expr:
     """The tree of a predicate.
 
@@ -61,7 +67,12 @@ def parse(text: str) -> Expr:
     PredicateError
         With the text, and the position of the character where something else was expected.
     """
-    return _Parser(text).whole()
+    try:
+        return _Parser(text).whole()
+    except PredicateError as error:
+        if _CLAUSE.match(text):
+            error.hint = "give the condition alone, without SELECT or WHERE"
+        raise
 
 
 class _Parser(Cursor):

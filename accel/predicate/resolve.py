@@ -74,6 +74,8 @@ def _missing(
     else:
         shown = ", ".join(names[:10]) + (", ..." if len(names) > 10 else "")
         hint = f"there are: {shown}" if names else "there are no columns"
+        if names and within is None:
+            hint += "; text stands in single quotes"
     detail = f": no {name!r}{inside}" if name != column.name else ""
     return ColumnNotFoundError(f"no column {column.name!r}{detail}", hint=hint)
 

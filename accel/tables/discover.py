@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
+import warnings
+from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Protocol
@@ -19,6 +21,7 @@ from accel.tables.source import Named, Shape, read_source
 __all__ = ["ListingClient", "discover"]
 
 
+_LOGS = {"Delta": "_delta_log/", "Hudi": ".hoodie/"}
 _NO_COLUMNS = pa.schema([])
 
 
@@ -189,7 +192,21 @@ async def _find(
             below = await _list_below(directory, client_for, metrics)
             files += await listed.visible(directory, below)
         return files or listed.nothing(item)
-    return await listed.choose(item, await _list_below(item, client_for, metrics))
+    entries = await _list_below(item, client_for, metrics)
+    if item.shape is not Shape.GLOB:
+        _warn_of_tables(item, entries, metrics)
+    return await listed.choose(item, entries)
+
+
+def _warn_of_tables(item: Named, entries: Sequence[ObjectEntry], metrics: Metrics) -> None:
+    """A table format keeps files that are no longer part of the table: their rows would be taken for its own."""
+    below = f"{item.prefix}/" if item.prefix else ""
+    for kind, log in _LOGS.items():
+        place = bisect_left(entries, below + log, key=lambda entry: entry.path)
+        if place < len(entries) and entries[place].path.startswith(below + log):
+            text = f"{item.text}: this is a {kind} table, and all of its files are read, those it has dropped too"
+            metrics.warn(text)
+            warnings.warn(text, stacklevel=2)
 
 
 async def _list_below(

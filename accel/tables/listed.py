@@ -59,11 +59,10 @@ async def visible(item: Named, entries: Sequence[ObjectEntry]) -> Sequence[DataF
 def nothing(item: Named) -> NoReturn:
     """Say that a source holds no file."""
     if item.shape is Shape.GLOB:
-        raise ObjectNotFoundError(
-            "nothing matches the pattern",
-            path=item.text,
-            hint="an object whose name holds *, ? or [ is named with glob=False",
-        )
+        hint = "an object whose name holds *, ? or [ is named with glob=False"
+        if "?" in item.text and "=" in item.text.partition("?")[2]:
+            hint += "; options are no part of a URL, but given by storage_options"
+        raise ObjectNotFoundError("nothing matches the pattern", path=item.text, hint=hint)
     raise ObjectNotFoundError(
         "the directory holds no data file",
         path=item.text,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import os
+import re
 from collections.abc import Callable, Sequence
 
 from accel.errors import ObjectNotFoundError
@@ -126,7 +127,7 @@ def _shape(text: str, location: Location) -> Shape:
         if os.path.isdir(location.url):
             return Shape.DIRECTORY
         if path.endswith("/") or not os.path.exists(location.url):
-            raise ObjectNotFoundError("there is no such file or directory", path=text)
+            raise ObjectNotFoundError("there is no such file or directory", path=text, hint=_meant(text))
         return Shape.FILE
     if not location.globs:
         # Over HTTP only a path that ends in `/` can be no file.
@@ -135,6 +136,19 @@ def _shape(text: str, location: Location) -> Shape:
     if not path or path.endswith("/"):
         return Shape.DIRECTORY
     return Shape.FILE if _has_extension(path) else Shape.OPEN
+
+
+def _meant(text: str) -> str | None:
+    """What a path that is not there may have been meant as."""
+    if text.startswith("~"):
+        return "`~` is not expanded: os.path.expanduser does that"
+    if "$" in text:
+        return "variables are not expanded: os.path.expandvars does that"
+    if re.match(r"[A-Za-z][A-Za-z0-9]+:/?[^/]", text):
+        return "a URL has two slashes: s3://bucket/path"
+    if "\\" in text and os.sep == "/":
+        return "folders are separated by / here"
+    return None
 
 
 def _has_extension(path: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -51,7 +52,7 @@ MISTAKES = {
     "another case in columns": (
         scan("good.parquet", columns=["ID"]),
         accel.ColumnNotFoundError,
-        "good.parquet: there is no column 'ID' (there are 'id', 'name', 'price')",
+        "good.parquet: there is no column 'ID' (did you mean 'id'?)",
     ),
     "a path into what is no struct": (
         scan("good.parquet", columns=["name.first"]),
@@ -241,7 +242,86 @@ MISTAKES = {
     "an iterator of names": (
         scan(iter(["good.parquet"])),
         TypeError,
-        "the iterator gives a str, not record batches",
+        "the iterator gives a str, not record batches; give paths as a list",
+    ),
+    "an open file": (
+        scan(io.BytesIO(GOOD)),
+        TypeError,
+        (
+            "a BytesIO is no source: give a path or URL, a list of them, or a Plan; "
+            "bytes can be an object of an obstore MemoryStore"
+        ),
+    ),
+    "a table": (
+        scan(table(id=[1])),
+        TypeError,
+        "a Table is no source: give a path or URL, a list of them, or a Plan",
+    ),
+    "columns to rename": (
+        scan("good.parquet", columns={"id": "key"}),
+        TypeError,
+        "columns is a list of names, not a dict",
+    ),
+    "columns in no order": (
+        scan("good.parquet", columns={"id", "name"}),
+        TypeError,
+        "columns is a list of names, not a set",
+    ),
+    "options in a dict": (
+        scan("good.parquet", options={"batch_rows": 10}),
+        TypeError,
+        "options is an accel.Options, not a dict",
+    ),
+    "no cache by False": (
+        lambda store: accel.scan("good.parquet", store=store, cache=False),  # type: ignore[arg-type]
+        TypeError,
+        "cache is an accel.Cache, or None for none, not False",
+    ),
+    "a directory for a cache": (
+        lambda store: accel.plan("good.parquet", store=store, cache="metadata"),
+        TypeError,
+        "cache is an accel.Cache, or None for none, not 'metadata'",
+    ),
+    "text in double quotes": (
+        scan("good.parquet", 'name = "xyz"'),
+        accel.ColumnNotFoundError,
+        "good.parquet: no column 'xyz' (there are: id, name, price; text stands in single quotes)",
+    ),
+    "a whole statement": (
+        scan("good.parquet", "SELECT * FROM good WHERE id = 1"),
+        accel.PredicateError,
+        (
+            "unexpected character '*' (give the condition alone, without SELECT or WHERE)\n"
+            "  SELECT * FROM good WHERE id = 1\n"
+            "         ^"
+        ),
+    ),
+    "a clause": (
+        scan("good.parquet", "where id = 1"),
+        accel.PredicateError,
+        (
+            "expected AND, OR or the end, found id (give the condition alone, without SELECT or WHERE)\n"
+            "  where id = 1\n"
+            "        ^"
+        ),
+    ),
+    "a list in brackets": (
+        scan("good.parquet", "id IN [1, 2]"),
+        accel.PredicateError,
+        (
+            "unexpected character '[' (a list stands in parentheses, as in IN (1, 2); "
+            'names are quoted with double quotes: "a name")\n'
+            "  id IN [1, 2]\n"
+            "        ^"
+        ),
+    ),
+    "options in a URL": (
+        scan("s3://bucket/x.parquet?region=eu-west-1"),
+        accel.ObjectNotFoundError,
+        (
+            "s3://bucket/x.parquet?region=***: nothing matches the pattern (an object whose name holds *, ? or [ "
+            "is named with glob=False; options are no part of a URL, but given by storage_options)"
+        ),
     ),
     "a limit to plan": (
         lambda store: accel.plan("good.parquet", store=store, limit=3),
@@ -284,6 +364,28 @@ def test_local_files_are_named_by_their_path(tmp_path: Path) -> None:
         accel.scan(missing).to_table()
     assert caught.value.path == str(missing)
     assert isinstance(caught.value, FileNotFoundError)
+
+
+@pytest.mark.parametrize(
+    ("path", "hint"),
+    [
+        ("~/no/such.parquet", "`~` is not expanded: os.path.expanduser does that"),
+        ("$NO/such.parquet", "variables are not expanded: os.path.expandvars does that"),
+        ("s3:/bucket/x.parquet", "a URL has two slashes: s3://bucket/path"),
+        ("s3:bucket/x.parquet", "a URL has two slashes: s3://bucket/path"),
+        (r"C:\data\x.parquet", "folders are separated by / here"),
+        ("no/such.parquet", None),
+    ],
+)
+def test_a_path_that_was_meant_otherwise(path: str, hint: str | None) -> None:
+    with pytest.raises(accel.ObjectNotFoundError) as caught:
+        accel.scan(path).to_table()
+    assert (caught.value.path, caught.value.hint) == (path, hint)
+
+
+def test_a_column_may_be_called_where() -> None:
+    file = DictStore({"f": write_file(table(where=[1, 2]))})
+    assert accel.scan("f", "where = 2", store=file).count_rows() == 1
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,12 @@ MAY_BE_ZERO = {
 }
 
 
+@pytest.mark.parametrize("value", ["5s", None, True, b"1"], ids=repr)
+def test_a_time_is_a_number(value: object) -> None:
+    with pytest.raises(TypeError, match="option connect_timeout is a number, not"):
+        Options(connect_timeout=value)  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize("name", NUMBERS)
 def test_below_zero_and_nan_are_refused(name: str) -> None:
     for value in (-1, float("nan")):

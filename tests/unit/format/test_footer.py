@@ -320,7 +320,7 @@ LIES = {
     "greatest size": (set_metadata(7, (I64, (1 << 63) - 1)), "reach into the footer"),
     "index offset behind the footer": (set_chunk(4, (I64, 1 << 40)), "offset index after the footer"),
     "index length": (set_chunk(5, (I32, 1 << 30)), "offset index that is too long"),
-    "negative index length": (set_chunk(7, (I32, -9)), "no valid column index length"),
+    "negative index length": (set_chunk(7, (I32, -9)), "a column index without a valid length"),
     "bloom offset": (set_metadata(14, (I64, 1 << 40)), "bloom after the footer"),
     "negative rows": (set_group(3, (I64, -1)), "a row count of -1"),
     "too many rows": (set_group(3, (I64, 1 << 62)), "a row count"),

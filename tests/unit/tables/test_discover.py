@@ -162,6 +162,7 @@ MESSY = {
 }
 
 
+@pytest.mark.filterwarnings("ignore:.*Delta table")
 @pytest.mark.parametrize("url", ["s3://bucket/t/", "s3://bucket/t"])
 async def test_a_directory_takes_what_is_neither_hidden_nor_a_marker(url: str) -> None:
     stores = Stores(bucket=MESSY)
@@ -506,6 +507,29 @@ async def test_thousands_of_files_take_linear_time() -> None:
     assert found.files[0] == listed("t/day=000/part-000000.parquet", (0,))
     assert named_files.files[-1].partition == (39_999 % 400,)
     assert elapsed < 20.0
+
+
+@pytest.mark.parametrize(
+    ("kind", "log"),
+    [("Delta", "_delta_log/00000000000000000000.json"), ("Hudi", ".hoodie/hoodie.properties")],
+)
+async def test_a_table_format_is_warned_of(kind: str, log: str) -> None:
+    """Its dropped files are still there: without a word, deleted rows would come back."""
+    stores = Stores(bucket=[f"t/{log}", "t/a.parquet", "t/b/c.parquet"])
+    metrics = Metrics()
+    with pytest.warns(
+        UserWarning, match=f"s3://bucket/t/: this is a {kind} table, and all of its files are read"
+    ):
+        found = await discover("s3://bucket/t/", client_for=stores.client, metrics=metrics)
+    assert [file.path for file in found.files] == ["t/a.parquet", "t/b/c.parquet"]
+    assert len(metrics.warnings) == 1
+
+
+@pytest.mark.parametrize("source", ["s3://bucket/t/*.parquet", "s3://bucket/t/a.parquet", "s3://bucket/t/u/"])
+async def test_no_warning_of_files_that_are_meant(source: str) -> None:
+    await find(
+        Stores(bucket=["t/_delta_log/0.json", "t/a.parquet", "t/u/b.parquet", "t/u/c_delta_log/d"]), source
+    )
 
 
 async def test_a_failure_of_the_store_is_passed_on() -> None:
