@@ -19,6 +19,10 @@ def test_what_is_no_suffix(length: int) -> None:
         Suffix(length)
 
 
+def test_the_shortest_of_both() -> None:
+    assert (Suffix(1).length, ByteRange(0, 1).length) == (1, 1)
+
+
 @pytest.mark.parametrize(
     ("other", "covered"),
     [((10, 20), True), ((11, 19), True), ((9, 15), False), ((15, 21), False), ((30, 40), False)],

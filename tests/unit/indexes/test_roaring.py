@@ -79,6 +79,32 @@ def test_what_breaks_the_rules_never_reaches_the_library() -> None:
         decode_bitmap(memoryview(bytes(run)), limit=2**32)
 
 
+def containers(*given: tuple[int, bytes, int, bool]) -> bytes:
+    """A bitmap of fewer than four containers: key, body, cardinality, and whether it is of runs."""
+    assert len(given) < 4
+    flags = sum(run << number for number, (_, _, _, run) in enumerate(given))
+    cookie = 12347 | (len(given) - 1) << 16
+    heads = b"".join(key.to_bytes(2, "little") + (card - 1).to_bytes(2, "little") for key, _, card, _ in given)
+    return cookie.to_bytes(4, "little") + bytes([flags]) + heads + b"".join(body for _, body, _, _ in given)
+
+
+ARRAY = b"\x01\0\x05\0\x07\0"
+RUNS = b"\x01\0\x02\0\x03\0"
+
+
+def test_containers_of_several_forms_lie_one_behind_the_other() -> None:
+    data = containers((0, ARRAY, 3, False), (2, RUNS, 4, True), (3, ARRAY, 3, False))
+    expected = [1, 5, 7, *(2 << 16 | low for low in (2, 3, 4, 5)), *(3 << 16 | low for low in (1, 5, 7))]
+    assert members(decode_bitmap(memoryview(data), limit=2**32)) == expected
+
+
+@pytest.mark.parametrize("keys", [(2, 0), (2, 2)], ids=["descending", "twice the same"])
+def test_containers_ascend(keys: tuple[int, int]) -> None:
+    data = containers((keys[0], ARRAY, 3, False), (keys[1], RUNS, 4, True))
+    with pytest.raises(IndexFormatError, match="containers out of order"):
+        decode_bitmap(memoryview(data), limit=2**32)
+
+
 @settings(max_examples=300, deadline=None, derandomize=True, database=None)
 @given(
     st.binary(max_size=64)

@@ -175,6 +175,7 @@ def test_a_selection_meets_what_pruning_left(selection: Any, rows: Any) -> None:
         ({4: [(0, 1)]}, "selection names row group 4; the file has 4"),
         ({-1: [(0, 1)]}, "selection names row group -1; the file has 4"),
         ({0: [(0, 101)]}, "selection goes to row 101 of row group 0 of the file, which has 100 rows"),
+        ({0: [(0, 1), (5, 102)]}, "selection goes to row 102 of row group 0 of the file, which has 100 rows"),
     ],
 )
 def test_selections_that_the_file_has_not(selection: Any, message: str) -> None:

@@ -71,6 +71,11 @@ def test_row_groups(where: str | None, verdicts: list[Verdict]) -> None:
         ("q IS NOT NULL", False),
         ("NOT (p = 7)", False),
         ("NOT (q = 1)", False),
+        # Two columns, of which a file may hold one, or both.
+        ("p = other", True),
+        ("other > p", True),
+        ("p = 8 AND p = other", False),
+        ("p < q", False),
     ],
 )
 def test_partitions(where: str, may: bool) -> None:
