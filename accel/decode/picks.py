@@ -33,6 +33,10 @@ MOST_PICKED: Final = 1 << 15
 _MOST_RUNS: Final = 512
 """Packed ones of one length in a row count as one."""
 _MOST_WIDTH: Final = 32
+_GROUP: Final = 8
+_PLACES: Final = np.arange(_GROUP)
+_FEW_GROUPS: Final = 256
+"""Of no more rows that are picked the whole groups are looked at, as packed runs have them."""
 _MOST_BYTES: Final = 1 << 30
 
 
@@ -72,18 +76,18 @@ def read_picks(
     bodies = value_bytes(
         [pages[number] for number in held], optional=optional, verify_checksum=verify_checksums
     )
-    runs = _Runs()
+    runs = _Runs(named.entries)
     for number, raw in zip(held, bodies, strict=True):
         if raw is None or not runs.add(raw.tobytes(), pages[number].num_values, firsts[number]):
             return None
     indices = runs.values(chosen)
-    if int(indices.max()) >= named.entries:
+    if indices is None:
         return None
     entries, places = pick_entries(named, codec, element, kind, form, indices)
     return entries if places is None else kernels.take(entries, from_numpy(places))
 
 
-def pick_indices(raw: Bytes, count: int, wanted: Int64s) -> Int64s | None:
+def pick_indices(raw: Bytes, count: int, wanted: Int64s, *, entries: int) -> Int64s | None:
     """Some of the indices that the values of a page are; None where the bytes are not quite what they should be.
 
     Parameters
@@ -94,17 +98,36 @@ def pick_indices(raw: Bytes, count: int, wanted: Int64s) -> Int64s | None:
         Values of the page, none of them null.
     wanted : array
         Places below `count`, ascending.
+    entries : int
+        Of the dictionary.
     """
-    runs = _Runs()
+    runs = _Runs(entries)
     return runs.values(wanted) if runs.add(raw.tobytes(), count, 0) else None
 
 
 class _Runs:
-    """The runs of pages behind each other: looked through one by one, but read from all at once."""
+    """The runs of pages behind each other: looked through one by one, but read from all at once.
 
-    __slots__ = ("_bits", "_data", "_firsts", "_fixed", "_size", "_stops", "_widths")
+    What lies between the values that are picked is not looked at, so the runs have to be just what writers make of a
+    page of so many values and a dictionary of so many entries.
+    """
 
-    def __init__(self) -> None:
+    __slots__ = (
+        "_bits",
+        "_data",
+        "_entries",
+        "_firsts",
+        "_fixed",
+        "_most_width",
+        "_size",
+        "_stops",
+        "_widths",
+    )
+
+    def __init__(self, entries: int) -> None:
+        self._entries = entries
+        # The number of the entries itself may have set the width, not the last one's, or whole bytes.
+        self._most_width = min(-(-entries.bit_length() // 8) * 8, _MOST_WIDTH)
         self._data: list[bytes] = []
         self._size = 0
         self._widths: list[int] = []
@@ -117,7 +140,7 @@ class _Runs:
 
     def add(self, data: bytes, count: int, first: int) -> bool:
         """The next page, whose values are numbered from `first` on; False where it is not quite what it should be."""
-        if not data or data[0] > _MOST_WIDTH:
+        if not data or data[0] > self._most_width:
             return False
         if not self._look_through(data, count, first):
             return False
@@ -158,17 +181,22 @@ class _Runs:
                 seen += alike * held
                 position += alike * step - 1
             else:
+                value = int.from_bytes(data[position : position + whole], "little")
+                if value >= self._entries:
+                    return False
                 self._firsts.append(first + seen)
                 self._bits.append((before + position) << 3)
-                self._fixed.append(int.from_bytes(data[position : position + whole], "little"))
+                self._fixed.append(value)
                 seen += head >> 1
                 position += whole
             if position > size:
                 return False
-        return seen >= count
+        # The last run may be filled up; nothing follows.
+        return position == size and seen >= count
 
-    def values(self, wanted: Int64s) -> Int64s:
-        """Those with these numbers, ascending, each of a page that was added."""
+    def values(self, wanted: Int64s) -> Int64s | None:
+        """Those with these numbers, ascending, each of a page that was added; None where one of them, or of what lies
+        next to them, names no entry."""
         firsts, bits = np.array(self._firsts, np.int64), np.array(self._bits, np.int64)
         run = firsts.searchsorted(wanted, "right") - 1
         width: int | Int64s = self._widths[0]
@@ -176,13 +204,34 @@ class _Runs:
             width = np.array(self._widths, np.int64)[
                 np.array(self._stops, np.int64).searchsorted(run, "right")
             ]
-        place = bits[run] + (wanted - firsts[run]) * width
+        inside = wanted - firsts[run]
+        place = bits[run] + inside * width
         if max(self._fixed) < 0:
-            return self._unpack(width, place)
+            return self._named(width, place, inside)
         value = np.array(self._fixed, np.int64)[run]
         packed = value < 0
-        value[packed] = self._unpack(width if isinstance(width, int) else width[packed], place[packed])
+        if packed.any():
+            own = width if isinstance(width, int) else width[packed]
+            found = self._named(own, place[packed], inside[packed])
+            if found is None:
+                return None
+            value[packed] = found
         return value
+
+    def _named(self, width: int | Int64s, place: Int64s, inside: Int64s) -> Int64s | None:
+        """The numbers of so many bits that begin at these bits, as the so many of their runs; None where one of them, or
+        of a few of them one of its group, is too large."""
+        if len(place) > _FEW_GROUPS:
+            found = self._unpack(width, place)
+            return found if int(found.max()) < self._entries else None
+        # What shifts the numbers, or makes them wider, does so to all of a group, and few such groups name entries.
+        nth = inside & (_GROUP - 1)
+        wide: int | Int64s = width if isinstance(width, int) else width[:, None]
+        groups = self._unpack(wide, (place - nth * width)[:, None] + _PLACES * wide)
+        if int(groups.max()) >= self._entries:
+            return None
+        own: Int64s = groups[np.arange(len(nth)), nth]
+        return own
 
     def _unpack(self, width: int | Int64s, place: Int64s) -> Int64s:
         """The numbers of so many bits that begin at these bits."""

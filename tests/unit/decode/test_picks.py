@@ -28,8 +28,8 @@ def _repeated(value: int, times: int, width: int) -> bytes:
     return encode_varint(times << 1) + value.to_bytes((width + 7) // 8, "little")
 
 
-def _pick(data: bytes, count: int, wanted: list[int]) -> list[int] | None:
-    found = pick_indices(np.frombuffer(data, np.uint8), count, np.array(wanted, np.int64))
+def _pick(data: bytes, count: int, wanted: list[int], *, entries: int = 1 << 32) -> list[int] | None:
+    found = pick_indices(np.frombuffer(data, np.uint8), count, np.array(wanted, np.int64), entries=entries)
     return None if found is None else found.tolist()
 
 
@@ -114,7 +114,7 @@ def test_too_many_runs_are_left_to_pyarrow(monkeypatch: pytest.MonkeyPatch) -> N
 def test_pages_are_read_together_as_one_by_one(seed: int) -> None:
     """Of different widths and counts, the last run of each longer than its page."""
     rng = random.Random(seed)
-    runs, wanted, expected, first = picks._Runs(), [], [], 0
+    runs, wanted, expected, first = picks._Runs(1 << 32), [], [], 0
     for _ in range(rng.randrange(1, 9)):
         width = rng.choice([0, 1, 5, 17, 32]) if seed % 3 else 17
         data, count = bytes([width]), 0
@@ -131,11 +131,12 @@ def test_pages_are_read_together_as_one_by_one(seed: int) -> None:
         expected += _pick(data, count, some) or []
         wanted += [first + place for place in some]
         first += count
-    assert runs.values(np.array(wanted, np.int64)).tolist() == expected
+    found = runs.values(np.array(wanted, np.int64))
+    assert found is not None and found.tolist() == expected
 
 
 def test_each_page_must_hold_its_values() -> None:
-    runs = picks._Runs()
+    runs = picks._Runs(1 << 32)
     assert runs.add(b"\x03" + _packed([1] * 16, 3), 10, 0)
     assert not runs.add(b"\x03" + _packed([1] * 8, 3), 10, 10)
 
@@ -216,3 +217,51 @@ def test_an_index_beyond_the_dictionary_is_refused() -> None:
     broken = data[:at] + b"\xff" + data[at + 1 :]
     with pytest.raises(ParquetFormatError, match="row group 0, column c"):
         decode(broken, RowSelection.of([(1, 2)]))
+
+
+@pytest.mark.parametrize(
+    ("data", "count"),
+    [
+        pytest.param(
+            b"\x04" + _packed([1, 2, 3, 4, 5, 6, 7, 0], 4), 8, id="wider than its dictionary asks for"
+        ),
+        pytest.param(b"\x03" + _packed([1] * 8, 3) + b"\x00", 8, id="more bytes"),
+        pytest.param(b"\x03" + _packed([1] * 8, 3) + _packed([1] * 8, 3), 8, id="another run"),
+        pytest.param(b"\x03" + _repeated(5, 8, 3) + _repeated(1, 8, 3), 16, id="a run of no entry"),
+        pytest.param(b"\x03" + _packed([1, 1, 1, 5, 1, 1, 1, 1], 3), 8, id="no entry beside"),
+    ],
+)
+def test_pages_that_are_not_as_writers_make_them_are_left_to_pyarrow(data: bytes, count: int) -> None:
+    """A dictionary of five. What pyarrow refuses of a page was not looked at where one row of it was picked."""
+    assert _pick(data, count, [0], entries=5) is None
+
+
+def test_of_many_rows_only_they_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(picks, "_FEW_GROUPS", 1)
+    data = b"\x03" + _packed([1, 2, 1, 5, 1, 1, 1, 1], 3)
+    assert _pick(data, 8, [0], entries=5) is None
+    assert _pick(data, 8, [0, 1], entries=5) == [1, 2]
+    assert _pick(data, 8, [0, 3], entries=5) is None
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_damage_to_a_page_gives_no_value_where_all_of_it_is_none(seed: int) -> None:
+    """Any flip in runs of either kind: what is picked is what the whole page has there, if that is fit to be read."""
+    rng = random.Random(seed)
+    for _ in range(60):
+        entries = rng.choice([2, 5, 20, 129, 1000])
+        width = (entries - 1).bit_length()
+        data, count = bytes([width]), 0
+        for _ in range(rng.randrange(1, 4)):
+            values = [rng.randrange(entries) for _ in range(8 * rng.randrange(1, 30))]
+            packed = rng.random() < 0.6
+            data += _packed(values, width) if packed else _repeated(values[0], len(values), width)
+            count += len(values)
+        for _ in range(10):
+            damaged = bytearray(data)
+            damaged[rng.randrange(min(len(data), rng.choice([4, 400])))] ^= 1 << rng.randrange(8)
+            whole = _pick(bytes(damaged), count, list(range(count)), entries=entries)
+            place = rng.randrange(count)
+            found = _pick(bytes(damaged), count, [place], entries=entries)
+            if whole is not None:
+                assert found == [whole[place]]
