@@ -86,7 +86,7 @@ def add_store_options(parser: argparse.ArgumentParser) -> None:
         help="region=..., access_key_id=..., or any other of obstore's; may be repeated",
     )
     store.add_argument(
-        "--endpoint", metavar="URL", help="of an S3 or Azure service that is not the provider's"
+        "--endpoint", metavar="URL", help="of a service that is not the provider's: a MinIO, an emulator"
     )
     store.add_argument("--anonymous", action="store_true", help="sign no request")
     store.add_argument(

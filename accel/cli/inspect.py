@@ -121,7 +121,8 @@ def _print(file: FileLayout, *, row_groups: bool) -> None:
     console.print(safe_text(redact(file.url)), style="bold", no_wrap=True, crop=False, overflow="ignore")
     say("size", f"{byte_count(file.size)} ({file.size:,} bytes)")
     say("written by", f"{file.created_by or 'unknown'}, format version {file.version}")
-    say("rows", f"{file.rows:,} in {len(file.row_groups):,} row groups")
+    groups = len(file.row_groups)
+    say("rows", f"{file.rows:,} in {groups:,} row group{'' if groups == 1 else 's'}")
     say("footer", _footer(file))
     if file.sorting:
         say("sorted by", f"{', '.join(file.sorting)} (declared)")

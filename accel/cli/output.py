@@ -40,7 +40,11 @@ def open_output(name: str | None) -> Iterator[BinaryIO]:
             return
     directory, base = os.path.split(target)
     beside = os.path.join(directory, f".{base}.{secrets.token_hex(4)}.part")
-    handle = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+    try:
+        handle = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+    except OSError as error:
+        error.filename = name  # and not the hidden one
+        raise
     try:
         with open(handle, "wb") as file:
             yield file

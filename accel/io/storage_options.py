@@ -205,6 +205,8 @@ def _object_store(location: Location, given: dict[str, Any], options: Options) -
     arguments: dict[str, Any] = {name: config.pop(name) for name in _ARGUMENTS if name in config}
     if arguments.pop("prefix", None):
         raise StoreError("storage option 'prefix' is not taken", hint="put it into the URL")
+    if location.scheme == "gs" and "endpoint" in config:
+        config.setdefault("base_url", config.pop("endpoint"))  # as for the other clouds
     _check_endpoint(location, config)
     client: dict[str, Any] = {
         "connect_timeout": f"{max(1, round(options.connect_timeout * 1000))}ms",

@@ -232,7 +232,7 @@ def test_a_predicate_that_does_not_parse_is_shown(source: str, capsys: pytest.Ca
         (["scan", "{source}", "-w", "id = 'x'"], 2, "accel: error: "),
         (["scan", "ftp://host/x.parquet"], 1, "no store is known for ftp://"),
         (["scan", "{source}", "-o", "{tmp}/x.unknown"], 2, "which format is"),
-        (["scan", "{source}", "-o", "{tmp}/none/x.csv"], 1, "No such file or directory"),
+        (["scan", "{source}", "-o", "{tmp}/none/x.csv"], 1, "none/x.csv: No such file or directory"),
         (["scan", "{source}", "-f", "csv", "-o", "{tmp}"], 1, "{tmp}: is a directory"),
         (["scan", "{source}", "--count", "-n", "3"], 2, "--count goes with no --limit"),
         (["scan", "{source}", "-a", "id=median"], 2, "no aggregate 'median'"),

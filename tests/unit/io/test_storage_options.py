@@ -223,6 +223,12 @@ def test_an_endpoint_without_a_scheme_is_refused_before_obstore_panics(url: str,
     assert caught.value.path == url
 
 
+def test_an_endpoint_is_called_so_for_google_too() -> None:
+    inner = build("gs://bucket", endpoint="http://127.0.0.1:4443", skip_signature=True)._store
+    assert inner.config["base_url"] == "http://127.0.0.1:4443"
+    assert inner.client_options["allow_http"] in (True, "true")
+
+
 def test_googles_endpoint_may_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GOOGLE_BASE_URL", "http://127.0.0.1:4443")
     inner = build("gs://bucket", skip_signature=True)._store
