@@ -126,8 +126,10 @@ class _Call(Generic[T]):
         self._task = self._loop.create_task(self._coroutine)
         self._task.add_done_callback(self._end)
 
-    def _end(self, task: object = None) -> None:
+    def _end(self, task: asyncio.Task[T] | None = None) -> None:
         self.ended = True
+        if task is not None and not task.cancelled():
+            task.exception()  # seen, though whoever waited may have gone
         self._deliver()
 
     def cancel(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import gc
 import signal
 import subprocess
 import sys
@@ -119,6 +120,34 @@ async def test_cancelling_the_caller_cancels_the_work_and_waits_for_its_end() ->
         await task
     assert work.cancelled
     assert work.ended.is_set()
+
+
+async def test_what_fails_as_its_caller_goes_is_not_complained_about() -> None:
+    """asyncio logs an exception that nobody has looked at."""
+    said: list[Any] = []
+
+    async def fail() -> None:
+        try:
+            await asyncio.sleep(60)
+        finally:
+            raise StoreError("the connection broke just now")
+
+    async def listen(handler: Any) -> None:
+        asyncio.get_running_loop().set_exception_handler(handler)
+
+    await runtime.bridge(listen(lambda loop, context: said.append(context)))
+    try:
+        caller = asyncio.create_task(runtime.bridge(fail()))
+        await asyncio.sleep(0.02)
+        caller.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await caller
+        del caller
+        gc.collect()
+        await runtime.bridge(asyncio.sleep(0))
+    finally:
+        await runtime.bridge(listen(None))
+    assert said == []
 
 
 async def test_cancelled_at_once_it_never_starts_or_ends_at_once() -> None:
