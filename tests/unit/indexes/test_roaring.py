@@ -84,7 +84,9 @@ def containers(*given: tuple[int, bytes, int, bool]) -> bytes:
     assert len(given) < 4
     flags = sum(run << number for number, (_, _, _, run) in enumerate(given))
     cookie = 12347 | (len(given) - 1) << 16
-    heads = b"".join(key.to_bytes(2, "little") + (card - 1).to_bytes(2, "little") for key, _, card, _ in given)
+    heads = b"".join(
+        key.to_bytes(2, "little") + (card - 1).to_bytes(2, "little") for key, _, card, _ in given
+    )
     return cookie.to_bytes(4, "little") + bytes([flags]) + heads + b"".join(body for _, body, _, _ in given)
 
 

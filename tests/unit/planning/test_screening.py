@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import fields, replace
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -123,6 +124,20 @@ def test_bounds_found_together_are_those_found_alone(where: str) -> None:
                 continue
             assert one.dtype == other.dtype, name
             assert one.tolist() == other.tolist(), name
+
+
+@pytest.mark.parametrize("where", ["s = 'x'", "n = 50 AND s = 'x' OR s > 'x'"])
+@pytest.mark.parametrize("unlike", [0, 1, 6, 11])
+def test_files_whose_columns_have_no_order_keep_their_rows(where: str, unlike: int) -> None:
+    """All are of one schema object; of one file nothing is known of the order that its bounds are of."""
+    schema = HANDLES[0].metadata.schema
+    many = [of_schema(opened([i, i + 1], ["a", "b"]), schema) for i in range(12)]
+    odd = many[unlike].metadata
+    odd = replace(odd, column_orders=np.zeros_like(odd.column_orders))
+    many[unlike] = FileHandle(
+        many[unlike].id, odd, many[unlike].arrow_schema, tail_start=many[unlike].tail_start
+    )
+    assert excluded_files(many, query_of(where)) == [place != unlike for place in range(12)]
 
 
 @pytest.mark.parametrize("where", ["n = 5", "s = 'c'", "n > 3 AND s < 'x'", "n = 5 OR p = 7"])
