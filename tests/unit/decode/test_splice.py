@@ -96,3 +96,10 @@ def test_the_writer_is_named_when_asked(store: bool) -> None:
     assert footer[6][1] == "naïve".encode()
     assert (5 in footer) is store
     assert 6 not in _footer(splice(plan_splice(meta.schema, keys, [0]), {}, num_rows=0))
+
+
+def test_a_stored_schema_of_other_columns_is_left_out() -> None:
+    meta, other = _meta(_TWO), _meta(pa.schema([("a", pa.int32())]))
+    keys = {**other.key_value, "note": b"x"}
+    plan = plan_splice(meta.schema, keys, [0], carry_metadata=True)
+    assert [pair[1][1] for pair in _footer(splice(plan, {}, num_rows=0))[5][1].items] == [b"note"]

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from accel.format.bounds import chunk_bounds, page_bounds
-from accel.format.domain import Domain
+from accel.format.domain import Bounds, Domain
 from accel.format.page_index import parse_column_index, parse_offset_index
 from accel.format.thrift import BINARY, I32, I64, LIST, STRUCT, TRUE, ThriftList, write_struct
 from tests.unit.format.files import chunk, edited, parse, write
@@ -556,3 +556,31 @@ def test_pages_that_do_not_fit_the_rows_are_unknown():
     index = column_index([False], i32(1), i32(2))
     bounds = pages_of(pa.int32(), index, [10, 10])
     assert (len(bounds), bounds.domain) == (2, Domain.NONE)
+
+
+def one_unit(domain, dtype):
+    value, count = np.zeros(1, dtype), np.array([1], np.int64)
+    return Bounds(domain, value, value, np.array([True]), np.array([True]), count, count * 0, count * 0)
+
+
+@pytest.mark.parametrize(
+    ("domain", "dtype", "joins"),
+    [
+        (Domain.INTEGER, np.int64, True),
+        (Domain.FLOAT, np.int64, False),
+        (Domain.NONE, np.int64, False),
+        (Domain.INTEGER, np.uint64, False),
+        (Domain.INTEGER, object, False),
+    ],
+)
+def test_only_bounds_of_one_kind_are_joined(domain, dtype, joins):
+    parts = [one_unit(Domain.INTEGER, np.int64), one_unit(domain, dtype)]
+    for order in (parts, parts[::-1]):
+        joined = Bounds.join(order)
+        assert (joined is not None) is joins
+        if joined is not None:
+            assert (joined.domain, joined.lower.tolist(), joined.num_values.tolist()) == (
+                domain,
+                [0, 0],
+                [1, 1],
+            )

@@ -324,6 +324,9 @@ LIES = {
     "bloom offset": (set_metadata(14, (I64, 1 << 40)), "bloom after the footer"),
     "negative rows": (set_group(3, (I64, -1)), "a row count of -1"),
     "too many rows": (set_group(3, (I64, 1 << 62)), "a row count"),
+    "negative bloom offset": (set_metadata(14, (I64, -2)), "a bloom without a valid offset: -2"),
+    "negative bloom length": (set_metadata(15, (I32, -2)), "a bloom without a valid length: -2"),
+    "negative offset index offset": (set_chunk(4, (I64, -2)), "an offset index without a valid offset: -2"),
     "columns missing": (drop_column, "3 column chunks for 4 columns"),
     "no metadata": (drop_metadata, "column chunk 1 has no metadata"),
 }

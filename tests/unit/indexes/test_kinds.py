@@ -85,6 +85,29 @@ def test_a_file_is_built_from_row_groups_that_are_not_kept() -> None:
     assert seen == [0, 1, 2] * 2
 
 
+@pytest.mark.parametrize(
+    ("groups", "where", "expected"),
+    [
+        ([["apple"], ["berry"], ["cherry"]], "x LIKE '%err%'", "TF"),
+        ([["apple"], ["berry"], ["cherry"]], "x LIKE '%app%'", "TF"),
+        ([["apple"], ["berry"], ["cherry"]], "x LIKE '%erc%'", "F"),
+        ([["apple"], ["berry", None], ["cherry"]], "x LIKE '%err%'", "TFN"),
+        ([["apple"], ["berry", None], ["cherry"]], "x LIKE '%erc%'", "FN"),
+        ([["apple"], ["berry"], ["cherry", None]], "x IS NULL", "TF"),
+        ([["apple"], ["berry"], ["cherry"]], "x IS NULL", "F"),
+        ([[None], ["berry"]], "x LIKE '%err%'", "TFN"),
+        ([[None], [None]], "x LIKE '%err%'", "N"),
+    ],
+)
+def test_the_ngrams_of_a_file_are_those_of_all_its_row_groups(
+    groups: list[list[str | None]], where: str, expected: str
+) -> None:
+    chunks = [pages(values, type=pa.string()) for values in groups]
+    data = Ngram().build(iter(chunks), level=Level.FILE)
+    found = Ngram().parse(data, level=Level.FILE, units=1).prune(ask_for(where, pa.string()))
+    assert shown(found) == [expected]
+
+
 @pytest.mark.parametrize(("kind", "text"), [(Bitmap(), "x = 1"), (Distinct(), "x = 1"), (Zonemap(), "x = 1")])
 def test_an_index_of_numbers_is_not_asked_for_text(kind: IndexKind, text: str) -> None:
     assert built(kind, NUMBERS).prune(ask_for("x = '1'", pa.string())) is None
@@ -223,6 +246,28 @@ def test_figures_of_decimals_are_unscaled() -> None:
     assert (stats.lower, stats.upper, stats.sums) == ((-225,), (150,), (-75,))
     wide = stats_of(pages([d(10) ** 50, d(10) ** 50], type=pa.decimal256(60, 0)))
     assert (wide.lower, wide.sums) == ((10**50,), None)
+
+
+@pytest.mark.parametrize(
+    ("groups", "type", "expected"),
+    [
+        ([[3, None], [], [-1, 9]], pa.int64(), ((-1,), (9,), (11,), [3], [1], [0])),
+        ([[None], [None, None]], pa.int64(), ((None,), (None,), (0,), [0], [3], [0])),
+        ([[0.5, 0.25], [float("nan")], [None]], pa.float64(), ((0.25,), (0.5,), "(nan,)", [3], [1], [1])),
+        ([[1.5, 2.5], [-3.0]], pa.float64(), ((-3.0,), (2.5,), (1.0,), [3], [0], [0])),
+        ([["b", None], ["a"]], pa.string(), ((b"a",), (b"b",), None, [2], [1], [0])),
+    ],
+    ids=["integers", "nulls", "NaN", "floats", "text"],
+)
+def test_figures_of_a_file_are_those_of_all_its_row_groups(
+    groups: list[list[Any]], type: pa.DataType, expected: tuple[Any, ...]
+) -> None:
+    chunks = [pages(values, type=type) for values in groups]
+    data = Zonemap().build(iter(chunks), level=Level.FILE)
+    stats: Any = Zonemap().parse(data, level=Level.FILE, units=1).stats(())
+    sums = str(stats.sums) if isinstance(expected[2], str) else stats.sums
+    counts = [column.tolist() for column in (stats.counts, stats.nulls, stats.nans)]
+    assert (stats.lower, stats.upper, sums, *counts) == expected
 
 
 def test_sums_of_unsigned_integers_do_not_overflow() -> None:

@@ -29,7 +29,7 @@ def test_there_and_back() -> None:
 
 
 def test_one_without_parts() -> None:
-    found = read_directory(BlobReader(written(dict.fromkeys(GOOD, [])), b"test"))
+    found = read_directory(BlobReader(written({name: [] for name in GOOD}), b"test"))
     assert (len(found), found.length, found.spans(100)) == (0, 0, [])
 
 

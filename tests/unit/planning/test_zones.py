@@ -146,3 +146,14 @@ def test_counts_that_are_not_known_do_not_count() -> None:
     given = replace(stats([1, 2], pa.int64()), counts=np.array([-1], np.int64))
     assert known(given) == {"count": False, "min": True, "max": True, "sum": False}
     assert given.tally(np.array([True]), {MIN}).count == 0
+
+
+def test_nan_in_one_unit_is_nan_in_all_together() -> None:
+    """A tally has NaN where any of the chosen units has."""
+    zones = zones_of_stats(unit_stats(pa.array([1.0, 2.0, NAN, 4.0, 5.0]), np.array([0, 1, 2, 3])))
+    assert zones.tally(np.array([True, True, True, False]), {MIN, MAX}) == Tally(
+        count=3, nan=True, low=1.0, high=2.0
+    )
+    assert zones.tally(np.array([True, True, False, True]), {MIN, MAX}) == Tally(
+        count=4, nan=False, low=1.0, high=5.0
+    )

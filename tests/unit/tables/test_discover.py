@@ -321,6 +321,13 @@ async def test_named_files_patterns_and_several_directories_count_whole_paths() 
     assert alone == Listing((named(f"{S3}/t/year=2013/month=01/a.x", (2013, 1)),), year, 0)
 
 
+async def test_a_query_string_is_no_directory() -> None:
+    url = "https://host/t/year=2013/a.parquet?X-Sig=b/month=7/c"
+    found = await find(Stores(), url)
+    assert found.partition_schema == pa.schema([("year", pa.int64())])
+    assert [file.partition for file in found.files] == [(2013,)]
+
+
 async def test_partitioning_none_and_a_schema() -> None:
     stores = Stores(bucket=FLIGHTS)
     off = await find(stores, "s3://bucket/t/", partitioning=None)
