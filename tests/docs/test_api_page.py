@@ -1,0 +1,39 @@
+"""The API page has an entry for each public name, and none for what is not there."""
+
+from __future__ import annotations
+
+import importlib
+import re
+from pathlib import Path
+
+import pytest
+
+import accel
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = (ROOT / "docs/api.md").read_text(encoding="utf-8")
+ENTRIES = re.findall(r"^::: (\S+)$", PAGE, re.MULTILINE)
+MEMBERS = set(re.findall(r"^        - (\w+)$", PAGE, re.MULTILINE))
+ELSEWHERE = {"Options": "options.md", "indexes": "indexes.md", "spark": "spark.md"}
+
+
+@pytest.mark.parametrize("name", accel.__all__)
+def test_each_public_name_has_an_entry(name: str) -> None:
+    if name in ELSEWHERE:
+        assert (ROOT / "docs" / ELSEWHERE[name]).exists()
+    else:
+        assert f"accel.{name}" in ENTRIES or name in MEMBERS
+
+
+@pytest.mark.parametrize("entry", ENTRIES)
+def test_each_entry_is_there(entry: str) -> None:
+    parts = entry.split(".")
+    for cut in range(len(parts), 0, -1):
+        try:
+            found: object = importlib.import_module(".".join(parts[:cut]))
+        except ModuleNotFoundError:
+            continue
+        for part in parts[cut:]:
+            found = getattr(found, part)
+        return
+    pytest.fail(f"no module of {entry}")
