@@ -30,7 +30,7 @@ __all__ = ["STORABLE", "BarePage", "StoredPage", "store_bytes", "store_page"]
 _COMPRESSED_SIZE, _CRC = 3, 4
 # A page that grows beyond so many bytes would fill the cache; so would one that grows to many times its own.
 _MOST_BYTES = 4 << 20
-_MOST_GROWTH = 8
+_MOST_GROWTH = 16
 _SMALL_BYTES = 256 << 10
 _ZSTD_BLOCK = 128 << 10
 
