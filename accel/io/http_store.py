@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import socket
 import weakref
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -280,9 +281,15 @@ def _translate(error: BaseException, shown: str) -> BaseException:
     if isinstance(error, asyncio.TimeoutError):
         return StoreError("the server made no progress in time", path=shown, transient=True)
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
-        return StoreError("the server's certificate is not trusted", path=shown)
+        hint = "its authority can be named by the environment variable SSL_CERT_FILE"
+        return StoreError("the server's certificate is not trusted", path=shown, hint=hint)
     if isinstance(error, aiohttp.InvalidURL):
         return StoreError("this is no URL", path=shown)
+    if isinstance(error, aiohttp.ClientConnectorError) and isinstance(error.os_error, socket.gaierror):
+        may_pass = error.os_error.errno == socket.EAI_AGAIN
+        return StoreError(
+            "the server's name is not known", path=shown, hint="check the URL", transient=may_pass
+        )
     if isinstance(error, (aiohttp.ClientConnectionError, aiohttp.ClientPayloadError, ConnectionError)):
         return StoreError(f"the connection failed ({type(error).__name__})", path=shown, transient=True)
     if isinstance(error, aiohttp.ClientError):

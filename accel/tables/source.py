@@ -7,7 +7,7 @@ import os
 import re
 from collections.abc import Callable, Sequence
 
-from accel.errors import ObjectNotFoundError
+from accel.errors import ObjectNotFoundError, StoreError
 from accel.io.location import Location, parse_url
 from accel.io.store import ObjectEntry
 from accel.planning.file import DataFile
@@ -127,6 +127,7 @@ def _shape(text: str, location: Location) -> Shape:
         if os.path.isdir(location.url):
             return Shape.DIRECTORY
         if path.endswith("/") or not os.path.exists(location.url):
+            _check_permission(location.url, text)
             raise ObjectNotFoundError("there is no such file or directory", path=text, hint=_meant(text))
         return Shape.FILE
     if not location.globs:
@@ -136,6 +137,17 @@ def _shape(text: str, location: Location) -> Shape:
     if not path or path.endswith("/"):
         return Shape.DIRECTORY
     return Shape.FILE if _has_extension(path) else Shape.OPEN
+
+
+def _check_permission(path: str, text: str) -> None:
+    """Tell what may not be seen from what is not there."""
+    try:
+        os.stat(path)
+    except PermissionError as error:
+        hint = "check the permissions of the directories above it"
+        raise StoreError(error.strerror or str(error), path=text, hint=hint) from None
+    except (OSError, ValueError):
+        return
 
 
 def _meant(text: str) -> str | None:

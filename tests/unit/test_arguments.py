@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -381,6 +382,19 @@ def test_a_path_that_was_meant_otherwise(path: str, hint: str | None) -> None:
     with pytest.raises(accel.ObjectNotFoundError) as caught:
         accel.scan(path).to_table()
     assert (caught.value.path, caught.value.hint) == (path, hint)
+
+
+def test_what_may_not_be_seen_is_not_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    hidden, stat = tmp_path / "private" / "x.parquet", os.stat
+
+    def refuse(path: Any, **keywords: Any) -> os.stat_result:
+        if str(path) == str(hidden):
+            raise PermissionError(13, "Permission denied", path)
+        return stat(path, **keywords)
+
+    monkeypatch.setattr(os, "stat", refuse)  # permissions do not bind whoever may be root
+    with pytest.raises(accel.StoreError, match="Permission denied .check the permissions of the directories"):
+        accel.scan(hidden).to_table()
 
 
 def test_a_column_may_be_called_where() -> None:

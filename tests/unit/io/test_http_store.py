@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import socket
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -327,6 +328,25 @@ async def test_a_stalled_body_times_out(server: Any, store: HttpStore) -> None:
     with pytest.raises(IncompleteBodyError, match="no progress") as caught:
         await store.read("f", ByteRange(10, 20))
     assert bytes(caught.value.partial) == BODY[10:14]
+
+
+@pytest.mark.parametrize(
+    ("number", "transient"),
+    [(socket.EAI_NONAME, False), (socket.EAI_AGAIN, True)],
+    ids=["unknown", "no resolver"],
+)
+async def test_a_name_that_is_not_known(
+    number: int, transient: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def resolve(*args: object, **keywords: object) -> None:
+        raise socket.gaierror(number, "resolving failed")
+
+    monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", resolve)
+    it = HttpStore("http://host.invalid", storage_options={}, options=FAST)
+    with pytest.raises(StoreError, match="f: the server's name is not known .check the URL") as caught:
+        await it.read("f", ByteRange(10, 20))
+    assert caught.value.transient is transient
+    await it.close()
 
 
 FAILURES = {
