@@ -38,6 +38,8 @@ class ChunkPages:
     """Level values of these pages at most, as far as the metadata says."""
     whole: bool
     """Read without an offset index: the pages and their rows are not known one by one, and padding may follow them."""
+    sizes: Int64s | None = None
+    """Bytes of each data page, header included, as the offset index has them; None where they are to be found out."""
 
     @property
     def num_rows(self) -> int:

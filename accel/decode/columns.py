@@ -16,6 +16,7 @@ from accel.decode.arrow import ParquetReader, fields_of, open_reader, translate_
 from accel.decode.chunks import ChunkPages
 from accel.decode.entries import read_as_indices, splice_indices
 from accel.decode.indexed import Values, check_indices, is_indexed, join_arrays, look_up
+from accel.decode.page_heads import read_tables
 from accel.decode.splice import SplicedChunk, SplicePlan, plan_splice, splice
 from accel.decode.trim import place_rows, trim
 from accel.decode.units import Unit, Verified, cut_units, group_units, step_of
@@ -162,18 +163,19 @@ class _Job:
             schema=schema, chunks=chunks, facts=self._facts, memory_limit=memory_limit, place=self._place
         )
 
-    def verify(self, leaves: Iterable[int]) -> None:
-        schema = self._schema
+    def verify(self, leaves: Sequence[int]) -> None:
+        if not self._chunks.keys() >= {*leaves}:
+            raise ValueError(f"no pages for a leaf among {leaves}")
+        tables = read_tables([self._chunks[ordinal] for ordinal in leaves])
         for ordinal in leaves:
-            if ordinal not in self._chunks:
-                raise ValueError(f"no pages for leaf {ordinal}")
-            leaf = schema.leaves[ordinal]
+            leaf = self._schema.leaves[ordinal]
             self._facts[ordinal] = verify_chunk(
                 self._chunks[ordinal],
                 leaf,
-                schema.elements[leaf.element],
+                self._schema.elements[leaf.element],
                 memory_limit=self._memory_limit,
                 place=partial(self._place, (ordinal,)),
+                tables=tables.get(ordinal),
             )
 
     def read_apart(

@@ -11,6 +11,7 @@ from itertools import groupby
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from accel.decode.bodies import DataPage
@@ -121,7 +122,18 @@ def cut_pages(known: Verified, ordinal: int, start: int, stop: int) -> ChunkPage
         stop_rows=stops[start:stop],
         num_values=chunk.num_values,
         whole=False,
+        sizes=_sizes(known, ordinal)[start:stop],
     )
+
+
+def _sizes(known: Verified, ordinal: int) -> npt.NDArray[np.int64]:
+    """Bytes of each data page, header included."""
+    found = []
+    for table in known.facts[ordinal].tables:
+        size = table.end - table.start
+        data = (table.type == PageType.DATA_PAGE) | (table.type == PageType.DATA_PAGE_V2)
+        found.append(size if data.all() else size[data])
+    return np.concatenate(found)
 
 
 def _cut_buffers(known: Verified, ordinal: int, start: int, stop: int) -> tuple[Buffer, ...]:

@@ -223,10 +223,12 @@ class _Decoder:
     def _chunk(self, part: PieceLeaf, fetched: LeafBytes, rows: RowSelection) -> ChunkPages:
         part, fetched = narrow_leaf(part, fetched, rows)
         reads = part.reads
+        sizes = None
         if reads.whole:
             first, stop = np.zeros(1, np.int64), np.array([self._task.num_rows], np.int64)
         else:
             first, stop = reads.first_row[part.lo : part.hi], reads.stop_row[part.lo : part.hi]
+            sizes = reads.size[part.lo : part.hi]
         return ChunkPages(
             leaf=reads.leaf,
             codec=reads.codec,
@@ -236,6 +238,7 @@ class _Decoder:
             stop_rows=stop,
             num_values=reads.num_values,
             whole=reads.whole,
+            sizes=sizes,
         )
 
 

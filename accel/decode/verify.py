@@ -6,10 +6,12 @@ it has not checked. Sources: parquet-format `parquet.thrift` (PageHeader, DataPa
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import numpy.typing as npt
+from cachetools import LRUCache
 
 from accel.decode.chunks import ChunkPages
 from accel.errors import AccelError, MemoryLimitError, ParquetFormatError
@@ -97,11 +99,14 @@ def verify_chunk(
     *,
     memory_limit: int | None,
     place: Callable[[], str],
+    tables: Sequence[PageTable | None] | None = None,
 ) -> PageFacts:
     """Walk all page headers of a chunk.
 
     Parameters
     ----------
+    tables : sequence of (PageTable or None), optional
+        Of each buffer what walking it gives, where that is known.
     memory_limit : int, optional
         Bytes that the pages may decompress and, as far as headers tell, decode to.
     place : callable
@@ -115,7 +120,7 @@ def verify_chunk(
         The pages decode to more than `memory_limit`.
     """
     try:
-        facts = _verify(chunk, leaf, element)
+        facts = _verify(chunk, leaf, element, tables)
     except AccelError as error:
         inner = f", {error.place}" if error.place else ""
         error.place = place() + inner
@@ -138,7 +143,9 @@ def _value_width(element: SchemaElement) -> int:
     return 4 if element.physical is None else _WIDTHS[element.physical]
 
 
-def _verify(chunk: ChunkPages, leaf: Leaf, element: SchemaElement) -> PageFacts:
+def _verify(
+    chunk: ChunkPages, leaf: Leaf, element: SchemaElement, tables: Sequence[PageTable | None] | None
+) -> PageFacts:
     if chunk.codec == Codec.LZO or chunk.codec not in _CODECS:
         raise ParquetFormatError(f"compression codec {chunk.codec} cannot be read")
     if len(chunk.first_rows) != len(chunk.stop_rows):
@@ -146,10 +153,14 @@ def _verify(chunk: ChunkPages, leaf: Leaf, element: SchemaElement) -> PageFacts:
     expected = chunk.stop_rows - chunk.first_rows
     if min(expected.tolist(), default=0) < 0:
         raise ValueError("first_rows and stop_rows do not fit together")
-    walked = [_walk(buffer, chunk) for buffer in chunk.buffers]
+    tables = tables or [None] * len(chunk.buffers)
+    walked = [
+        _walk(buffer, chunk) if table is None else table
+        for buffer, table in zip(chunk.buffers, tables, strict=True)
+    ]
     dictionary = None
     if chunk.dictionary is not None:
-        dictionary = walk_pages(chunk.dictionary, max_pages=1)
+        dictionary = _walk_dictionary(chunk.dictionary)
         if dictionary.type.tolist() != [PageType.DICTIONARY_PAGE]:
             raise ParquetFormatError("where the dictionary page should be is another page")
     values, rows, encodings, compressed_whole = _data_pages(walked, chunk)
@@ -192,6 +203,25 @@ def _verify(chunk: ChunkPages, leaf: Leaf, element: SchemaElement) -> PageFacts:
 def _walk(buffer: Buffer, chunk: ChunkPages) -> PageTable:
     # Only a whole chunk may be followed by padding.
     return walk_pages(buffer, max_pages=_MAX_PAGES, num_values=chunk.num_values if chunk.whole else None)
+
+
+def _walk_dictionary(page: Buffer) -> PageTable:
+    """The header of a dictionary page, which is read once: pieces, and lookups, meet the same one again and again."""
+    key = bytes(memoryview(page)[:_HEAD]), len(page)
+    with _lock:
+        known = _headers.get(key)
+    if known is None:
+        known = walk_pages(page, max_pages=1)
+        if known.num_pages == 1 and known.body[0] <= _HEAD:
+            # No other byte has been looked at.
+            with _lock:
+                _headers[key] = known
+    return known
+
+
+_HEAD = 48
+_lock = threading.Lock()
+_headers: LRUCache[tuple[bytes, int], PageTable] = LRUCache(512)
 
 
 def _data_pages(

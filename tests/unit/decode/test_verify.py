@@ -353,6 +353,35 @@ def test_the_longest_of_texts_of_one_length_and_of_others_that_come_to_as_much(
     assert longest_text(chunk.dictionary, chunk.codec) == max(map(len, texts))
 
 
+LOOKALIKES = {
+    "short texts": [b"a", b"bcd", b"x" * 255],
+    "a text of 256 bytes": [b"a", b"x" * 256],
+    "an empty text": [b"", b"a", b"bc"],
+    "zeros within": [b"a\0\0\0b", b"c"],
+    "zeros at the end": [b"a\0\0", b"bcd", b"\0"],
+    "a text that is a dictionary": [b"\x01\0\0\0a\x02\0\0\0bc", b"d"],
+    "one text": [b"abc"],
+    "one empty text": [b""],
+    "non-ASCII": [b"\xff\xfe", b"\x80", b"\x01\x02\x03\x04"],
+}
+
+
+@pytest.mark.parametrize("texts", LOOKALIKES.values(), ids=LOOKALIKES)
+def test_the_longest_of_texts_that_hold_what_a_length_looks_like(texts: list[bytes]) -> None:
+    chunk = _chunk(_write(pa.array(texts * 25, pa.binary())))
+    assert chunk.dictionary is not None
+    assert longest_text(chunk.dictionary, chunk.codec) == max(map(len, texts))
+
+
+def test_the_longest_of_random_texts_over_few_bytes() -> None:
+    dice = random.Random(3)
+    for _ in range(60):
+        texts = [bytes(dice.choices(b"\0\1\2a", k=dice.randrange(9))) for _ in range(dice.randrange(1, 30))]
+        chunk = _chunk(_write(pa.array(texts * 3, pa.binary())))
+        assert chunk.dictionary is not None
+        assert longest_text(chunk.dictionary, chunk.codec) == max(map(len, texts))
+
+
 def test_which_pages_need_the_dictionary() -> None:
     texts = pa.array([f"{i:06}" for i in range(1_000)])
     data = _write(texts, dictionary_pagesize_limit=1_000, data_page_size=500, write_batch_size=50)
