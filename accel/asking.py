@@ -75,7 +75,8 @@ def scan(
     store : obstore store or RangeStore, optional
         Takes the place of the store that URLs name; paths then are relative to it.
     storage_options : mapping, optional
-        obstore's keys (`endpoint`, `access_key_id`, `region`, ...); else the usual environment variables.
+        obstore's keys (`endpoint`, `access_key_id`, `region`, ...), each store's own (docs/stores.md); else the
+        usual environment variables.
     cache : Cache or None
         By default one for the process; None for no caching beyond this scan.
     options : Options, optional
@@ -89,6 +90,8 @@ def scan(
     ------
     PredicateError
         `where` does not parse.
+    TypeError
+        An argument is of no type named here.
     ValueError
         Arguments that do not go together.
     """

@@ -50,6 +50,15 @@ _DENIED = (
     "check the credentials and the object's name: a store may answer so where there is no such object; "
     "skip_signature=True reads public buckets"
 )
+# Where the server's own word for a refusal says more.
+_BY_CODE = {
+    "ExpiredToken": "the credentials have expired: get new ones",
+    "InvalidToken": "session_token is wrong, or has expired",
+    "InvalidTokenId": "session_token is wrong, or has expired",
+    "InvalidAccessKeyId": "the store knows no such access_key_id",
+    "SignatureDoesNotMatch": "secret_access_key or account_key is wrong, or a proxy changes what is sent",
+    "RequestTimeTooSkewed": "this machine's clock is wrong",
+}
 _NO_BUCKET = ("NoSuchBucket", "ContainerNotFound")
 
 
@@ -91,7 +100,7 @@ def translate(error: BaseException, path: str, *, want: ByteRange | Suffix | Non
     denied = isinstance(error, (exceptions.PermissionDeniedError, exceptions.UnauthenticatedError))
     if denied or status in (401, 403):
         status = status or (403 if isinstance(error, exceptions.PermissionDeniedError) else 401)
-        return StoreError(text, path=path, place=place, hint=_DENIED, status=status)
+        return StoreError(text, path=path, place=place, hint=_BY_CODE.get(code or "", _DENIED), status=status)
     if isinstance(error, exceptions.NotSupportedError) and isinstance(want, Suffix):
         return SuffixUnsupportedError(path=path, sent=False, certain=True)
     if isinstance(error, PermissionError):

@@ -189,11 +189,20 @@ def test_a_store_that_cannot_be_copied_is_used_as_it_is() -> None:
     assert ObstoreStore(given)._store is given
 
 
-async def test_the_servers_code_is_told(server: Any, s3: ObstoreStore) -> None:
-    server.script[0] = status(403, b"<Error><Code>ExpiredToken</Code><Message>m</Message></Error>")
-    with pytest.raises(StoreError, match="ExpiredToken") as caught:
+@pytest.mark.parametrize(
+    ("code", "hint"),
+    [
+        ("ExpiredToken", "the credentials have expired: get new ones"),
+        ("SignatureDoesNotMatch", "secret_access_key or account_key is wrong"),
+        ("RequestTimeTooSkewed", "this machine's clock is wrong"),
+        ("AccessDenied", "check the credentials"),
+    ],
+)
+async def test_the_servers_code_is_told(server: Any, s3: ObstoreStore, code: str, hint: str) -> None:
+    server.script[0] = status(403, f"<Error><Code>{code}</Code><Message>m</Message></Error>".encode())
+    with pytest.raises(StoreError, match=rf"status 403 \[{code}\] \({hint}") as caught:
         await s3.read("f", ByteRange(10, 20))
-    assert "check the credentials" in str(caught.value)
+    assert caught.value.status == 403
 
 
 async def test_a_path_cannot_pose_as_a_status(server: Any, s3: ObstoreStore) -> None:
