@@ -84,6 +84,9 @@ class BoundsBuilder:
             page = page.view(self.coding.to)
         if pa.types.is_float16(page.type):
             page = page.cast(pa.float32())
+        if pa.types.is_decimal32(page.type) or pa.types.is_decimal64(page.type):
+            # Arrow finds bounds of the wider ones only.
+            page = page.cast(pa.decimal128(page.type.precision, page.type.scale))
         if pa.types.is_floating(page.type) and pc.any(pc.is_nan(page)).as_py():
             self.void = True
             return

@@ -84,6 +84,14 @@ CASES: dict[str, tuple[pa.DataType, list[Any], bytes, bytes]] = {
     "small decimal": (
         pa.decimal128(5, 2), [Decimal("-1.00"), Decimal("2.50")], (-100).to_bytes(3, "big", signed=True), (250).to_bytes(3, "big"),
     ),
+    "decimal of 32 bits": (
+        pa.decimal32(7, 2), [Decimal("-1.00"), None, Decimal("99999.99")],
+        (-100).to_bytes(4, "big", signed=True), (9999999).to_bytes(4, "big"),
+    ),
+    "decimal of 64 bits": (
+        pa.decimal64(15, 4), [Decimal("-1"), Decimal("99999999999.9999")],
+        (-10000).to_bytes(7, "big", signed=True), (999999999999999).to_bytes(7, "big"),
+    ),
 }  # fmt: skip
 
 
