@@ -22,6 +22,7 @@ from accel.indexes.zonemap import ParsedZonemap
 from tests.unit.indexes.data import ask_for, pages, shown
 
 TEXT = pages(["a", "a"], ["a", "b"], ["b", None], [None, None], ["Stra\u00dfe 12"])
+FLAGS = pages([True, True], [True, False], [False, None], [None], type=pa.bool_())
 NUMBERS = pages([1, 1], [1, 2], [2, None], [None, None], [100], type=pa.int64())
 
 
@@ -57,6 +58,10 @@ PROOFS: list[tuple[IndexKind, ChunkValues, str, list[str] | None]] = [
     (Zonemap(of="lower"), TEXT, "x ILIKE 'sTRAs%'", ["F", "F", "FN", "N", "TF"]),
     (Zonemap(of="lower"), TEXT, "x = 'B'", ["F", "TF", "TFN", "N", "F"]),
     (Sketch(), NUMBERS, "x = 1", None),
+    (Distinct(), FLAGS, "x = TRUE", ["T", "TF", "FN", "N"]),
+    (Distinct(), FLAGS, "x = FALSE", ["F", "TF", "TN", "N"]),
+    (Bitmap(), FLAGS, "x = TRUE", ["T", "TF", "FN", "N"]),
+    (Zonemap(), FLAGS, "x = FALSE", ["F", "TF", "TN", "N"]),
 ]
 
 
@@ -244,6 +249,8 @@ def test_figures_of_decimals_are_unscaled() -> None:
     d = decimal.Decimal
     stats = stats_of(pages([d("1.50"), d("-2.25")], type=pa.decimal128(9, 2)))
     assert (stats.lower, stats.upper, stats.sums) == ((-225,), (150,), (-75,))
+    long = stats_of(pages([d(10) ** 30, d(-1)], [None, d("0.01")], type=pa.decimal128(38, 2)))
+    assert (long.lower, long.upper, long.sums) == ((-100, 1), (10**32, 1), (10**32 - 100, 1))
     wide = stats_of(pages([d(10) ** 50, d(10) ** 50], type=pa.decimal256(60, 0)))
     assert (wide.lower, wide.sums) == ((10**50,), None)
 

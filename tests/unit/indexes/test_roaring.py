@@ -26,6 +26,7 @@ SETS = {
     "bitset": list(range(0, 65536, 2)),
     "run": list(range(10, 60000)),
     "five containers": [k * 65536 + i for k in range(5) for i in (1, 9)],
+    "nine containers of runs": [k * 65536 + i for k in range(9) for i in range(100)],
     "all forms": [*range(0, 65536, 2), *range(65536, 100_000), 200_000, 300_000, 400_001],
 }
 
@@ -122,13 +123,14 @@ def test_any_bytes_are_refused_or_a_bitmap(data: bytes) -> None:
     assert values == sorted(set(values))
 
 
+@pytest.mark.parametrize("density", [0.3, 0.02])
 @pytest.mark.parametrize("members_per_block", [2**32, 40, 7])
-def test_matrix(members_per_block: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_matrix(members_per_block: int, density: float, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(matrix_module, "_MEMBERS", members_per_block)
     monkeypatch.setattr(matrix_module, "_FEW", 3)
     keys, units = 23, 7
     chance = np.random.default_rng(11)
-    bits = chance.random((keys, units)) < 0.3
+    bits = chance.random((keys, units)) < density
     out = BlobWriter(b"test")
     write_matrix(out, np.flatnonzero(bits.ravel()), keys=keys, units=units)
     blob = BlobReader(out.bytes(), b"test")
