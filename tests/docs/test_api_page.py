@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import re
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -14,6 +15,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs/api.md").read_text(encoding="utf-8")
 ENTRIES = re.findall(r"^::: (\S+)$", PAGE, re.MULTILINE)
 MEMBERS = set(re.findall(r"^        - (\w+)$", PAGE, re.MULTILINE))
+MEMBERS |= {name for names in re.findall(r"members: \[(.*)\]", PAGE) for name in names.split(", ")}
 ELSEWHERE = {"Options": "options.md", "indexes": "indexes.md", "spark": "spark.md"}
 
 
@@ -23,6 +25,12 @@ def test_each_public_name_has_an_entry(name: str) -> None:
         assert (ROOT / "docs" / ELSEWHERE[name]).exists()
     else:
         assert f"accel.{name}" in ENTRIES or name in MEMBERS
+
+
+@pytest.mark.parametrize("module", [accel.indexes, accel.spark], ids=lambda module: module.__name__)
+def test_so_do_those_of_its_parts(module: ModuleType) -> None:
+    entries = {entry.rpartition(".")[2] for entry in ENTRIES}
+    assert set(module.__all__) <= entries | MEMBERS
 
 
 @pytest.mark.parametrize("entry", ENTRIES)
