@@ -89,7 +89,7 @@ CASES: dict[str, tuple[pa.DataType, list[Any], bytes, bytes]] = {
         (-100).to_bytes(4, "big", signed=True), (9999999).to_bytes(4, "big"),
     ),
     "decimal of 64 bits": (
-        pa.decimal64(15, 4), [Decimal("-1"), Decimal("99999999999.9999")],
+        pa.decimal64(15, 4), [Decimal(-1), Decimal("99999999999.9999")],
         (-10000).to_bytes(7, "big", signed=True), (999999999999999).to_bytes(7, "big"),
     ),
 }  # fmt: skip
