@@ -62,7 +62,7 @@ def _is_usual() -> bool:
     for _ in range(_LOOKS):
         # Another thread may allocate meanwhile, but hardly each time.
         before = default.num_allocations()
-        # Counted as any other; but mimalloc's first byte of a process costs 6 ms, in a huge page to be cleared.
+        # Counted as any other; but mimalloc's first byte of a process may have 6 ms of huge pages cleared.
         pa.allocate_buffer(0, usual)
         if default.num_allocations() == before:
             return False

@@ -121,7 +121,7 @@ def test_plain_numbers_without_a_condition_load_no_functions_of_arrow(tmp_path: 
     ],
 )
 def test_a_lookup_leaves_arrows_own_memory_and_functions_alone(where: str, tmp_path: Path) -> None:
-    """mimalloc's first byte clears huge pages, which takes 6 ms; pyarrow.compute takes 25."""
+    """mimalloc's first byte may have huge pages cleared, for 6 ms; pyarrow.compute takes 25."""
     path = tmp_path / "bench.parquet"
     path.write_bytes(write_file(bench_table(2_000), Layout(group_rows=1_000, page_rows=100)))
     code = (

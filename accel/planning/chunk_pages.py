@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TypeAlias
+
 import numpy as np
 import numpy.typing as npt
 
@@ -9,9 +11,8 @@ from accel.format.model import ChunkTable, Encoding, OffsetIndex
 from accel.planning.pages import LeafReads
 from accel.planning.selection import RowSelection
 from accel.ranges import ByteRange
-from accel.records import dataclass
 
-__all__ = ["ChunkFacts", "PagesOf"]
+__all__ = ["ChunkFacts", "PagesOf", "chunk_facts", "first_page_of"]
 
 Int64s = npt.NDArray[np.int64]
 
@@ -21,38 +22,39 @@ _NOTHING = np.empty(0, np.int64)
 _MOST_SHAPES = 8
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class ChunkFacts:
-    """What the footer and the offset index say of one chunk, whatever rows of it are wanted: `LeafReads`' first fields."""
+ChunkFacts: TypeAlias = tuple[int, int, int, int, int, int, float]
+"""What the footer and the offset index say of one chunk, whatever rows of it are wanted: where its first page is (see
+`first_page_of`), where it starts and ends; `LeafReads`' codec, dictionary pages, number of values and expansion.
 
-    index: OffsetIndex | None
-    codec: int
-    chunk: ByteRange
-    dictionary: ByteRange | None
-    dictionary_pages: int
-    num_values: int
-    expansion: float
+A plain tuple of numbers, which the garbage collector need not follow: files planned by the thousand keep ten each.
+"""
 
-    @classmethod
-    def of(
-        cls, chunks: ChunkTable, index: OffsetIndex | None, row_group: int, column: int, decoded_bytes: int
-    ) -> ChunkFacts:
-        """Of a chunk, of so many bytes once decoded."""
-        at = (row_group, column)
-        start, end = chunks.start.item(at), chunks.end.item(at)
-        dictionary, dictionary_pages = None, 0
-        if index is not None and start < (first_page := index.offset.item(0)):
-            dictionary = ByteRange(start, first_page)
-            dictionary_pages = _dictionary_pages(chunks, at)
-        return cls(
-            index,
-            chunks.codec.item(at),
-            ByteRange(start, end),
-            dictionary,
-            dictionary_pages,
-            chunks.num_values.item(at),
-            max(1.0, decoded_bytes / max(1, chunks.compressed.item(at))),
-        )
+
+def first_page_of(index: OffsetIndex | None) -> int:
+    """Where the first data page of a chunk starts; -1 without an offset index."""
+    return -1 if index is None else index.offset.item(0)
+
+
+def chunk_facts(
+    chunks: ChunkTable, first_page: int, row_group: int, column: int, decoded_bytes: int
+) -> ChunkFacts:
+    """Those of a chunk, of so many bytes once decoded.
+
+    Raises
+    ------
+    ValueError
+        The chunk, or what lies before its first page, has no place in a file.
+    """
+    at = (row_group, column)
+    chunk = ByteRange(chunks.start.item(at), chunks.end.item(at))
+    return (
+        first_page,
+        *chunk,
+        chunks.codec.item(at),
+        _dictionary_pages(chunks, at) if chunk.start < first_page else 0,
+        chunks.num_values.item(at),
+        max(1.0, decoded_bytes / max(1, chunks.compressed.item(at))),
+    )
 
 
 class PagesOf:
@@ -66,9 +68,11 @@ class PagesOf:
         self._num_rows = num_rows
         self._found: list[tuple[Int64s, tuple[Int64s, Int64s, Int64s, slice | Int64s]]] = []
 
-    def reads(self, facts: ChunkFacts, leaf: int, *, for_filter: bool, for_output: bool) -> LeafReads:
+    def reads(
+        self, facts: ChunkFacts, index: OffsetIndex | None, leaf: int, *, for_filter: bool, for_output: bool
+    ) -> LeafReads:
         """What one chunk must be asked for so that the rows can be decoded."""
-        index = facts.index
+        first_page, start, end, codec, dictionary_pages, num_values, expansion = facts
         if index is None:
             ordinal = offset = size = first = stop = _NOTHING
             total = 0
@@ -78,12 +82,13 @@ class PagesOf:
         return LeafReads(
             leaf,
             leaf,
-            facts.codec,
-            facts.chunk,
-            facts.dictionary,
-            facts.dictionary_pages,
-            facts.num_values,
-            facts.expansion,
+            codec,
+            # Ranges were made of these before.
+            tuple.__new__(ByteRange, (start, end)),
+            tuple.__new__(ByteRange, (start, first_page)) if start < first_page else None,
+            dictionary_pages,
+            num_values,
+            expansion,
             for_filter,
             for_output,
             ordinal,

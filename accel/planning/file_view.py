@@ -10,7 +10,7 @@ import pyarrow as pa
 from accel.errors import IndexFormatError
 from accel.format.domain import Bounds
 from accel.format.model import ColumnIndex, FileMetadata, Int64s, OffsetIndex
-from accel.planning.chunk_pages import ChunkFacts
+from accel.planning.chunk_pages import ChunkFacts, chunk_facts, first_page_of
 from accel.planning.decoded_size import decoded_bytes
 from accel.records import dataclass
 
@@ -70,11 +70,11 @@ class FileView:
     def chunk_facts(self, row_group: int, leaf: int) -> ChunkFacts:
         """What reading a chunk takes, whatever rows of it are wanted."""
         at = (row_group, leaf)
-        found, index = self.facts.get(at), self.offset_indexes.get(at)
+        found, first_page = self.facts.get(at), first_page_of(self.offset_indexes.get(at))
         # An offset index may have come since, or have been given up.
-        if found is None or found.index is not index:
+        if found is None or found[0] != first_page:
             decoded = self.decoded_bytes(row_group, leaf)
-            found = self.facts[at] = ChunkFacts.of(self.metadata.chunks, index, row_group, leaf, decoded)
+            found = self.facts[at] = chunk_facts(self.metadata.chunks, first_page, row_group, leaf, decoded)
         return found
 
     @property
@@ -100,7 +100,7 @@ class FileView:
         for bounds in (*self.chunk_bounds.values(), *self.page_bounds.values(), *joined):
             total += 64 * len(bounds) + 256
         total += sum(int(values.nbytes) + 200 for values in self.dictionaries.values())
-        total += 120 * (len(self.readable) + len(self.decoded)) + 400 * len(self.facts)
+        total += 120 * (len(self.readable) + len(self.decoded)) + 320 * len(self.facts)
         total += sum(state.nbytes for state in self.blooms.values())
         for index in self.indexes.values():
             if index is not None:

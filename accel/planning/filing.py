@@ -225,7 +225,7 @@ def _read_leaves(
     num_rows = view.metadata.group_rows.item(group)
     wanted = PagesOf(rows, num_rows)
     doubtful = wanted if maybe is rows else PagesOf(maybe, num_rows)
-    chunks, readable = view.metadata.chunks, view.readable
+    chunks, readable, indexes = view.metadata.chunks, view.readable, view.offset_indexes
     reads = []
     for leaf in sorted({*filters, *outputs}):
         at = (group, leaf)
@@ -234,7 +234,11 @@ def _read_leaves(
         for_output = leaf in outputs
         reads.append(
             (wanted if for_output else doubtful).reads(
-                view.chunk_facts(group, leaf), leaf, for_filter=leaf in filters, for_output=for_output
+                view.chunk_facts(group, leaf),
+                indexes.get(at),
+                leaf,
+                for_filter=leaf in filters,
+                for_output=for_output,
             )
         )
     return tuple(reads)

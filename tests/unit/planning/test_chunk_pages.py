@@ -13,10 +13,10 @@ from accel.ranges import ByteRange
 ROWS = 100
 
 
-def facts(first_row: np.ndarray) -> ChunkFacts:
+def facts(first_row: np.ndarray) -> tuple[ChunkFacts, OffsetIndex]:
     pages = len(first_row)
     index = OffsetIndex(1000 + 10 * np.arange(pages), np.full(pages, 10, np.int64), first_row)
-    return ChunkFacts(index, 1, ByteRange(990, 1000 + 10 * pages), ByteRange(990, 1000), 2, ROWS, 1.5)
+    return (1000, 990, 1000 + 10 * pages, 1, 2, ROWS, 1.5), index
 
 
 @pytest.mark.parametrize(
@@ -33,9 +33,9 @@ def test_chunks_cut_alike_share_what_is_found(
 ) -> None:
     first_row = np.array([0, 30, 60, 90], np.int64)
     wanted = PagesOf(RowSelection.of(ranges), ROWS)
-    reads = wanted.reads(facts(first_row), 0, for_filter=True, for_output=False)
-    same = wanted.reads(facts(first_row), 3, for_filter=False, for_output=True)
-    equal = wanted.reads(facts(first_row.copy()), 3, for_filter=False, for_output=True)
+    reads = wanted.reads(*facts(first_row), 0, for_filter=True, for_output=False)
+    same = wanted.reads(*facts(first_row), 3, for_filter=False, for_output=True)
+    equal = wanted.reads(*facts(first_row.copy()), 3, for_filter=False, for_output=True)
     assert reads.ordinal.tolist() == same.ordinal.tolist() == equal.ordinal.tolist() == ordinals
     assert same.first_row is reads.first_row and equal.first_row is not reads.first_row
     assert reads.stop_row.tolist() == stops
@@ -53,14 +53,14 @@ def test_chunks_cut_alike_share_what_is_found(
 def test_other_pages_are_looked_at_by_themselves() -> None:
     wanted = PagesOf(RowSelection.of([(50, 60)]), ROWS)
     assert wanted.reads(
-        facts(np.array([0, 40], np.int64)), 0, for_filter=False, for_output=True
+        *facts(np.array([0, 40], np.int64)), 0, for_filter=False, for_output=True
     ).ordinal.tolist() == [1]
     assert wanted.reads(
-        facts(np.array([0, 40, 55, 70], np.int64)), 1, for_filter=False, for_output=True
+        *facts(np.array([0, 40, 55, 70], np.int64)), 1, for_filter=False, for_output=True
     ).ordinal.tolist() == [1, 2]
 
 
 def test_a_chunk_without_pages_is_read_whole() -> None:
-    bare = ChunkFacts(None, 1, ByteRange(4, 90), None, 0, ROWS, 1.0)
-    reads = PagesOf(RowSelection.all(ROWS), ROWS).reads(bare, 0, for_filter=False, for_output=True)
+    bare = (-1, 4, 90, 1, 0, ROWS, 1.0)
+    reads = PagesOf(RowSelection.all(ROWS), ROWS).reads(bare, None, 0, for_filter=False, for_output=True)
     assert reads.whole and reads.nbytes == 86 and not len(reads.ordinal)
