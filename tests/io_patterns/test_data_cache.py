@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -200,3 +201,31 @@ def test_an_overwrite_is_read_anew_twice(store: RecordingStore, data: bytes) -> 
         assert scan(store, None, cache).to_table().num_rows == ROWS
         held.append(cache.stats().data_nbytes > len(data) // 3)
     assert held == [False, True, True]
+
+
+@functools.cache
+def small_version(seed: int) -> bytes:
+    return write_bench_file(rows=12_000, groups=3, seed=seed)
+
+
+changes = st.one_of(
+    st.sampled_from([1, 2]).map(lambda seed: ("put", seed)),
+    st.tuples(st.integers(0, 36_000), st.sampled_from([3, 3_000, 40_000])).map(lambda span: ("ask", span)),
+)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(changes, min_size=4, max_size=14), st.sampled_from([100_000, 300_000, 1_000_000]))
+def test_rows_are_of_the_version_that_is_there(steps: list[tuple[str, Any]], limit: int) -> None:
+    """Asked small and large, again and again, while the object is overwritten, over caches that hold a part of it."""
+    inner = DictStore({PATH: small_version(1)})
+    cache, store = accel.Cache(data=limit, max_age=0), RecordingStore(inner)
+    for what, value in steps:
+        if what == "put":
+            inner.put(PATH, small_version(value))
+            continue
+        where = f"key BETWEEN {value[0]} AND {value[0] + value[1]}"
+        for _ in range(3):
+            assert scan(store, where, cache).to_table().equals(scan(store, where, None).to_table())
+            assert cache.stats().data_nbytes <= limit
+            assert cache.data_tier._ghosts.nbytes <= limit // 2
