@@ -74,7 +74,7 @@ def check_arguments(
         raise TypeError(f"columns is a list of names, not {shown}")
     if not isinstance(options, Options):
         raise TypeError(f"options is an accel.Options, not a {type(options).__name__}")
-    if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 0):
+    if limit is not None and (isinstance(limit, bool) or not isinstance(limit, Integral) or limit < 0):
         raise ValueError(f"limit is a non-negative int, not {limit!r}")
     if schema is not None and not isinstance(schema, pa.Schema):
         raise TypeError(f"schema is a pyarrow.Schema, not a {type(schema).__name__}")
@@ -88,7 +88,7 @@ def check_arguments(
         where=to_expr(where),
         where_text=where if isinstance(where, str) else None,
         columns=None if columns is None else tuple(columns),
-        limit=limit,
+        limit=None if limit is None else int(limit),
         selection=chosen,
         schema=schema,
         partitioning=None if stream and partitioning == "hive" else partitioning,

@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import pyarrow as pa
 
@@ -146,6 +146,11 @@ class Engine:
             return self
         self._peek()
         return None if self._sample is None else self._part(self._sample, self.spec)
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            "a scan does not pickle: pickle accel.plan(...), or functools.partial(accel.scan, ...)"
+        )
 
     def _peek(self) -> None:
         if self._sample is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import AsyncIterator, Iterator, Sequence
+from numbers import Integral
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
@@ -329,6 +330,6 @@ def _one_table(tables: Sequence[pa.Table]) -> pa.Table:
 
 
 def check_count(num_rows: int) -> int:
-    if isinstance(num_rows, bool) or not isinstance(num_rows, int) or num_rows < 0:
+    if isinstance(num_rows, bool) or not isinstance(num_rows, Integral) or num_rows < 0:
         raise ValueError(f"a number of rows is a non-negative int, not {num_rows!r}")
-    return num_rows
+    return int(num_rows)

@@ -61,12 +61,22 @@ def from_dnf(filters: Sequence[Any]) -> Expr:
             "a filter list is empty" if filters in ([], ()) else "a filter list is a list of terms",
             hint='write [("column", ">", 1)]; pass None to keep every row',
         )
+    if all(not isinstance(item, list | tuple) for item in filters) and not _has_operator(filters):
+        raise PredicateError(
+            f"expected terms (name, op, value) in a filter list, found {shown(filters[0])}",
+            hint="join conditions by AND in one text, or by & and | where they are of accel.col",
+        )
     if _is_term(filters):
         raise PredicateError("one term alone is no filter list", hint=f"write [{shown(filters)}]")
     if all(map(_is_term, filters)):
         return _conjunction(filters, "")
     groups = [_conjunction(group, f" of list {number}") for number, group in enumerate(filters, 1)]
     return join(Or, groups)
+
+
+def _has_operator(item: Sequence[object]) -> bool:
+    """Whether it may be meant as a term by itself."""
+    return len(item) == 3 and isinstance(item[1], str)
 
 
 def _is_term(item: object) -> bool:

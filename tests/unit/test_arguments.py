@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import io
 import os
+import pickle
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -84,7 +86,7 @@ MISTAKES = {
         scan("good.parquet", "name = 'a' AND id = 'x'"),
         accel.PredicateError,
         (
-            "good.parquet: column 'id' (int64) cannot be compared with 'x'\n"
+            "good.parquet: column 'id' (int64) cannot be compared with 'x' (write a number, without quotes)\n"
             "  name = 'a' AND id = 'x'\n"
             "                      ^"
         ),
@@ -102,7 +104,7 @@ MISTAKES = {
     "the same without text": (
         scan("good.parquet", [("id", "=", "x")]),
         accel.PredicateError,
-        "good.parquet: column 'id' (int64) cannot be compared with 'x'",
+        "good.parquet: column 'id' (int64) cannot be compared with 'x' (write a number, without quotes)",
     ),
     "a missing file": (
         scan("nope.parquet"),
@@ -297,6 +299,28 @@ MISTAKES = {
             "         ^"
         ),
     ),
+    "a number in quotes": (
+        scan("good.parquet", "id = '5'"),
+        accel.PredicateError,
+        (
+            "good.parquet: column 'id' (int64) cannot be compared with '5' (write a number, without quotes)\n"
+            "  id = '5'\n"
+            "       ^"
+        ),
+    ),
+    "a list of texts": (
+        scan("good.parquet", ["id = 1", "price > 1"]),
+        accel.PredicateError,
+        (
+            "expected terms (name, op, value) in a filter list, found 'id = 1' "
+            "(join conditions by AND in one text, or by & and | where they are of accel.col)"
+        ),
+    ),
+    "a scan to pickle": (
+        lambda store: pickle.dumps(accel.scan("good.parquet", store=store)),
+        TypeError,
+        "a scan does not pickle: pickle accel.plan(...), or functools.partial(accel.scan, ...)",
+    ),
     "a clause": (
         scan("good.parquet", "where id = 1"),
         accel.PredicateError,
@@ -395,6 +419,11 @@ def test_what_may_not_be_seen_is_not_missing(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr(os, "stat", refuse)  # permissions do not bind whoever may be root
     with pytest.raises(accel.StoreError, match="Permission denied .check the permissions of the directories"):
         accel.scan(hidden).to_table()
+
+
+def test_numbers_of_numpy_count_rows(store: DictStore) -> None:
+    asked = accel.scan("good.parquet", store=store, limit=np.int64(2))  # type: ignore[arg-type]
+    assert (asked.to_table().num_rows, asked.head(np.uint8(1)).num_rows) == (2, 1)  # type: ignore[arg-type]
 
 
 def test_a_column_may_be_called_where() -> None:

@@ -113,7 +113,7 @@ def test_rows_are_those_that_pyarrow_keeps(filters: Any) -> None:
         ([("a", "in", 5)], "IN takes a collection of values, not a int"),
         ([("a", "=", object)], "cannot be a literal"),
         ([((), "=", 1)], "is no column name"),
-        ([5], "expected a list of terms"),
+        ([5], r"expected terms \(name, op, value\) in a filter list, found 5"),
     ],
     ids=repr,
 )
