@@ -75,7 +75,7 @@ _COMMON: Mapping[str, tuple[str, ...]] = {
     "az": _OF_AZURE,
     "abfss": _OF_AZURE,
 }
-_UNKNOWN = re.compile(r"Configuration key: '(.*)' is not valid for store")
+_UNKNOWN = r"Configuration key: '(.*)' is not valid for store"
 _LASTING = r"[0-9a-f]{32}"
 _PLAIN = (str, bytes, int, float, bool)
 _TRUE = ("1", "true", "yes", "on")
@@ -235,7 +235,7 @@ def _object_store(location: Location, given: dict[str, Any], options: Options) -
         raise
     except BaseException as error:  # noqa: BLE001 (a Rust panic is no Exception)
         failure = translate(error, location.root)
-        unknown = _UNKNOWN.search(str(failure))
+        unknown = re.search(_UNKNOWN, str(failure))
         if unknown is not None and isinstance(failure, StoreError):
             failure.hint = _suggestion(unknown[1], location.scheme)
     else:

@@ -56,7 +56,7 @@ class _Group:
 
 
 # How a statement begins, and a condition does not, save on a column of that name.
-_CLAUSE = re.compile(r"\s*(?:select|where)\s+[\w\"*]", re.IGNORECASE)
+_CLAUSE = r"\s*(?:select|where)\s+[\w\"*]"
 
 
 def parse(text: str) -> Expr:
@@ -70,7 +70,7 @@ def parse(text: str) -> Expr:
     try:
         return _Parser(text).whole()
     except PredicateError as error:
-        if _CLAUSE.match(text):
+        if re.match(_CLAUSE, text, re.IGNORECASE):
             error.hint = "give the condition alone, without SELECT or WHERE"
         raise
 
