@@ -66,3 +66,13 @@ def test_verdicts(outcomes: set[bool | None], verdict: Verdict) -> None:
 
 def test_unknown_is_some() -> None:
     assert Evidence.unknown(3).verdicts().tolist() == [Verdict.SOME] * 3
+
+
+def test_a_part_is_of_its_units() -> None:
+    flags = [np.array([bool(number >> bit & 1) for number in range(8)]) for bit in range(3)]
+    whole = Evidence(*flags)
+    part = whole.part(2, 5)
+    assert len(part) == 3
+    assert [column.tolist() for column in (part.may_true, part.may_false, part.may_null)] == [
+        column[2:5].tolist() for column in flags
+    ]
