@@ -72,45 +72,32 @@ def data_pages(chunk: ChunkPages, facts: PageFacts) -> list[DataPage]:
     pages: list[DataPage] = []
     for buffer, table in zip(chunk.buffers, facts.tables, strict=True):
         view = memoryview(buffer)
+        kinds = table.type.tolist()
+        compressed, levels = table.is_compressed.tolist(), table.level_bytes.tolist()
+        bodies = zip(table.body.tolist(), table.end.tolist(), strict=True)
+        definitions = zip(levels, table.definition_bytes.tolist(), strict=True)
         columns = (
-            table.type,
-            table.body,
-            table.end,
-            table.uncompressed,
-            table.num_values,
-            table.num_nulls,
-            table.encoding,
-            table.level_bytes,
-            table.definition_bytes,
-            table.is_compressed,
-            table.level_encoding,
-            table.crc,
+            [view[start:end] for start, end in bodies],
+            [chunk.codec if packed else Codec.UNCOMPRESSED for packed in compressed],
+            [kind == _V2 for kind in kinds],
+            table.uncompressed.tolist(),
+            table.num_values.tolist(),
+            table.num_nulls.tolist(),
+            table.encoding.tolist(),
+            [some if some == of_depth else -1 for some, of_depth in definitions],
+            table.level_encoding.tolist(),
+            table.crc.tolist(),
         )
-        for (
-            kind,
-            body,
-            end,
-            uncompressed,
-            values,
-            nulls,
-            encoding,
-            levels,
-            definitions,
-            compressed,
-            coding,
-            crc,
-        ) in zip(*(column.tolist() for column in columns), strict=True):
-            is_v2 = kind == PageType.DATA_PAGE_V2
-            if not is_v2 and kind != PageType.DATA_PAGE:
-                continue
-            codec = chunk.codec if compressed else Codec.UNCOMPRESSED
-            flat = levels if levels == definitions else -1
-            pages.append(
-                DataPage(
-                    view[body:end], codec, is_v2, uncompressed, values, nulls, encoding, flat, coding, crc
-                )
-            )
+        found = map(DataPage._make, zip(*columns, strict=True))
+        if set(kinds) <= _DATA:
+            pages.extend(found)
+        else:
+            pages.extend(page for page, kind in zip(found, kinds, strict=True) if kind in _DATA)
     return pages
+
+
+_V2: Final = int(PageType.DATA_PAGE_V2)
+_DATA: Final = frozenset({int(PageType.DATA_PAGE), _V2})
 
 
 def plain_size(page: DataPage, *, optional: bool) -> int:
@@ -142,8 +129,9 @@ def value_bytes(
         The checksum of a page does not match.
     """
     packed = partial(_packed_present, optional=optional)
-    for page, raw in _decompressed(pages, packed, verify_checksum=verify_checksum):
-        yield None if raw is None else _present_only(page, raw, optional=optional)
+    for found in _decompressed(pages, packed, verify_checksum=verify_checksum):
+        for page, raw in found:
+            yield None if raw is None else _present_only(page, raw, optional=optional)
 
 
 def page_bodies(
@@ -157,45 +145,55 @@ def page_bodies(
     ParquetFormatError
         The checksum of a page does not match.
     """
-    for page, raw in _decompressed(pages, _packed, verify_checksum=verify_checksum):
-        if raw is None or not optional:
-            yield None if raw is None else (None, raw)
-            continue
-        if page.is_v2:
-            levels = page.body[: page.level_bytes]
-            if page.num_nulls == 0 and _all_present(levels, page.num_values):
-                yield None, raw
+    for found in _decompressed(pages, _packed, verify_checksum=verify_checksum):
+        for page, raw in found:
+            if raw is None or not optional:
+                yield None if raw is None else (None, raw)
                 continue
-            yield np.frombuffer(len(levels).to_bytes(4, "little") + levels.tobytes(), np.uint8), raw
-            continue
-        values = _present_only(page, raw, optional=True)
-        if values is not None:
-            yield None, values
-            continue
-        stop = 4 + int.from_bytes(raw[:4].tobytes(), "little")
-        yield (raw[:stop], raw[stop:]) if page.level_encoding == Encoding.RLE and stop <= len(raw) else None
+            values = None if page.is_v2 else _present_only(page, raw, optional=True)
+            yield (None, values) if values is not None else _with_levels(page, raw)
+
+
+def _with_levels(page: DataPage, raw: Bytes) -> tuple[Bytes | None, Bytes] | None:
+    """The levels of a page of an optional column, and its values; None where they are of another form."""
+    if page.is_v2:
+        levels = page.body[: page.level_bytes]
+        if page.num_nulls == 0 and _all_present(levels, page.num_values):
+            return None, raw
+        return np.frombuffer(len(levels).to_bytes(4, "little") + levels.tobytes(), np.uint8), raw
+    stop = 4 + int.from_bytes(raw[:4].tobytes(), "little")
+    return (raw[:stop], raw[stop:]) if page.level_encoding == Encoding.RLE and stop <= len(raw) else None
 
 
 def _decompressed(
     pages: Iterable[DataPage], packed: Callable[[DataPage], tuple[memoryview, int]], *, verify_checksum: bool
-) -> Iterator[tuple[DataPage, Bytes | None]]:
-    """Each page with what of it is decompressed, which `packed` tells; small ones are decompressed together."""
-    group: list[tuple[DataPage, memoryview, int]] = []
+) -> Iterator[Iterable[tuple[DataPage, Bytes | None]]]:
+    """The pages, some at a time, each with what of it is decompressed, which `packed` tells of v2: small ones are
+    decompressed together."""
+    group: list[DataPage] = []
+    bodies: list[memoryview] = []
+    sizes: list[int] = []
     held = 0
     for page in pages:
-        if verify_checksum:
+        body, size = (page.body, page.uncompressed) if not page.is_v2 else packed(page)
+        if verify_checksum and page.crc >= 0:
             check_crc(page.body, page.crc)
-        body, size = packed(page)
-        together = page.codec == Codec.ZSTD and size >= 0
+        together = page.codec == _ZSTD and size >= 0
         if group and (not together or held + size > MOST_TOGETHER):
-            yield from _unpack(group)
-            group, held = [], 0
+            yield zip(group, _unpack(bodies, sizes), strict=True)
+            group, bodies, sizes, held = [], [], [], 0
         if together:
-            group.append((page, body, size))
+            group.append(page)
+            bodies.append(body)
+            sizes.append(size)
             held += size
         else:
-            yield page, None if size < 0 else decompress(body, page.codec, size)
-    yield from _unpack(group)
+            yield ((page, None if size < 0 else decompress(body, page.codec, size)),)
+    if group:
+        yield zip(group, _unpack(bodies, sizes), strict=True)
+
+
+_ZSTD: Final = int(Codec.ZSTD)
 
 
 def _packed(page: DataPage) -> tuple[memoryview, int]:
@@ -216,26 +214,25 @@ def _packed_present(page: DataPage, *, optional: bool) -> tuple[memoryview, int]
     return _packed(page)
 
 
-def _unpack(
-    group: Sequence[tuple[DataPage, memoryview, int]],
-) -> Iterator[tuple[DataPage, Bytes | None]]:
-    """Pages that Zstandard compressed, together."""
-    bodies, sizes = [body for _, body, _ in group], [size for _, _, size in group]
-    found: Sequence[Bytes | None] | None = decompress_frames(bodies, sizes) if len(group) > 1 else None
-    if found is None:
-        found = [decompress(body, page.codec, size) for page, body, size in group]
-    for (page, _, _), raw in zip(group, found, strict=True):
-        yield page, raw
+def _unpack(bodies: Sequence[memoryview], sizes: Sequence[int]) -> Sequence[Bytes | None]:
+    """Bodies that Zstandard compressed, together."""
+    found = decompress_frames(bodies, sizes) if len(bodies) > 1 else None
+    if found is not None:
+        return found
+    return [decompress(body, _ZSTD, size) for body, size in zip(bodies, sizes, strict=True)]
 
 
 def _present_only(page: DataPage, raw: Bytes, *, optional: bool) -> Bytes | None:
     """The values behind the levels of a v1 page, if these say that none is null."""
     if page.is_v2 or not optional:
         return raw
-    levels = present_levels(page.num_values)
-    if page.level_encoding != Encoding.RLE:
+    if page.level_encoding != _RLE:
         return None
+    levels = present_levels(page.num_values)
     return raw[len(levels) :] if raw[: len(levels)].tobytes() == levels else None
+
+
+_RLE: Final = int(Encoding.RLE)
 
 
 def check_crc(page: memoryview, crc: int | None) -> None:

@@ -17,7 +17,7 @@ from cachetools import LRUCache
 from accel.decode.arrow import open_reader, translate_errors
 from accel.decode.bodies import check_crc, decompress
 from accel.decode.lone_column import lone_column
-from accel.decode.plain import longest_entry
+from accel.decode.plain import uniform_length
 from accel.decode.splice import SplicedChunk, plan_splice, splice
 from accel.errors import ParquetFormatError
 from accel.format.model import (
@@ -45,9 +45,9 @@ def longest_text(page: Buffer, codec: int) -> int:
     ParquetFormatError
         It does not decode.
     """
-    longest = longest_entry(page, codec)
-    if longest is not None:
-        return longest
+    length = uniform_length(page, codec)
+    if length is not None:
+        return length
     chunks = _entries(page, codec, _SCHEMA).chunks
     return max(
         (

@@ -24,6 +24,8 @@ MOST_TOGETHER: Final = 1 << 20
 """Bytes that bodies decompressed together come to: few enough to stay in the processor's cache."""
 _MAGIC: Final = b"\x28\xb5\x2f\xfd"
 _SINGLE_SEGMENT: Final = 0x20
+_SIZED: Final = _MAGIC + b"\xa0"
+"""The head of a frame in one segment that comes to 65,792 bytes and more: its size in four bytes follows."""
 _RESERVED_OR_DICTIONARY: Final = 0x0B
 _LONGEST_HEADER: Final = 14
 
@@ -46,8 +48,10 @@ def decompress_frames(
     bodies: Sequence[memoryview], sizes: Sequence[int]
 ) -> list[npt.NDArray[np.uint8]] | None:
     """What each body decompresses to; None where one does not come to just its size, or does not say so."""
-    if any(frame_size(body) != size for body, size in zip(bodies, sizes, strict=True)):
-        return None
+    for body, size in zip(bodies, sizes, strict=True):
+        # As writers begin it that know the size, and in every other form.
+        if bytes(body[:9]) != _SIZED + size.to_bytes(4, "little") and frame_size(body) != size:
+            return None
     total = sum(sizes)
     joined = pa.py_buffer(b"".join(bodies))
     try:

@@ -21,7 +21,7 @@ from accel.memory import allocate
 from accel.planning.selection import RowSelection
 from accel.ranges import Buffer
 
-__all__ = ["is_plain", "longest_entry", "read_entries", "read_plain"]
+__all__ = ["is_plain", "read_entries", "read_plain", "uniform_length"]
 
 Ints = npt.NDArray[np.integer]
 
@@ -120,9 +120,8 @@ def read_entries(
     return sink.array()
 
 
-def longest_entry(page: Buffer, codec: int) -> int | None:
-    """The bytes of the longest text of a dictionary page (header included) whose texts are all of one length, or lie
-    where three zeros behind a byte say so; None of any other.
+def uniform_length(page: Buffer, codec: int) -> int | None:
+    """The bytes of each text of a dictionary page (header included) whose texts are all of one length; else None.
 
     Raises
     ------
@@ -131,27 +130,10 @@ def longest_entry(page: Buffer, codec: int) -> int | None:
     """
     header = parse_page_header(page)
     count, size = header.num_values, header.uncompressed_size
-    if not count or size < _PREFIX * count:
+    if not count or size % count or size < _PREFIX * count:
         return None
     raw = _entries_of(page, header, codec)
-    if raw is None:
-        return None
-    if size % count == 0 and _is_uniform(raw, size // count):
-        return size // count - _PREFIX
-    return _longest_of_short(raw, count)
-
-
-def _longest_of_short(raw: Bytes, count: int) -> int | None:
-    """The longest of so many texts behind their lengths, where each is below 256 and looks like no other bytes do."""
-    zero = raw == 0
-    starts = np.flatnonzero(zero[1:-2] & zero[2:-1] & zero[3:])
-    if len(starts) != count or starts[0]:
-        return None
-    lengths = raw[starts]
-    ends = starts + _PREFIX + lengths
-    # Each text ends where the next one begins, from the first byte to the last: they are these and no others.
-    chained = ends[-1] == len(raw) and (ends[:-1] == starts[1:]).all()
-    return int(lengths.max()) if chained else None
+    return size // count - _PREFIX if raw is not None and _is_uniform(raw, size // count) else None
 
 
 def _entries_of(page: Buffer, header: PageHeader, codec: int) -> Bytes | None:
