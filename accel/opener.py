@@ -169,8 +169,8 @@ class Opener:
             if isinstance(need, NeedTail):
                 tail = await self._read_tail(client, path, need.length, pin)
                 self._keep_tail(client, path, tail, self._opening)
+                trips = 1 if pin is not None or client.suffixes else 2  # its size was asked for first
                 pin = ObjectId(path, tail.size, tail.etag)
-                trips = 1
                 # Footers that come at once are not parsed in one go.
                 await breathe()
                 need = steps.send(tail)
