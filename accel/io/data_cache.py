@@ -16,9 +16,9 @@ from accel.records import dataclass
 
 __all__ = ["DataCache", "Held"]
 
-# What one read may put into the cache at once is this part of it. What reads more may be a scan.
-_ADMITTED = 64
-# Such a read is kept where the same was read before, and no more than this part of the cache since then.
+# What one read may put into the cache at once is this part of it, and all reads of a scan together that part.
+_ADMITTED, _ADMITTED_EACH = 64, 8
+# What is larger is kept where the same was read before, and no more than this part of the cache since then.
 _REMEMBERED = 2
 # Beside its bytes a segment costs about so much.
 _OVERHEAD = 256
@@ -92,8 +92,9 @@ class DataCache:
     protected from it, up to three quarters of the limit. So a scan that reads once displaces what other
     scans have read once, and no more.
 
-    A read of more than a sixty-fourth of the limit is not kept, but its ranges are remembered (`Ghosts`). What of them is
-    read again, before as much as half the limit has been read like that, is kept then, and protected at once.
+    A read of more than a sixty-fourth of the limit, and whatever a scan reads beyond an eighth of it, is not kept, but
+    its ranges are remembered (`Ghosts`). What of them is read again, before as much as half the limit has been read like
+    that, is kept then, and protected at once.
     """
 
     def __init__(self, limit: int) -> None:
@@ -116,12 +117,18 @@ class DataCache:
         """What the segments hold."""
         return int(self._new.currsize + self._protected.currsize)
 
-    def admit(self, token: str, file: ObjectId, ranges: Sequence[ByteRange]) -> Sequence[bool] | None:
+    def admit(
+        self, token: str, file: ObjectId, ranges: Sequence[ByteRange], *, so_far: int
+    ) -> Sequence[bool] | None:
         """Which of the ranges that one read brought are to be kept, as they were read before; the others are remembered.
 
-        None of a read that is small enough to be kept whatever was read before.
+        None of a read that is small enough to be kept whatever was read before: by itself, and with what its scan has
+        read `so_far`.
         """
-        if sum(one.length for one in ranges) <= self.limit // _ADMITTED:
+        if (
+            so_far <= self.limit // _ADMITTED_EACH
+            and sum(one.length for one in ranges) <= self.limit // _ADMITTED
+        ):
             return None
         with self._lock:
             return self._ghosts.meet((token, file.path), file, ranges)

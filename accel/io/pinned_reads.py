@@ -24,6 +24,7 @@ __all__ = ["PinnedReads"]
 # A part of a larger answer is copied, that the rest of it may go; and whatever is no longer than this: a
 # transport may have handed out a piece of its buffer.
 _COPIED = 512 * 1024
+_DATA = (Kind.PAGE, Kind.CHUNK, Kind.DICTIONARY)
 
 
 class PinnedReads:
@@ -140,7 +141,9 @@ class PinnedReads:
     async def _keep(self, wants: Sequence[Want], stash: Stash) -> None:
         data = [want for want in wants if want.key.kind not in self._kept_apart]
         tier, token = self._cache.data_tier, self._client.token
-        known = tier.admit(token, self._file, [want.range for want in data])
+        came = self._metrics.bytes_by_kind
+        so_far = sum(came.get(kind, 0) for kind in _DATA)
+        known = tier.admit(token, self._file, [want.range for want in data], so_far=so_far)
         if known is None:
             for want in data:
                 view = stash[want.key]

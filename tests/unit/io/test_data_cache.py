@@ -150,8 +150,10 @@ def test_the_protected_make_way_for_each_other() -> None:
     assert held == [False] * 160 + [True] * 40
 
 
-def admit(cache: DataCache, *spans: tuple[int, int], file: ObjectId = FILE) -> Sequence[bool] | None:
-    return cache.admit("t", file, [ByteRange(*span) for span in spans])
+def admit(
+    cache: DataCache, *spans: tuple[int, int], file: ObjectId = FILE, so_far: int = 0
+) -> Sequence[bool] | None:
+    return cache.admit("t", file, [ByteRange(*span) for span in spans], so_far=so_far)
 
 
 def test_a_large_read_is_admitted_when_it_is_read_again() -> None:
@@ -163,7 +165,14 @@ def test_a_large_read_is_admitted_when_it_is_read_again() -> None:
     assert admit(cache, (0, 400), (500, 1101), (2000, 3000)) == [False] * 3  # kept since, as far as they know
     assert admit(cache, (0, 32_001)) == [False]
     assert admit(cache, (0, 32_001)) == [False]  # more than half
-    assert DataCache(0).admit("t", FILE, [ByteRange(0, 1)]) == [False]
+    assert admit(DataCache(0), (0, 1)) == [False]
+
+
+def test_what_a_scan_reads_beyond_its_share_is_admitted_when_it_is_read_again() -> None:
+    cache = DataCache(64 * 1000)
+    assert admit(cache, (0, 400), so_far=8000) is None
+    assert admit(cache, (400, 800), so_far=8001) == [False]
+    assert admit(cache, (400, 800), so_far=8001) == [True]
 
 
 def test_what_was_read_is_forgotten_with_its_object() -> None:

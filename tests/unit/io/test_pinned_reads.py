@@ -149,6 +149,22 @@ async def test_what_overlaps_a_large_read_is_kept_and_the_rest_is_not() -> None:
     assert bench.asked() == [(0, 500), (8000, 9000)]
 
 
+async def test_small_reads_of_one_scan_are_kept_up_to_its_share() -> None:
+    bench = Bench()
+    bench.cache = Cache(data=1_000_000)
+    spans = [(at, at + 10_000) for at in range(0, 300_000, 10_000)]
+    for kept in (spans[:12], spans):
+        bench.metrics = Metrics()
+        for span in spans:
+            await bench.read(span)
+        held = bench.cache.data_tier._versions["t", "f"].items
+        assert [(s.start, s.end) for s in held] == kept
+    bench.asked()
+    for span in spans:
+        assert await bench.read(span) == 0
+    assert bench.asked() == []
+
+
 async def test_a_scan_of_more_than_half_is_never_kept() -> None:
     bench = Bench()
     bench.cache = Cache(data=1_000_000)
