@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from typing import NoReturn
 
@@ -46,7 +47,7 @@ async def visible(item: Named, entries: Sequence[ObjectEntry]) -> Sequence[DataF
 
     def take(entry: ObjectEntry) -> DataFile | None:
         path = entry.path
-        if not path.startswith(below) or len(path) == start or not entry.size and _is_marker(entry):
+        if not path.startswith(below) or len(path) == start or not entry.size and _is_marker(entry, entries):
             return None
         relative = path[start:]
         if has_hidden(relative):
@@ -78,7 +79,7 @@ async def _choose_matching(item: Named, entries: Sequence[ObjectEntry]) -> Seque
     for entry in entries:
         if entry.path == exact:
             return (item.as_file(entry),)
-    data = [entry for entry in entries if entry.path != item.prefix and not _is_marker(entry)]
+    data = [entry for entry in entries if entry.path != item.prefix and not _is_marker(entry, entries)]
     # Only where no file matches are directories meant: `year=201[23]`, or `*.parquet` as Spark writes them.
     place = item.placing()
     tests = (pattern.match_above,) if pattern.directories else (pattern.match, pattern.match_above)
@@ -99,9 +100,14 @@ def _exact_path(item: Named) -> str:
     return f"{item.prefix}/{tail}" if item.prefix else tail
 
 
-def _is_marker(entry: ObjectEntry) -> bool:
+def _is_marker(entry: ObjectEntry, entries: Sequence[ObjectEntry]) -> bool:
     """Whether an empty object stands for a directory: what consoles and Hadoop leave behind."""
     if entry.size:
         return False
     name = entry.path.rstrip("/").rpartition("/")[2]
-    return "." not in name or name.endswith("_$folder$") or entry.path.endswith("/")
+    if "." not in name or name.endswith("_$folder$") or entry.path.endswith("/"):
+        return True
+    # `x.parquet/`, whose slash obstore takes away, stands before the parts that Spark wrote below it.
+    below = f"{entry.path}/"
+    place = bisect_left(entries, below, key=lambda other: other.path)
+    return place < len(entries) and entries[place].path.startswith(below)

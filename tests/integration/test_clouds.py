@@ -332,6 +332,16 @@ def test_google_says_no(path: str, status: int) -> None:
     assert "SECRET" in ACCOUNT
 
 
+def test_markers_of_directories() -> None:
+    with GoogleFake() as server:
+        cloud = on_google(server)
+        for marker in ("t/", "t/x.parquet/", "t/deep/"):
+            cloud.put(marker, b"")
+        cloud.put("t/x.parquet/part-0.parquet", parquet(0))
+        for path in ("t/", "t", "t/*.parquet", "t/x.parquet/"):
+            assert cloud.scan(path, "id = 5").count_rows() == 1, path
+
+
 def test_google_lists_by_pages() -> None:
     with GoogleFake() as server:
         server.page = 7

@@ -181,6 +181,18 @@ async def test_a_directory_takes_what_is_neither_hidden_nor_a_marker(url: str) -
     assert stores.listed == [(S3, "t")]
 
 
+@pytest.mark.parametrize("source", ["s3://bucket/t/", "s3://bucket/t/*.parquet"])
+async def test_the_marker_of_a_directory_that_has_an_extension(source: str) -> None:
+    """Hadoop leaves `x.parquet/`, which obstore lists as `x.parquet`."""
+    keys = {"t/x.parquet": 0, "t/x.parquet-old/a.txt": 7, "t/x.parquet/part-0.parquet": 100, "t/y.parquet": 0}
+    found = await find(Stores(bucket=keys), source)
+    kept = [file.path for file in found.files]
+    if source.endswith("/"):
+        assert kept == ["t/x.parquet-old/a.txt", "t/x.parquet/part-0.parquet", "t/y.parquet"]
+    else:
+        assert kept == ["t/y.parquet"]  # a file that the pattern names goes before directories that it names
+
+
 async def test_what_is_hidden_above_the_directory_does_not_matter() -> None:
     stores = Stores(bucket=["_x/.y/z.parquet"])
     assert (await find(stores, "s3://bucket/_x/.y/")).files == (listed("_x/.y/z.parquet"),)
