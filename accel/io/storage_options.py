@@ -29,6 +29,14 @@ _SPARK = {
     "fs.s3a.connection.ssl.enabled": "allow_http",
     "fs.s3a.requester.pays.enabled": "request_payer",
 }
+# Of its other connectors, whose names hold accounts and hosts -> what to give instead.
+_SPARK_ELSEWHERE = {
+    "fs.azure.account.key": "account_key",
+    "fs.azure.sas": "sas_token",
+    "fs.azure.account.oauth2.client.id": "client_id",
+    "fs.azure.account.oauth2.client.secret": "client_secret",
+    "fs.gs.auth.service.account": "service_account_path",
+}
 # Spark's switches that mean the opposite of obstore's.
 _INVERTED = ("fs.s3a.path.style.access", "fs.s3a.connection.ssl.enabled")
 # Arguments of an obstore store that are no configuration keys.
@@ -91,9 +99,9 @@ def normalize(options: StorageOptions | None) -> dict[str, Any]:
                 value = str(value).lower() not in _TRUE
             plain[_SPARK[key]] = value
         elif key.startswith("fs."):
-            raise StoreError(
-                f"storage option {name!r} is not known", hint=f"of Spark's own: {', '.join(sorted(_SPARK))}"
-            )
+            ours = next((ours for theirs, ours in _SPARK_ELSEWHERE.items() if key.startswith(theirs)), None)
+            hint = f"here it is {ours}" if ours else f"of Spark's own: {', '.join(sorted(_SPARK))}"
+            raise StoreError(f"storage option {name!r} is not known", hint=hint)
         else:
             plain[name] = value
     if plain.get("request_payer") is False:

@@ -87,6 +87,10 @@ def test_sparks_names() -> None:
     }
     with pytest.raises(StoreError, match="'fs.s3a.fast.upload' is not known"):
         normalize({"fs.s3a.fast.upload": "x"})
+    with pytest.raises(
+        StoreError, match=r"acc\.dfs\.core\.windows\.net' is not known \(here it is account_key\)"
+    ):
+        normalize({"spark.hadoop.fs.azure.account.key.acc.dfs.core.windows.net": "SECRET"})
 
 
 @pytest.mark.parametrize(
