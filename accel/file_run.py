@@ -12,6 +12,7 @@ import pyarrow as pa
 from accel.admission import Budget, Order
 from accel.errors import MemoryLimitError, ObjectChangedError, ParquetFormatError
 from accel.io.faults import foremost
+from accel.io.groups import Group
 from accel.piece_reads import filter_piece, finish_piece, narrow_task
 from accel.planning.pages import Piece
 from accel.planning.task import ScanTask
@@ -179,7 +180,7 @@ class FileRun:
                 return
         tasks, line = self._planned or (), _Line()
         try:
-            async with asyncio.TaskGroup() as group:
+            async with Group() as group:
                 group.create_task(self._start(group, tasks, line))
                 async for order, piece in line:
                     self._deliver(order, await piece)

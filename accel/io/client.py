@@ -20,6 +20,7 @@ from accel.errors import (
 from accel.io.faults import SuffixUnsupportedError, foremost
 from accel.io.fetch import Fetcher, Pin, same_etag
 from accel.io.gate import Gate
+from accel.io.groups import Group
 from accel.io.hedge import Hedge
 from accel.io.network import Network, network_to
 from accel.io.retry import Retry
@@ -308,7 +309,7 @@ class Client:
             if gathered is not None:
                 return gathered
         try:
-            async with asyncio.TaskGroup() as group:
+            async with Group() as group:
                 tasks = [group.create_task(self._fetch(path, f, pin, metrics)) for f in fetches]
         except BaseExceptionGroup as failures:
             failure = foremost(failures)
