@@ -209,8 +209,7 @@ class _Job:
         out = []
         for field, parts in zip(arrow_schema, found, strict=True):
             array = parts[0] if len(parts) == 1 else self._merge(parts, field)
-            if array.num_chunks == 1:
-                array = array.chunk(0)
+            array = array.chunk(0) if array.num_chunks == 1 else array
             indexed = is_indexed(array, field.type)
             if not (indexed or array.type.equals(field.type)) or len(array) != self._rows.count:
                 raise ParquetFormatError(
