@@ -28,6 +28,8 @@ ACCOUNT = "devstoreaccount1"
 KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
 """The account that every emulator has, and its key, which is no secret."""
 _API = "2021-12-02"
+_PATIENCE = 150.0
+"""Seconds that the installation may take, within the time that a test has."""
 
 
 def _cached() -> pathlib.Path:
@@ -50,7 +52,7 @@ def install_azurite() -> pathlib.Path:
     Raises
     ------
     FileNotFoundError
-        When there is neither an Azurite nor an npm to install it with, or that fails.
+        When there is neither an Azurite nor an npm to install it with, or that fails or takes too long.
     """
     found = find_azurite()
     if found is not None:
@@ -63,8 +65,12 @@ def install_azurite() -> pathlib.Path:
     print(f"installing Azurite {AZURITE_VERSION} once (about a minute) into {target.parent}", file=sys.stderr)
     with tempfile.TemporaryDirectory(dir=target.parent) as scratch:
         command = [npm, "install", "--no-fund", "--no-audit", "--ignore-scripts", "--prefix", scratch]
-        command.append(f"azurite@{AZURITE_VERSION}")
-        done = subprocess.run(command, stdout=sys.stderr, check=False, timeout=600)
+        # Where there is no network that is soon said.
+        command += ["--fetch-retries", "1", "--fetch-timeout", "20000", f"azurite@{AZURITE_VERSION}"]
+        try:
+            done = subprocess.run(command, stdout=sys.stderr, check=False, timeout=_PATIENCE)
+        except subprocess.TimeoutExpired:
+            raise FileNotFoundError(f"npm install azurite@{AZURITE_VERSION} takes too long") from None
         if done.returncode:
             raise FileNotFoundError(
                 f"npm install azurite@{AZURITE_VERSION} ended with status {done.returncode}"
