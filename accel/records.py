@@ -206,7 +206,11 @@ else:
             return looked
 
         def params(self):
-            body = {"__annotations__": dict(self.kinds), "__doc__": _WRITTEN, "__module__": self.cls.__module__}
+            body = {
+                "__annotations__": dict(self.kinds),
+                "__doc__": _WRITTEN,
+                "__module__": self.cls.__module__,
+            }
             bare = type(self.cls.__name__, (), body | self.defaults)
             flags = {name: self.options[name] for name in ("frozen", "eq", "kw_only") if name in self.options}
             return dataclasses.dataclass(bare, **flags).__dataclass_params__

@@ -12,27 +12,23 @@ from accel.planning.pages import LeafReads
 from accel.planning.selection import RowSelection
 from accel.ranges import ByteRange
 
-__all__ = ["ChunkFacts", "PagesOf", "chunk_facts", "first_page_of"]
+__all__ = ["ChunkFacts", "PagesOf", "chunk_facts"]
 
 Int64s = npt.NDArray[np.int64]
 
 _DICTIONARY_ENCODINGS = (1 << Encoding.PLAIN_DICTIONARY) | (1 << Encoding.RLE_DICTIONARY)
 _NOTHING = np.empty(0, np.int64)
+_new = tuple.__new__
 # Ways in which the chunks of a row group are cut into pages, as far as they are remembered.
 _MOST_SHAPES = 8
 
 
 ChunkFacts: TypeAlias = tuple[int, int, int, int, int, int, float]
-"""What the footer and the offset index say of one chunk, whatever rows of it are wanted: where its first page is (see
-`first_page_of`), where it starts and ends; `LeafReads`' codec, dictionary pages, number of values and expansion.
+"""What the footer and the offset index say of one chunk, whatever rows of it are wanted: where its first page is (-1
+without an offset index), where it starts and ends; `LeafReads`' codec, dictionary pages, number of values and expansion.
 
 A plain tuple of numbers, which the garbage collector need not follow: files planned by the thousand keep ten each.
 """
-
-
-def first_page_of(index: OffsetIndex | None) -> int:
-    """Where the first data page of a chunk starts; -1 without an offset index."""
-    return -1 if index is None else index.offset.item(0)
 
 
 def chunk_facts(
@@ -84,8 +80,8 @@ class PagesOf:
             leaf,
             codec,
             # Ranges were made of these before.
-            tuple.__new__(ByteRange, (start, end)),
-            tuple.__new__(ByteRange, (start, first_page)) if start < first_page else None,
+            _new(ByteRange, (start, end)),
+            _new(ByteRange, (start, first_page)) if start < first_page else None,
             dictionary_pages,
             num_values,
             expansion,

@@ -10,7 +10,7 @@ import pyarrow as pa
 from accel.errors import IndexFormatError
 from accel.format.domain import Bounds
 from accel.format.model import ColumnIndex, FileMetadata, Int64s, OffsetIndex
-from accel.planning.chunk_pages import ChunkFacts, chunk_facts, first_page_of
+from accel.planning.chunk_pages import ChunkFacts, chunk_facts
 from accel.planning.decoded_size import decoded_bytes
 from accel.records import dataclass
 
@@ -70,7 +70,8 @@ class FileView:
     def chunk_facts(self, row_group: int, leaf: int) -> ChunkFacts:
         """What reading a chunk takes, whatever rows of it are wanted."""
         at = (row_group, leaf)
-        found, first_page = self.facts.get(at), first_page_of(self.offset_indexes.get(at))
+        found, index = self.facts.get(at), self.offset_indexes.get(at)
+        first_page = -1 if index is None else index.offset.item(0)
         # An offset index may have come since, or have been given up.
         if found is None or found[0] != first_page:
             decoded = self.decoded_bytes(row_group, leaf)
