@@ -72,6 +72,25 @@ def test_a_folded_file_is_one_object_for_the_garbage_collector() -> None:
     assert tracked(handle) == [FileView]
 
 
+def test_facts_of_chunks_are_nothing_to_the_garbage_collector_and_follow_the_index() -> None:
+    data = write_file(COLUMNS, Layout(page_rows=50))
+    handle = Bytes(data).open(8)
+    chunks = handle.metadata.chunks
+    start, end = int(chunks.start[0, 0]), int(chunks.end[0, 0])
+    at, length = int(chunks.offset_index_offset[0, 0]), int(chunks.offset_index_length[0, 0])
+    index = parse_offset_index(data[at : at + length], num_rows=1000, lower=4, upper=len(data))
+    whole = handle.chunk_facts(0, 0)
+    assert whole[:3] == (-1, start, end) and whole[4] == 0
+    handle.offset_indexes[0, 0] = index
+    by_page = handle.chunk_facts(0, 0)
+    assert by_page[:3] == (int(index.offset[0]), start, end)
+    assert by_page is handle.chunk_facts(0, 0)
+    handle.offset_indexes[0, 0] = None
+    assert handle.chunk_facts(0, 0) == whole
+    gc.collect()
+    assert not gc.is_tracked(by_page)
+
+
 def test_folded_and_laid_out_again_it_says_the_same() -> None:
     handle = Bytes(write_file(COLUMNS, Layout(group_rows=250, page_rows=50))).open(8)
     before, weight = handle.metadata, handle.nbytes
