@@ -11,7 +11,6 @@ whose `/` the client library took away, say) has it all listed again, page after
 
 from __future__ import annotations
 
-import asyncio
 import operator
 from bisect import bisect_right
 from collections import deque
@@ -25,6 +24,7 @@ from cachetools import LRUCache
 from accel.errors import StoreError
 from accel.io.faults import foremost
 from accel.io.gate import Gate
+from accel.io.groups import Group
 from accel.io.retry import Retry
 from accel.io.slices import breathe
 from accel.io.store import LIST_PAGE, Lister, ObjectEntry, Pager, RangeStore
@@ -126,7 +126,7 @@ class Listings:
                 )
 
         try:
-            async with asyncio.TaskGroup() as group:
+            async with Group() as group:
                 for _ in range(min(_AT_ONCE, len(parts))):
                     group.create_task(work())
         except BaseExceptionGroup as failures:

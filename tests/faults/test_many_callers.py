@@ -1,0 +1,165 @@
+"""Many scans at once, over objects that change meanwhile and a store that fails, by callers that go away.
+
+Whatever comes of a scan is of one version of each file, or an error of accel's; afterwards no task, request or shared
+read is left. Longer runs of this found a closed scan that never ended.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import random
+import threading
+import time
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import accel
+from accel.errors import StoreError
+from accel.io import runtime
+from accel.io.faults import IncompleteBodyError
+from accel.io.store import Payload
+from accel.ranges import ByteRange, Suffix
+from accel.testing import DictStore, Layout, write_file
+
+ROWS, FILES = 120, 4
+
+
+class Wild(DictStore):
+    """Answers in any order, or not at all."""
+
+    def __init__(self, rng: random.Random, faults: float) -> None:
+        super().__init__()
+        self.rng, self.faults, self.under_way = rng, faults, 0
+
+    async def read(self, path: str, want: ByteRange | Suffix, *, if_match: str | None = None) -> Payload:
+        self.under_way += 1
+        rng = self.rng
+        try:
+            for _ in range(rng.choice([0, 1, 3])):
+                await asyncio.sleep(0)
+            if rng.random() < 0.2:
+                await asyncio.sleep(rng.random() / 500)
+            if rng.random() < self.faults:
+                raise StoreError("busy", path=path, status=503, transient=rng.random() < 0.7)
+            came = await super().read(path, want, if_match=if_match)
+            if rng.random() < self.faults:
+                part = came.data[: rng.randrange(len(came.data))]
+                raise IncompleteBodyError(
+                    "cut", path=path, range=came.range, partial=part, size=came.size, etag=came.etag
+                )
+            return came
+        finally:
+            self.under_way -= 1
+
+
+def version(file: int, number: int, layout: Layout) -> bytes:
+    """Of a file: its keys, and in every other column the number of the version."""
+    keys = np.arange(ROWS) + 1000 * file
+    columns = [pa.array(keys), pa.array([f"w{number}"] * ROWS), pa.array([f"{key}-{number}" for key in keys])]
+    return write_file(pa.Table.from_arrays(columns, names=["k", "w", "s"]), layout)
+
+
+def check(found: pa.Table, first: int, stop: int) -> None:
+    """One version of each file, and of that all rows."""
+    rows = found.to_pylist()
+    keys = [1000 * file + key for file in range(FILES) for key in range(first, stop)]
+    assert [row["k"] for row in rows] == keys
+    for file in range(FILES):
+        own = [row for row in rows if row["k"] // 1000 == file]
+        (number,) = {row["w"] for row in own}
+        assert [row["s"] for row in own] == [f"{row['k']}-{number[1:]}" for row in own]
+
+
+def question(rng: random.Random, store: Wild, cache: Any) -> tuple[accel.Scan, int, int]:
+    first = rng.choice([0, 0, 30])
+    stop = rng.choice([ROWS, first + 1, first + 40])
+    ranges = [f"(k >= {1000 * file + first} AND k < {1000 * file + stop})" for file in range(FILES)]
+    options = accel.Options(
+        phases=rng.choice(["auto", "one", "two"]),
+        piece_bytes=rng.choice([1, 1000, 1 << 20]),
+        tail_hint=rng.choice([None, 8]),
+        max_gap_bytes=rng.choice([0, None]),
+        max_attempts=rng.choice([1, 4]),
+        backoff_base=0.001,
+        hedge_floor=0.001,
+    )
+    files = [str(file) for file in range(FILES)]
+    scan = accel.scan(files, " OR ".join(ranges), store=store, cache=cache, options=options)
+    return scan, first, stop
+
+
+async def call(rng: random.Random, store: Wild, cache: Any) -> None:
+    """A caller that takes all, or a batch, or goes away."""
+    scan, first, stop = question(rng, store, cache)
+
+    async def take() -> pa.Table | None:
+        if rng.random() < 0.3:
+            async for _ in scan:
+                break
+            await scan.aclose()
+            return None
+        return await scan.to_table_async()
+
+    task = asyncio.create_task(take())
+    if rng.random() < 0.5:
+        for _ in range(rng.randrange(60)):
+            await asyncio.sleep(0)
+        task.cancel()
+    with suppress(accel.AccelError, asyncio.CancelledError):
+        found = await task
+        if found is not None:
+            check(found, first, stop)
+
+
+async def calls(seed: int, store: Wild, cache: Any) -> None:
+    rng = random.Random(seed)
+    async with asyncio.timeout(60):
+        await asyncio.gather(*(call(rng, store, cache) for _ in range(10)))
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_one_version_or_an_error_and_nothing_left(seed: int) -> None:
+    rng = random.Random(seed)
+    store = Wild(rng, rng.choice([0.0, 0.0, 0.05]))
+    layout = Layout(group_rows=rng.choice([30, 120]), page_rows=10, page_index=seed % 3 > 0, dictionary=["w"])
+    for file in range(FILES):
+        store.put(str(file), version(file, 0, layout))
+    cache = [accel.Cache(), accel.Cache(max_age=0), None][seed % 3]
+    failures: list[BaseException] = []
+
+    def serve(number: int) -> None:
+        try:
+            asyncio.run(calls(100 * seed + number, store, cache))
+        except BaseException as error:  # noqa: BLE001
+            failures.append(error)
+
+    threads = [threading.Thread(target=serve, args=(number,)) for number in range(3)]
+    for thread in threads:
+        thread.start()
+    for number in range(1, 20):
+        file = number % FILES
+        store.put(str(file), version(file, number, layout))
+        time.sleep(0.01)
+    for thread in threads:
+        thread.join(90)
+    assert failures == []
+    assert not any(thread.is_alive() for thread in threads)
+    gc.collect()
+
+    async def left() -> int:
+        """Tasks of the I/O loop beside this one; those that are ending are waited for."""
+        for _ in range(100):
+            if len(asyncio.all_tasks()) == 1:
+                break
+            await asyncio.sleep(0.02)
+        return len(asyncio.all_tasks()) - 1
+
+    assert runtime.run(left()) == 0
+    assert store.under_way == 0
+    if cache is not None:
+        assert (len(cache.shared_reads), len(cache.flights)) == (0, 0)
