@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 import dataclasses
+import io
 import random
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
 
+import accel
+from accel.decode import columns, verify
 from accel.decode.chunks import ChunkPages
 from accel.decode.page_heads import read_tables
 from accel.format.model import PageTable
 from accel.format.page_header import walk_pages
 from accel.format.thrift import FALSE, I32, STRUCT, TRUE, Struct, write_struct
+from accel.planning.selection import RowSelection
 from accel.ranges import Buffer
+from accel.testing import DictStore
+from tests.unit.decode import selected
 
 
 def header(
@@ -164,6 +173,54 @@ def test_ends_are_never_passed(length: int) -> None:
     data = (header(50, 10) + bytes(50))[:length]
     for table in read_tables([chunk([data], [length])]).values():
         assert table in ([None], []) or not length
+
+
+TEXTS = [None if i % 97 == 5 else f"text {i * i % 1_000}" for i in range(6_000)]
+TABLE = pa.table(
+    {
+        "few": pa.array([i % 7 for i in range(6_000)], pa.int32()),
+        "many": pa.array([i * 7_919 % 1_000_003 for i in range(6_000)], pa.int64()),
+        "texts": pa.array(TEXTS),
+        "lists": pa.array([[i] * (i % 3) for i in range(6_000)], pa.list_(pa.int64())),
+    }
+)
+
+
+@pytest.mark.parametrize("crc", [False, True], ids=["", "crc"])
+@pytest.mark.parametrize("version", ["1.0", "2.0"])
+@pytest.mark.parametrize("codec", ["NONE", "SNAPPY", "ZSTD"])
+def test_pages_whose_sizes_are_known_decode_to_what_others_do_and_pyarrow_says(
+    codec: str, version: str, crc: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = io.BytesIO()
+    pq.write_table(
+        TABLE,
+        out,
+        compression=codec,
+        data_page_version=version,
+        write_page_checksum=crc,
+        write_page_index=True,
+        max_rows_per_page=190,
+        dictionary_pagesize_limit=4_000,
+    )
+    data = out.getvalue()
+    for start, stop in ((0, 6_000), (500, 4_321), (5_999, 6_000)):
+        rows = RowSelection.of([(start, stop)])
+        found = selected.decode(data, rows)
+        with monkeypatch.context() as patch:
+            patch.setattr(columns, "read_tables", lambda chunks: {})
+            slowly = selected.decode(data, rows)
+        assert found.equals(slowly)
+        assert found.equals(TABLE.slice(start, stop - start))
+
+
+def test_no_header_of_the_common_form_is_walked(monkeypatch: pytest.MonkeyPatch) -> None:
+    out = io.BytesIO()
+    flat = TABLE.select(["few", "many"])
+    pq.write_table(flat, out, write_page_index=True, use_dictionary=False, max_rows_per_page=190)
+    monkeypatch.setattr(verify, "walk_pages", lambda *_, **__: pytest.fail("walked"))
+    scanned = accel.scan("x.parquet", where="few = 3", store=DictStore({"x.parquet": out.getvalue()}))
+    assert scanned.to_table().equals(flat.filter(pc.equal(flat["few"], 3)))
 
 
 def test_no_chunks() -> None:
