@@ -325,7 +325,8 @@ def assert_honest(evidence: Evidence, result: pa.BooleanArray, cuts: list[int], 
                 assert allowed[unit], (name, unit, shown)
 
 
-@settings(max_examples=6000, deadline=None)
+# Cases are cheap, and rows depend on them; `--large` takes as many more as everywhere.
+@settings(max_examples=20 * settings.default.max_examples, deadline=None)
 @given(st.randoms(use_true_random=True))
 def test_evidence_never_contradicts_the_rows(rng: random.Random) -> None:
     case = make_case(rng)
@@ -362,7 +363,7 @@ def test_evidence_never_contradicts_the_rows(rng: random.Random) -> None:
     assert other.may_null.tolist() == evidence.may_null.tolist()
 
 
-@settings(max_examples=1500, deadline=None)
+@settings(max_examples=5 * settings.default.max_examples, deadline=None)
 @given(st.randoms(use_true_random=True))
 def test_outcome_is_that_of_the_rows_one_by_one(rng: random.Random) -> None:
     case = make_case(rng)

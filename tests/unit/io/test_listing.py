@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, S
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from obstore.store import AzureStore, GCSStore, HTTPStore, LocalStore, MemoryStore, S3Store
 
@@ -404,7 +404,6 @@ _FEW = st.sets(_NAMES, max_size=8)
 
 
 @given(many=_MANY, changes=st.lists(_FEW, min_size=1, max_size=4))
-@settings(max_examples=300, deadline=None)
 def test_it_is_always_what_one_page_after_the_other_gives(many: set[str], changes: list[set[str]]) -> None:
     async def play() -> None:
         store = Bucket(many)
@@ -419,7 +418,6 @@ def test_it_is_always_what_one_page_after_the_other_gives(many: set[str], change
 
 
 @given(many=_MANY, change=_FEW, moves=st.lists(st.tuples(_NAMES, st.booleans()), max_size=12))
-@settings(max_examples=300, deadline=None)
 def test_what_stays_is_listed_once_whatever_comes_and_goes_meanwhile(
     many: set[str], change: set[str], moves: list[tuple[str, bool]]
 ) -> None:
