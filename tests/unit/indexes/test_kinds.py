@@ -125,6 +125,14 @@ def test_units_that_are_not_the_files_are_refused() -> None:
             kind.parse(data, level=Level.PAGE, units=4)
 
 
+@pytest.mark.parametrize("kind", [Distinct(), Bitmap(), Bloom(), Ngram()], ids=lambda kind: kind.name)
+def test_a_null_may_stand_in_a_dictionary(kind: IndexKind) -> None:
+    entries = pa.array(["a", None, "b"])
+    array = pa.DictionaryArray.from_arrays(pa.array([0, 1, 2, 2, 1, None], pa.int32()), entries)
+    found = built(kind, ChunkValues(array, np.array([0, 2, 4]), 6))
+    assert shown(found.prune(ask_for("x IS NULL", pa.string()))) == ["TF", "F", "T"]
+
+
 def test_an_ngram_index_is_of_text() -> None:
     with pytest.raises(SchemaMismatchError, match="not of int64"):
         Ngram().build(iter([NUMBERS]), level=Level.PAGE)
