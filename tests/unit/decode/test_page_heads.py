@@ -15,7 +15,7 @@ import pytest
 import accel
 from accel.decode import columns, verify
 from accel.decode.chunks import ChunkPages
-from accel.decode.page_heads import read_tables
+from accel.decode.page_heads import LEAST_PAGES, read_tables
 from accel.format.model import PageTable
 from accel.format.page_header import walk_pages
 from accel.format.thrift import FALSE, I32, STRUCT, TRUE, Struct, write_struct
@@ -102,7 +102,7 @@ def test_tables_are_those_that_walking_gives() -> None:
             buffers.append(dice.choice([bytes, bytearray, memoryview])(b"".join(pages)))
         chunks.append(chunk(buffers, sizes, leaf))
         known[leaf] = [walk_pages(buffer, max_pages=100) for buffer in buffers]
-    found = read_tables(chunks)
+    found = read_tables(chunks, least_pages=0)
     assert {leaf for leaf, tables in known.items() if tables} == set(found)
     for leaf, tables in found.items():
         for mine, walked in zip(tables, known[leaf], strict=True):
@@ -131,7 +131,7 @@ OTHERS = {
 def test_a_buffer_with_a_header_of_another_form_is_left(other: bytes) -> None:
     buffers: list[Buffer] = [PLAIN, PLAIN + other + PLAIN, PLAIN * 2]
     sizes = [len(page) for page in (PLAIN, PLAIN, other, PLAIN, PLAIN, PLAIN)]
-    (tables,) = read_tables([chunk(buffers, sizes)]).values()
+    (tables,) = read_tables([chunk(buffers, sizes)], least_pages=0).values()
     assert [table is None for table in tables] == [False, True, False]
     for table, buffer in zip(tables, buffers, strict=True):
         if table is not None:
@@ -154,7 +154,7 @@ WRONG: dict[str, tuple[list[Buffer], list[int] | None]] = {
 def test_sizes_that_are_not_those_of_the_buffers_are_not_used(
     buffers: list[Buffer], sizes: list[int] | None
 ) -> None:
-    assert set(read_tables([chunk(buffers, sizes), chunk([PLAIN], [SIZE], leaf=1)])) == {1}
+    assert set(read_tables([chunk(buffers, sizes), chunk([PLAIN], [SIZE], leaf=1)], least_pages=0)) == {1}
 
 
 def test_each_byte_that_is_damaged_is_seen_or_read_as_walking_reads_it() -> None:
@@ -163,7 +163,7 @@ def test_each_byte_that_is_damaged_is_seen_or_read_as_walking_reads_it() -> None
         for bit in range(8):
             bad = bytearray(page)
             bad[place] ^= 1 << bit
-            (tables,) = read_tables([chunk([bytes(bad)], [len(bad)])]).values()
+            (tables,) = read_tables([chunk([bytes(bad)], [len(bad)])], least_pages=0).values()
             if tables[0] is not None:
                 assert_same(tables[0], walk_pages(bytes(bad), max_pages=9))
 
@@ -171,7 +171,7 @@ def test_each_byte_that_is_damaged_is_seen_or_read_as_walking_reads_it() -> None
 @pytest.mark.parametrize("length", range(45))
 def test_ends_are_never_passed(length: int) -> None:
     data = (header(50, 10) + bytes(50))[:length]
-    for table in read_tables([chunk([data], [length])]).values():
+    for table in read_tables([chunk([data], [length])], least_pages=0).values():
         assert table in ([None], []) or not length
 
 
@@ -223,5 +223,10 @@ def test_no_header_of_the_common_form_is_walked(monkeypatch: pytest.MonkeyPatch)
     assert scanned.to_table().equals(flat.filter(pc.equal(flat["few"], 3)))
 
 
+@pytest.mark.parametrize("count", [LEAST_PAGES - 1, LEAST_PAGES])
+def test_few_pages_are_left_to_be_walked(count: int) -> None:
+    assert bool(read_tables([chunk([PLAIN * count], [SIZE] * count)])) == (count == LEAST_PAGES)
+
+
 def test_no_chunks() -> None:
-    assert read_tables([]) == {}
+    assert read_tables([], least_pages=0) == {}
