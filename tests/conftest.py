@@ -25,7 +25,7 @@ settings.register_profile(
     "default", max_examples=60, derandomize=True, deadline=None, suppress_health_check=_SLOW
 )
 settings.register_profile(
-    "ci", max_examples=150, derandomize=True, deadline=None, suppress_health_check=_SLOW
+    "ci", max_examples=100, derandomize=True, deadline=None, suppress_health_check=_SLOW
 )
 settings.register_profile(
     "large", max_examples=3000, deadline=None, suppress_health_check=_SLOW, print_blob=True
