@@ -100,7 +100,7 @@ def test_a_path_of_an_absent_store_is_refused() -> None:
             client_for(where)
 
 
-@pytest.mark.parametrize("store", ["s3://bucket", object(), 7], ids=str)
+@pytest.mark.parametrize("store", ["s3://bucket", object(), 7], ids=["text", "object", "number"])
 def test_what_is_no_store_is_refused(store: object) -> None:
     with pytest.raises(StoreError, match="cannot serve as a store"):
         client_for("store:", store=store)

@@ -42,7 +42,7 @@ class Level(enum.IntEnum):
         ("é", "é"),
         (b"x", b"x"),
         (bytearray(b"x"), b"x"),
-        (memoryview(b"x"), b"x"),
+        pytest.param(memoryview(b"x"), b"x", id="memoryview"),
         (Colour.RED, "red"),
         (Level.LOW, 1),
         (Decimal("1.50"), Decimal("1.50")),
