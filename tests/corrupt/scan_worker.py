@@ -22,14 +22,13 @@ import pyarrow.parquet as pq
 import accel
 import accel.reader
 from accel.testing import DictStore
+from tests.corrupt.rows_as_text import as_text
 
 PATH = "dir/damaged.parquet"
 SECONDS = 20.0
 """A case that takes longer is a hang."""
 WHOLE = accel.Options(memory_limit=64 << 20)
 PIECES = accel.Options(tail_hint=8, piece_bytes=1, max_gap_bytes=0, memory_limit=64 << 20)
-# However small these files are, their page indexes are to be met.
-accel.reader._WHOLE_BYTES = 0
 
 
 SELECTION = {0: [(3, 14), (25, 26)], 1: [(0, 1), (19, 30)]}
@@ -81,27 +80,6 @@ def reference(data: bytes) -> pa.Table | None:
         return None
 
 
-def as_text(table: pa.Table) -> str:
-    """The rows, so that sameness is equality of text."""
-    return repr((table.schema.remove_metadata().to_string(), *(_plain(c) for c in table.columns)))
-
-
-def _plain(column: Any) -> list[Any]:
-    try:
-        return column.to_pylist()  # type: ignore[no-any-return]
-    except UnicodeDecodeError:
-        return column.cast(_as_bytes(column.type)).to_pylist()  # type: ignore[no-any-return]
-
-
-def _as_bytes(kind: pa.DataType) -> pa.DataType:
-    """The type with bytes for text, which may not be UTF-8."""
-    if pa.types.is_string(kind):
-        return pa.binary()
-    if pa.types.is_struct(kind):
-        return pa.struct([field.with_type(_as_bytes(field.type)) for field in kind])
-    return pa.list_(_as_bytes(kind.value_type)) if pa.types.is_list(kind) else kind
-
-
 def judge(data: bytes, intact: pa.Table, mode: str, options: accel.Options) -> dict[str, str]:
     """What came of a case. Scans with a predicate are held against nothing: statistics are trusted."""
     kind, found = read(data, mode, options)
@@ -128,6 +106,8 @@ def _chosen(table: pa.Table, mode: str) -> pa.Table:
 
 
 def main(path: str) -> None:
+    # However small these files are, their page indexes are to be met. Here, as it is for the whole process.
+    accel.reader._WHOLE_BYTES = 0
     intact, cases = pickle.loads(Path(path).read_bytes())
     out = sys.stdout
     full = pq.read_table(pa.BufferReader(intact))

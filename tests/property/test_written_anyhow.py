@@ -18,7 +18,7 @@ import pytest
 import accel
 from accel.predicate.where import to_expr
 from accel.testing import DictStore
-from tests.corrupt.scan_worker import as_text
+from tests.corrupt.rows_as_text import as_text
 from tests.oracle import rowwise
 
 _INTEGERS = {pa.int8(): 8, pa.uint8(): 8, pa.int16(): 16, pa.uint32(): 32, pa.int64(): 64, pa.uint64(): 64}
@@ -161,7 +161,9 @@ def _where(rng: random.Random, table: pa.Table, depth: int) -> Any:
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_a_scan_gives_what_pyarrow_reads(seed: int) -> None:
+def test_a_scan_gives_what_pyarrow_reads(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Small as these files are, their page indexes are met, but for some.
+    monkeypatch.setattr("accel.reader._WHOLE_BYTES", 0 if seed % 5 else 8192)
     rng = random.Random(seed)
     rows = rng.choice([1, 50, 300])
     kinds = [rng.choice(_KINDS) for _ in range(4)]
