@@ -15,10 +15,11 @@ import socket
 import subprocess
 import sys
 import tempfile
-import time
 import urllib.request
 from email.utils import formatdate
 from typing import Self
+
+from accel.testing.programs import Program
 
 __all__ = ["AZURITE_VERSION", "Azurite", "find_azurite", "install_azurite"]
 
@@ -95,25 +96,15 @@ class Azurite:
         self.program = os.fspath(program)
         self.endpoint = ""
         """Of the account: "http://127.0.0.1:10000/devstoreaccount1"."""
-        self._process: subprocess.Popen[bytes] | None = None
+        self._running: Program | None = None
 
     def __enter__(self) -> Self:
-        for _ in range(3):
-            port = _free_port()
-            self.endpoint = f"http://127.0.0.1:{port}/{ACCOUNT}"
-            command = [self.program, "--blobHost", "127.0.0.1", "--blobPort", str(port), "--silent"]
-            command += ["--inMemoryPersistence", "--disableTelemetry", "--skipApiVersionCheck"]
-            quiet = subprocess.DEVNULL
-            # Like all of npm's programs it is a script that begins by naming its interpreter.
-            self._process = subprocess.Popen(command, stdout=quiet, stderr=quiet, stdin=quiet)
-            if self._wait_ready(port, time.monotonic() + 60):
-                return self
-            # Another process may have taken the port in between.
-            self._end()
-        raise RuntimeError(f"{self.program} did not start")
+        self._running = Program.start(self._command, self._connect)
+        return self
 
     def __exit__(self, *failure: object) -> None:
-        self._end()
+        if self._running is not None:
+            self._running.end()
 
     def storage_options(self) -> dict[str, str]:
         """Obstore's options for the account."""
@@ -139,31 +130,13 @@ class Azurite:
         with urllib.request.urlopen(request, timeout=60):
             pass
 
-    def _wait_ready(self, port: int, deadline: float) -> bool:
-        while self._process is not None and self._process.poll() is None and time.monotonic() < deadline:
-            try:
-                socket.create_connection(("127.0.0.1", port), 1.0).close()
-            except OSError:
-                time.sleep(0.05)
-            else:
-                return True
-        return False
+    def _command(self, port: int) -> list[str]:
+        self.endpoint = f"http://127.0.0.1:{port}/{ACCOUNT}"
+        command = [self.program, "--blobHost", "127.0.0.1", "--blobPort", str(port), "--silent"]
+        return [*command, "--inMemoryPersistence", "--disableTelemetry", "--skipApiVersionCheck"]
 
-    def _end(self) -> None:
-        if self._process is not None:
-            self._process.terminate()
-            try:
-                self._process.wait(10)
-            except subprocess.TimeoutExpired:
-                self._process.kill()
-                self._process.wait()
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    def _connect(self, port: int) -> None:
+        socket.create_connection(("127.0.0.1", port), 1.0).close()
 
 
 if __name__ == "__main__":

@@ -8,13 +8,12 @@ from __future__ import annotations
 import os
 import pathlib
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
-import time
 from typing import Self
 
+from accel.testing.programs import Program
 from accel.testing.s3 import S3Admin
 
 __all__ = ["MINIO_VERSION", "Minio", "find_minio", "install_minio"]
@@ -77,28 +76,11 @@ class Minio(S3Admin):
     def __init__(self, binary: str | os.PathLike[str]) -> None:
         super().__init__()
         self.binary = os.fspath(binary)
-        self._process: subprocess.Popen[bytes] | None = None
+        self._running: Program | None = None
         self._data: tempfile.TemporaryDirectory[str] | None = None
 
     def __enter__(self) -> Self:
         self._data = tempfile.TemporaryDirectory(prefix="accel-minio-")
-        for _ in range(5):
-            port = _free_port()
-            self.url = f"http://127.0.0.1:{port}"
-            self._process = self._start(port, self._data.name)
-            if self._wait_ready(time.monotonic() + 60):
-                return self
-            # Another process may have taken the port in between.
-            self._end()
-        self._data.cleanup()
-        raise RuntimeError(f"{self.binary} did not start")
-
-    def __exit__(self, *failure: object) -> None:
-        self._end()
-        if self._data is not None:
-            self._data.cleanup()
-
-    def _start(self, port: int, data: str) -> subprocess.Popen[bytes]:
         settings = {
             "MINIO_ROOT_USER": self.access_key,
             "MINIO_ROOT_PASSWORD": self.secret_key,
@@ -106,36 +88,24 @@ class Minio(S3Admin):
             "MINIO_UPDATE": "off",
             "MINIO_DOMAIN": "localhost",
         }
-        command = [self.binary, "server", "--quiet", "--address", f"127.0.0.1:{port}", data]
-        quiet = subprocess.DEVNULL
-        return subprocess.Popen(command, env={**os.environ, **settings}, stdout=quiet, stderr=quiet)
+        try:
+            # A signed request: the health checks say yes before the keys are known.
+            self._running = Program.start(self._command, lambda _: self.list_buckets(), environment=settings)
+        except BaseException:
+            self._data.cleanup()
+            raise
+        return self
 
-    def _wait_ready(self, deadline: float) -> bool:
-        while self._process is not None and self._process.poll() is None and time.monotonic() < deadline:
-            try:
-                # A signed request: the health checks say yes before the keys are known.
-                self.list_buckets()
-            except OSError:
-                time.sleep(0.05)
-            else:
-                return True
-        return False
+    def __exit__(self, *failure: object) -> None:
+        if self._running is not None:
+            self._running.end()
+        if self._data is not None:
+            self._data.cleanup()
 
-    def _end(self) -> None:
-        if self._process is not None:
-            self._process.terminate()
-            try:
-                self._process.wait(10)
-            except subprocess.TimeoutExpired:
-                self._process.kill()
-                self._process.wait()
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    def _command(self, port: int) -> list[str]:
+        self.url = f"http://127.0.0.1:{port}"
+        data = "" if self._data is None else self._data.name
+        return [self.binary, "server", "--quiet", "--address", f"127.0.0.1:{port}", data]
 
 
 if __name__ == "__main__":

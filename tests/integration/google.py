@@ -10,10 +10,7 @@ import hashlib
 import json
 import re
 import shutil
-import socket
-import subprocess
 import threading
-import time
 import urllib.error
 import urllib.request
 from dataclasses import dataclass, field
@@ -21,6 +18,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self
 from urllib.parse import parse_qs, quote, unquote, urlsplit
 from xml.sax.saxutils import escape
+
+from accel.testing.programs import Program
 
 __all__ = ["FakeGcsServer", "GoogleFake"]
 
@@ -232,29 +231,27 @@ class FakeGcsServer:
         program = shutil.which("fake-gcs-server")
         if program is None:
             raise FileNotFoundError("no fake-gcs-server on PATH")
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port = probe.getsockname()[1]
-        self.url = f"http://127.0.0.1:{port}"
-        command = [program, "-scheme", "http", "-host", "127.0.0.1", "-port", str(port), "-backend", "memory"]
-        command += ["-public-host", f"127.0.0.1:{port}", "-external-url", self.url]
-        quiet = subprocess.DEVNULL
-        self._process = subprocess.Popen(command, stdout=quiet, stderr=quiet)
-        deadline = time.monotonic() + 30
-        while True:
-            try:
-                self._ask("/storage/v1/b?project=p", b"", "GET")
-            except OSError:
-                if time.monotonic() > deadline:
-                    self.__exit__()
-                    raise
-                time.sleep(0.05)
-            else:
-                return self
+
+        def command(port: int) -> list[str]:
+            self.url = f"http://127.0.0.1:{port}"
+            asked = [
+                program,
+                "-scheme",
+                "http",
+                "-host",
+                "127.0.0.1",
+                "-port",
+                str(port),
+                "-backend",
+                "memory",
+            ]
+            return [*asked, "-public-host", f"127.0.0.1:{port}", "-external-url", self.url]
+
+        self._running = Program.start(command, lambda _: self._ask("/storage/v1/b?project=p", b"", "GET"))
+        return self
 
     def __exit__(self, *failure: object) -> None:
-        self._process.terminate()
-        self._process.wait(10)
+        self._running.end()
 
     def storage_options(self) -> dict[str, Any]:
         return {"base_url": self.url, "service_account_key": ACCOUNT}
