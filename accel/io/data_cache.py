@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 from cachetools import LRUCache
 
-from accel.io.ghosts import Ghosts, Key
-from accel.io.spans import Spans
+from accel.io.ghosts import Ghosts
+from accel.io.spans import Key, Spans
 from accel.planning.file import ObjectId
 from accel.ranges import ByteRange
 from accel.records import dataclass
@@ -29,18 +29,7 @@ class _Segment:
     start: int
     end: int
     data: memoryview
-    of: _Version
-
-
-class _Version(Spans[_Segment]):
-    """The segments of one version of an object."""
-
-    __slots__ = ("id", "key")
-
-    def __init__(self, key: Key, file: ObjectId) -> None:
-        super().__init__()
-        self.key = key
-        self.id = file
+    of: Spans[_Segment]
 
 
 def _weight(segment: _Segment) -> int:
@@ -100,7 +89,7 @@ class DataCache:
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self._lock = threading.Lock()
-        self._versions: dict[Key, _Version] = {}
+        self._versions: dict[Key, Spans[_Segment]] = {}
         self._ghosts = Ghosts(limit // _REMEMBERED)
         self._most_protected = limit * 3 // 4
         self._new = _Order(limit, self._evicted)
@@ -168,7 +157,7 @@ class DataCache:
             version = self._versions.get(key)
             if version is None or version.id != file:
                 self._drop(key)
-                version = self._versions[key] = _Version(key, file)
+                version = self._versions[key] = Spans(key, file)
             end = start + data.nbytes
             for other in version.over(start, end):
                 if start <= other.start and other.end <= end:
@@ -204,7 +193,7 @@ class DataCache:
             self._protected.clear()
             self._ghosts.clear()
 
-    def _version(self, token: str, file: ObjectId) -> _Version | None:
+    def _version(self, token: str, file: ObjectId) -> Spans[_Segment] | None:
         version = self._versions.get((token, file.path))
         return version if version is not None and version.id == file else None
 
@@ -250,7 +239,7 @@ class DataCache:
                 self._forget(segment)
 
 
-def _look(version: _Version | None, wanted: ByteRange) -> tuple[Held, list[_Segment]]:
+def _look(version: Spans[_Segment] | None, wanted: ByteRange) -> tuple[Held, list[_Segment]]:
     if version is None:
         return Held((), wanted), []
     over = version.over(wanted.start, wanted.end)

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TypeAlias
 
 from cachetools import LRUCache
 
-from accel.io.spans import Spans
+from accel.io.spans import Key, Spans
 from accel.planning.file import ObjectId
 from accel.ranges import ByteRange
 from accel.records import dataclass
 
-__all__ = ["Ghosts", "Key"]
-
-Key: TypeAlias = tuple[str, str]
-"""The token of a client, and the path of an object."""
+__all__ = ["Ghosts"]
 
 # So many at the most, however short they are.
 _MOST = 4096
@@ -25,18 +21,7 @@ _MOST = 4096
 class _Ghost:
     start: int
     end: int
-    of: _Read
-
-
-class _Read(Spans[_Ghost]):
-    """What was read of one version of an object."""
-
-    __slots__ = ("id", "key")
-
-    def __init__(self, key: Key, file: ObjectId) -> None:
-        super().__init__()
-        self.key = key
-        self.id = file
+    of: Spans[_Ghost]
 
 
 class _Latest(LRUCache[_Ghost, _Ghost]):
@@ -68,7 +53,7 @@ class Ghosts:
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._reads: dict[Key, _Read] = {}
+        self._reads: dict[Key, Spans[_Ghost]] = {}
         self._latest = _Latest(limit, self)
 
     def __len__(self) -> int:
@@ -93,7 +78,7 @@ class Ghosts:
             read = None
         if read is None:
             again = [False] * len(ranges)
-            read = self._reads[key] = _Read(key, file)
+            read = self._reads[key] = Spans(key, file)
         else:
             again = [_shared(read, one) * 2 >= one.length for one in ranges]
             for start, end in _joined(ranges):
@@ -126,7 +111,7 @@ class Ghosts:
         if not read.items and self._reads.get(read.key) is read:
             del self._reads[read.key]
 
-    def _forget(self, read: _Read, start: int, end: int) -> None:
+    def _forget(self, read: Spans[_Ghost], start: int, end: int) -> None:
         """Of one object; what lies beside `start..end` stays."""
         for ghost in read.over(start, end):
             if self._latest.pop(ghost, None) is None:
@@ -139,7 +124,7 @@ class Ghosts:
                     self._latest[rest] = rest
 
 
-def _shared(read: _Read, wanted: ByteRange) -> int:
+def _shared(read: Spans[_Ghost], wanted: ByteRange) -> int:
     """Bytes of a range that were read."""
     start, end = wanted
     return sum(min(end, ghost.end) - max(start, ghost.start) for ghost in read.over(start, end))

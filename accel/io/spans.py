@@ -1,11 +1,16 @@
-"""Stretches of one object that lie apart from each other, in order."""
+"""Stretches of one version of an object that lie apart from each other, in order."""
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, Protocol, TypeAlias, TypeVar
 
-__all__ = ["Spans"]
+from accel.planning.file import ObjectId
+
+__all__ = ["Key", "Spans"]
+
+Key: TypeAlias = tuple[str, str]
+"""The token of a client, and the path of an object."""
 
 
 class _Span(Protocol):
@@ -17,11 +22,13 @@ S = TypeVar("S", bound=_Span)
 
 
 class Spans(Generic[S]):
-    """Stretches `start..end`, ascending and apart."""
+    """Stretches `start..end` of one version of an object, ascending and apart."""
 
-    __slots__ = ("items", "starts")
+    __slots__ = ("id", "items", "key", "starts")
 
-    def __init__(self) -> None:
+    def __init__(self, key: Key, file: ObjectId) -> None:
+        self.key = key
+        self.id = file
         self.starts: list[int] = []
         self.items: list[S] = []
 

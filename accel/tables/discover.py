@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import warnings
-from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Protocol
@@ -200,10 +199,11 @@ async def _find(
 
 def _warn_of_tables(item: Named, entries: Sequence[ObjectEntry], metrics: Metrics) -> None:
     """A table format keeps files that are no longer part of the table: their rows would be taken for its own."""
+    from accel.tables import listed
+
     below = f"{item.prefix}/" if item.prefix else ""
     for kind, log in _LOGS.items():
-        place = bisect_left(entries, below + log, key=lambda entry: entry.path)
-        if place < len(entries) and entries[place].path.startswith(below + log):
+        if listed.lies_below(below + log, entries):
             text = f"{item.text}: this is a {kind} table, and all of its files are read, those it has dropped too"
             metrics.warn(text)
             warnings.warn(text, stacklevel=2)

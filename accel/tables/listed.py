@@ -13,7 +13,7 @@ from accel.planning.file import DataFile
 from accel.tables.pattern import has_hidden
 from accel.tables.source import Named, Shape
 
-__all__ = ["choose", "nothing", "visible"]
+__all__ = ["choose", "lies_below", "nothing", "visible"]
 
 
 async def choose(item: Named, entries: Sequence[ObjectEntry]) -> Sequence[DataFile]:
@@ -108,6 +108,10 @@ def _is_marker(entry: ObjectEntry, entries: Sequence[ObjectEntry]) -> bool:
     if "." not in name or name.endswith("_$folder$") or entry.path.endswith("/"):
         return True
     # `x.parquet/`, whose slash obstore takes away, stands before the parts that Spark wrote below it.
-    below = f"{entry.path}/"
-    place = bisect_left(entries, below, key=lambda other: other.path)
-    return place < len(entries) and entries[place].path.startswith(below)
+    return lies_below(f"{entry.path}/", entries)
+
+
+def lies_below(prefix: str, entries: Sequence[ObjectEntry]) -> bool:
+    """Whether one of the entries, in the order of their paths, has the prefix."""
+    place = bisect_left(entries, prefix, key=lambda entry: entry.path)
+    return place < len(entries) and entries[place].path.startswith(prefix)

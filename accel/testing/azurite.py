@@ -19,7 +19,7 @@ import urllib.request
 from email.utils import formatdate
 from typing import Self
 
-from accel.testing.programs import Program
+from accel.testing.programs import Program, cached
 
 __all__ = ["AZURITE_VERSION", "Azurite", "find_azurite", "install_azurite"]
 
@@ -34,8 +34,7 @@ _PATIENCE = 150.0
 
 
 def _cached() -> pathlib.Path:
-    cache = os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache"
-    return pathlib.Path(cache) / "accel-tools" / f"azurite-{AZURITE_VERSION}"
+    return cached(f"azurite-{AZURITE_VERSION}")
 
 
 def find_azurite() -> pathlib.Path | None:

@@ -13,7 +13,7 @@ import sys
 import tempfile
 from typing import Self
 
-from accel.testing.programs import Program
+from accel.testing.programs import Program, cached
 from accel.testing.s3 import S3Admin
 
 __all__ = ["MINIO_VERSION", "Minio", "find_minio", "install_minio"]
@@ -23,8 +23,7 @@ MINIO_VERSION = "v0.0.0-20260212201848-7aac2a2c5b7c"
 
 
 def _cached() -> pathlib.Path:
-    cache = os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache"
-    return pathlib.Path(cache) / "accel-tools" / f"minio-{MINIO_VERSION}"
+    return cached(f"minio-{MINIO_VERSION}")
 
 
 def find_minio() -> pathlib.Path | None:

@@ -1,18 +1,25 @@
-"""Server programs that tests need: started on a free port of loopback, waited for, and ended."""
+"""Server programs that tests need: kept in a cache, started on a free port of loopback, waited for, and ended."""
 
 from __future__ import annotations
 
 import os
+import pathlib
 import socket
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
 
-__all__ = ["Program"]
+__all__ = ["Program", "cached"]
 
 _TRIES = 5
 _START_SECONDS = 60.0
 _END_SECONDS = 10.0
+
+
+def cached(name: str) -> pathlib.Path:
+    """Where an installed program is, or is to be, in the cache that all checkouts share."""
+    cache = os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache"
+    return pathlib.Path(cache) / "accel-tools" / name
 
 
 class Program:
