@@ -134,12 +134,14 @@ def plan(source: Any, where: Any = None, **keywords: Any) -> Plan:
     Plan
     """
     asked = _asked(source, where, keywords)
+    del source, keywords  # not for whoever shows the variables of a failure's frames: they may be credentials
     return _one_plan([runtime.run(part.plan(Metrics())) for part in asked.parts()])
 
 
 async def plan_async(source: Any, where: Any = None, **keywords: Any) -> Plan:
     """`plan`, awaited."""
     asked = _asked(source, where, keywords)
+    del source, keywords
     return _one_plan([await runtime.bridge(part.plan(Metrics())) for part in asked.parts()])
 
 

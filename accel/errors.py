@@ -16,19 +16,42 @@ __all__ = [
     "PredicateError",
     "SchemaMismatchError",
     "StoreError",
+    "forget_frames",
     "redact",
 ]
 
 # Compiled by `re` where one is needed: few addresses have either.
 _QUERY = r"(?<=[?&])([^=&\s]+)=[^&\s'\")]*"
-_USERINFO = r"(?<=://)[^/@\s]+@"
+# A password may hold an @, too.
+_USERINFO = r"(?<=://)[^/?#\s]+@"
+_HIDDEN = "***"
 
 
 def redact(text: str) -> str:
     """Hide what may be a credential in a URL: user info and the values of its query string."""
     if "@" in text:
-        text = re.sub(_USERINFO, "***@", text)
-    return re.sub(_QUERY, r"\1=***", text) if "=" in text else text
+        text = re.sub(_USERINFO, f"{_HIDDEN}@", text)
+    return re.sub(_QUERY, rf"\1={_HIDDEN}", text) if "=" in text else text
+
+
+def forget_frames(error: BaseException) -> None:
+    """Let go of the frames of an error that had to hide something, and of all that led to it.
+
+    Whoever shows the frames' variables (rich, pytest, error trackers) would show it in clear.
+    """
+    if not (getattr(error, "hides", False) or _HIDDEN in str(error)):
+        return
+    pending: list[BaseException | None] = [error]
+    seen: set[int] = set()
+    while pending:
+        each = pending.pop()
+        if each is None or id(each) in seen:
+            continue
+        seen.add(id(each))
+        each.__traceback__ = None
+        pending += (each.__cause__, each.__context__)
+        if isinstance(each, BaseExceptionGroup):
+            pending.extend(each.exceptions)
 
 
 class AccelError(Exception):
@@ -45,6 +68,9 @@ class AccelError(Exception):
     hint : str, optional
         What the reader of the message can do.
     """
+
+    hides = False
+    """Whether it comes from where credentials are in the open: `forget_frames`."""
 
     def __init__(
         self,

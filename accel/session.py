@@ -46,9 +46,9 @@ _NO_DIRECTORIES = ("http:", "https:", "file:")
 _NO_COLUMNS = pa.schema([])
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class ScanSpec:
-    """The arguments of a scan, checked."""
+    """The arguments of a scan, checked. As text it is nameless: the source may be a presigned URL."""
 
     source: Any
     where: Expr | None = None

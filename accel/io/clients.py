@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from cachetools import LRUCache
 
-from accel.errors import StoreError
+from accel.errors import AccelError, StoreError
 from accel.io import runtime
 from accel.io.client import Client
 from accel.io.location import Location, parse_url
@@ -106,7 +106,11 @@ def client_for(
     with _registry.lock:
         client = _registry.clients.get(key)
         if client is None:
-            transport = build_store(location, storage_options, options)
+            try:
+                transport = build_store(location, storage_options, options)
+            except AccelError as error:
+                error.hides = True  # from here to the caller all frames hold the options, and these the keys
+                raise
             client = Client(transport, root=location.root, token=token, options=options)
             _registry.clients[key] = client
         return client

@@ -28,6 +28,7 @@ _MAX_REDIRECTS = 5
 _REDIRECTS = (301, 302, 303, 307, 308)
 # In all of its clouds.
 _AZURE = re.compile(r"\.(blob|dfs)\.(core|storage|fabric)\.[a-z.]+$")
+_CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 _OWN_HEADERS = ("range", "if-match", "accept-encoding", "host", "content-length", "connection")
 
 
@@ -52,9 +53,15 @@ class HttpStore:
                 hint=_other_name(root) or "known: headers",
             )
         headers = dict(storage_options.get("headers") or {})
-        for name in headers:
+        for name, value in headers.items():
             if name.lower() in _OWN_HEADERS:
                 raise StoreError(f"the header {name!r} is accel's own to send", path=root)
+            if _CONTROL.search(f"{name}{value}"):
+                raise StoreError(
+                    f"the header {name!r} holds a line break or another control character",
+                    path=root,
+                    hint="a token that was read from a file may end in one: strip it",
+                )
         self._root = root
         self._headers = {str(name): str(value) for name, value in headers.items()}
         self._options = options
@@ -119,6 +126,7 @@ class HttpStore:
         limit = self._options.max_unranged_bytes if whole is None else skip + whole.length
         body = bytearray()
         came = 0
+        failure: BaseException | None = None
         try:
             async for part in response.content.iter_any():
                 # What lies before the range in a whole object is passed over as it comes.
@@ -128,10 +136,12 @@ class HttpStore:
                 if came > limit or (whole is not None and came == limit):
                     break
         except Exception as error:  # noqa: BLE001 (sorted by `_translate`)
-            cause = _translate(error, path)
-            if not (isinstance(cause, StoreError) and cause.transient) or whole is None:
-                raise cause from None
-            raise self._incomplete(cause.message, path, whole, body, answer) from None
+            failure = _translate(error, path)
+        # Not while that is handled: what aiohttp raised would stay with it, and holds the URL.
+        if failure is not None:
+            if not (isinstance(failure, StoreError) and failure.transient) or whole is None:
+                raise failure from None
+            raise self._incomplete(failure.message, path, whole, body, answer) from None
         if whole is None:
             return _last(path, want, body, came > limit, limit, answer)
         if came < limit:
@@ -237,8 +247,8 @@ def _origin(url: str) -> _Origin:
 
 
 def _redirected(url: str, target: str, shown: str) -> str:
-    new = urljoin(url, target)
     try:
+        new = urljoin(url, target)
         scheme = _origin(new).scheme
     except ValueError:
         scheme = ""

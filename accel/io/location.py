@@ -155,8 +155,12 @@ def _http(scheme: str, rest: str, url: str) -> Location:
     host = rest if cut is None else rest[: cut.start()]
     path = "" if cut is None else rest[cut.start() :].removeprefix("/")
     _check_host(host, url)
-    from urllib.parse import quote
+    from urllib.parse import quote, urlsplit
 
+    try:
+        _ = urlsplit(f"{scheme}://{host}").port
+    except ValueError:
+        raise StoreError("the URL's host, or its port, is none", path=url) from None
     return Location(scheme, f"{scheme}://{host.lower()}", quote(path, safe=_URL_SAFE))
 
 

@@ -18,7 +18,7 @@ import weakref
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Generic, TypeVar
 
-from accel.errors import AccelError
+from accel.errors import AccelError, forget_frames
 
 __all__ = [
     "at_shutdown",
@@ -146,7 +146,11 @@ class _Call(Generic[T]):
         """Of an ended call: its value, or raise what it raised."""
         if self._task is None or self._task.cancelled():
             raise AccelError("the operation was cancelled")
-        return self._task.result()
+        failure = self._task.exception()
+        if failure is None:
+            return self._task.result()
+        forget_frames(failure)
+        raise failure
 
 
 def run(coroutine: Coroutine[Any, Any, T]) -> T:

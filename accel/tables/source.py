@@ -103,7 +103,10 @@ def read_source(text: str, *, glob: bool, in_store: bool) -> Named:
     if cut is not None:
         fixed, pattern = cut
         if fixed:
-            location = parse_url(fixed, in_store=in_store)
+            try:
+                location = parse_url(fixed, in_store=in_store)
+            except StoreError as error:
+                raise error.of(text) from None
         else:
             location = Location("store", "store:", "") if in_store else parse_url("./")
         if not (location.scheme == "file" and os.path.lexists(parse_url(text).url)):
