@@ -15,7 +15,7 @@ from accel.options import MIB
 from accel.planning.file import ObjectId
 from accel.planning.pages import Piece
 from accel.planning.task import ScanTask
-from accel.ranges import Buffer, Kind, ReadKey, Stash, Want
+from accel.ranges import Buffer, ByteRange, Kind, ReadKey, Stash, Want
 from accel.records import dataclass
 
 __all__ = ["DictionaryReads", "Sought", "dictionary_key", "until_done"]
@@ -29,9 +29,9 @@ Read = Callable[[list[Want]], Awaitable[tuple[Stash, int]]]
 """The wanted bytes, and the round trips that they took."""
 
 
-def dictionary_key(client: Client, file: ObjectId, key: ReadKey) -> tuple[object, ...]:
-    """Of a dictionary page in the cache."""
-    return ("dict", client.token, file.path, file.etag, file.size, key.row_group, key.column)
+def dictionary_key(client: Client, file: ObjectId, place: ByteRange | None) -> tuple[object, ...]:
+    """Of a dictionary page in the cache: by where it is, for whose page that is only a task says."""
+    return ("dict", client.token, file.path, file.etag, file.size, place)
 
 
 @dataclass(slots=True)
@@ -55,6 +55,7 @@ class DictionaryReads:
     cache: Cache
     metrics: Metrics
     _pending: dict[ReadKey, asyncio.Future[memoryview]] = field(default_factory=dict)
+    _places: dict[int, ByteRange | None] | None = None
 
     def cached(self, key: ReadKey) -> bytes | None:
         """The page, if it is cached."""
@@ -171,7 +172,9 @@ class DictionaryReads:
         self.cache.put(self._key(key), page, len(page) + 256)
 
     def _key(self, key: ReadKey) -> tuple[object, ...]:
-        return dictionary_key(self.client, self.task.file.id, key)
+        if self._places is None:
+            self._places = {reads.column: reads.dictionary for reads in self.task.reads}
+        return dictionary_key(self.client, self.task.file.id, self._places.get(key.column))
 
 
 async def until_done(tasks: Sequence[asyncio.Task[None]]) -> None:

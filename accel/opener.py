@@ -284,7 +284,7 @@ class Opener:
         keys: dict[ReadKey, tuple[object, ...]] = {}
         for want in need.wants:
             if want.key.kind is Kind.DICTIONARY and pin is not None and pin.etag is not None:
-                keys[want.key] = dictionary_key(client, pin, want.key)
+                keys[want.key] = dictionary_key(client, pin, want.range)
                 found = self._cache.get(keys[want.key])
                 if isinstance(found, bytes):
                     cached[want.key] = memoryview(found)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from typing import Any
 
 import pyarrow as pa
@@ -125,3 +126,20 @@ async def test_one_that_fails_leaves_the_others_their_dictionary(made: list[int]
 
 def _places(part: ByteRange) -> range:
     return range(part.start, part.end)
+
+
+@pytest.mark.parametrize("forged_first", [True, False])
+def test_a_task_that_names_another_row_group_gives_and_takes_no_dictionary_of_its(forged_first: bool) -> None:
+    """Whoever can make tasks can make their checksums: what one has cached is nothing to another."""
+    columns = table(key=pa.array(range(ROWS)), x=pa.array([f"{i // 1000} {i % 40:04}" for i in range(ROWS)]))
+    data = write_file(columns, Layout(group_rows=1000, page_rows=70, dictionary=["x"], codec="zstd"))
+    keywords: dict[str, Any] = {"store": DictStore({"f.parquet": data}), "options": OPTIONS}
+    plan = accel.plan("f.parquet", "key IN (3, 1003)", cache=None, **keywords)
+    first, second = plan.tasks
+    forged = dataclasses.replace(first, row_group=second.row_group)
+    cache = accel.Cache()
+    answers = [
+        accel.scan([task], cache=cache, **keywords).to_table().column("x").to_pylist()
+        for task in ([forged, second] if forged_first else [second, forged])
+    ]
+    assert answers == ([["0 0003"], ["1 0003"]] if forged_first else [["1 0003"], ["0 0003"]])
