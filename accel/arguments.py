@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from numbers import Integral
 from operator import index
@@ -18,7 +18,7 @@ from accel.planning.task import ScanTask
 from accel.predicate.where import to_expr
 from accel.session import ScanSpec
 
-__all__ = ["check_arguments", "is_planned", "is_stream"]
+__all__ = ["check_arguments", "check_count", "is_planned", "is_stream"]
 
 
 def is_stream(source: object) -> bool:
@@ -65,17 +65,24 @@ def check_arguments(
         if named:
             raise ValueError(f"{', '.join(named)}: a plan has its own; plan again with them")
     elif hasattr(source, "read") or not (stream or isinstance(source, str | os.PathLike | list | tuple)):
+        hint = ""
+        if hasattr(source, "read"):
+            hint = "; bytes can be an object of an obstore MemoryStore"
+        elif isinstance(source, pa.Table):
+            hint = "; tasks in a table are read by accel.Plan.from_arrow"
         raise TypeError(
-            f"a {type(source).__name__} is no source: give a path or URL, a list of them, or a Plan"
-            + ("; bytes can be an object of an obstore MemoryStore" if hasattr(source, "read") else "")
+            f"a {type(source).__name__} is no source: give a path or URL, a list of them, or a Plan{hint}"
         )
-    if isinstance(columns, str | Mapping | AbstractSet):  # a set has no order, and renaming is not for a scan
+    # A set has no order, and renaming is not for a scan.
+    listed = isinstance(columns, Iterable) and not isinstance(columns, str | Mapping | AbstractSet)
+    if columns is not None and not listed:
         shown = f"the string {columns!r}" if isinstance(columns, str) else f"a {type(columns).__name__}"
         raise TypeError(f"columns is a list of names, not {shown}")
     if not isinstance(options, Options):
         raise TypeError(f"options is an accel.Options, not a {type(options).__name__}")
-    if limit is not None and (isinstance(limit, bool) or not isinstance(limit, Integral) or limit < 0):
-        raise ValueError(f"limit is a non-negative int, not {limit!r}")
+    for name, flag in (("glob", glob), ("order", order)):
+        if not isinstance(flag, bool):
+            raise TypeError(f"{name} is True or False, not {flag!r:.80}")
     if schema is not None and not isinstance(schema, pa.Schema):
         raise TypeError(f"schema is a pyarrow.Schema, not a {type(schema).__name__}")
     if partitioning not in ("hive", None) and not isinstance(partitioning, pa.Schema):
@@ -88,7 +95,7 @@ def check_arguments(
         where=to_expr(where),
         where_text=where if isinstance(where, str) else None,
         columns=None if columns is None else tuple(columns),
-        limit=None if limit is None else int(limit),
+        limit=None if limit is None else check_count(limit, "limit"),
         selection=chosen,
         schema=schema,
         partitioning=None if stream and partitioning == "hive" else partitioning,
@@ -98,6 +105,13 @@ def check_arguments(
         embedded=dict(embedded or {}),
         options=options,
     )
+
+
+def check_count(value: Any, what: str = "a number of rows") -> int:
+    """See that rows are counted by a whole number; numpy's count as well."""
+    if isinstance(value, bool) or not isinstance(value, Integral) or value < 0:
+        raise ValueError(f"{what} is a non-negative int, not {value!r}")
+    return int(value)
 
 
 def _check_embedded(embedded: Any) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
@@ -169,7 +170,7 @@ class Engine:
 
     def _part(self, batch: pa.RecordBatch, spec: ScanSpec) -> Engine | None:
         if not isinstance(batch, pa.RecordBatch):
-            hint = "; give paths as a list" if isinstance(batch, str) else ""
+            hint = "; give paths as a list" if isinstance(batch, str | os.PathLike) else ""
             raise TypeError(f"the iterator gives a {type(batch).__name__}, not record batches{hint}")
         if batch.num_rows == 0:
             return None

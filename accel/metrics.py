@@ -24,9 +24,15 @@ class Counter:
         self.kept += kept
 
 
-@dataclass(slots=True)
+_NOTHING: tuple[object, ...] = (0, [], {}, {"total": 0, "kept": 0})
+
+
+@dataclass(slots=True, repr=False)
 class Metrics:
-    """What one run of a scan did. Written on the I/O loop and by decode threads, read by anybody."""
+    """What one run of a scan did; as text, the counts that are not 0.
+
+    Written on the I/O loop and by decode threads, read by anybody.
+    """
 
     requests: int = 0
     """Requests sent, retries included."""
@@ -65,6 +71,10 @@ class Metrics:
     indexes_ignored: int = 0
     warnings: list[str] = field(default_factory=list)
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False, compare=False)
+
+    def __repr__(self) -> str:
+        told = (f"{name}={value}" for name, value in self.as_dict().items() if value not in _NOTHING)
+        return f"Metrics({', '.join(told)})"
 
     def count_request(self, kind: Kind, received: int) -> None:
         """Count one request and the body bytes it brought (0 for a failed one)."""

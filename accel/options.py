@@ -131,6 +131,8 @@ class Options:
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
             if isinstance(field.default, bool):
+                if not isinstance(value, bool):
+                    raise TypeError(f"option {field.name} is True or False, not {value!r}")
                 continue
             if isinstance(field.default, enum.Enum):
                 names = [member.value for member in type(field.default)]

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import AsyncIterator, Iterator, Sequence
-from numbers import Integral
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 import pyarrow as pa
 
+from accel.arguments import check_count
 from accel.engine import Engine, Running
 from accel.errors import AccelError
 from accel.io import runtime
@@ -66,7 +66,19 @@ class Scan:
         return self._metrics
 
     def __repr__(self) -> str:
-        return f"Scan({self._engine.describe()})"
+        spec = self._engine.spec
+        told = [self._engine.describe()]
+        if spec.where is not None:
+            from accel.predicate.sql import to_sql
+
+            told.append(f"where={_short(to_sql(spec.where, max_values=3))}")
+        if spec.columns is not None:
+            told.append(f"columns=[{_short(', '.join(map(str, spec.columns)))}]")
+        if spec.selection is not None:
+            told.append(f"selection={len(spec.selection)} files")
+        if spec.limit is not None:
+            told.append(f"limit={spec.limit}")
+        return f"Scan({', '.join(told)})"
 
     # -- running ---------------------------------------------------------------------------------
 
@@ -329,7 +341,5 @@ def _one_table(tables: Sequence[pa.Table]) -> pa.Table:
     return tables[0] if len(tables) == 1 else pa.concat_tables(tables)
 
 
-def check_count(num_rows: int) -> int:
-    if isinstance(num_rows, bool) or not isinstance(num_rows, Integral) or num_rows < 0:
-        raise ValueError(f"a number of rows is a non-negative int, not {num_rows!r}")
-    return int(num_rows)
+def _short(text: str) -> str:
+    return text if len(text) <= 120 else f"{text[:117]}..."

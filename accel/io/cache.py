@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Awaitable, Callable, Hashable
+from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 from cachetools import LRUCache
@@ -102,6 +103,11 @@ class Cache:
         disk: str | os.PathLike[str] | None = None,
         disk_limit: int = 1024 * MIB,
     ) -> None:
+        limits = {"memory": memory, "data": data, "max_age": max_age, "disk_limit": disk_limit}
+        for name, limit in limits.items():
+            if isinstance(limit, bool) or not isinstance(limit, Real):
+                unit = "seconds" if name == "max_age" else "bytes"
+                raise TypeError(f"{name} of a cache is a number of {unit}, not {limit!r}")
         if min(memory, data, disk_limit) < 0 or not max_age >= 0:
             raise ValueError(f"not limits of a cache: {memory=!r}, {data=!r}, {max_age=!r}, {disk_limit=!r}")
         self.memory = memory

@@ -93,6 +93,10 @@ def normalize(options: StorageOptions | None) -> dict[str, Any]:
     """Give every option obstore's name."""
     plain: dict[str, Any] = {}
     for name, value in (options or {}).items():
+        if value is None:
+            raise StoreError(
+                f"storage option {name!r} is None", hint="leave it out to have the environment's"
+            )
         key = name.removeprefix("spark.hadoop.")
         if key in _SPARK:
             if key in _INVERTED:

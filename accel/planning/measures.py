@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -102,7 +102,8 @@ def check_aggregates(aggregates: Any) -> tuple[Aggregate, ...]:
     TypeError, ValueError
         It is none, is empty, or names no function that there is.
     """
-    if isinstance(aggregates, str | bytes) or not isinstance(aggregates, Iterable):
+    lone = isinstance(aggregates, list | tuple) and bool(aggregates) and isinstance(aggregates[-1], str)
+    if lone or isinstance(aggregates, str | bytes | Mapping) or not isinstance(aggregates, Iterable):
         raise TypeError(
             f'aggregates are a list such as [("x", "sum"), ([], "count_all")], not {aggregates!r}'
         )

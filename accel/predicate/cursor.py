@@ -51,7 +51,7 @@ class Cursor:
         if token.kind == "op":
             return "comparisons do not chain; join them by AND, or use BETWEEN"
         if token.word in ("+", "-"):
-            return "arithmetic is not supported"
+            return "arithmetic is not supported; dates and times stand in quotes"
         if token.word == "ESCAPE":
             return "the escape character of LIKE is the backslash, always"
         if token.word == "(":
@@ -59,7 +59,10 @@ class Cursor:
         if token.word in OPERATOR_WORDS:
             return f"{token.word} takes a column or a literal on its left"
         if token.kind in ("name", "quoted", "text"):
-            return "names with other characters than letters, digits and _ need double quotes"
+            return (
+                "the operators are = <> < <= > >= IN BETWEEN LIKE ILIKE IS; "
+                "names with other characters than letters, digits and _ need double quotes"
+            )
         return None
 
     def _check_nesting(self, nesting: int) -> None:

@@ -36,13 +36,15 @@ _HINTS = {
     "|": "write OR",
     "!": "write NOT, or <> for not equal",
     "~": "write NOT, or LIKE",
-    ":": "casts are not supported; write a typed literal such as DATE '2013-01-31'",
+    ":": "casts and parameters are not supported; write a typed literal such as DATE '2013-01-31'",
     ";": "one condition, with nothing after it",
-    "%": "arithmetic is not supported",
+    "%": "neither arithmetic nor parameters are supported; LIKE takes 'a%' in quotes",
     "*": "arithmetic is not supported",
     "/": "arithmetic is not supported",
     "?": "parameters are not supported; build the condition with accel.col",
     "$": "parameters are not supported; build the condition with accel.col",
+    "@": "parameters are not supported; build the condition with accel.col",
+    "{": "a list stands in parentheses, as in IN (1, 2)",
 }
 
 

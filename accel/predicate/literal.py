@@ -107,9 +107,13 @@ def _converted(value: Any) -> Value:
         return _from_ticks(value)
     if isinstance(value, uuid.UUID):
         return value.bytes
+    hint = "numbers, text, bytes, booleans, dates, times, timestamps, decimals and None can"
+    if isinstance(value, datetime.timedelta):
+        hint = "a column of durations compares with a whole number of its own unit"
+    elif isinstance(value, list | tuple | set | frozenset):
+        hint = "use isin"
     raise PredicateError(
-        f"{shown(value)} ({type(value).__name__}) cannot be a literal of a predicate",
-        hint="numbers, text, bytes, booleans, dates, times, timestamps, decimals and None can",
+        f"{shown(value)} ({type(value).__name__}) cannot be a literal of a predicate", hint=hint
     )
 
 

@@ -226,17 +226,21 @@ class _Parser(Cursor):
                 op = Op.DISTINCT if negated else Op.NOT_DISTINCT
                 return self._compared(op, left, literal, position)
         self._fail(
-            "NULL, DISTINCT FROM, TRUE or FALSE" if negated else "NULL, NOT, DISTINCT FROM, TRUE or FALSE"
+            "NULL, DISTINCT FROM, TRUE or FALSE" if negated else "NULL, NOT, DISTINCT FROM, TRUE or FALSE",
+            "write = DOUBLE 'NaN'" if self._tokens[self._index].word == "NAN" else None,
         )
 
     def _in(self, left: Operand, position: int) -> Expr:
         self._index += 1
         if not self._take("("):
             self._fail("( after IN")
+        is_query = self._tokens[self._index].word == "SELECT"
         members: list[Operand] = []
         while not self._take(")"):
             if members and not self._take(","):
-                self._fail(", or ) in the list of IN")
+                self._fail(
+                    ", or ) in the list of IN", "queries within are not supported" if is_query else None
+                )
             members.append(self._right())
         values: list[Value] = []
         for member in members:

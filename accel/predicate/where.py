@@ -54,8 +54,8 @@ def to_expr(where: Where) -> Expr | None:
     if not isinstance(expr, _NODES):
         kind = f"{type(expr).__module__}.{type(expr).__name__}".removeprefix("builtins.")
         hint = "give text, a list of (name, op, value), or accel.col(name) compared with something"
-        if kind.startswith("pyarrow."):
-            hint = f"an Arrow expression cannot be looked into; {hint}"
+        if kind.startswith(("pyarrow.", "polars.", "pyspark.")):
+            hint = f"another library's expression cannot be looked into; {hint}"
         raise PredicateError(f"a {kind} is no predicate", hint=hint)
     if depth_of(expr) > MAX_DEPTH:
         raise PredicateError(f"the predicate is nested deeper than {MAX_DEPTH} levels")

@@ -63,6 +63,8 @@ def nothing(item: Named) -> NoReturn:
         hint = "an object whose name holds *, ? or [ is named with glob=False"
         if "?" in item.text and "=" in item.text.partition("?")[2]:
             hint += "; options are no part of a URL, but given by storage_options"
+        if "{" in item.text:
+            hint += "; braces are not expanded, a list of patterns is taken"
         raise ObjectNotFoundError("nothing matches the pattern", path=item.text, hint=hint)
     raise ObjectNotFoundError(
         "the directory holds no data file",

@@ -58,7 +58,8 @@ def embed(
         "idx1" for the distinct-value list of the DataFusion example), a kind object, a pair of either and
         a level ("file", "row group", "page", "row range"), or a list of these. Without a level an index is by
         page where the kind can be. For a zone map of several things their list stands for the column:
-        "a, lower(s), (a, b)"; "*" for a kind that names its columns. Earlier indexes of accel's are replaced. {} adds the page index alone.
+        "a, lower(s), (a, b)"; "*" for a kind that names its columns. Earlier indexes of accel's are replaced.
+        {} adds the page index alone.
     storage_options, store, options
         As of `accel.scan`; they hold for `src` and `dst` alike. In place on an object store the file is
         put in one conditional request, up to `options.max_conditional_put_bytes`.
@@ -127,6 +128,10 @@ class _Job:
         progress: Callable[[EmbedProgress], None] | None,
         dry_run: bool,
     ) -> None:
+        if not isinstance(src, str | os.PathLike):
+            raise TypeError(
+                f"embed takes one file, a path or URL: call it for each of a {type(src).__name__}"
+            )
         self.src = parse_url(src, in_store=store is not None)
         self.dst = self.src if dst is None else parse_url(dst, in_store=store is not None)
         self.indexes = indexes

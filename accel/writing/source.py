@@ -150,6 +150,9 @@ class RemoteSource:
         """Nothing is open."""
 
 
+_ONE_FILE = "embed takes one file: call it for each of a directory or a pattern"
+
+
 def open_local(path: str) -> LocalSource:
     """Open a local file by its real path.
 
@@ -161,13 +164,14 @@ def open_local(path: str) -> LocalSource:
         # O_NONBLOCK: opening a FIFO must not wait for its writer.
         handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except FileNotFoundError as error:
-        raise ObjectNotFoundError("there is no such file", path=path) from error
+        hint = _ONE_FILE if "*" in path else None
+        raise ObjectNotFoundError("there is no such file", path=path, hint=hint) from error
     except OSError as error:
         raise StoreError(error.strerror or str(error), path=path) from error
     try:
         found = os.fstat(handle)
         if not stat.S_ISREG(found.st_mode):
-            raise ObjectNotFoundError("this is not a regular file", path=path)
+            raise ObjectNotFoundError("this is not a regular file", path=path, hint=_ONE_FILE)
         if found.st_size == 0:
             raise ParquetFormatError("the file is empty", path=path)
     except BaseException:

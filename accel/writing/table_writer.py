@@ -183,7 +183,11 @@ def _write(table: pa.Table, file: BinaryIO, settings: Mapping[str, Any], row_gro
     import pyarrow.parquet as pq
 
     sink = pa.PythonFile(file, mode="w")
-    with pq.ParquetWriter(sink, table.schema, **settings) as writer:
+    try:
+        writer = pq.ParquetWriter(sink, table.schema, **settings)
+    except TypeError as error:  # of the C layer, whose name says nothing to the caller
+        raise TypeError(str(error).replace("__cinit__()", "pyarrow.parquet.ParquetWriter")) from None
+    with writer:
         writer.write_table(table, row_group_size=row_group_size)
     sink.flush()
 

@@ -60,7 +60,11 @@ def find_leaf(metadata: FileMetadata, column: str) -> Leaf:
             raise SchemaMismatchError(
                 f"column {column} is nested", hint="name one of its fields, if a struct"
             )
-    raise ColumnNotFoundError(f"no column {column}", hint=f"there are {', '.join(schema.names[:20])}")
+    import difflib
+
+    close = difflib.get_close_matches(column, schema.names, 3)
+    hint = f"did you mean {' or '.join(close)}?" if close else f"there are {', '.join(schema.names[:20])}"
+    raise ColumnNotFoundError(f"no column {column}", hint=hint)
 
 
 def flat_leaf(leaf: Leaf) -> bool:

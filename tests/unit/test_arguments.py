@@ -258,7 +258,10 @@ MISTAKES = {
     "a table": (
         scan(table(id=[1])),
         TypeError,
-        "a Table is no source: give a path or URL, a list of them, or a Plan",
+        (
+            "a Table is no source: give a path or URL, a list of them, or a Plan; "
+            "tasks in a table are read by accel.Plan.from_arrow"
+        ),
     ),
     "columns to rename": (
         scan("good.parquet", columns={"id": "key"}),
@@ -269,6 +272,39 @@ MISTAKES = {
         scan("good.parquet", columns={"id", "name"}),
         TypeError,
         "columns is a list of names, not a set",
+    ),
+    "columns that are an expression": (
+        scan("good.parquet", columns=accel.col("id")),
+        TypeError,
+        "columns is a list of names, not a ColumnExpr",
+    ),
+    "an order by a column": (
+        scan("good.parquet", order="price"),
+        TypeError,
+        "order is True or False, not 'price'",
+    ),
+    "a pattern for glob": (
+        scan("good.parquet", glob="*.parquet"),
+        TypeError,
+        "glob is True or False, not '*.parquet'",
+    ),
+    "an iterator of paths": (
+        scan(iter([Path("good.parquet")])),
+        TypeError,
+        "the iterator gives a PosixPath, not record batches; give paths as a list",
+    ),
+    "braces": (
+        scan("sub/{a,b}*.parquet"),
+        accel.ObjectNotFoundError,
+        (
+            "sub/{a,b}*.parquet: nothing matches the pattern (an object whose name holds *, ? or [ is named "
+            "with glob=False; braces are not expanded, a list of patterns is taken)"
+        ),
+    ),
+    "an option that the environment lacks": (
+        lambda store: accel.scan("s3://bucket/x", storage_options={"region": None}).to_table(),
+        accel.StoreError,
+        "storage option 'region' is None (leave it out to have the environment's)",
     ),
     "options in a dict": (
         scan("good.parquet", options={"batch_rows": 10}),
@@ -453,6 +489,16 @@ def test_the_text_of_where_is_kept_and_shown_on_its_line() -> None:
         accel.scan("good.parquet", where, store=DictStore({"good.parquet": GOOD})).to_table()
     assert caught.value.text == where
     assert str(caught.value).splitlines()[1:] == ["    AND id = 'x'", "             ^"]
+
+
+def test_a_scan_tells_what_it_asks() -> None:
+    file = DictStore({})
+    asked = accel.scan("f", 'id IN (1, 2, 3, 4) AND "a b" = 1', columns=["id", "a.b"], limit=3, store=file)
+    assert repr(asked) == 'Scan(f, where=id IN (1, 2, 3, … 1 more) AND "a b" = 1, columns=[id, a.b], limit=3)'
+    asked = accel.scan(["f", "g"], [("id", "=", "x" * 1000)], selection={"f": {0: [(0, 1)]}}, store=file)
+    assert repr(asked) == f"Scan(2 sources, where=id = '{'x' * 111}..., selection=1 files)"
+    asked = accel.scan("f", columns=[f"column {i}" for i in range(1000)], store=file)
+    assert repr(asked).endswith("...])") and len(repr(asked)) < 150
 
 
 def test_credentials_are_in_no_repr() -> None:

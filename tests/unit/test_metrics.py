@@ -50,6 +50,17 @@ def test_from_many_threads_nothing_is_lost() -> None:
     assert (metrics.requests, metrics.bytes, metrics.rows_out) == (4000, 8000, 4000)
 
 
+def test_as_text_what_is_not_zero() -> None:
+    metrics = Metrics()
+    assert repr(metrics) == "Metrics()"
+    metrics.count_request(Kind.PAGE, 5)
+    metrics.rows.add(total=3, kept=0)
+    assert repr(metrics) == (
+        "Metrics(requests=1, bytes=5, requests_by_kind={'data page': 1}, bytes_by_kind={'data page': 5}, "
+        "rows={'total': 3, 'kept': 0})"
+    )
+
+
 def test_as_plain_values() -> None:
     metrics = Metrics()
     metrics.count_request(Kind.DICTIONARY, 5)

@@ -61,6 +61,13 @@ def test_what_is_learned_where_nothing_is_said(name: str) -> None:
             Options(**{name: value})  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("name", ["strict", "allow_unpinned"])
+@pytest.mark.parametrize("value", ["no", 1, None])
+def test_switches_are_true_or_false(name: str, value: object) -> None:
+    with pytest.raises(TypeError, match=f"option {name} is True or False, not {value!r}"):
+        Options(**{name: value})  # type: ignore[arg-type]
+
+
 def test_every_one_is_documented() -> None:
     source = inspect.getsource(Options)
     for before, after in zip(FIELDS, [*FIELDS[1:], "def "], strict=True):

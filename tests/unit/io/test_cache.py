@@ -56,6 +56,21 @@ def test_limits_are_checked(limits: dict[str, float]) -> None:
         Cache(**limits)  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize(
+    ("limits", "text"),
+    [
+        ({"memory": "1GB"}, "memory of a cache is a number of bytes, not '1GB'"),
+        ({"data": True}, "data of a cache is a number of bytes, not True"),
+        ({"max_age": None}, "max_age of a cache is a number of seconds, not None"),
+    ],
+    ids=str,
+)
+def test_limits_are_numbers(limits: dict[str, object], text: str) -> None:
+    with pytest.raises(TypeError) as caught:
+        Cache(**limits)  # type: ignore[arg-type]
+    assert str(caught.value) == text
+
+
 class Source:
     """A loader that waits until told to go on."""
 

@@ -385,6 +385,38 @@ def test_numbers_have_a_bounded_length(digits: int) -> None:
     assert parse(f"a = {'9' * 4000}") == compared(Op.EQ, 10**4000 - 1)
 
 
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ("a IN (SELECT 1)", "queries within are not supported"),
+        ("a IS NAN", "write = DOUBLE 'NaN'"),
+        ("a IS OK", None),
+        ("a > 2013-01-02", "arithmetic is not supported; dates and times stand in quotes"),
+        ("lower(a) = 'x'", "functions are not supported"),
+        ("a && b", "write AND"),
+        ("a = @x", "parameters are not supported; build the condition with accel.col"),
+        ("a = :x", "casts and parameters are not supported; write a typed literal such as DATE '2013-01-31'"),
+        ("a = %s", "neither arithmetic nor parameters are supported; LIKE takes 'a%' in quotes"),
+        ("a IN {1, 2}", "a list stands in parentheses, as in IN (1, 2)"),
+        (
+            "a RLIKE 'x'",
+            (
+                "the operators are = <> < <= > >= IN BETWEEN LIKE ILIKE IS; "
+                "names with other characters than letters, digits and _ need double quotes"
+            ),
+        ),
+    ],
+)
+def test_what_another_dialect_would_have_is_told(text: str, hint: str | None) -> None:
+    with pytest.raises(PredicateError) as caught:
+        parse(text)
+    assert caught.value.hint == hint
+
+
+def test_a_column_may_be_called_select() -> None:
+    assert parse("a IN (SELECT, 1)") == parse('a IN ("SELECT", 1)')
+
+
 def test_long_chains_are_flat() -> None:
     count = 10_000
     found = parse(" OR ".join(f"a = {i}" for i in range(count)))

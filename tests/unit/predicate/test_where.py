@@ -42,7 +42,7 @@ def test_forms(where: Any, expected: Expr | None) -> None:
         ([], "a filter list is empty"),
         (True, "a bool is no predicate"),
         (Literal(1), r"a accel\.predicate\.expr\.Literal is no predicate"),
-        (pc.field("a") > 1, "an Arrow expression cannot be looked into"),
+        (pc.field("a") > 1, "another library's expression cannot be looked into"),
         ({"a": 1}, "a dict is no predicate"),
     ],
     ids=["empty", "empty-list", "bool", "literal", "arrow", "dict"],

@@ -251,7 +251,10 @@ async def test_cancelling_leaves_the_file_as_it_was(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("indexes", "error", "message"),
     [
-        pytest.param({"nope": "distinct"}, ColumnNotFoundError, "no column nope", id="no column"),
+        pytest.param(
+            {"nope": "distinct"}, ColumnNotFoundError, "no column nope .there are id, ", id="no column"
+        ),
+        pytest.param({"catgory": "distinct"}, ColumnNotFoundError, "did you mean category", id="nearly one"),
         pytest.param({"tags": "distinct"}, SchemaMismatchError, "nested", id="list"),
         pytest.param({"place": "distinct"}, SchemaMismatchError, "nested", id="struct"),
         pytest.param({"id": "nope"}, ValueError, "no index kind 'nope'", id="no kind"),
@@ -293,8 +296,13 @@ def test_files_that_are_none(tmp_path: Path, data: bytes, error: type[Exception]
 def test_a_missing_file_and_a_directory(tmp_path: Path) -> None:
     with pytest.raises(ObjectNotFoundError, match="no such file"):
         embed(tmp_path / "none.parquet", indexes={})
-    with pytest.raises(ObjectNotFoundError, match="regular file"):
+    one = "embed takes one file: call it for each of a directory or a pattern"
+    with pytest.raises(ObjectNotFoundError, match=f"regular file .{one}"):
         embed(tmp_path, indexes={})
+    with pytest.raises(ObjectNotFoundError, match=f"no such file .{one}"):
+        embed(tmp_path / "*.parquet", indexes={})
+    with pytest.raises(TypeError, match="call it for each of a list"):
+        embed([tmp_path], indexes={})  # type: ignore[arg-type]
     path = write(tmp_path / "a.parquet")
     with pytest.raises(StoreError, match="directory"):
         embed(path, str(tmp_path) + "/", indexes={})
