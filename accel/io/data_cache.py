@@ -20,6 +20,8 @@ __all__ = ["DataCache", "Held"]
 _ADMITTED, _ADMITTED_EACH = 64, 8
 # What is larger is kept where the same was read before, and no more than this part of the cache since then.
 _REMEMBERED = 2
+# It is kept at once while there is room: no more than this part of the cache is filled so, this one by one scan.
+_FILLED, _FILLED_EACH = 2, 16
 # Beside its bytes a segment costs about so much.
 _OVERHEAD = 256
 
@@ -83,7 +85,8 @@ class DataCache:
 
     A read of more than a sixty-fourth of the limit, and whatever a scan reads beyond an eighth of it, is not kept, but
     its ranges are remembered (`Ghosts`). What of them is read again, before as much as half the limit has been read like
-    that, is kept then, and protected at once.
+    that, is kept then, and protected at once. Where it displaces nothing, as half the cache is empty, what a scan reads
+    up to a sixteenth of the limit is kept the first time.
     """
 
     def __init__(self, limit: int) -> None:
@@ -121,6 +124,13 @@ class DataCache:
             return None
         with self._lock:
             return self._ghosts.meet((token, file.path), file, ranges)
+
+    def has_room(self, ranges: Sequence[ByteRange], *, so_far: int) -> bool:
+        """Whether a read that is not small is kept all the same, as it displaces nothing; see `admit`."""
+        if so_far > self.limit // _FILLED_EACH:
+            return False
+        with self._lock:
+            return self.nbytes + sum(one.length + _OVERHEAD for one in ranges) <= self.limit // _FILLED
 
     def find(self, token: str, file: ObjectId, wanted: ByteRange) -> Held:
         """What is held of a range, which is thereby used."""

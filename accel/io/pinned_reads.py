@@ -143,17 +143,19 @@ class PinnedReads:
         tier, token = self._cache.data_tier, self._client.token
         came = self._metrics.bytes_by_kind
         so_far = sum(came.get(kind, 0) for kind in _DATA)
-        known = tier.admit(token, self._file, [want.range for want in data], so_far=so_far)
+        ranges = [want.range for want in data]
+        known = tier.admit(token, self._file, ranges, so_far=so_far)
         if known is None:
             for want in data:
                 view = stash[want.key]
                 own = view.nbytes > _COPIED and memoryview(view.obj).nbytes == view.nbytes
                 tier.keep(token, self._file, want.range.start, view if own else memoryview(bytes(view)))
-        elif any(known):
-            again = [want for want, one in zip(data, known, strict=True) if one]
+            return
+        for again in (True, False) if tier.has_room(ranges, so_far=so_far) else (True,):
+            kept = [want for want, one in zip(data, known, strict=True) if one is again]
             # Copying many would hold up the loop.
-            for start, view in await asyncio.to_thread(_own_parts, again, stash):
-                tier.keep(token, self._file, start, view, known=True)
+            for start, view in await asyncio.to_thread(_own_parts, kept, stash) if kept else ():
+                tier.keep(token, self._file, start, view, known=again)
 
 
 def _own_parts(wants: Sequence[Want], stash: Stash) -> list[tuple[int, memoryview]]:

@@ -175,6 +175,19 @@ def test_what_a_scan_reads_beyond_its_share_is_admitted_when_it_is_read_again() 
     assert admit(cache, (400, 800), so_far=8001) == [True]
 
 
+def test_there_is_room_until_half_of_it_is_filled() -> None:
+    cache = DataCache(64 * 1000)
+    ranges = [ByteRange(0, 1000), ByteRange(2000, 3000)]
+    assert cache.has_room(ranges, so_far=4000)
+    assert not cache.has_room(ranges, so_far=4001)
+    held = 32 * 1000 - 2 * (1000 + OVERHEAD)
+    cache.keep("t", FILE, 10_000, memoryview(bytes(held - OVERHEAD)))
+    assert cache.has_room(ranges, so_far=2000)
+    cache.keep("t", FILE, 0, memoryview(bytes(1)))
+    assert not cache.has_room(ranges, so_far=2000)
+    assert not DataCache(0).has_room(ranges, so_far=2000)
+
+
 def test_what_was_read_is_forgotten_with_its_object() -> None:
     cache = DataCache(64 * 1000)
     other = ObjectId("f", len(OBJECT), '"2"')

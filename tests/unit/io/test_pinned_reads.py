@@ -129,19 +129,41 @@ async def test_dictionaries_have_a_place_of_their_own() -> None:
 
 async def test_a_read_of_more_than_its_share_is_kept_the_second_time() -> None:
     bench = Bench()
-    bench.cache = Cache(data=64 * 1000)
+    bench.cache = Cache(data=16 * 1000)
     spans = [(0, 501), (1000, 1500)]
     for asked, entries in ((spans, 0), (spans, 2), ([], 2)):
         assert await bench.read(*spans) == (1 if asked else 0)
         assert bench.asked() == asked
         assert bench.cache.stats().data_entries == entries
-    await bench.read((5000, 5500), (6000, 6500))  # no more than its share
+    bench.metrics = Metrics()
+    await bench.read((5000, 5125), (6000, 6125))  # no more than its share
     assert bench.cache.stats().data_entries == 4
+
+
+async def test_a_read_of_more_than_its_share_is_kept_at_once_where_there_is_room() -> None:
+    """Its scan has read no more than a sixteenth of the limit, and half the cache stays empty."""
+    bench = Bench()
+    bench.cache = Cache(data=64 * 1000)
+    spans = [(0, 1500), (2000, 3500)]
+    assert await bench.read(*spans) == 1
+    assert await bench.read(*spans) == 0
+    assert await bench.read((4000, 5001)) == 1  # its scan has read too much
+    assert bench.asked() == [*spans, (4000, 5001)]
+    assert await bench.read((4000, 5001)) == 1  # but is known now
+    assert await bench.read((4000, 5001)) == 0
+    other = ObjectId("other", 30_000, '"1"')
+    bench.cache.data_tier.keep("t", other, 0, memoryview(bytes(27_000)))
+    for number in range(3):
+        bench.metrics = Metrics()
+        assert await bench.read((10_000, 11_500)) == (0 if number == 2 else 1)
+    held = bench.cache.data_tier._versions["t", "f"].items
+    assert [(s.start, s.end) for s in held] == [*spans, (4000, 5001), (10_000, 11_500)]
+    assert bench.cache.stats().data_evictions == 0
 
 
 async def test_what_overlaps_a_large_read_is_kept_and_the_rest_is_not() -> None:
     bench = Bench()
-    bench.cache = Cache(data=64 * 1000)
+    bench.cache = Cache(data=16 * 1000)
     await bench.read((0, 2000), (5000, 7000))
     await bench.read((500, 2500), (8000, 9000))
     bench.asked()
@@ -168,13 +190,15 @@ async def test_small_reads_of_one_scan_are_kept_up_to_its_share() -> None:
 async def test_a_scan_of_more_than_half_is_never_kept() -> None:
     bench = Bench()
     bench.cache = Cache(data=1_000_000)
+    other = ObjectId("other", 600_000, '"1"')
+    bench.cache.data_tier.keep("t", other, 0, memoryview(bytes(500_000)))  # else its beginning were
     spans = [(at, at + 20_000) for at in range(0, 600_000, 20_000)]
     for _ in range(3):
         for span in spans:
             assert await bench.read(span) == 1
         assert bench.asked() == spans
         stats = bench.cache.stats()
-        assert (stats.data_entries, stats.data_evictions) == (0, 0)
+        assert (stats.data_entries, stats.data_evictions) == (1, 0)
 
 
 async def test_dictionaries_of_a_scan_are_kept_with_its_data() -> None:
@@ -219,7 +243,7 @@ async def test_a_known_read_is_kept_as_it_came_where_nothing_else_came(
     spans: list[tuple[int, int]], segments: list[tuple[int, int]]
 ) -> None:
     bench = Bench()
-    bench.cache = Cache(data=16_000_000)
+    bench.cache = Cache(data=4_000_000)
     bench.merging = Merging(max_gap_bytes=0, max_coalesced_bytes=1 << 20)
     for _ in range(2):
         assert await bench.read(*spans) == 1
@@ -233,7 +257,7 @@ async def test_a_known_read_is_kept_as_it_came_where_nothing_else_came(
 async def test_a_known_read_lets_go_of_gaps_and_of_what_is_not_known() -> None:
     """Answers that hold more than what is kept are copied from."""
     bench = Bench()
-    bench.cache = Cache(data=16_000_000)
+    bench.cache = Cache(data=4_000_000)
     bench.merging = Merging(max_gap_bytes=1000, max_coalesced_bytes=1 << 20)
     await bench.read((0, 300_000), (300_100, 600_000))
     await bench.read((0, 300_000), (300_100, 600_000), (600_000, 700_000))
