@@ -22,6 +22,7 @@ from bench.network import BANDWIDTH, BUCKET, FIRST_BYTE, Store, slow_network
 from bench.peers.registry import PEERS
 from bench.plots import draw_all
 from bench.queries import Query
+from bench.room import what_is_short
 from bench.runner import Effort, Runner
 from bench.suite import FIVE, FLIGHT, FLIGHTS, SYNTHETIC, Case, Mode, cases
 from bench.tables import aligned, markdown, overview
@@ -45,6 +46,8 @@ _WHOLE = Effort(
     budget=40.0,
     least=2,
 )
+_AFTERWARDS = 60.0
+"""Seconds of --minutes for ending the systems and for the pictures."""
 _FIRST = (
     Query("first", (FLIGHTS,), FLIGHT, (("carrier", "=", "HA"), ("dep_delay", ">", 60))),
     Query("first", (SYNTHETIC,), FIVE, (("key", "=", 300),)),
@@ -100,6 +103,9 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         "--budget", type=float, help="seconds of each mode of each case after which no round begins"
     )
     parser.add_argument(
+        "--minutes", type=float, help="of the whole run: each mode of each case gets its part of what is left"
+    )
+    parser.add_argument(
         "--store",
         type=Store,
         choices=tuple(Store),
@@ -122,6 +128,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 def _run(given: argparse.Namespace, tell: Callable[[str], None]) -> Document:
     """Make the data, start everything, ask all cases."""
+    started = time.monotonic()
     scale = QUICK if given.quick else of_factor(given.scale)
     skipped: dict[str, str] = {}
     names = list(given.systems or PEERS)
@@ -141,7 +148,9 @@ def _run(given: argparse.Namespace, tell: Callable[[str], None]) -> Document:
     machine = about_machine()
     effort = _QUICK if given.quick else _WHOLE
     effort = replace(effort, budget=given.budget or effort.budget)
-    runner = _ask(catalog, chosen, names, effort, given.store, tell)
+    if given.minutes:
+        effort = replace(effort, deadline=started + 60 * given.minutes - _AFTERWARDS)
+    runner = _ask(_needed(catalog, chosen), chosen, names, effort, given.store, tell)
     micro: dict[str, dict[str, float]] = {}
     if given.micro == "yes" or not (given.micro or given.quick or given.cases):
         micro, missing = micros.run_micros(micros.ALL, tell)
@@ -159,7 +168,21 @@ def _run(given: argparse.Namespace, tell: Callable[[str], None]) -> Document:
         machine=machine,
         network={"first_byte": FIRST_BYTE, "bandwidth": BANDWIDTH},
         store=given.store,
+        effort={
+            "budget": effort.budget,
+            "least": effort.least,
+            "patience": effort.patience,
+            "limit": effort.limit,
+            "share": effort.share,
+            "minutes": given.minutes,
+        },
     )
+
+
+def _needed(catalog: Catalog, chosen: Sequence[Case]) -> Catalog:
+    """What these cases, and the first queries, read."""
+    queries = [*_FIRST, *(query for case in chosen for query in case.met)]
+    return catalog.only({path for query in queries for path in query.paths})
 
 
 def _ask(
@@ -170,13 +193,16 @@ def _ask(
     store: Store,
     tell: Callable[[str], None],
 ) -> Runner:
-    with slow_network(store) as network:
+    short = what_is_short(catalog.bytes, store)
+    if short:
+        raise SystemExit(short)
+    with slow_network(store, keep_bytes=catalog.bytes) as network:
         upload(catalog, BUCKET, network.storage_options)
         network.read(key for key, _ in catalog.objects())
         tell(f"{catalog.bytes / 1e6:,.0f} MB in {len(catalog.objects()):,} objects are up")
         runner = Runner(network, names, effort, tell)
-        runner.open(_FIRST)
         try:
+            runner.open(_FIRST)
             runner.run(chosen)
         finally:
             runner.close()

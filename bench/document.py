@@ -65,6 +65,8 @@ class Document:
     network: Mapping[str, float]
     store: str = "minio"
     """Who answered reads of objects (`bench.network.Store`); reports that do not say are older than the other one."""
+    effort: Mapping[str, float | None] = field(default_factory=dict)
+    """How the samples were taken (`bench.runner.Effort`): seconds, and rounds at least."""
     format: int = FORMAT
     _summary: list[Summary] = field(default_factory=list, repr=False, compare=False)
 

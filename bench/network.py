@@ -11,6 +11,7 @@ from enum import StrEnum
 from accel.testing.minio import Minio, install_minio
 from accel.testing.proxy import ProxyProcess
 from accel.testing.relay import Passage
+from accel.testing.shelf import LIMIT
 from bench.chains import round_trips
 from bench.peers.endpoint import Endpoint
 
@@ -86,10 +87,11 @@ class Network:
 
 
 @contextlib.contextmanager
-def slow_network(store: Store = Store.MEMORY) -> Iterator[Network]:
-    """Start MinIO and the proxy, with an empty bucket."""
+def slow_network(store: Store = Store.MEMORY, *, keep_bytes: int = LIMIT) -> Iterator[Network]:
+    """Start MinIO and the proxy, with an empty bucket; the proxy keeps so many bytes of objects, if it keeps any."""
     with Minio(install_minio()) as minio:
         minio.create_bucket(BUCKET)
         keep = minio if store is Store.MEMORY else None
-        with ProxyProcess(minio.url, first_byte=FIRST_BYTE, bandwidth=BANDWIDTH, keep=keep) as proxy:
+        network = {"first_byte": FIRST_BYTE, "bandwidth": BANDWIDTH}
+        with ProxyProcess(minio.url, **network, keep=keep, limit=keep_bytes) as proxy:
             yield Network(minio, proxy)

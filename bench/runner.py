@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import statistics
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from bench.network import FIRST_BYTE, Network
 from bench.peers.child import Child
@@ -15,6 +18,8 @@ from bench.sample import Failure, Sample
 from bench.suite import Axis, Case, Mode
 
 __all__ = ["Effort", "Runner"]
+
+_Answer = TypeVar("_Answer", str, tuple[int, ...])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +36,11 @@ class Effort:
     budget: float
     """Seconds of one mode of one case after which no round begins, once `least` were taken."""
     least: int
+    deadline: float | None = None
+    """Of `time.monotonic`: each mode of each case gets its part of the time until then, and at most `budget`."""
+    share: float = 2.0
+    """A system sits out rounds while it has taken so many times what the median system has, and more than an even
+    part of the budget: else the slowest would leave the others few samples."""
     limit: float = 120.0
     """Seconds that one call may take."""
     patience: float = 15.0
@@ -46,6 +56,17 @@ class Effort:
         if case.heavy or case.at_once > 1:
             wanted = min(wanted, self.heavy_rounds)
         return min(wanted, self.sweep_rounds) if case.swept else wanted
+
+    def budget_of(self, weights: Sequence[float], now: float) -> float:
+        """Seconds for the first of the modes that are left, which weigh so much."""
+        if self.deadline is None:
+            return self.budget
+        return max(0.0, min(self.budget, (self.deadline - now) * weights[0] / sum(weights)))
+
+    def sits_out(self, name: str, spent: Mapping[str, float], budget: float) -> bool:
+        """Whether a system has had so much of a mode's time that the others go on without it."""
+        even = budget / len(spent)
+        return spent[name] > max(even, self.share * statistics.median(spent.values()))
 
 
 @dataclass(slots=True)
@@ -84,10 +105,11 @@ class Runner:
                         child.run(query)
             except (PeerError, Unsupported) as error:
                 child.close()
-                self._fail(
-                    Case(name="start", what="", fresh=iter(()), met=()), Mode.COLD, name, "error", str(error)
-                )
+                self._fail(_START, Mode.COLD, name, "error", str(error))
                 continue
+            except BaseException:
+                child.close()
+                raise
             self._children[name] = child
 
     def close(self) -> None:
@@ -97,44 +119,60 @@ class Runner:
 
     def run(self, cases: Iterable[Case]) -> None:
         """All modes of all cases."""
-        for case in cases:
-            able = list(self._children)
-            for mode in case.modes:
-                if not self.effort.rounds_of(case, mode):
-                    continue
-                started = time.monotonic()
-                before = len(self.samples)
-                able = self._run_mode(case, mode, able)
-                label = f"{case.name} {case.at:g}" if case.axis is not Axis.NONE else case.name
-                self.tell(
-                    f"{label}, {mode}: {len(self.samples) - before} samples of {len(able)} systems, "
-                    f"{time.monotonic() - started:.1f} s"
-                )
+        todo = [(case, mode) for case in cases for mode in case.modes if self.effort.rounds_of(case, mode)]
+        weights = [_weight(case) for case, _ in todo]
+        able: list[str] = []
+        for number, (case, mode) in enumerate(todo):
+            if not number or todo[number - 1][0] is not case:
+                able = list(self._children)
+            able = self._time_mode(
+                case, mode, able, self.effort.budget_of(weights[number:], time.monotonic())
+            )
 
-    def _run_mode(self, case: Case, mode: Mode, able: list[str]) -> list[str]:
+    def _time_mode(self, case: Case, mode: Mode, able: list[str], budget: float) -> list[str]:
+        """One mode, and a line about it."""
+        started, before = time.monotonic(), len(self.samples)
+        able = self._run_mode(case, mode, able, budget)
+        counts = Counter(sample.system for sample in self.samples[before:])
+        most = max(counts.values(), default=0)
+        fewer = ", ".join(f"{name} {count}" for name, count in counts.items() if count < most)
+        label = f"{case.name} {case.at:g}" if case.axis is not Axis.NONE else case.name
+        self.tell(
+            f"{label}, {mode}: {most} samples of each of {len(counts)} systems"
+            + (f" (but {fewer})" if fewer else "")
+            + f", {time.monotonic() - started:.1f} s, {budget:.1f} allowed"
+        )
+        return able
+
+    def _run_mode(self, case: Case, mode: Mode, able: list[str], budget: float) -> list[str]:
         """Take the samples of one mode; the systems that are still able."""
         repeated = case.take() if mode is Mode.REPEATED else ()
+        started = time.monotonic()
         if mode is not Mode.COLD:
             able = [name for name in able if self._meet(case, mode, name, repeated)]
-        started = time.monotonic()
+        spent = dict.fromkeys(able, 0.0)
         for number in range(self.effort.rounds_of(case, mode)):
-            if number >= self.effort.least and time.monotonic() - started > self.effort.budget:
+            if not able or (number >= self.effort.least and time.monotonic() - started > budget):
                 break
             queries = repeated or case.take()
             # Whoever comes after another may find the machine warmer: turns are taken.
-            turn = number % max(1, len(able))
-            found: dict[str, tuple[int, ...]] = {}
+            turn = number % len(able)
+            found: dict[str, Measured] = {}
             for name in able[turn:] + able[:turn]:
-                if mode is Mode.WARM and number and case.overlapping and not self._meet(case, mode, name, ()):
+                if number and self.effort.sits_out(name, spent, budget):
+                    continue
+                began = time.monotonic()
+                again = mode is Mode.WARM and number and case.overlapping
+                took = None
+                if not again or self._meet(case, mode, name, ()):
+                    took = self._sample(case, mode, number, name, queries)
+                spent[name] += time.monotonic() - began
+                if took is None:
                     able = [other for other in able if other != name]
                     continue
-                rows = self._sample(case, mode, number, name, queries)
-                if rows is None:
-                    able = [other for other in able if other != name]
-                    continue
-                found[name] = rows
-                if self.samples[-1].seconds > self.effort.patience:
-                    text = f"a call took {self.samples[-1].seconds:.0f} s: it was asked no more"
+                found[name] = took
+                if took.seconds > self.effort.patience:
+                    text = f"a call took {took.seconds:.0f} s: it was asked no more"
                     self._fail(case, mode, name, "slow", text)
                     able = [other for other in able if other != name]
             self._compare(case, mode, found)
@@ -164,7 +202,7 @@ class Runner:
 
     def _sample(
         self, case: Case, mode: Mode, number: int, name: str, queries: tuple[Query, ...]
-    ) -> tuple[int, ...] | None:
+    ) -> Measured | None:
         """One call; None when the system cannot do it."""
         child = self._children[name]
         try:
@@ -176,7 +214,7 @@ class Runner:
             self._lose(case, mode, name, error)
             return None
         self._keep(case, mode, number, name, took)
-        return took.each or (took.rows,)
+        return took
 
     def _keep(self, case: Case, mode: Mode, number: int, name: str, took: Measured) -> None:
         passed = self.network.end()
@@ -199,16 +237,16 @@ class Runner:
             )
         )
 
-    def _compare(self, case: Case, mode: Mode, found: dict[str, tuple[int, ...]]) -> None:
-        """All systems must have found the same rows; whoever differs from most is named."""
-        if len(set(found.values())) <= 1:
-            return
-        answers = list(found.values())
-        usual = max(answers, key=answers.count)
-        for name, rows in found.items():
-            if rows != usual:
-                text = f"{sum(rows)} rows, where most systems found {sum(usual)}"
-                self._fail(case, mode, name, "rows", text)
+    def _compare(self, case: Case, mode: Mode, found: Mapping[str, Measured]) -> None:
+        """All systems must have found the same rows, and the same values in them; whoever differs from most is named."""
+        rows = {name: took.each or (took.rows,) for name, took in found.items()}
+        for name, usual in _unusual(rows):
+            text = f"{sum(rows[name])} rows, where most systems found {sum(usual)}"
+            self._fail(case, mode, name, "rows", text)
+        # Not told of long answers, of streams, of many at once, nor by the floor.
+        values = {name: took.digest for name, took in found.items() if took.digest}
+        for name, _ in _unusual(values):
+            self._fail(case, mode, name, "rows", "other values in its rows than most systems found")
 
     def _lose(self, case: Case, mode: Mode, name: str, error: Unsupported | PeerError) -> bool:
         """Write down why a system drops out of a case, and have it running again for the next."""
@@ -217,7 +255,12 @@ class Runner:
         if kind == "error":
             child = self._children[name]
             child.close()
-            child.open(self.network.endpoint)
+            try:
+                child.open(self.network.endpoint)
+            except (PeerError, Unsupported) as again:
+                del self._children[name]
+                child.close()
+                self._fail(_START, mode, name, "error", f"it did not start again: {again}")
         return False
 
     def _fail(self, case: Case, mode: Mode, name: str, kind: str, text: str) -> None:
@@ -226,6 +269,21 @@ class Runner:
         )
         lines = text.strip().splitlines() or [""]
         self.tell(f"  {name}: {kind}: {lines[-1][:200]}")
+
+
+_START = Case(name="start", what="", fresh=iter(()), met=())
+_HEAVY, _SWEPT = 3.0, 0.5
+
+
+def _weight(case: Case) -> float:
+    """How much of a run's time a mode of a case is worth, one lookup's being 1."""
+    return (_HEAVY if case.heavy or case.at_once > 1 else 1.0) * (_SWEPT if case.swept else 1.0)
+
+
+def _unusual(answers: Mapping[str, _Answer]) -> list[tuple[str, _Answer]]:
+    """Who answered otherwise than most, and what most answered."""
+    usual = Counter(answers.values()).most_common(1)
+    return [(name, usual[0][0]) for name, answer in answers.items() if answer != usual[0][0]]
 
 
 def _delay(case: Case) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from bench.document import Document
@@ -114,6 +115,9 @@ def _sections(document: Document, verdicts: Sequence[Verdict]) -> Iterator[str]:
     yield ""
     yield f"Store: {_STORES[document.store]}."
     yield ""
+    if document.effort:
+        yield _sampling(document)
+        yield ""
     yield "Versions: " + ", ".join(f"{name} {version}" for name, version in machine["versions"].items()) + "."
     yield "\n## accel, the floor and the fastest peer\n"
     yield _table(overview(document))
@@ -128,6 +132,21 @@ def _sections(document: Document, verdicts: Sequence[Verdict]) -> Iterator[str]:
             yield f"{note.what[:1].upper()}{note.what[1:]}. Rows: {_rows(lines)}.\n"
         yield _table([DETAIL, *(_detail(document.summary, place, line) for line in _ordered(lines))])
     yield from _left_out(document)
+
+
+def _sampling(document: Document) -> str:
+    effort, minutes = document.effort, document.effort.get("minutes")
+    part = f", or when its part of {minutes:g} minutes was over" if minutes else ""
+    taken = Counter(sample.system for sample in document.samples)
+    return (
+        f"Samples: each round asks every system once, in rotating order. {effort['least']:g} rounds at least; none began "
+        f"after {effort['budget']:g} s of a mode of a case{part}. A system that had taken {effort['share']:g} times what the "
+        "median system had, and more than its even part of the time, sat out rounds; after a call of "
+        f"{effort['patience']:g} s it was asked no more in that case, and after {effort['limit']:g} s the call was ended. `n` is "
+        "how many samples a line has; in all: "
+        + ", ".join(f"{name} {taken[name]:,}" for name in document.systems)
+        + "."
+    )
 
 
 def _left_out(document: Document) -> Iterator[str]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -25,16 +25,28 @@ class Catalog:
 
     scale: Scale
     files: Mapping[str, Path]
+    _columns: dict[tuple[str, str], np.ndarray] = field(default_factory=dict, repr=False, compare=False)
 
     def column(self, key: str, name: str) -> np.ndarray:
-        """The values of one column of a single file, in the order of its rows."""
-        return pq.read_table(self.files[key], columns=[name])[name].to_numpy()
+        """The values of one column of a single file, in the order of its rows; read once, for all cases that ask by it."""
+        values = self._columns.get((key, name))
+        if values is None:
+            values = pq.read_table(self.files[key], columns=[name])[name].to_numpy()
+            if values.dtype == np.int64 and len(values) and values.max() < 1 << 31 and values.min() >= 0:
+                # At scale 10 there are 60 million of each.
+                values = values.astype(np.int32)
+            self._columns[key, name] = values
+        return values
 
     def group_starts(self, key: str) -> list[int]:
         """The first row of every row group of a single file, and after the last one the number of rows."""
         metadata = pq.ParquetFile(self.files[key]).metadata
         rows = [metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)]
         return [0, *np.cumsum(rows).tolist()]
+
+    def only(self, keys: Collection[str]) -> Catalog:
+        """What has these keys."""
+        return replace(self, files={key: path for key, path in self.files.items() if key in keys})
 
     @property
     def bytes(self) -> int:

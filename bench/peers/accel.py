@@ -62,10 +62,12 @@ class Accel(Peer):
     def run(self, query: Query) -> Answer:
         started = time.perf_counter()
         scan = self._scan(query)
+        table = None
         if query.count:
             rows = scan.count_rows()
         elif query.where:
-            rows = scan.to_table().num_rows
+            table = scan.to_table()
+            rows = table.num_rows
         else:
             first, rows = None, 0
             for batch in scan:
@@ -73,7 +75,7 @@ class Accel(Peer):
                 rows += batch.num_rows
             if first is not None:
                 return Answer(rows, first)
-        return Answer(rows, time.perf_counter() - started)
+        return Answer(rows, time.perf_counter() - started, table)
 
     def forget(self) -> None:
         self._cache = self._accel.Cache()

@@ -52,23 +52,24 @@ class Arro3(Peer):
         if query.row_groups is not None:
             raise Unsupported("read_parquet_async takes no row groups")
         started = time.perf_counter()
-        rows, first = self._runner.run(self._answer(query))
-        return Answer(rows, first - started)
+        tables, first = self._runner.run(self._answer(query))
+        rows = sum(int(table.num_rows) for table in tables)
+        return Answer(rows, first - started, tables if query.where and not query.count else None)
 
-    async def _answer(self, query: Query) -> tuple[int, float]:
+    async def _answer(self, query: Query) -> tuple[list[Any], float]:
         first = 0.0
         turns = asyncio.Semaphore(_FILES_AT_ONCE)
 
-        async def one(key: str) -> int:
+        async def one(key: str) -> Any:
             nonlocal first
             async with turns:
                 table = self._arrow.table(await self._read(key, store=self._store))
-            rows = self._take(query, table)
+            found = self._take(query, table)
             first = first or time.perf_counter()
-            return rows
+            return found
 
         keys = [key for path in query.paths for key in self._keys(path)]
-        return sum(await asyncio.gather(*map(one, keys))), first or time.perf_counter()
+        return await asyncio.gather(*map(one, keys)), first or time.perf_counter()
 
     def _keys(self, path: str) -> list[str]:
         if not path.endswith("/"):
@@ -76,16 +77,15 @@ class Arro3(Peer):
         found = [entry["path"] for page in self._list(self._lister, path) for entry in page]
         return [key for key in found if key.endswith(".parquet")]
 
-    def _take(self, query: Query, table: Any) -> int:
+    def _take(self, query: Query, table: Any) -> Any:
         mask = self._compile_mask(query, table.schema)
         if query.columns is not None and not query.count:
             columns = table.select(query.columns)
         else:
             columns = table
         if mask is None:
-            return int(columns.num_rows)
-        found = mask({name: table.column(name) for name, _, _ in query.where})
-        return int(columns.filter(found).num_rows)
+            return columns
+        return columns.filter(mask({name: table.column(name) for name, _, _ in query.where}))
 
     def concurrently(self, queries: Sequence[Query]) -> list[int]:
         raise Unsupported("it reads whole files: so many of them at once would not fit into memory")

@@ -8,6 +8,8 @@ Settings, and why:
 - `metadata_size_hint` stays at 512 KiB, the default since 51: one request for footer and page index.
 - `target_partitions` at four times the cores: a partition waits for one request at a time, and "increasing partitions can
   increase concurrency". Scans took 0.5 to 0.75 of the time, lookups the same.
+- `meta_fetch_concurrency` from 32 to 128: so many files are met at a time when a table is registered. 2,000 small
+  files took 0.9 s instead of 2.4; 256 did no better.
 - `max_in_list_size` from 20 to 1,000: longer IN lists would not prune ("higher values help in cases such as
   filtering on a list of 25 to 100 identifiers"). IN of 100 keys took 0.45 of the time, a quarter of the bytes.
 - `parse_float_as_decimal`: 0.05 against a decimal column is a decimal, and prunes.
@@ -57,6 +59,7 @@ class DataFusion(Peer):
 
     def forget(self) -> None:
         options = {
+            "datafusion.execution.meta_fetch_concurrency": 128,
             "datafusion.execution.target_partitions": 4 * (os.cpu_count() or 1),
             "datafusion.execution.parquet.pushdown_filters": self._pushdown,
             "datafusion.execution.parquet.reorder_filters": self._pushdown,
@@ -102,20 +105,21 @@ class DataFusion(Peer):
         started = time.perf_counter()
         statement = sql.select(query, self._table(query))
         if query.where or query.count:
-            return Answer(self._collect(query, statement), time.perf_counter() - started)
+            rows, batches = self._collect(query, statement)
+            return Answer(rows, time.perf_counter() - started, batches)
         first, rows = None, 0
         for batch in self._context.sql(statement).execute_stream():
             first = first or time.perf_counter() - started
             rows += batch.to_pyarrow().num_rows
         return Answer(rows, first or time.perf_counter() - started)
 
-    def _collect(self, query: Query, statement: str) -> int:
+    def _collect(self, query: Query, statement: str) -> tuple[int, list[Any] | None]:
         batches: list[Any] = self._context.sql(statement).collect()
         if query.count:
-            return int(batches[0].column(0)[0].as_py())
-        return sum(batch.num_rows for batch in batches)
+            return int(batches[0].column(0)[0].as_py()), None
+        return sum(batch.num_rows for batch in batches), batches
 
     def concurrently(self, queries: Sequence[Query]) -> list[int]:
         statements = [sql.select(query, self._table(query)) for query in queries]
         with ThreadPoolExecutor(_AT_ONCE) as threads:
-            return list(threads.map(self._collect, queries, statements))
+            return [rows for rows, _ in threads.map(self._collect, queries, statements)]

@@ -106,7 +106,8 @@ class DuckDB(Peer):
         started = time.perf_counter()
         statement = self._statement(query)
         if query.where or query.count:
-            return Answer(_take(self._connection, query, statement), time.perf_counter() - started)
+            rows, table = _take(self._connection, query, statement)
+            return Answer(rows, time.perf_counter() - started, table)
         first, rows = None, 0
         for batch in self._connection.execute(statement).to_arrow_reader(_BATCH_ROWS):
             first = first or time.perf_counter() - started
@@ -119,12 +120,15 @@ class DuckDB(Peer):
         def one(query: Query) -> int:
             if not hasattr(own, "cursor"):
                 own.cursor = self._connection.cursor()
-            return _take(own.cursor, query, self._statement(query))
+            return _take(own.cursor, query, self._statement(query))[0]
 
         with ThreadPoolExecutor(_AT_ONCE) as threads:
             return list(threads.map(one, queries))
 
 
-def _take(connection: Any, query: Query, statement: str) -> int:
+def _take(connection: Any, query: Query, statement: str) -> tuple[int, Any]:
     found = connection.execute(statement)
-    return int(found.fetchone()[0]) if query.count else int(found.to_arrow_table().num_rows)
+    if query.count:
+        return int(found.fetchone()[0]), None
+    table = found.to_arrow_table()
+    return int(table.num_rows), table

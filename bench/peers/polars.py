@@ -96,8 +96,9 @@ class Polars(Peer):
 
     def run(self, query: Query) -> Answer:
         started = time.perf_counter()
-        rows = _rows(query, self._frame(query).collect())
-        return Answer(rows, time.perf_counter() - started)
+        frame = self._frame(query).collect()
+        rows = _rows(query, frame)
+        return Answer(rows, time.perf_counter() - started, frame if query.where and not query.count else None)
 
     def concurrently(self, queries: Sequence[Query]) -> list[int]:
         found = self._pl.collect_all([self._frame(query) for query in queries])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from bench.peers.endpoint import Endpoint
 from bench.queries import Query
@@ -27,6 +27,8 @@ class Answer:
     rows: int
     first: float
     """Seconds from the start of the call until the first batch was there; the whole call, where all comes at once."""
+    values: Any = None
+    """All of it, as the system gave it, where it came at once: compared when the clock has stopped."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +46,8 @@ class Measured:
     """The most bytes resident during the call (`VmHWM`), of all those processes together: the libraries included."""
     each: tuple[int, ...] = ()
     """Of many queries at once, the rows of each."""
+    digest: str = ""
+    """Of the values (`bench.peers.digest`); empty where they are not compared."""
 
 
 class Peer(Protocol):

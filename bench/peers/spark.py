@@ -130,18 +130,19 @@ class Spark(Peer):
             self._views[query.paths] = view
         return sql.select(query, view, quote="`")
 
-    def _take(self, query: Query, statement: str) -> int:
+    def _take(self, query: Query, statement: str) -> tuple[int, Any]:
         found: Any = self._spark.sql(statement).toArrow()
-        return int(found.column(0)[0].as_py() if query.count else found.num_rows)
+        return (int(found.column(0)[0].as_py()), None) if query.count else (int(found.num_rows), found)
 
     def run(self, query: Query) -> Answer:
         started = time.perf_counter()
-        rows = self._take(query, self._statement(query))
-        return Answer(rows, time.perf_counter() - started)
+        rows, table = self._take(query, self._statement(query))
+        return Answer(rows, time.perf_counter() - started, table)
 
     def concurrently(self, queries: Sequence[Query]) -> list[int]:
         from pyspark import inheritable_thread_target
 
         statements = [self._statement(query) for query in queries]
         with ThreadPoolExecutor(_AT_ONCE) as threads:
-            return list(threads.map(inheritable_thread_target(self._spark)(self._take), queries, statements))
+            take = inheritable_thread_target(self._spark)(self._take)
+            return [rows for rows, _ in threads.map(take, queries, statements)]

@@ -8,7 +8,7 @@ one line on standard output:
     {"concurrently": ["<query as JSON>", ...]}
     {"forget": true}
 
-    {"seconds": ..., "first": ..., "rows": ..., "cpu": ..., "peak": ..., "each": [...]}
+    {"seconds": ..., "first": ..., "rows": ..., "cpu": ..., "peak": ..., "each": [...], "digest": ...}
     {"unsupported": "<what it lacks>"}
     {"error": "<traceback>"}
 
@@ -27,6 +27,7 @@ import traceback
 from collections.abc import Callable
 from typing import Any, TextIO
 
+from bench.peers.digest import digest
 from bench.peers.endpoint import Endpoint
 from bench.peers.footprint import Footprint
 from bench.peers.protocol import Answer, Measured, Peer, Unsupported
@@ -78,7 +79,7 @@ def _measure(work: Callable[[], Answer | list[int] | None]) -> Measured:
     seconds = time.perf_counter() - started
     cpu, peak = footprint.end()
     if isinstance(done, Answer):
-        return Measured(seconds, done.first, done.rows, cpu, peak)
+        return Measured(seconds, done.first, done.rows, cpu, peak, digest=digest(done.values))
     each = tuple(done or ())
     return Measured(seconds, seconds, sum(each), cpu, peak, each)
 

@@ -79,7 +79,9 @@ def test_every_request_gets_one_reply_with_what_it_took() -> None:
     )
     assert [(reply["rows"], reply["each"]) for reply in replies] == [(0, []), (7, []), (0, []), (9, [4, 5])]
     assert replies[1]["first"] == 0.25
-    assert all(set(reply) == {"seconds", "first", "rows", "cpu", "peak", "each"} for reply in replies)
+    assert all(
+        set(reply) == {"seconds", "first", "rows", "cpu", "peak", "each", "digest"} for reply in replies
+    )
     assert all(reply["peak"] > 1 << 20 and reply["cpu"] >= 0 < reply["seconds"] for reply in replies)
     assert peer.seen == ["open bucket", "prepare one", "run one", "forget", "prepare four", "prepare seven"]
 

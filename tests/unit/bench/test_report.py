@@ -70,6 +70,17 @@ def test_the_markdown_has_every_system_and_what_went_wrong() -> None:
     assert "Absolute times are those of this machine" in text
 
 
+def test_the_markdown_says_how_samples_were_taken() -> None:
+    effort = {"budget": 10.0, "least": 2, "patience": 15.0, "limit": 120.0, "share": 2.0, "minutes": 35.0}
+    run = replace(RUN, effort=effort)
+    text = markdown(run, verdicts(run))
+    assert (
+        "2 rounds at least; none began after 10 s of a mode of a case, or when its part of 35 minutes was over"
+        in text
+    )
+    assert "in all: accel 2, floor 1, polars 2." in text
+
+
 @pytest.mark.parametrize(
     ("store", "said"),
     [

@@ -48,6 +48,8 @@ class FakeChild:
         self.log.append((self.name, "open"))
         if self.name == "absent":
             raise PeerError("it is not installed")
+        if self.name == "lost" and self.log.count((self.name, "open")) > 1:
+            raise PeerError("no memory")
 
     def close(self) -> None:
         self.log.append((self.name, "close"))
@@ -59,9 +61,10 @@ class FakeChild:
         self.log.append((self.name, str(query.where[0][2])))
         if self.name == "unable":
             raise Unsupported("no words for it")
-        if self.name == "dying":
+        if self.name in ("dying", "lost"):
             raise PeerError("Traceback\nValueError: died")
-        return Measured(0.1, 0.1, 2 if self.name == "wrong" else 1, 0.01, 5)
+        digest = {"floor": "", "other": "beef"}.get(self.name, "cafe")
+        return Measured(0.1, 0.1, 2 if self.name == "wrong" else 1, 0.01, 5, digest=digest)
 
     def concurrently(self, queries: Sequence[Query]) -> Measured:
         self.log.append((self.name, f"{len(queries)} at once"))
@@ -125,6 +128,13 @@ def test_who_finds_other_rows_is_named(fakes: list[tuple[str, str]]) -> None:
     }
 
 
+def test_who_finds_other_values_is_named(fakes: list[tuple[str, str]]) -> None:
+    made = run(["a", "other", "floor", "b"], case(modes=(Mode.COLD,)))
+    assert {(f.system, f.kind, f.text) for f in made.failures} == {
+        ("other", "rows", "other values in its rows than most systems found")
+    }
+
+
 @pytest.mark.parametrize(("name", "kind", "opened"), [("unable", "unsupported", 1), ("dying", "error", 2)])
 def test_who_cannot_answer_drops_out(fakes: list[tuple[str, str]], name: str, kind: str, opened: int) -> None:
     made = run(["a", name], case())
@@ -150,3 +160,60 @@ def test_who_is_slow_is_asked_no_more(fakes: list[tuple[str, str]], monkeypatch:
     made = run(["a", "slow"], case())
     assert [(s.system, s.mode) for s in made.samples if s.system == "slow"] == [("slow", "cold")]
     assert [(f.kind, f.text) for f in made.failures] == [("slow", "a call took 16 s: it was asked no more")]
+
+
+def test_who_does_not_start_again_is_gone(fakes: list[tuple[str, str]]) -> None:
+    made = run(["a", "lost"], case(), case(name="r"))
+    assert [(f.system, f.case, f.kind) for f in made.failures] == [
+        ("lost", "q", "error"),
+        ("lost", "start", "error"),
+    ]
+    assert {(s.system, s.case) for s in made.samples} == {("a", "q"), ("a", "r")}
+
+
+@pytest.mark.parametrize(
+    ("spent", "budget", "out"),
+    [
+        pytest.param({"a": 1.0, "b": 1.1, "c": 1.9}, 3.0, [], id="alike"),
+        pytest.param({"a": 1.0, "b": 1.1, "c": 9.0}, 3.0, ["c"], id="slow"),
+        pytest.param({"a": 1.0, "b": 1.1, "c": 9.0}, 30.0, [], id="slow, but there is time"),
+        pytest.param({"a": 0.1, "b": 1.1}, 1.0, [], id="of two, nobody is slow"),
+    ],
+)
+def test_who_sits_out(spent: dict[str, float], budget: float, out: list[str]) -> None:
+    assert [name for name in spent if EFFORT.sits_out(name, spent, budget)] == out
+
+
+@pytest.mark.parametrize(
+    ("deadline", "budget"),
+    [
+        pytest.param(None, 100, id="none"),
+        pytest.param(1060.0, 40, id="its part"),
+        pytest.param(9000.0, 100, id="time enough"),
+        pytest.param(900.0, 0, id="late"),
+    ],
+)
+def test_the_budget_of_a_mode(deadline: float | None, budget: float) -> None:
+    assert replace(EFFORT, deadline=deadline).budget_of([2.0, 1.0], 1000.0) == pytest.approx(budget)
+
+
+def test_the_slow_leave_the_others_more_samples(
+    fakes: list[tuple[str, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each call takes what it says, by a clock of the test's own."""
+    now = [0.0]
+    quick = FakeChild.run
+
+    def timed(self: FakeChild, query: Query) -> Measured:
+        now[0] += 5.0 if self.name == "slow" else 0.25
+        return quick(self, query)
+
+    monkeypatch.setattr(FakeChild, "run", timed)
+    monkeypatch.setattr(under_test.time, "monotonic", lambda: now[0])
+    effort = replace(EFFORT, rounds={Mode.COLD: 100}, budget=16.0)
+    made = Runner(FakeNetwork(), ["a", "slow", "b"], effort, lambda line: None)  # type: ignore[arg-type]
+    made.open(())
+    made.run([case(modes=(Mode.COLD,))])
+    made.close()
+    taken = [s.system for s in made.samples]
+    assert {name: taken.count(name) for name in ("a", "slow", "b")} == {"a": 13, "slow": 2, "b": 13}
