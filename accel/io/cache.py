@@ -210,8 +210,8 @@ class Cache:
                 **on_disk,
             )
 
-    async def get_or_load(self, key: Hashable, loader: Loader) -> Any:
-        """The value of a key; where there is none, `loader` is awaited once for all who ask meanwhile (`Flights`).
+    async def load(self, key: Hashable, loader: Loader) -> Any:
+        """What `loader` finds for a key that is not held, awaited once for all who ask meanwhile (`Flights`).
 
         Parameters
         ----------
@@ -219,11 +219,6 @@ class Cache:
         loader : callable
             Returns, awaited, the value and the bytes that it holds.
         """
-        held = self.get(key)
-        return await self.load(key, loader) if held is None else held
-
-    async def load(self, key: Hashable, loader: Loader) -> Any:
-        """`get_or_load`, of a key that was looked up just now and not found."""
         return await self.flights.share(key, lambda: self._load(key, loader))
 
     async def _load(self, key: Hashable, loader: Loader) -> Any:

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 from accel.errors import (
     AccelError,
     ObjectChangedError,
-    ObjectNotFoundError,
     ParquetFormatError,
     StoreError,
     redact,
@@ -219,24 +218,6 @@ class Client:
         """Size and etag of one object, without its bytes."""
         with self._naming(path):
             return await self._head(path, Metrics() if metrics is None else metrics)
-
-    async def exists(self, path: str, *, metrics: Metrics | None = None) -> bool:
-        """Whether there is an object of exactly that name."""
-        counts = Metrics() if metrics is None else metrics
-        try:
-            with self._naming(path):
-                if isinstance(self.store, Header):
-                    await self._head(path, counts)
-                else:
-                    first = ByteRange(0, 1)
-                    await self._fetcher.fetch(path, first, pin=Pin(), kind=Kind.HEAD, metrics=counts)
-        except ObjectNotFoundError:
-            return False
-        except (StoreError, ParquetFormatError) as error:
-            # An empty object has no first byte.
-            if isinstance(error, StoreError) and error.status != 416:
-                raise
-        return True
 
     @contextmanager
     def _naming(self, path: str) -> Iterator[None]:

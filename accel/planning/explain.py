@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import replace
 
 from accel.planning.coalesce import Merging
 from accel.planning.pages import Piece, piece_wants
@@ -38,7 +38,6 @@ class TaskIO:
     """Dictionary pages that may be asked for in a second round trip: the footer does not prove that the
     pages do without. Not counted in the other numbers."""
     late_bytes: int
-    whole_chunks: int
 
 
 def predict_task(
@@ -94,7 +93,6 @@ def predict_task(
         round_trips=trips,
         late_dictionaries=len(late),
         late_bytes=sum(late.values()),
-        whole_chunks=sum(r.whole for r in task.reads),
     )
 
 
@@ -139,7 +137,6 @@ class Explain:
     notes: tuple[str, ...] = ()
     analyzed: Mapping[str, object] | None = None
     """The counts of a real run, for `explain(analyze=True)`."""
-    files_detail: tuple[str, ...] = field(default=())
 
     @property
     def requests(self) -> dict[str, int]:
@@ -177,7 +174,6 @@ class Explain:
                 f"  {level.name:<9}{level.requests:>7,} {level.round_trips:>6} {level.bytes:>14,}{kind}"
             )
         lines += [f"  note: {note}" for note in self.notes]
-        lines += [f"  {detail}" for detail in self.files_detail]
         if self.analyzed is not None:
             lines.append("run        what happened")
             lines += [f"  {name:<18}{value}" for name, value in self.analyzed.items()]

@@ -241,7 +241,7 @@ async def test_cancelled_at_every_turn_a_read_leaves_nothing_behind(turns: int) 
     async def load() -> tuple[int, int]:
         return len(await client.read("f", wants, pin=pin, metrics=Metrics())), 10
 
-    task = asyncio.ensure_future(cache.get_or_load("k", load))
+    task = asyncio.ensure_future(cache.load("k", load))
     for _ in range(turns):
         await asyncio.sleep(0)
     task.cancel()
@@ -250,7 +250,7 @@ async def test_cancelled_at_every_turn_a_read_leaves_nothing_behind(turns: int) 
     assert (store.inside, client.gate.requests, client.gate.bytes) == (0, 0, 0)
     assert asyncio.all_tasks() == {asyncio.current_task()}
     # And the client is as good as new.
-    assert await cache.get_or_load("k", load) == 5
+    assert await cache.load("k", load) == 5
 
 
 INTERRUPTED = """

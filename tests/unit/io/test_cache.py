@@ -99,7 +99,7 @@ async def settle() -> None:
 
 
 async def start(cache: Cache, source: Source, count: int) -> list[asyncio.Task[object]]:
-    tasks = [asyncio.ensure_future(cache.get_or_load("k", source.load)) for _ in range(count)]
+    tasks = [asyncio.ensure_future(cache.load("k", source.load)) for _ in range(count)]
     await settle()
     return tasks
 
@@ -109,17 +109,15 @@ async def test_one_load_serves_all() -> None:
     tasks = await start(cache, source, 5)
     source.go.set()
     assert await asyncio.gather(*tasks) == [7] * 5
-    assert await cache.get_or_load("k", source.load) == 7
-    assert source.calls == 1
-    assert len(cache.flights) == 0
+    assert (cache.get("k"), source.calls, len(cache.flights)) == (7, 1, 0)
 
 
 async def test_a_value_that_does_not_fit_is_handed_out_all_the_same() -> None:
     cache, source = Cache(memory=5), Source()
     source.go.set()
-    assert await cache.get_or_load("k", source.load) == 7
+    assert await cache.load("k", source.load) == 7
     assert cache.stats().entries == 0
-    assert await cache.get_or_load("k", source.load) == 7
+    assert await cache.load("k", source.load) == 7
     assert source.calls == 2
 
 
@@ -130,7 +128,7 @@ async def test_a_failure_goes_to_all_and_is_not_kept() -> None:
     outcomes = await asyncio.gather(*tasks, return_exceptions=True)
     assert [str(outcome) for outcome in outcomes] == ["gone"] * 3
     source.outcome = 8
-    assert await cache.get_or_load("k", source.load) == 8
+    assert await cache.load("k", source.load) == 8
     assert source.calls == 2
 
 
@@ -154,7 +152,7 @@ async def test_the_last_cancelled_waiter_ends_the_load() -> None:
     assert (source.calls, source.cancelled) == (1, 1)
     assert len(cache.flights) == 0
     source.go.set()
-    assert await cache.get_or_load("k", source.load) == 7
+    assert await cache.load("k", source.load) == 7
     assert source.calls == 2
 
 
@@ -174,7 +172,7 @@ def test_two_loops_do_not_share_a_load_but_do_share_its_value() -> None:
     async def main() -> None:
         source = Source()
         source.go.set()
-        values.append(await cache.get_or_load("k", source.load))
+        values.append(await cache.load("k", source.load))
 
     threads = [threading.Thread(target=lambda: asyncio.run(main())) for _ in range(4)]
     for thread in threads:

@@ -19,7 +19,7 @@ from accel.metrics import Metrics
 from accel.options import Options
 from accel.planning.file import ObjectId
 from accel.ranges import ByteRange, Kind, ReadKey, Suffix, Want
-from accel.testing import DictStore, FaultStore, RecordingStore, Status
+from accel.testing import DictStore, FaultStore, RecordingStore
 
 Spoil: TypeAlias = Callable[[list[Payload]], list[Payload]]
 
@@ -364,20 +364,6 @@ async def test_a_store_that_cannot_list() -> None:
 
     with pytest.raises(StoreError, match="this store cannot list"):
         await client_over(ReadOnly()).list_below("")
-
-
-@pytest.mark.parametrize("store", [DictStore, NoSuffix], ids=["without head", "with head"])
-async def test_exists(store: type[DictStore]) -> None:
-    client = client_over(store({"f": BODY, "e": b""}))
-    assert await client.exists("f")
-    assert await client.exists("e")
-    assert not await client.exists("nope")
-
-
-async def test_exists_does_not_hide_failures(inner: DictStore) -> None:
-    client = client_over(FaultStore(inner, [Status(403)]))
-    with pytest.raises(StoreError):
-        await client.exists("f")
 
 
 async def test_revalidation(inner: DictStore, pin: ObjectId) -> None:

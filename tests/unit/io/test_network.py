@@ -6,6 +6,7 @@ import random
 
 import pytest
 
+from accel.errors import ObjectNotFoundError
 from accel.io.client import Client
 from accel.io.network import Network
 from accel.metrics import Metrics
@@ -181,7 +182,8 @@ async def test_a_client_learns_from_its_requests() -> None:
 async def test_failures_tell_nothing() -> None:
     client = client_over(DictStore({}))
     for _ in range(5):
-        assert not await client.exists("nothing")
+        with pytest.raises(ObjectNotFoundError):
+            await client.read("nothing", [want(10)], pin=None, metrics=Metrics())
     assert client.network.latency == 0.03
 
 
