@@ -7,13 +7,11 @@ from __future__ import annotations
 
 import os
 import pathlib
-import shutil
-import subprocess
 import sys
 import tempfile
 from typing import Self
 
-from accel.testing.programs import Program, cached
+from accel.testing.programs import Program, built_by_go, cached, found
 from accel.testing.s3 import S3Admin
 
 __all__ = ["MINIO_VERSION", "Minio", "find_minio", "install_minio"]
@@ -28,10 +26,7 @@ def _cached() -> pathlib.Path:
 
 def find_minio() -> pathlib.Path | None:
     """The binary: from PATH, else from the cache of tools; None where there is none."""
-    on_path = shutil.which("minio")
-    if on_path:
-        return pathlib.Path(on_path)
-    return _cached() if _cached().exists() else None
+    return found("minio", _cached())
 
 
 def install_minio() -> pathlib.Path:
@@ -42,23 +37,9 @@ def install_minio() -> pathlib.Path:
     FileNotFoundError
         When there is neither a MinIO nor a Go to build it with, or the build fails.
     """
-    found = find_minio()
-    if found is not None:
-        return found
-    go = shutil.which("go")
-    if go is None:
-        raise FileNotFoundError("no minio on PATH, and no go to build it with")
-    target = _cached()
-    target.parent.mkdir(parents=True, exist_ok=True)
-    print(f"building MinIO {MINIO_VERSION} once (about three minutes) into {target.parent}", file=sys.stderr)
-    with tempfile.TemporaryDirectory(dir=target.parent) as scratch:
-        command = [go, "install", f"github.com/minio/minio@{MINIO_VERSION}"]
-        built = subprocess.run(command, env={**os.environ, "GOBIN": scratch}, check=False)
-        if built.returncode:
-            raise FileNotFoundError(f"{' '.join(command)} ended with status {built.returncode}")
-        # A rename, so that two builds at once do not see half of each other's file.
-        os.replace(pathlib.Path(scratch) / "minio", target)
-    return target
+    return find_minio() or built_by_go(
+        "github.com/minio/minio", MINIO_VERSION, _cached(), takes="about three minutes"
+    )
 
 
 class Minio(S3Admin):

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 import pathlib
+import shutil
 import socket
 import subprocess
+import sys
+import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 
-__all__ = ["Program", "cached"]
+__all__ = ["Program", "built_by_go", "cached", "found"]
 
 _TRIES = 5
 _START_SECONDS = 60.0
@@ -20,6 +23,50 @@ def cached(name: str) -> pathlib.Path:
     """Where an installed program is, or is to be, in the cache that all checkouts share."""
     cache = os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache"
     return pathlib.Path(cache) / "accel-tools" / name
+
+
+def found(name: str, cached: pathlib.Path) -> pathlib.Path | None:
+    """A program: from PATH, else from the cache of tools; None where there is none."""
+    on_path = shutil.which(name)
+    if on_path:
+        return pathlib.Path(on_path)
+    return cached if cached.exists() else None
+
+
+def built_by_go(
+    module: str, version: str, target: pathlib.Path, *, takes: str, patience: float | None = None
+) -> pathlib.Path:
+    """Build a Go program of a pinned version into the cache of tools. `takes` says how long that is, to a reader.
+
+    Raises
+    ------
+    FileNotFoundError
+        There is no Go, or it fails, or takes more than `patience` seconds.
+    """
+    name = module.rpartition("/")[2]
+    go = shutil.which("go")
+    if go is None:
+        raise FileNotFoundError(f"no {name} on PATH, and no go to build it with")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    print(f"building {name} {version} once ({takes}) into {target.parent}", file=sys.stderr)
+    with tempfile.TemporaryDirectory(dir=target.parent) as scratch:
+        command = [go, "install", f"{module}@{version}"]
+        shown = " ".join(["go", *command[1:]])
+        try:
+            done = subprocess.run(
+                command,
+                env={**os.environ, "GOBIN": scratch},
+                stdout=sys.stderr,
+                check=False,
+                timeout=patience,
+            )
+        except subprocess.TimeoutExpired:
+            raise FileNotFoundError(f"{shown} takes too long") from None
+        if done.returncode:
+            raise FileNotFoundError(f"{shown} ended with status {done.returncode}")
+        # A rename, so that two builds at once do not see half of each other's file.
+        os.replace(pathlib.Path(scratch) / name, target)
+    return target
 
 
 class Program:

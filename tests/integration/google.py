@@ -1,15 +1,15 @@
 """As much of Google Cloud Storage's XML API as obstore speaks: in memory, over loopback, without credentials.
 
 fake-gcs-server, the well-known emulator, takes objects by the other (JSON) API alone, compares no If-Match and answers
-500 where there is no bucket: where it is on PATH, the tests that only read run against it too.
+500 where there is no bucket: the tests that only read run against it too.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
-import shutil
 import threading
 import urllib.error
 import urllib.request
@@ -223,19 +223,16 @@ def _read(stored: Stored | None, seen: Seen) -> _Answer:
 
 
 class FakeGcsServer:
-    """fake-gcs-server from PATH, in memory, as a context manager."""
+    """fake-gcs-server, in memory, as a context manager. `program` is what `install_fake_gcs` returned."""
 
-    writes = False
+    def __init__(self, program: str | os.PathLike[str]) -> None:
+        self.program = os.fspath(program)
 
     def __enter__(self) -> Self:
-        program = shutil.which("fake-gcs-server")
-        if program is None:
-            raise FileNotFoundError("no fake-gcs-server on PATH")
-
         def command(port: int) -> list[str]:
             self.url = f"http://127.0.0.1:{port}"
             asked = [
-                program,
+                self.program,
                 "-scheme",
                 "http",
                 "-host",

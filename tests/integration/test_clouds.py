@@ -1,4 +1,4 @@
-"""Azure (Microsoft's emulator) and Google (a fake of our own; fake-gcs-server where it is on PATH)."""
+"""Azure (Microsoft's emulator) and Google (a fake of our own, and fake-gcs-server, which can be read)."""
 
 from __future__ import annotations
 
@@ -22,10 +22,13 @@ from accel.io.http_store import HttpStore
 from accel.io.obstore_store import ObstoreStore
 from accel.ranges import ByteRange, Kind
 from accel.testing.azurite import KEY, Azurite, install_azurite
+from accel.testing.fake_gcs import install_fake_gcs
 from tests.integration.google import ACCOUNT, FakeGcsServer, GoogleFake
 
 ROWS = 20_000
 NAMES = ("AWS_", "GOOGLE_", "AZURE_")
+# fake-gcs-server takes no object by the API that obstore speaks, and compares no If-Match.
+WHOLE = pytest.mark.parametrize("cloud", ["azure", "google"], indirect=True)
 
 
 def parquet(first: int, rows: int = ROWS) -> bytes:
@@ -46,9 +49,6 @@ class Cloud:
     secrets: tuple[str, ...]
     put: Callable[[str, bytes], Any]
     store: Callable[[], Any]
-    writes: bool = True
-    pins: bool = True
-    """Whether it compares If-Match."""
 
     def url(self, path: str) -> str:
         return f"{self.scheme}://box/{path}"
@@ -84,15 +84,22 @@ def on_google(server: GoogleFake | FakeGcsServer) -> Cloud:
         return GCSStore("box", config=server.storage_options(), client_options={"allow_http": True})  # type: ignore[arg-type]
 
     secrets = ("SECRET-PRIVATE-KEY", "SECRET-KEY-ID")
-    real = isinstance(server, GoogleFake)
-    return Cloud(
-        "gs", server.storage_options(), secrets, partial(server.put, "box"), store, writes=real, pins=real
-    )
+    return Cloud("gs", server.storage_options(), secrets, partial(server.put, "box"), store)
 
 
 @pytest.fixture(scope="module")
 def google() -> Iterator[GoogleFake]:
     with GoogleFake() as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def emulator() -> Iterator[FakeGcsServer]:
+    try:
+        program = install_fake_gcs()
+    except FileNotFoundError as missing:
+        pytest.skip(f"no fake-gcs-server: {missing}")
+    with FakeGcsServer(program) as server:
         yield server
 
 
@@ -103,24 +110,11 @@ def cloud(request: pytest.FixtureRequest) -> Iterator[Cloud]:
     elif request.param == "google":
         made = on_google(request.getfixturevalue("google"))
     else:
-        server = FakeGcsServer()
-        try:
-            server.__enter__()
-        except FileNotFoundError as missing:
-            pytest.skip(str(missing))
-        request.addfinalizer(server.__exit__)
-        made = on_google(server)
+        made = on_google(request.getfixturevalue("emulator"))
     for month in (1, 2, 3):
         made.put(f"fl/month={month}/a.parquet", parquet(month * 100_000))
     made.put("fl/_SUCCESS", b"done")
     yield made
-
-
-@pytest.fixture
-def writing(cloud: Cloud) -> Cloud:
-    if not cloud.writes:
-        pytest.skip("fake-gcs-server takes no object by the XML API that obstore speaks")
-    return cloud
 
 
 @pytest.fixture(autouse=True)
@@ -223,8 +217,6 @@ def test_tasks_travel_without_credentials(cloud: Cloud) -> None:
 
 
 def test_replaced_since_it_was_planned(cloud: Cloud) -> None:
-    if not cloud.pins:
-        pytest.skip("fake-gcs-server compares no If-Match")
     path, data = "changed/a.parquet", parquet(0, 150_000)  # too much for one read of its end
     cloud.put(path, data)
     cache = accel.Cache()
@@ -237,9 +229,8 @@ def test_replaced_since_it_was_planned(cloud: Cloud) -> None:
     assert scan.count_rows() == 1
 
 
+@WHOLE
 async def test_a_pinned_read(cloud: Cloud) -> None:
-    if not cloud.pins:
-        pytest.skip("fake-gcs-server compares no If-Match")
     cloud.put("pin/ned", b"0123456789" * 10)
     store = ObstoreStore(cloud.store())
     (entry,) = [entry async for entry in store.list("pin")]
@@ -251,41 +242,45 @@ async def test_a_pinned_read(cloud: Cloud) -> None:
         await store.read("pin/ned", ByteRange(10, 14), if_match=entry.etag)
 
 
-def test_write_table(writing: Cloud) -> None:
+@WHOLE
+def test_write_table(cloud: Cloud) -> None:
     table = pa.table({"id": pa.array(range(1_000))})
-    url = writing.url("w/small.parquet")
-    report = accel.write_table(table, url, indexes={"id": "bitmap"}, storage_options=writing.options)
+    url = cloud.url("w/small.parquet")
+    report = accel.write_table(table, url, indexes={"id": "bitmap"}, storage_options=cloud.options)
     assert (report.rows, report.path) == (1_000, url)
-    assert writing.scan("w/small.parquet", "id = 77").to_table().to_pylist() == [{"id": 77}]
+    assert cloud.scan("w/small.parquet", "id = 77").to_table().to_pylist() == [{"id": 77}]
 
 
-def test_write_table_in_parts(writing: Cloud) -> None:
+@WHOLE
+def test_write_table_in_parts(cloud: Cloud) -> None:
     import numpy as np
 
     noise = np.random.default_rng(7).integers(0, 2**62, 2_500_000)
     table = pa.table({"noise": noise})
-    url = writing.url("w/large.parquet")
+    url = cloud.url("w/large.parquet")
     report = accel.write_table(
-        table, url, storage_options=writing.options, use_dictionary=False, compression="none"
+        table, url, storage_options=cloud.options, use_dictionary=False, compression="none"
     )
     assert report.size_after > 16 * 1024**2
-    assert writing.scan("w/large.parquet").to_table().equals(table)
+    assert cloud.scan("w/large.parquet").to_table().equals(table)
 
 
-def test_embed(writing: Cloud) -> None:
-    writing.put("e/a.parquet", parquet(0))
-    for target in (None, writing.url("e/b.parquet")):
+@WHOLE
+def test_embed(cloud: Cloud) -> None:
+    cloud.put("e/a.parquet", parquet(0))
+    for target in (None, cloud.url("e/b.parquet")):
         report = accel.embed(
-            writing.url("e/a.parquet"), target, indexes={"text": "distinct"}, storage_options=writing.options
+            cloud.url("e/a.parquet"), target, indexes={"text": "distinct"}, storage_options=cloud.options
         )
         assert report.written
     for name in ("a", "b"):
-        assert writing.scan(f"e/{name}.parquet", "text = 't5'").count_rows() == 21
+        assert cloud.scan(f"e/{name}.parquet", "text = 't5'").count_rows() == 21
 
 
-async def test_only_the_version_that_is_meant_is_replaced(writing: Cloud) -> None:
-    writing.put("r", b"first")
-    store = client_for(writing.url("r"), storage_options=writing.options).store
+@WHOLE
+async def test_only_the_version_that_is_meant_is_replaced(cloud: Cloud) -> None:
+    cloud.put("r", b"first")
+    store = client_for(cloud.url("r"), storage_options=cloud.options).store
     assert isinstance(store, ObstoreStore)
     first = (await store.head("r")).etag
     await store.write("r", _parts(b"second"), size=6, if_match=first)
@@ -305,8 +300,9 @@ def test_what_is_not_there(cloud: Cloud) -> None:
         cloud.scan("nope/").to_table()
 
 
-def test_a_bucket_that_is_not_there(writing: Cloud) -> None:
-    scan = accel.scan(f"{writing.scheme}://nobox/fl/", storage_options=writing.options)
+@WHOLE
+def test_a_bucket_that_is_not_there(cloud: Cloud) -> None:
+    scan = accel.scan(f"{cloud.scheme}://nobox/fl/", storage_options=cloud.options)
     with pytest.raises(accel.ObjectNotFoundError, match="there is no such bucket"):
         scan.to_table()
 
