@@ -10,9 +10,10 @@ Settings, and why:
 - `enable_external_file_cache` (on by default) keeps the bytes of files: it is what `duckdb-cached` has and `duckdb`
   has not. A system that answers from a data cache sends nothing; the two are therefore told apart.
   `validate_external_file_cache` stays at its default.
-- `threads` at three times the cores: DuckDB reads remote files synchronously, a request a thread, and its guide
+- `threads` at five times the cores: DuckDB reads remote files synchronously, a request a thread, and its guide
   ("Tuning workloads: querying remote files") advises two to five times the cores. At one time the cores a scan of two
-  columns took 2.5 times as long, at five times it no less, with more CPU in lookups.
+  columns took 2.5 times as long as at three; at five lookups took the same, and 2,000 small files 0.7 of the time.
+- The HTTP client stays the default one: with `curl` 2,000 small files took 1.2 times as long.
 - `httpfs_connection_caching`: connections outlive the query.
 - The statement itself names `read_parquet`: a view would be bound again by every query all the same.
 - Many queries at once: a cursor a thread, as the guide on several Python threads has it.
@@ -79,7 +80,7 @@ class DuckDB(Peer):
             "enable_progress_bar": False,
             "httpfs_connection_caching": True,
             "parquet_metadata_cache": True,
-            "threads": 3 * (os.cpu_count() or 1),
+            "threads": 5 * (os.cpu_count() or 1),
         }
         for name, value in settings.items():
             connection.execute(f"SET {name} = {str(value).lower()}")

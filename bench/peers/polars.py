@@ -6,6 +6,8 @@ Settings, and why:
   the default. Of an open file it keeps nothing, so it reads the footer on every query; its connections it does keep.
 - The storage options name the server in full, and the credential provider is off: none is looked for.
 - `schema` is not given: the documentation offers it to save a footer, and the plan then still reads it.
+- `POLARS_NUM_READERS_PRE_INIT=64` from 5 on two cores: so many files are met at a time. It is the variable that Polars' authors
+  added for scans of many small files (pull request 22700). 2,000 of them took 1.6 s instead of 14.3.
 - A count is `select(pl.len())`, which reads the footers alone where there is no filter.
 - Many queries at once: `collect_all`, as documented; a thread a query is no faster. Nor did the other engine or another
   `parallel` help in any query.
@@ -15,6 +17,7 @@ Settings, and why:
 from __future__ import annotations
 
 import datetime as dt
+import os
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -67,6 +70,7 @@ class Polars(Peer):
     """`polars`, lazily."""
 
     def open(self, endpoint: Endpoint) -> None:
+        os.environ["POLARS_NUM_READERS_PRE_INIT"] = "64"
         import polars as pl
 
         self._pl = pl
