@@ -172,7 +172,11 @@ class ProxyProcess(_Counts):
     def __exit__(self, *failure: object) -> None:
         if self._process is not None:
             # The end of its standard input ends it, also when this process dies without a word.
-            self._process.communicate(timeout=30)
+            try:
+                self._process.communicate(timeout=30)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.communicate()
 
     @property
     def passages(self) -> list[Passage]:

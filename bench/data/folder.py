@@ -7,7 +7,7 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
-__all__ = ["data_folder", "made"]
+__all__ = ["data_folder", "made", "need_room"]
 
 VERSION = "3"
 """Part of every path: raised when what is made changes."""
@@ -36,3 +36,13 @@ def made(name: str, make: Callable[[Path], None]) -> Path:
         else:
             unfinished.unlink(missing_ok=True)
     return path
+
+
+def need_room(folder: Path, size: int) -> None:
+    """End with what to do where a folder's disk has less than so many bytes free."""
+    free = shutil.disk_usage(folder).free
+    if free < size:
+        raise SystemExit(
+            f"making the data takes {size / 1e9:.1f} GB of disk for a while, and {folder} has {free / 1e9:.1f} GB free: "
+            "ACCEL_BENCH_DATA names another folder"
+        )
