@@ -41,27 +41,35 @@ class Metrics:
     round_trips: int = 0
     """Dependent waves of requests of the file that had the most (listing included)."""
     retries: int = 0
+    """Requests sent again after one that failed."""
     hedged: int = 0
     """Second requests for small ones that were late: counted among the requests too."""
     requests_by_kind: dict[Kind, int] = field(default_factory=dict)
+    """`requests`, by what was asked for: "data page", "listing", ..."""
     bytes_by_kind: dict[Kind, int] = field(default_factory=dict)
     files: Counter = field(default_factory=Counter)
+    """Files that the source names, `total`, and those that could hold a match, `kept`; the same of all levels below."""
     row_groups: Counter = field(default_factory=Counter)
+    """Of the files that were opened."""
     pages: Counter = field(default_factory=Counter)
     """Data pages of the projected and filter columns of the row groups that were kept."""
     rows: Counter = field(default_factory=Counter)
     """Rows of the files, and rows that were decoded for the exact filter."""
     rows_out: int = 0
+    """Rows handed out."""
     rows_from_metadata: int = 0
     """Rows that an aggregate or a count took in without anything of them being read."""
     metadata_hits: int = 0
+    """Files whose metadata came from the cache."""
     metadata_misses: int = 0
     dictionary_hits: int = 0
+    """Dictionary pages that came from the cache."""
     data_hits: int = 0
     """Runs of data pages that came whole from the cache."""
     cached_bytes: int = 0
     """Bytes of data that came from the cache."""
     late_dictionaries: int = 0
+    """Dictionary pages that turned out to be needed when the data pages came, and were asked for then."""
     late_pieces: int = 0
     """Pieces whose filter columns were read first, and the other columns only where rows matched."""
     fallbacks: int = 0
@@ -69,7 +77,9 @@ class Metrics:
     replans: int = 0
     """Files that changed before a row of them was handed out, and were planned again."""
     indexes_ignored: int = 0
+    """Indexes that did not verify, or that this version does not know."""
     warnings: list[str] = field(default_factory=list)
+    """What was passed over and why, a hundred at most."""
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False, compare=False)
 
     def __repr__(self) -> str:

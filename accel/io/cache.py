@@ -30,10 +30,13 @@ class CacheStats:
     """A moment's view of a cache."""
 
     entries: int
+    """Of metadata and dictionary pages."""
     nbytes: int
-    """What the entries were said to hold, in bytes."""
+    """What they were said to hold, in bytes."""
     limit: int
+    """`Cache.memory`."""
     hits: int
+    """Times that one was there when it was asked for."""
     misses: int
     evictions: int
     disk_hits: int = 0
@@ -180,7 +183,10 @@ class Cache:
             self._entries.pop(key, None)
 
     def clear(self) -> None:
-        """Forget all values and data, and remove all entries from the disk. Loads under way go on, and are kept when they end."""
+        """Forget all values and data, and remove all entries from the disk.
+
+        Loads under way go on, and are kept when they end.
+        """
         with self._lock:
             self._entries.clear()
         self.data_tier.clear()

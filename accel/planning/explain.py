@@ -123,31 +123,39 @@ class Explain:
 
     source: str
     where: str | None
+    """As SQL, cut where it is long."""
     columns: Sequence[str]
     files: tuple[int, int]
-    """Kept, of."""
+    """Kept, and of how many; the same of all levels below."""
     row_groups: tuple[int, int]
+    """Of the files that were opened."""
     pages: tuple[int, int]
+    """Of the columns that are read, in the row groups that were kept."""
     rows: tuple[int, int]
     rows_sure: int
     """Rows that the statistics alone prove to match."""
     rows_from_metadata: int = 0
     """Rows that an aggregate takes in without anything of them being read."""
     levels: tuple[Level, ...]
+    """The steps in their order: "listing", "metadata", "indexes", "data"."""
     notes: tuple[str, ...] = ()
+    """What the prediction hangs on, and what was decided by a guess."""
     analyzed: Mapping[str, object] | None = None
     """The counts of a real run, for `explain(analyze=True)`."""
 
     @property
     def requests(self) -> dict[str, int]:
+        """By the level's name."""
         return {level.name: level.requests for level in self.levels}
 
     @property
     def round_trips(self) -> dict[str, int]:
+        """By the level's name."""
         return {level.name: level.round_trips for level in self.levels}
 
     @property
     def bytes(self) -> dict[str, int]:
+        """By the level's name."""
         return {level.name: level.bytes for level in self.levels}
 
     def __str__(self) -> str:

@@ -88,6 +88,7 @@ class ScanTask:
 
     @property
     def path(self) -> str:
+        """Of the file, in its store."""
         return self.file.id.path
 
     @property
