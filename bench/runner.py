@@ -19,6 +19,7 @@ from bench.suite import Axis, Case, Mode
 
 __all__ = ["Effort", "Runner"]
 
+_LATE = 4.0
 _Answer = TypeVar("_Answer", str, tuple[int, ...])
 
 
@@ -62,6 +63,11 @@ class Effort:
         if self.deadline is None:
             return self.budget
         return max(0.0, min(self.budget, (self.deadline - now) * weights[0] / sum(weights)))
+
+    def is_over(self, rounds: int, passed: float, budget: float) -> bool:
+        """Whether a mode is to end after so many rounds and seconds; where time is short, one round is enough."""
+        enough = 1 if self.deadline is not None and passed > _LATE * budget else self.least
+        return rounds >= enough and passed > budget
 
     def sits_out(self, name: str, spent: Mapping[str, float], budget: float) -> bool:
         """Whether a system has had so much of a mode's time that the others go on without it."""
@@ -152,7 +158,7 @@ class Runner:
             able = [name for name in able if self._meet(case, mode, name, repeated)]
         spent = dict.fromkeys(able, 0.0)
         for number in range(self.effort.rounds_of(case, mode)):
-            if not able or (number >= self.effort.least and time.monotonic() - started > budget):
+            if not able or self.effort.is_over(number, time.monotonic() - started, budget):
                 break
             queries = repeated or case.take()
             # Whoever comes after another may find the machine warmer: turns are taken.

@@ -185,6 +185,22 @@ def test_who_sits_out(spent: dict[str, float], budget: float, out: list[str]) ->
 
 
 @pytest.mark.parametrize(
+    ("rounds", "passed", "deadline", "over"),
+    [
+        pytest.param(1, 9.0, None, False, id="fewer than the least"),
+        pytest.param(2, 9.0, None, True, id="the least"),
+        pytest.param(2, 1.0, None, False, id="there is time"),
+        pytest.param(1, 7.0, 1e9, False, id="not that late"),
+        pytest.param(1, 9.0, 1e9, True, id="late"),
+        pytest.param(0, 9.0, 1e9, False, id="late, but one round there is"),
+    ],
+)
+def test_when_a_mode_is_over(rounds: int, passed: float, deadline: float | None, over: bool) -> None:
+    effort = replace(EFFORT, least=2, deadline=deadline)
+    assert effort.is_over(rounds, passed, 2.0) is over
+
+
+@pytest.mark.parametrize(
     ("deadline", "budget"),
     [
         pytest.param(None, 100, id="none"),
