@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Sequence
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +17,7 @@ import pyarrow as pa
 from accel.memory import allocate
 
 __all__ = [
+    "Filled",
     "bools",
     "bytes_array",
     "from_numpy",
@@ -36,11 +37,21 @@ __all__ = [
 
 # So many bytes of Python's would lie in pages of their own.
 _LONG = 64 << 10
+_BYTES = (memoryview, bytes, bytearray)
 Bools = npt.NDArray[np.bool_]
 Number = TypeVar("Number", bound=np.generic)
 
 
-def join_buffers(parts: Sequence[bytes | bytearray | memoryview]) -> pa.Buffer:
+class Filled(Protocol):
+    """Bytes that are made where they are put."""
+
+    def __len__(self) -> int: ...
+
+    def put(self, out: npt.NDArray[np.uint8]) -> None:
+        """Make them, in an array of that many."""
+
+
+def join_buffers(parts: Sequence[bytes | bytearray | memoryview | Filled]) -> pa.Buffer:
     """The parts behind each other, in memory that Arrow's allocator has at hand.
 
     Joining bytes would take fresh pages of the system, which cost twice what the copy does, and hold the GIL.
@@ -50,7 +61,10 @@ def join_buffers(parts: Sequence[bytes | bytearray | memoryview]) -> pa.Buffer:
     position = 0
     for part in parts:
         end = position + len(part)
-        view[position:end] = np.frombuffer(part, np.uint8)
+        if isinstance(part, _BYTES):
+            view[position:end] = np.frombuffer(part, np.uint8)
+        else:
+            part.put(view[position:end])
         position = end
     return joined
 

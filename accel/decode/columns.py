@@ -14,10 +14,12 @@ import pyarrow as pa
 from accel.decode.apart import DecodePart, read_apart
 from accel.decode.arrow import ParquetReader, fields_of, open_reader, translate_errors
 from accel.decode.chunks import ChunkPages
-from accel.decode.entries import read_as_indices, splice_indices
+from accel.decode.entries import read_as_indices
+from accel.decode.filled import check_filled
 from accel.decode.indexed import Values, check_indices, is_indexed, join_arrays, look_up
 from accel.decode.page_heads import read_tables
-from accel.decode.splice import SplicedChunk, SplicePlan, plan_splice, splice
+from accel.decode.splice import SplicePlan, plan_splice
+from accel.decode.spliced import cut_calls, splice_units
 from accel.decode.trim import place_rows, trim
 from accel.decode.units import Unit, Verified, cut_units, group_units, step_of
 from accel.decode.verify import PageFacts, verify_chunk
@@ -202,7 +204,8 @@ class _Job:
         if left:
             with translate_errors():
                 planned = plan()
-            self._read_all(planned, left, arrow_schema, checksums, arrays)
+            for call in cut_calls(self.known, left):
+                self._read_all(planned, call, arrow_schema, checksums, arrays)
         found: list[list[pa.ChunkedArray]] = [[] for _ in arrow_schema]
         for unit in units:
             found[unit.field].append(arrays[unit])
@@ -231,16 +234,16 @@ class _Job:
         arrays: dict[Unit, pa.ChunkedArray],
     ) -> None:
         """Decode these units by pyarrow, from one file in memory."""
+        verify = checksums is Checksums.VERIFY
         leaves = [leaf for unit in units for leaf in unit.leaves]
-        spliced = {leaf: self._spliced(plan, leaf, self._facts[leaf]) for leaf in leaves}
         num_rows = max(unit.num_rows for unit in units)
-        if any(self._schema.leaves[leaf].max_repetition for leaf in spliced):
+        if any(self._schema.leaves[leaf].max_repetition for leaf in leaves):
             # One row more than the longest column has: rows that nobody promised would show. Where each value is
             # a row they have been counted, and pyarrow would reserve twice the memory for one more than 2**20.
             num_rows += 1
-        data = splice(plan, spliced, num_rows=num_rows)
-        with translate_errors(place=partial(self._place, self._facts)):
-            reader = open_reader(data, verify_checksums=checksums is Checksums.VERIFY)
+        with translate_errors(place=partial(self._place, leaves)):
+            data = splice_units(self.known, plan, units, num_rows=num_rows, verify_checksums=verify)
+            reader = open_reader(data, verify_checksums=verify)
         steps = {unit: step for unit in units if (step := step_of(self.known, unit)) is not None}
         siblings = self._siblings(units)
         for batch in group_units(units, steps):
@@ -258,12 +261,6 @@ class _Job:
         from accel.decode.list_shapes import Siblings
 
         return Siblings(self.known, units, self._rows.count)
-
-    def _spliced(self, plan: SplicePlan, leaf: int, facts: PageFacts) -> SplicedChunk:
-        chunk = self._chunks[leaf]
-        if leaf in plan.indexed and facts.dictionary is not None:
-            return splice_indices(chunk, facts, facts.dictionary)
-        return SplicedChunk(facts.parts, chunk.codec, facts.num_values, facts.uncompressed)
 
     def _read(
         self, reader: ParquetReader, plan: SplicePlan, batch: Sequence[Unit], step: int | None
@@ -315,6 +312,7 @@ class _Job:
         placed = place_rows(chunk, self._rows)
         with translate_errors(place=partial(self._place, unit.leaves)):
             check_indices(array)
+            check_filled(array, self._facts[chunk.leaf], self._schema.leaves[chunk.leaf])
             kept = trim(array, placed)
             return self._name_entries(kept, chunk, kind) if unit.indexed else kept
 

@@ -14,7 +14,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 import pyarrow as pa
 
-from accel.arrays import join_buffers
+from accel.arrays import Filled, join_buffers
 from accel.decode.schema_memo import SchemaMemo
 from accel.errors import ParquetFormatError
 from accel.format.model import ParquetSchema, Physical, SchemaElement
@@ -61,7 +61,7 @@ class SplicePlan:
 class SplicedChunk:
     """What goes into the file for one leaf."""
 
-    parts: tuple[Buffer, ...]
+    parts: tuple[Buffer | Filled, ...]
     codec: int
     num_values: int
     uncompressed: int
@@ -203,7 +203,7 @@ def splice(plan: SplicePlan, chunks: Mapping[int, SplicedChunk], *, num_rows: in
 
     `num_rows` is the row group's row count: at least that of the longest column, else pyarrow cuts it.
     """
-    parts: list[Buffer] = [_MAGIC]
+    parts: list[Buffer | Filled] = [_MAGIC]
     position = len(_MAGIC)
     metas: list[bytes] = []
     for start, leaf in zip(plan.columns, plan.leaves, strict=True):

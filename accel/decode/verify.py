@@ -20,7 +20,7 @@ from accel.format.page_header import parse_page_header, walk_pages
 from accel.ranges import Buffer
 from accel.records import dataclass
 
-__all__ = ["DictionaryFacts", "PageFacts", "needs_dictionary", "verify_chunk"]
+__all__ = ["DictionaryFacts", "PageFacts", "needs_dictionary", "verify_chunk", "walk_dictionary"]
 
 Int64s = npt.NDArray[np.int64]
 
@@ -160,7 +160,7 @@ def _verify(
     ]
     dictionary = None
     if chunk.dictionary is not None:
-        dictionary = _walk_dictionary(chunk.dictionary)
+        dictionary = walk_dictionary(chunk.dictionary)
         if dictionary.type.tolist() != [PageType.DICTIONARY_PAGE]:
             raise ParquetFormatError("where the dictionary page should be is another page")
     values, rows, encodings, compressed_whole = _data_pages(walked, chunk)
@@ -205,7 +205,7 @@ def _walk(buffer: Buffer, chunk: ChunkPages) -> PageTable:
     return walk_pages(buffer, max_pages=_MAX_PAGES, num_values=chunk.num_values if chunk.whole else None)
 
 
-def _walk_dictionary(page: Buffer) -> PageTable:
+def walk_dictionary(page: Buffer) -> PageTable:
     """The header of a dictionary page, which is read once: pieces, and lookups, meet the same one again and again."""
     key = bytes(memoryview(page)[:_HEAD]), len(page)
     with _lock:
@@ -292,6 +292,8 @@ def _check_counts(chunk: ChunkPages, leaf: Leaf, values: Int64s, rows: Int64s, e
 def _check_sizes(walked: list[PageTable], leaf: Leaf, element: SchemaElement) -> None:
     """Hold PLAIN pages without levels against what their values take: where there is more, these are levels, and the
     schema says `required` of a column that was written as `optional`. pyarrow takes the levels for values."""
+    if any((table.num_nulls > 0).any() for table in walked):
+        raise ParquetFormatError("a page with nulls, of a column that the schema says has none")
     if leaf.max_repetition or element.physical in (None, Physical.BYTE_ARRAY):
         return
     bits = 1 if element.physical is Physical.BOOLEAN else 8 * _value_width(element)
