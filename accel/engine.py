@@ -19,6 +19,7 @@ from accel.io.faults import foremost
 from accel.metrics import Metrics
 from accel.planning.query import Question
 from accel.planning.task import ScanTask, check_alike
+from accel.preloading import load_ahead
 from accel.reader import Reader, Tails
 from accel.run import Run
 from accel.session import ScanSpec, Session
@@ -214,8 +215,7 @@ class Engine:
 
     def _session(self, metrics: Metrics, tails: Tails = Tails.DROP) -> Session:
         session = Session(self.spec, self._reader(metrics, tails), in_store=self._in_store)
-        if self._names is not None:
-            session.first_names = self._names
+        session.first_names = self._names
         self._last = session
         return session
 
@@ -327,6 +327,7 @@ async def _planned_work(reader: Reader, tasks: Sequence[ScanTask]) -> Works:
 
 def _fixed(reader: Reader, tasks: Sequence[ScanTask]) -> FileWork:
     async def give() -> tuple[Sequence[ScanTask], int]:
+        load_ahead(tasks[0].file.root, tasks[0].file.question.where)
         return tasks, 0
 
     def forget() -> bool:

@@ -31,6 +31,7 @@ from accel.planning.query import Question
 from accel.planning.selection import RowSelection, match_selection
 from accel.planning.task import ScanTask
 from accel.predicate.expr import Expr
+from accel.preloading import load_ahead
 from accel.reader import Reader
 from accel.records import dataclass
 from accel.works import FileWork, Works, WorkSource
@@ -103,6 +104,7 @@ class Session:
         self._settling = asyncio.Lock()
         self._listing_lock = asyncio.Lock()
         self._first: tuple[FileHandle, int] | None = None
+        self._reads = False
         self._handles: dict[str, FileHandle] = {}
         self._selection: dict[str, dict[int, RowSelection]] | None = None
         self.paths = PathValues(spec.where, _NO_COLUMNS)
@@ -120,6 +122,8 @@ class Session:
         if not listing.files:
             raise ObjectNotFoundError("the source names no files")
         only = listing.files[0]
+        if self._reads:
+            load_ahead(only.root, self.spec.where)
         if len(listing.files) == 1 and only.size is None and not only.root.startswith(_NO_DIRECTORIES):
             # An object's name and a directory's look alike (Spark writes directories called x.parquet): the
             # first read tells.
@@ -213,6 +217,7 @@ class Session:
 
     async def work(self) -> WorkSource:
         """The files to read, in order, each with the way to plan it; what is passed over is counted on the way."""
+        self._reads = True
         files = await self.files()
         if len(files) == 1:
             return Works([self.file_work(files[0])])  # nothing is judged together, or opened ahead

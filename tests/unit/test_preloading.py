@@ -1,0 +1,90 @@
+"""What a first scan needs later is loaded while its first bytes are on their way; each in a process of its own."""
+
+from __future__ import annotations
+
+import importlib
+import subprocess
+import sys
+from textwrap import dedent, indent
+
+import pytest
+
+from accel import preloading
+from accel.testing import Layout, bench_table, write_file
+
+KEY = 3 * 20_000
+PROGRAM = """
+import asyncio, sys
+import accel
+from accel import preloading
+from accel.testing import DictStore
+
+every = len(preloading._MODULES)
+path, where = sys.argv[1], {where!r}
+data = open(path, "rb").read()
+
+def loaded():
+    return {{name for name in sys.modules if name.startswith("accel.") or name == "pyarrow._compute"}}
+
+class Slow(DictStore):
+    at_last = None
+
+    async def read(self, *args, **keywords):
+        while preloading._left:
+            await asyncio.sleep(0.001)
+        if self.at_last is None:
+            self.at_last = loaded()
+        return await super().read(*args, **keywords)
+
+slow, quick = Slow({{"x.parquet": data}}), DictStore({{"x.parquet": data}})
+{body}
+"""
+
+
+def _run(tmp_path, where: str, body: str) -> str:
+    path = tmp_path / "x.parquet"
+    path.write_bytes(write_file(bench_table(50_000), Layout(group_rows=25_000, page_rows=1_000)))
+    program = PROGRAM.format(where=where, body=dedent(body))
+    run = subprocess.run(
+        [sys.executable, "-c", program, str(path)], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert run.returncode == 0, indent(run.stderr, "    ")
+    return run.stdout.strip()
+
+
+@pytest.mark.parametrize(
+    "source",
+    ["'x.parquet'", "accel.plan('x.parquet', where, store=quick)"],
+    ids=["file", "plan"],
+)
+def test_nothing_is_loaded_once_the_first_bytes_have_come(tmp_path, source):
+    body = f"""
+    source = {source}
+    planned = isinstance(source, accel.Plan)
+    unasked = len(preloading._left) == every
+    scan = accel.scan(source, None if planned else where, store=slow)
+    print(unasked, scan.to_table().num_rows, sorted(loaded() - slow.at_last))
+    """
+    assert _run(tmp_path, f"key = {KEY}", body) == "True 1 []"
+
+
+@pytest.mark.parametrize(
+    "scan",
+    [
+        "accel.scan(path, where)",
+        "accel.scan('x.parquet', store=quick, columns=['key'])",
+        "accel.scan(accel.plan('x.parquet', store=quick), store=quick)",
+    ],
+    ids=["local", "no condition", "no condition, planned"],
+)
+def test_nothing_is_loaded_ahead_in_vain(tmp_path, scan):
+    body = f"""
+    rows = {scan}.to_table().num_rows
+    print(rows > 0, len(preloading._left) == every)
+    """
+    assert _run(tmp_path, f"key = {KEY}", body) == "True True"
+
+
+@pytest.mark.parametrize("name", preloading._MODULES)
+def test_what_is_loaded_is_there(name):
+    importlib.import_module(name)
