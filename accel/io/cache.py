@@ -84,7 +84,7 @@ class Cache:
         a strong etag, and not of local files, which the kernel caches. 0 keeps none.
     max_age : float
         Seconds for which a file's metadata is used without asking the store whether the file has
-        changed; 0 asks at every scan.
+        changed; 0 asks at every scan. Local files are looked at every time.
     disk : path, optional
         A directory in which metadata outlives the process, for all processes of one user on one machine:
         made where there is none (0700, its files 0600). By default nothing is written. Only files of a URL's

@@ -78,7 +78,7 @@ class FileStore:
             before = os.fstat(handle)
             if not stat.S_ISREG(before.st_mode):
                 raise _not_a_file(path, before)
-            etag = _etag(before)
+            etag = etag_of(before)
             if if_match is not None and if_match != etag:
                 raise _changed(path, wants[0])
             wanted = [_resolve(path, want, before.st_size, etag) for want in wants]
@@ -87,7 +87,7 @@ class FileStore:
                 _pread(handle, part, _allocate(part.length) if room is None else room)
                 for part, room in zip(wanted, rooms, strict=True)
             ]
-            if _etag(os.fstat(handle)) != etag or any(map(_falls_short, parts, wanted)):
+            if etag_of(os.fstat(handle)) != etag or any(map(_falls_short, parts, wanted)):
                 raise _changed(path, wants[0])
         except OSError as error:
             if isinstance(error, StoreError):
@@ -104,7 +104,7 @@ class FileStore:
             raise _translate(error, path) from error
         if not stat.S_ISREG(found.st_mode):
             raise _not_a_file(path, found)
-        return ObjectEntry(path, found.st_size, _etag(found))
+        return ObjectEntry(path, found.st_size, etag_of(found))
 
     def _walk(self, prefix: str) -> Sequence[ObjectEntry]:
         prefix = prefix.strip("/")
@@ -120,7 +120,7 @@ class FileStore:
             except OSError as error:
                 raise _translate(error, path) from error
             if stat.S_ISREG(found.st_mode):
-                entries.append(ObjectEntry(path, found.st_size, _etag(found)))
+                entries.append(ObjectEntry(path, found.st_size, etag_of(found)))
             identity = (found.st_dev, found.st_ino)
             if not stat.S_ISDIR(found.st_mode) or identity in above:
                 continue
@@ -134,7 +134,8 @@ class FileStore:
         return entries
 
 
-def _etag(found: os.stat_result) -> str:
+def etag_of(found: os.stat_result) -> str:
+    """What tells one version of a file from another."""
     return f'"{found.st_ino:x}-{found.st_mtime_ns:x}-{found.st_ctime_ns:x}-{found.st_size:x}"'
 
 

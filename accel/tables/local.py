@@ -6,6 +6,7 @@ import os
 from collections.abc import Sequence
 
 from accel.errors import StoreError
+from accel.io.local_store import etag_of
 from accel.io.location import Location
 from accel.planning.file import DataFile
 from accel.tables.listed import nothing
@@ -17,7 +18,7 @@ __all__ = ["expand"]
 def expand(item: Named) -> tuple[Sequence[DataFile], Sequence[Named]]:
     """The files that match a local glob, sorted by path, and else the directories that do.
 
-    Sizes stay unknown, as of any named file. Symbolic links are followed, save in a circle.
+    Symbolic links are followed, save in a circle.
 
     Raises
     ------
@@ -51,9 +52,17 @@ def expand(item: Named) -> tuple[Sequence[DataFile], Sequence[Named]]:
                 files.append(path)
     if not files and not directories:
         nothing(item)
-    return [item.named_below(path) for path in sorted(files)], [
+    return [item.named_below(path, _version(root, path)) for path in sorted(files)], [
         _directory(item, path) for path in sorted(_outermost(directories))
     ]
+
+
+def _version(root: str, relative: str) -> tuple[int, str] | None:
+    try:
+        found = os.stat(os.path.join(root, relative))
+    except OSError:  # it went since: whoever opens it says so
+        return None
+    return found.st_size, etag_of(found)
 
 
 def _read(path: str, item: Named) -> tuple[list[tuple[str, bool]], tuple[int, int] | None]:

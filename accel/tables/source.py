@@ -5,9 +5,11 @@ from __future__ import annotations
 import enum
 import os
 import re
+import stat
 from collections.abc import Callable, Sequence
 
 from accel.errors import ObjectNotFoundError, StoreError
+from accel.io.local_store import etag_of
 from accel.io.location import Location, parse_url
 from accel.io.store import ObjectEntry
 from accel.planning.file import DataFile
@@ -39,6 +41,8 @@ class Named:
     base: str
     """What the names of files below `location` are appended to, to give what the user would call them."""
     pattern: Pattern | None = None
+    entry: ObjectEntry | None = None
+    """Of a local file: what it was found as, which shows whether what is cached of it still holds."""
 
     @property
     def prefix(self) -> str:
@@ -47,10 +51,10 @@ class Named:
 
     def as_file(self, entry: ObjectEntry | None = None) -> DataFile:
         """The source itself, as a file."""
-        path = self.location.path if entry is None else entry.path
+        entry = entry or self.entry
         if entry is None:
-            return DataFile(root=self.location.root, path=path, url=self.text)
-        return DataFile(self.location.root, path, self.text, entry.size, entry.etag)
+            return DataFile(root=self.location.root, path=self.location.path, url=self.text)
+        return DataFile(self.location.root, entry.path, self.text, entry.size, entry.etag)
 
     def placing(self) -> Callable[[ObjectEntry, str], DataFile]:
         """What makes a file of a listed object below it, given what its path says below it."""
@@ -60,10 +64,10 @@ class Named:
             return lambda entry, relative: DataFile(root, entry.path, name(relative), entry.size, entry.etag)
         return lambda entry, relative: DataFile(root, entry.path, base + relative, entry.size, entry.etag)
 
-    def named_below(self, relative: str) -> DataFile:
-        """A file below it that was not listed by the store."""
+    def named_below(self, relative: str, version: tuple[int, str] | None = None) -> DataFile:
+        """A file below it that was not listed by the store; of its version, size and etag, where that was seen."""
         path = f"{self.prefix}/{relative}" if self.prefix else relative
-        return DataFile(self.location.root, path, self._name(relative))
+        return DataFile(self.location.root, path, self._name(relative), *version or (None, None))
 
     def relative(self, entry: ObjectEntry) -> str:
         prefix = self.prefix
@@ -116,7 +120,11 @@ def read_source(text: str, *, glob: bool, in_store: bool) -> Named:
                 pattern = unquote(pattern)
             return Named(text, location, Shape.GLOB, fixed, Pattern.compile(pattern))
     location = parse_url(text, in_store=in_store)
-    return Named(text, location, _shape(text, location), text if text.endswith("/") else f"{text}/")
+    base = text if text.endswith("/") else f"{text}/"
+    if location.scheme != "file":
+        return Named(text, location, _shape(location), base)
+    entry = _local_file(text, location)
+    return Named(text, location, Shape.FILE if entry else Shape.DIRECTORY, base, entry=entry)
 
 
 def _is_file_url(text: str) -> bool:
@@ -124,15 +132,25 @@ def _is_file_url(text: str) -> bool:
     return text[:5].lower() == "file:"
 
 
-def _shape(text: str, location: Location) -> Shape:
+def _local_file(text: str, location: Location) -> ObjectEntry | None:
+    """What the file system says of a file; None of a directory."""
+    try:
+        found = os.stat(location.url)
+    except PermissionError as error:
+        # What may not be seen is not missing.
+        hint = "check the permissions of the directories above it"
+        raise StoreError(error.strerror or str(error), path=text, hint=hint) from None
+    except (OSError, ValueError):
+        raise ObjectNotFoundError(
+            "there is no such file or directory", path=text, hint=_meant(text)
+        ) from None
+    if stat.S_ISDIR(found.st_mode):
+        return None
+    return ObjectEntry(location.path, found.st_size, etag_of(found))
+
+
+def _shape(location: Location) -> Shape:
     path = location.path
-    if location.scheme == "file":
-        if os.path.isdir(location.url):
-            return Shape.DIRECTORY
-        if path.endswith("/") or not os.path.exists(location.url):
-            _check_permission(location.url, text)
-            raise ObjectNotFoundError("there is no such file or directory", path=text, hint=_meant(text))
-        return Shape.FILE
     if not location.globs:
         # Over HTTP only a path that ends in `/` can be no file.
         bare = path.partition("?")[0]
@@ -140,17 +158,6 @@ def _shape(text: str, location: Location) -> Shape:
     if not path or path.endswith("/"):
         return Shape.DIRECTORY
     return Shape.FILE if _has_extension(path) else Shape.OPEN
-
-
-def _check_permission(path: str, text: str) -> None:
-    """Tell what may not be seen from what is not there."""
-    try:
-        os.stat(path)
-    except PermissionError as error:
-        hint = "check the permissions of the directories above it"
-        raise StoreError(error.strerror or str(error), path=text, hint=hint) from None
-    except (OSError, ValueError):
-        return
 
 
 def _meant(text: str) -> str | None:

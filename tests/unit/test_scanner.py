@@ -8,6 +8,7 @@ import pickle
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -87,6 +88,16 @@ def test_counts(store: RecordingStore, face: str, where: str | None, limit: int 
 def test_every_face_runs_again(store: RecordingStore, face: str) -> None:
     scan = ask(store, "key >= 390")
     assert FACES[face](scan) == FACES[face](scan) == KEYS[390:]
+
+
+@pytest.mark.parametrize("asked", ["x.parquet", "", "*.parquet"], ids=["file", "directory", "pattern"])
+def test_a_local_file_that_was_written_anew_is_seen_at_once(tmp_path: Path, asked: str) -> None:
+    cache = accel.Cache(max_age=1000)
+    for values in ([1], [2], [3, 4], [5, 6]):
+        (tmp_path / "x.parquet").write_bytes(write_file(table(a=values)))
+        scan = accel.scan(str(tmp_path / asked), cache=cache)
+        assert scan.to_table()["a"].to_pylist() == values
+        assert scan.count_rows() == len(values)
 
 
 def test_the_smaller_of_limit_and_head(store: RecordingStore) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from accel.errors import AccelError, ObjectNotFoundError, SchemaMismatchError, StoreError
 from accel.io.client import Client
-from accel.io.local_store import FileStore
+from accel.io.local_store import FileStore, etag_of
 from accel.io.store import ObjectEntry
 from accel.metrics import Metrics
 from accel.options import Options
@@ -396,6 +396,11 @@ async def find_local(source: Any, **options: Any) -> Listing:
     return await discover(source, client_for=local_client, metrics=Metrics(), **options)
 
 
+def version(path: str) -> tuple[int, str]:
+    found = os.stat(path)
+    return found.st_size, etag_of(found)
+
+
 async def test_a_local_directory_with_odd_names(tree: Path) -> None:
     metrics = Metrics()
     found = await discover(tree / "t", client_for=local_client, metrics=metrics)
@@ -413,9 +418,8 @@ async def test_a_local_directory_with_odd_names(tree: Path) -> None:
 @pytest.mark.parametrize("name", ["plain", "t/k=__HIVE_DEFAULT_PARTITION__/[1].parquet"])
 async def test_a_local_file_takes_no_request_whatever_its_name(tree: Path, name: str) -> None:
     path = str(tree / name)
-    assert await find_local(path, partitioning=None) == Listing(
-        (DataFile("file://", path[1:], path),), NOTHING, 0
-    )
+    file = DataFile("file://", path[1:], path, *version(path))
+    assert await find_local(path, partitioning=None) == Listing((file,), NOTHING, 0)
 
 
 async def test_relative_paths_keep_the_users_words(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -423,7 +427,7 @@ async def test_relative_paths_keep_the_users_words(tree: Path, monkeypatch: pyte
     monkeypatch.chdir(below)
     absolute = str(below)[1:]
     name = "x y.parquet"
-    file = DataFile("file://", f"{absolute}/{name}", name)
+    file = DataFile("file://", f"{absolute}/{name}", name, *version(name))
     assert await find_local(name) == Listing((file,), NOTHING, 0)
     assert await find_local("*.parquet") == Listing((file,), NOTHING, 0)
     assert [f.url for f in (await find_local(".")).files] == ["./x y.parquet"]
