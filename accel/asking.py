@@ -69,8 +69,8 @@ def scan(
     order : bool
         Rows come in file order; False may interleave files.
     embedded : mapping, optional
-        `{column: "idx1"}`: the files hold the seeds' distinct-value index, and it covers this column. The
-        index names no column and has no checksum: whoever says this vouches for it. Labelled indexes
+        `{column: "idx1"}`: the files hold the distinct-value index of DataFusion's example, and it covers this
+        column. It names no column and has no checksum: whoever says this vouches for it. Indexes of accel's own
         (docs/indexes.md) are found without being named.
     store : obstore store or RangeStore, optional
         Takes the place of the store that URLs name; paths then are relative to it.
@@ -132,6 +132,15 @@ def plan(source: Any, where: Any = None, **keywords: Any) -> Plan:
     Returns
     -------
     Plan
+
+    Raises
+    ------
+    PredicateError, ColumnNotFoundError, SchemaMismatchError
+        The question does not parse, or not fit the files.
+    ParquetFormatError, EncryptedFileError
+        A file cannot be read.
+    StoreError
+        The store did not answer, or holds no such file (ObjectNotFoundError).
     """
     asked = _asked(source, where, keywords)
     del source, keywords  # not for whoever shows the variables of a failure's frames: they may be credentials

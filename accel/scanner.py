@@ -31,7 +31,7 @@ class Scan:
     Made by `accel.scan`. Iterate it (`async for` or `for`) for record batches in bounded memory, or call
     `to_table`, `head`, `count_rows`, `to_reader`; duckdb, polars and pyarrow take it as an Arrow stream.
     Each of them runs the scan anew (a scan over an iterator runs once). It may be used from several
-    threads and event loops.
+    threads and event loops. What goes wrong is an `AccelError` that names the file, the place and what to do.
     """
 
     def __init__(self, engine: Engine) -> None:

@@ -30,7 +30,7 @@ MAGIC = b"PAR1"
 TOC_KEY = "accel.indexes"
 """Under this key a file tells of its indexes: `format.embedded` reads it."""
 IDX1_KEY = "distinct_index_offset"
-"""And under this one of the seeds' index: `format.idx1` does."""
+"""And under this one of an `IDX1` index: `format.idx1` does."""
 _ENCRYPTED_MAGIC = b"PARE"
 _REQUIRED = {2: LIST, 3: I64, 4: LIST}
 """The types of FileMetaData's required fields, `version` aside."""

@@ -1,4 +1,4 @@
-"""The seeds' index: `IDX1`, a u64 length, and the distinct texts of a column, a line each.
+"""The index of DataFusion's example: `IDX1`, a u64 length, and the distinct texts of a column, a line each.
 
 It has neither checksum nor fingerprint and does not name its column: who names it vouches for it. An
 empty payload may be no text or the empty one; a text with a line end cannot be told from two.

@@ -1,4 +1,4 @@
-"""`idx1`: the seeds' distinct texts as an index kind, at the level of the file.
+"""`idx1`: the distinct texts of DataFusion's example as an index kind, at the level of the file.
 
 It only proves absence. It never lists NULL, and a text with a line end stands in it as several.
 """

@@ -252,7 +252,7 @@ class FileHandle(Viewed):
         return found
 
     def _idx1_start(self) -> int | None:
-        """Where the seeds' index starts, if the file has one: a scan may name its column."""
+        """Where an `IDX1` index starts, if the file has one: a scan may name its column."""
         if IDX1_KEY not in self.kin.key_value:
             return None
         from accel.format.idx1 import idx1_range

@@ -39,7 +39,7 @@ class Question:
     """Columns whose values come from the paths. Where the scan's first file has a column of that name the
     files' columns are meant, and it is not listed here."""
     embedded: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    """Columns that an unlabelled index in the files is said to cover: "idx1" for the seeds'."""
+    """Columns that an unlabelled index in the files is said to cover: "idx1" for that of DataFusion's example."""
     compiled: _Compiled = dataclasses.field(default_factory=lambda: _Compiled(), init=False, repr=False)
     """What `compile_query` made of it, for the next file of the same schema."""
 
