@@ -25,7 +25,7 @@ Unpack: TypeAlias = "Callable[[Buffer, Bytes | memoryview | pa.Buffer], bool]"
 """Decompress bytes into others, which have the size that is due; whether they came to just that."""
 
 _LEAST_BYTES: Final = 8 << 20
-"""Decompressed: what is saved of so many is what it takes to load the library, 2 to 4 ms."""
+"""Decompressed: what is saved of so many is what it takes to load the library, 1 to 3 ms."""
 
 
 class _Library:
