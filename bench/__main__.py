@@ -46,6 +46,8 @@ _WHOLE = Effort(
     budget=40.0,
     least=2,
 )
+_LARGER = 4.0
+_THE_REST = "cases that are not here"
 _AFTERWARDS = 60.0
 """Seconds of --minutes for ending the systems and for the pictures."""
 _FIRST = (
@@ -61,7 +63,7 @@ _NOT_QUICK = {
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run, report, compare; 0 when all went well, 1 when answers differ or the gate is shut."""
+    """Run, report, compare; 0 when all went well, 1 when answers differ, the gate is shut, or the run was stopped."""
     given = _parse(arguments)
     # Ended by a signal, it takes its servers and systems with it.
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
@@ -140,19 +142,31 @@ def _run(given: argparse.Namespace, tell: Callable[[str], None]) -> Document:
     for name, why in skipped.items():
         tell(f"skipped: {name}: {why}")
     catalog = make_catalog(scale)
-    chosen = [case for case in cases(catalog) if not given.cases or case.name in given.cases]
-    if not chosen:
-        raise SystemExit(
-            f"no such cases; there are {', '.join(dict.fromkeys(c.name for c in cases(catalog)))}"
-        )
+    every = cases(catalog)
+    unknown = (given.cases or set()) - {case.name for case in every}
+    if unknown:
+        there = ", ".join(dict.fromkeys(case.name for case in every))
+        raise SystemExit(f"no such cases: {', '.join(sorted(unknown))}; there are {there}")
+    chosen = [case for case in every if not given.cases or case.name in given.cases]
     machine = about_machine()
     effort = _QUICK if given.quick else _WHOLE
-    effort = replace(effort, budget=given.budget or effort.budget)
+    # Scans of a larger table take longer, whoever does them.
+    larger = min(_LARGER, max(1.0, scale.lineitem))
+    effort = replace(
+        effort,
+        budget=given.budget or effort.budget,
+        patience=larger * effort.patience,
+        limit=larger * effort.limit,
+    )
     if given.minutes:
         effort = replace(effort, deadline=started + 60 * given.minutes - _AFTERWARDS)
     runner = _ask(_needed(catalog, chosen), chosen, names, effort, given.store, tell)
+    if runner.stopped:
+        skipped[_THE_REST] = "the run was stopped"
     micro: dict[str, dict[str, float]] = {}
-    if given.micro == "yes" or not (given.micro or given.quick or given.cases):
+    if runner.stopped:
+        skipped["micro-benchmarks"] = skipped[_THE_REST]
+    elif given.micro == "yes" or not (given.micro or given.quick or given.cases):
         micro, missing = micros.run_micros(micros.ALL, tell)
         skipped |= missing
     else:
@@ -204,6 +218,11 @@ def _ask(
         try:
             runner.open(_FIRST)
             runner.run(chosen)
+        except (KeyboardInterrupt, SystemExit):
+            if not runner.samples:
+                raise
+            runner.stopped = True
+            tell("stopped: the report has what was asked so far")
         finally:
             runner.close()
     return runner
@@ -222,6 +241,9 @@ def _judge(document: Document, given: argparse.Namespace) -> int:
     for failure in document.wrong:
         print(f"WRONG: {failure.system}, {failure.case}, {failure.mode}: {failure.text}", file=sys.stderr)
         status = 1
+    if _THE_REST in document.skipped:
+        print("the run was stopped: it is neither compared nor made the baseline", file=sys.stderr)
+        return 1
     if given.update_baseline:
         update_baseline(document)
         print(f"{BASELINE.name} now has this run as {document.setting}")

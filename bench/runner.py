@@ -97,6 +97,8 @@ class Runner:
     tell: Callable[[str], None]
     samples: list[Sample] = field(default_factory=list)
     failures: list[Failure] = field(default_factory=list)
+    stopped: bool = False
+    """Whether not all was asked."""
     _children: dict[str, Child] = field(default_factory=dict)
 
     def open(self, first: Sequence[Query]) -> None:
