@@ -75,7 +75,7 @@ def test_the_markdown_says_how_samples_were_taken() -> None:
     run = replace(RUN, effort=effort)
     text = markdown(run, verdicts(run))
     assert (
-        "2 rounds at least; none began after 10 s of a mode of a case, or when its part of 35 minutes was over"
+        "2 at least, and none began after 10 s of a mode of a case, or when its part of 35 minutes was over"
         in text
     )
     assert "in all: accel 2, floor 1, polars 2." in text
