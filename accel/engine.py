@@ -327,7 +327,7 @@ async def _planned_work(reader: Reader, tasks: Sequence[ScanTask]) -> Works:
 
 def _fixed(reader: Reader, tasks: Sequence[ScanTask]) -> FileWork:
     async def give() -> tuple[Sequence[ScanTask], int]:
-        load_ahead(tasks[0].file.root, tasks[0].file.question.where)
+        load_ahead(reader.client(tasks[0].file.root), tasks[0].file.question.where)
         return tasks, 0
 
     def forget() -> bool:

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from functools import partial
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import pyarrow as pa
 
-from accel.decode.piece import LeafBytes
 from accel.errors import ParquetFormatError
 from accel.planning.pages import Piece, PieceLeaf, cut_pieces
 from accel.planning.selection import RowSelection
@@ -18,6 +17,9 @@ from accel.planning.two_phase import at_once, cut_output, filter_phase, output_p
 from accel.reader import Reader
 from accel.task_reads import PieceRead, TaskReads
 from accel.turns import Turn
+
+if TYPE_CHECKING:
+    from accel.decode.piece import LeafBytes
 
 __all__ = ["filter_piece", "finish_piece", "narrow_task", "read_piece"]
 

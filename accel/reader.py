@@ -12,8 +12,6 @@ from typing import TYPE_CHECKING, TypeVar
 
 import pyarrow as pa
 
-from accel.decode.dictionary import dictionary_values
-from accel.decode.piece import LeafBytes, decode_piece, match_piece
 from accel.decode.pool import DecodePool
 from accel.decode.stored import BarePage
 from accel.errors import AccelError, IndexFormatError, redact
@@ -38,6 +36,7 @@ from accel.records import dataclass
 from accel.task_reads import PieceRead, TaskReads
 
 if TYPE_CHECKING:
+    from accel.decode.piece import LeafBytes
     from accel.planning.two_phase import Forecast
 
 __all__ = ["Reader", "Tails"]
@@ -287,6 +286,8 @@ class _Decode:
     memory_limit: int
 
     def __call__(self) -> list[pa.RecordBatch]:
+        from accel.decode.piece import decode_piece
+
         try:
             return decode_piece(
                 self.task,
@@ -307,16 +308,18 @@ class _Match:
     memory_limit: int
 
     def __call__(self) -> RowSelection:
+        from accel.decode.piece import match_piece
+
         try:
             return match_piece(self.task, self.piece, self.leaves, memory_limit=self.memory_limit)
         except AccelError as error:
             raise error.of(self.task.file.url) from error.__cause__
 
 
-def _read_dictionary(
-    page: memoryview, codec: int, element: SchemaElement, arrow_type: pa.DataType
-) -> pa.Array:
-    return dictionary_values(page, codec, element, arrow_type=arrow_type)
+def _read_dictionary(page: memoryview, codec: int, element: SchemaElement, kind: pa.DataType) -> pa.Array:
+    from accel.decode.dictionary import dictionary_values
+
+    return dictionary_values(page, codec, element, arrow_type=kind)
 
 
 def describe_file(

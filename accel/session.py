@@ -122,8 +122,9 @@ class Session:
         if not listing.files:
             raise ObjectNotFoundError("the source names no files")
         only = listing.files[0]
-        if self._reads:
-            load_ahead(only.root, self.spec.where)
+        # Metadata may answer what is asked of all rows.
+        if self._reads and (self.answering is None or self.spec.where is not None):
+            load_ahead(self.reader.client(only.root), self.spec.where)
         if len(listing.files) == 1 and only.size is None and not only.root.startswith(_NO_DIRECTORIES):
             # An object's name and a directory's look alike (Spark writes directories called x.parquet): the
             # first read tells.

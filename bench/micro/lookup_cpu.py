@@ -119,6 +119,7 @@ class _Steps:
 def staged() -> Iterator[Stages]:
     """Time the stages of every scan meanwhile."""
     from accel import asking, reader, session, task_reads
+    from accel.decode import piece
     from accel.io import client
     from accel.predicate import evaluate
 
@@ -134,7 +135,7 @@ def staged() -> Iterator[Stages]:
         (reader.Reader, "plan", stages.coroutine("plan the file", reader.Reader.plan)),
         (task_reads.TaskReads, "fetch", stages.coroutine("fetch a piece", task_reads.TaskReads.fetch)),
         (client.Client, "read", stages.coroutine("  client.read", client.Client.read)),
-        (reader, "decode_piece", stages.plain("decode a piece", reader.decode_piece)),
+        (piece, "decode_piece", stages.plain("decode a piece", piece.decode_piece)),
         (evaluate, "evaluate", stages.plain("  exact filter", evaluate.evaluate)),
     ]
     before = [(home, name, getattr(home, name)) for home, name, _ in wrapped]

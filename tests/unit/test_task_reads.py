@@ -175,7 +175,7 @@ async def test_who_reads_meanwhile_takes_the_stored_dictionary_too(monkeypatch: 
         return store_page(page, codec)
 
     monkeypatch.setattr("accel.dictionary_reads.store_page", later)
-    monkeypatch.setattr("accel.reader.decode_piece", look)
+    monkeypatch.setattr("accel.decode.piece.decode_piece", look)
     slow, cache = LatencyStore(DictStore({"f.parquet": data}), first_byte=0.1), accel.Cache(data=0)
     options = accel.Options(tail_hint=8)
 
