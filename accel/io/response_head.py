@@ -25,6 +25,9 @@ _KNOWN = {
     b"transfer-encoding": "Transfer-Encoding",
 }
 _STATUS_LINE = rb"HTTP/1\.([01]) ([2-5][0-9]{2})(?: [^\r\n]*)?"
+# A head whose lines are all headers without a doubt, as nearly every one is, and of those the known ones.
+_USUAL = re.compile(_STATUS_LINE + rb"(?:\r\n[!-9;-~]+:[^\r\n]*)*")
+_ASKED = re.compile(rb"\n(" + b"|".join(_KNOWN) + rb"):([^\r\n]*)", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +51,20 @@ def read_head(raw: bytes) -> ResponseHead:
     ValueError
         It is no final HTTP/1 response, a line is folded or no header, or a header that matters came twice.
     """
+    told = _USUAL.fullmatch(raw)
+    if told is None:
+        return _read_lines(raw)
+    headers: dict[str, str] = {}
+    for name, value in _ASKED.findall(raw):
+        known = _KNOWN[name.lower()]
+        if known in headers:
+            raise ValueError(f"{known} twice")
+        headers[known] = value.strip().decode("latin-1")
+    return ResponseHead(int(told[2]), headers, _length(headers), _keeps(told[1], headers))
+
+
+def _read_lines(raw: bytes) -> ResponseHead:
+    """Any head, line by line."""
     first, *lines = raw.split(b"\r\n")
     told = re.fullmatch(_STATUS_LINE, first)
     if told is None:

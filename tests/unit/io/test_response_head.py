@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-import pytest
+from collections.abc import Callable
 
-from accel.io.response_head import ResponseHead, read_head
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from accel.io.response_head import ResponseHead, _read_lines, read_head
 
 
 def test_a_plain_head() -> None:
@@ -67,3 +71,38 @@ REFUSED = {
 def test_what_is_refused(raw: bytes) -> None:
     with pytest.raises(ValueError, match=r"status line|header|twice|number"):
         read_head(raw)
+
+
+PARTS = st.lists(
+    st.one_of(
+        st.sampled_from(
+            [
+                b"\r\n",
+                b"\n",
+                b"\r",
+                b":",
+                b" ",
+                b"ETag",
+                b"content-length",
+                b"Content-Length: 5",
+                b"\r\nEtag: a",
+            ]
+            + [b"connection:close", b"HTTP/1.1 206 x", b"x", b"\t", b"\x00", b"\xff", b"Content-Range", b"7"]
+        ),
+        st.binary(max_size=3),
+    ),
+    max_size=12,
+)
+
+
+@settings(max_examples=400, deadline=None)
+@given(PARTS)
+def test_the_short_way_says_what_the_long_one_says(parts: list[bytes]) -> None:
+    def said(read: Callable[[bytes], ResponseHead]) -> ResponseHead | str:
+        try:
+            return read(raw)
+        except ValueError as error:
+            return str(error)
+
+    raw = b"HTTP/1.1 206 Partial Content\r\nServer: x\r\n" + b"".join(parts)
+    assert said(read_head) == said(_read_lines)
