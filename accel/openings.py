@@ -35,6 +35,12 @@ _DEPTH: Final = 512
 """Files ahead of the one whose turn it is: while some are looked at, requests for others are under way."""
 _SHARE: Final = 4
 """What has come and is not settled holds at most one part in so many of `memory_limit`."""
+_AT_FIRST: Final = 128
+"""Requests under way at once until it is seen that the loop has time for more."""
+_LOOKED_AFTER: Final = 32
+"""Answers, after which that is looked at, and so many requests more at a time."""
+_BUSY: Final = 0.75
+"""A loop that works for more than this share of the time would not be through sooner: more connections only cost it."""
 _PATIENCE: Final = 2e-4
 """Seconds that what has come waits for others, for each request under way: less than those take an interpreter."""
 
@@ -102,13 +108,16 @@ class Openings:
     judge : callable
         Awaited with files that have just been opened.
     most : int
-        Requests under way at once.
+        Requests under way at once, at most: those above `_AT_FIRST` only while it is the network that is waited for.
     """
 
     def __init__(self, opener: Opener, judge: Judge, *, most: int) -> None:
         self._opener = opener
         self._judge = judge
         self._most = most
+        self._wanted = min(most, _AT_FIRST)
+        self._answers = 0
+        self._seen = time.monotonic(), time.thread_time()
         self._desk = FooterDesk(shared_schema)
         self._queue: deque[Opening] = deque()
         self._came = _Batches(self._start, self._open_some, then=self._look)
@@ -136,9 +145,7 @@ class Openings:
         opening = Opening(file, client, flight)
         self._open.add(opening)
         self._queue.append(opening)
-        if self._readers < self._most:
-            self._readers += 1
-            self._start(self._read())
+        self._send()
         return opening
 
     async def progress(self) -> None:
@@ -165,6 +172,23 @@ class Openings:
 
     # -- requests --------------------------------------------------------------------------------
 
+    def _send(self) -> None:
+        if self._readers < self._wanted:
+            self._readers += 1
+            self._start(self._read())
+
+    def _answered(self) -> None:
+        """Have more requests under way from now on, where the loop is idle for a good part of the time."""
+        self._answers += 1
+        if self._wanted == self._most or self._answers % _LOOKED_AFTER:
+            return
+        then, worked = self._seen
+        now, work = self._seen = time.monotonic(), time.thread_time()
+        if work - worked < _BUSY * (now - then):
+            self._wanted = min(self._wanted + _LOOKED_AFTER, self._most)
+            for _ in range(min(self._wanted - self._readers, len(self._queue))):
+                self._send()
+
     async def _read(self) -> None:
         """Bring the tails of files, one after the other, until none is left."""
         try:
@@ -186,6 +210,7 @@ class Openings:
                 except Exception as error:  # noqa: BLE001 - raised when its turn comes
                     self._fail(opening, error)
                 else:
+                    self._answered()
                     self._came.waiting.append(opening)
                     self._look()
         finally:

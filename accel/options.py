@@ -69,10 +69,11 @@ class Options:
     """Bloom filters and dictionaries are asked when the pages in doubt come to at least so many bytes. None: what takes
     as long as the round trip of asking, to come and be decoded, as learned of the store: 2 MiB at 30 ms and 90 MB/s; no
     less than 1 MiB, and of several files each its share. Filters met before are used at any size."""
-    max_requests_in_flight: int = 128
+    max_requests_in_flight: int = 256
     """Requests under way at once, per store."""
-    max_files_in_flight: int = 128
-    """Files whose metadata is being read at once by one scan: at 30 ms, 4,000 footers a second at the most."""
+    max_files_in_flight: int = 256
+    """Files whose metadata is being read at once by one scan, those above 128 only while it is the network that is
+    waited for: at 30 ms, 8,000 footers a second at the most."""
     max_tasks_in_flight: int = 8
     """Row-group pieces of full size (`piece_bytes`) being fetched or decoded at once by one scan; smaller ones count
     as the part of one that they are, those below a quarter as up to twice that, none as less than a sixteenth. Up to

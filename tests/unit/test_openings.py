@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 import accel
+from accel import openings
 from accel.io import runtime
 from accel.testing import DictStore, RecordingStore
 from tests.unit.many_files import many_files
@@ -66,6 +69,30 @@ def test_few_requests_are_under_way_at_once(store: RecordingStore) -> None:
     options = accel.Options(max_files_in_flight=5)
     assert keys(accel.scan("d/", "key = 77", store=store, cache=None, options=options)) == [77]
     assert store.peak <= 6  # and the first file's, which the question opens
+
+
+@pytest.mark.parametrize(("busy", "peak"), [(False, 12), (True, 4)], ids=["idle", "busy"])
+def test_more_requests_only_while_the_loop_is_idle(
+    objects: dict[str, bytes], monkeypatch: pytest.MonkeyPatch, busy: bool, peak: int
+) -> None:
+    class Far(RecordingStore):
+        under_way = most = 0
+
+        async def read(self, path: str, want: Any, *, if_match: str | None = None) -> Any:
+            self.under_way += 1
+            self.most = max(self.most, self.under_way)
+            await asyncio.sleep(0.02)
+            self.under_way -= 1
+            return await super().read(path, want, if_match=if_match)
+
+    work = time.monotonic if busy else float
+    monkeypatch.setattr(openings, "time", SimpleNamespace(monotonic=time.monotonic, thread_time=work))
+    monkeypatch.setattr(openings, "_AT_FIRST", 4)
+    monkeypatch.setattr(openings, "_LOOKED_AFTER", 4)
+    store = Far(DictStore(objects))
+    options = accel.Options(max_files_in_flight=12)
+    assert keys(accel.scan("d/", "key = 77", store=store, cache=None, options=options)) == [77]
+    assert peak <= store.most <= peak + 1  # and the first file's, which the question opens
 
 
 def test_a_limit_opens_no_file_ahead(store: RecordingStore) -> None:
