@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 
 import pytest
 
@@ -75,3 +76,48 @@ async def test_values_come_out_of_a_group() -> None:
     async with Group() as group:
         tasks = [group.create_task(asyncio.sleep(0, number)) for number in range(3)]
     assert [task.result() for task in tasks] == [0, 1, 2]
+
+
+async def fail_after(turns: int, *, fails: bool = True) -> None:
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    if fails:
+        raise ValueError("no")
+
+
+@pytest.mark.parametrize("inner", ["a task", "awaited", "inside", "caught"])
+async def test_no_order_of_failures_is_a_cancellation(inner: str) -> None:
+    """Groups within each other whose tasks fail in every order of a few rounds: nobody has cancelled anything."""
+
+    async def lower(turns: int, fails: bool, others: int, body: int) -> None:
+        async with Group() as group:
+            group.create_task(fail_after(turns, fails=fails))
+            group.create_task(fail_after(others))
+            await fail_after(body, fails=False)
+
+    async def upper(turns: tuple[int, ...], fails: tuple[bool, ...], body: int) -> None:
+        async with Group() as group:
+            for count, fail in zip(turns[:2], fails, strict=False):
+                group.create_task(fail_after(count, fails=fail))
+            below = lower(turns[2], fails[2], turns[3], body)
+            if inner == "a task":
+                group.create_task(below)
+            elif inner == "awaited":
+                await group.create_task(below)
+            elif inner == "inside":
+                await below
+            else:
+                try:
+                    await below
+                except* ValueError:
+                    pass
+            await fail_after(body, fails=False)
+
+    for turns in itertools.product(range(3), repeat=4):
+        for fails in itertools.product((False, True), repeat=3):
+            for body in (0, 2):
+                task = asyncio.create_task(upper(turns, fails, body))
+                await asyncio.wait([task])
+                assert not task.cancelled(), (turns, fails, body)
+                assert not task.cancelling(), (turns, fails, body)
+                assert task.exception() is not None or inner == "caught"
