@@ -175,6 +175,26 @@ def test_a_large_question_is_kept_when_it_is_asked_again(
     assert all(table.equals(tables[0]) for table in tables)
 
 
+@pytest.mark.parametrize(
+    ("times", "asks_again"),
+    [pytest.param(16, False, id="within its share"), pytest.param(4, True, id="beyond it")],
+)
+def test_a_large_question_is_kept_at_once_where_there_is_room(
+    store: RecordingStore, data: bytes, times: int, asks_again: bool
+) -> None:
+    cache = accel.Cache(data=times * len(data))
+    first = scan(store, None, cache).to_table()
+    held = cache.stats()
+    assert held.data_nbytes <= cache.data // 16
+    store.clear()
+    again = scan(store, None, cache)
+    predicted = again.explain()
+    assert again.to_table().equals(first)
+    assert (store.requests > 0) == asks_again
+    assert predicted.bytes["data"] == again.metrics.bytes == store.bytes
+    assert held.data_evictions == 0
+
+
 def test_a_question_larger_than_half_the_cache_is_asked_each_time(store: RecordingStore, data: bytes) -> None:
     cache = accel.Cache(data=len(data) // 2)
     for _ in range(2):
