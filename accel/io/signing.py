@@ -13,7 +13,6 @@ from cachetools import TTLCache
 from obstore.store import S3Store
 
 from accel.io.connections import Origin, Patience
-from accel.io.presigned import Template, learn_template
 from accel.options import Options
 from accel.records import dataclass
 
@@ -82,16 +81,11 @@ class Signed:
 class Signer:
     """The presigned URLs of one store, each used for some minutes. They are credentials: kept in memory, never told."""
 
-    def __init__(
-        self, store: S3Store, *, patience: Patience, at_once: bool, plain: bool, secret: str | None = None
-    ) -> None:
+    def __init__(self, store: S3Store, *, patience: Patience, at_once: bool, plain: bool) -> None:
         self._store = store
         self.patience = patience
         self._at_once = at_once
         self._plain = plain
-        # Of keys that stay as they are: what one URL has shown, many are made of.
-        self._secret = secret
-        self._like: tuple[Template, Origin, str] | None = None
         self._kept: TTLCache[str, Signed] = TTLCache(_MOST_KEPT, _KEPT_SECONDS)
 
     async def sign(self, path: str) -> Signed | None:
@@ -103,12 +97,6 @@ class Signer:
             Whatever obstore raises where it finds no credentials.
         """
         signed = self._kept.get(path)
-        if signed is None and self._like is not None:
-            template, origin, authority = self._like
-            target = template.target(path)
-            if target is not None:
-                signed = Signed(origin, authority, target)
-                self._kept[path] = signed
         if signed is None:
             if self._at_once:
                 url = obstore.sign(self._store, "GET", path, _VALID)
@@ -117,19 +105,11 @@ class Signer:
             signed = self._split(url)
             if signed is not None:
                 self._kept[path] = signed
-                self._learn(path, signed)
         return signed
-
-    def _learn(self, path: str, signed: Signed) -> None:
-        if self._secret is not None:
-            template = learn_template(signed.target, signed.authority, path, self._secret)
-            if template is not None:
-                self._like = template, signed.origin, signed.authority
 
     def forget(self, path: str) -> None:
         """It was refused: sign anew the next time."""
         self._kept.pop(path, None)
-        self._like = None
 
     def _split(self, url: str) -> Signed | None:
         parts = urlsplit(url)
@@ -172,9 +152,7 @@ def signer_of(store: Any, options: Options) -> Signer | None:
         name in config or _told(name) for name in ("access_key_id", "secret_access_key")
     )
     plain = client.get("allow_http", _told("allow_http")) == "true"
-    # Keys of the environment are those that obstore found there when the store was made.
-    secret = config.get("secret_access_key") if at_once and "access_key_id" in config else None
-    return Signer(store, patience=patience, at_once=at_once, plain=plain, secret=secret)
+    return Signer(store, patience=patience, at_once=at_once, plain=plain)
 
 
 def _environment(name: str) -> str:

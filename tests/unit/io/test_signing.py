@@ -5,12 +5,11 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-import obstore
 import pytest
 from cachetools import TTLCache
 from obstore.store import AzureStore, GCSStore, LocalStore, MemoryStore, S3Store
 
-from accel.io import presigned, signing
+from accel.io import signing
 from accel.io.connections import Origin, Patience
 from accel.io.signing import signer_of
 from accel.options import Options
@@ -57,37 +56,7 @@ async def test_urls_are_made_anew_before_they_end(monkeypatch: pytest.MonkeyPatc
     assert await signer.sign("f") is first
     now[0] = 241.0
     assert await signer.sign("f") is not first
-    assert signing._VALID.total_seconds() > 2 * (241 + presigned._USED_SECONDS)
-
-
-async def test_many_are_made_like_one_of_obstores(monkeypatch: pytest.MonkeyPatch) -> None:
-    calls = []
-    sign = obstore.sign
-
-    def count(*given: Any) -> Any:
-        calls.append(given[2])
-        return sign(*given)
-
-    monkeypatch.setattr(signing.obstore, "sign", count)
-    signer = signer_of(s3(**HTTP), OPTIONS)
-    assert signer is not None
-    names = [f"d=1/part-{n}.parquet" for n in range(5)]
-    targets = [await signer.sign(name) for name in (*names, "not plain", "d=1/after.parquet")]
-    assert calls == [names[0], "not plain"]
-    assert len({signed.target for signed in targets if signed is not None}) == 7
-    signer.forget(names[3])
-    assert await signer.sign(names[3]) is not None
-    assert calls[2:] == [names[3]]
-    assert "SECRET" not in repr(signer)
-
-
-async def test_keys_of_the_environment_are_obstores_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "KEY")
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "SECRET")
-    signer = signer_of(S3Store("bucket", region="eu-north-1"), OPTIONS)
-    assert signer is not None
-    assert await signer.sign("f") is not None
-    assert signer._like is None
+    assert signing._VALID.total_seconds() > 2 * 241
 
 
 async def test_other_servers() -> None:
