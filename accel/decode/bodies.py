@@ -18,7 +18,6 @@ import pyarrow as pa
 
 from accel.decode.chunks import ChunkPages
 from accel.decode.frames import MOST_TOGETHER, decompress_frames
-from accel.decode.met_bodies import met_bodies
 from accel.decode.snappy import fast_snappy
 from accel.decode.verify import PageFacts
 from accel.errors import ParquetFormatError
@@ -172,8 +171,6 @@ def _decompressed(
 ) -> Iterator[Iterable[tuple[DataPage, Bytes | None]]]:
     """The pages, some at a time, each with what of it is decompressed, which `packed` tells of v2: small ones are
     decompressed together."""
-    pages = list(pages)
-    unpack = _unpack_met if len(pages) <= _FEW else decompress
     group: list[DataPage] = []
     bodies: list[memoryview] = []
     sizes: list[int] = []
@@ -184,7 +181,7 @@ def _decompressed(
             check_crc(page.body, page.crc)
         together = page.codec == _ZSTD and size >= 0
         if group and (not together or held + size > MOST_TOGETHER):
-            yield zip(group, _unpack(bodies, sizes, unpack), strict=True)
+            yield zip(group, _unpack(bodies, sizes), strict=True)
             group, bodies, sizes, held = [], [], [], 0
         if together:
             group.append(page)
@@ -192,21 +189,12 @@ def _decompressed(
             sizes.append(size)
             held += size
         else:
-            yield ((page, None if size < 0 else unpack(body, page.codec, size)),)
+            yield ((page, None if size < 0 else decompress(body, page.codec, size)),)
     if group:
-        yield zip(group, _unpack(bodies, sizes, unpack), strict=True)
+        yield zip(group, _unpack(bodies, sizes), strict=True)
 
 
 _ZSTD: Final = int(Codec.ZSTD)
-_FEW: Final = 2
-"""Pages of a lookup: others ask for the same ones. Those of a scan are met once."""
-
-
-def _unpack_met(body: memoryview, codec: int, size: int) -> Bytes | None:
-    """`decompress`, of what other lookups may have met."""
-    if codec == Codec.UNCOMPRESSED:
-        return decompress(body, codec, size)
-    return met_bodies.decompress(body, codec, size, decompress)
 
 
 def _packed(page: DataPage) -> tuple[memoryview, int]:
@@ -227,14 +215,12 @@ def _packed_present(page: DataPage, *, optional: bool) -> tuple[memoryview, int]
     return _packed(page)
 
 
-def _unpack(
-    bodies: Sequence[memoryview], sizes: Sequence[int], unpack: Callable[[memoryview, int, int], Bytes | None]
-) -> Sequence[Bytes | None]:
-    """Bodies that Zstandard compressed, together; by `unpack` where that is not to be had."""
+def _unpack(bodies: Sequence[memoryview], sizes: Sequence[int]) -> Sequence[Bytes | None]:
+    """Bodies that Zstandard compressed, together."""
     found = decompress_frames(bodies, sizes) if len(bodies) > 1 else None
     if found is not None:
         return found
-    return [unpack(body, _ZSTD, size) for body, size in zip(bodies, sizes, strict=True)]
+    return [decompress(body, _ZSTD, size) for body, size in zip(bodies, sizes, strict=True)]
 
 
 def _present_only(page: DataPage, raw: Bytes, *, optional: bool) -> Bytes | None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import time
 import weakref
-from collections import deque
 from collections.abc import Callable, Iterable
 from typing import TypeVar
 
@@ -16,59 +15,20 @@ T = TypeVar("T")
 
 # Seconds of one slice. A look at the clock costs a ten-thousandth of that.
 _SLICE = 0.002
-# So many that have waited are called in a round of the loop, at most.
-_MOST = 64
 # Items after which `each` looks at the clock.
 _BLOCK = 64
 
 
 class _Slices:
-    """Whose turn it is on one loop, whoever works there."""
+    """The slice of one loop that is running, whoever works in it."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = weakref.ref(loop)
+    def __init__(self) -> None:
         self.until = 0.0
-        self.waiting: deque[asyncio.Future[None]] = deque()
-        self._again: list[asyncio.Future[None]] = []
-        """Those for whom nothing was left of the slice that they were called in."""
-        self._most = _MOST
-        self._begins = False
-        self._called = False
+        self.ending = False
 
-    async def turn(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Wait for one: first come, first served."""
-        turn = loop.create_future()
-        self.waiting.append(turn)
-        while True:
-            if not self._called:
-                self._called = True
-                loop.call_soon(self._call)
-            await turn
-            now = time.monotonic()
-            if self._begins or now < self.until:
-                break
-            turn = loop.create_future()
-            self._again.append(turn)
-        if self._begins:
-            self._begins = False
-            self.until = now + _SLICE
-
-    def _call(self) -> None:
-        """As many as should fit into a slice, once in each round of the loop: asked one by one, all would ask again."""
-        again, waiting = self._again, self.waiting
-        left = self._most = max(1, self._most - len(again)) if again else min(self._most + 1, _MOST)
-        waiting.extendleft(reversed(again))
-        again.clear()
-        while waiting and left:
-            turn = waiting.popleft()
-            if not turn.done():  # cancelled
-                turn.set_result(None)
-                left -= 1
-                self._begins = True
-        loop = self._loop()
-        self._called = bool(waiting) and loop is not None
-        if self._called and loop is not None:
-            loop.call_soon(self._call)
+    def begin(self) -> None:
+        self.until = time.monotonic() + _SLICE
+        self.ending = False
 
 
 _of_loop: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _Slices] = weakref.WeakKeyDictionary()
@@ -77,15 +37,18 @@ _of_loop: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _Slices] = weakre
 async def breathe() -> None:
     """Awaited between two steps of long work: lets the loop do what else there is once a slice has been used up.
 
-    All that call it on one loop share the slice: many that work at once hold the loop up no longer than one, and go on
-    in the order in which they came to wait.
+    All that call it on one loop share the slice: many that work at once hold the loop up no longer than one.
     """
     loop = asyncio.get_running_loop()
     slices = _of_loop.get(loop)
     if slices is None:
-        slices = _of_loop[loop] = _Slices(loop)
-    if slices.waiting or time.monotonic() >= slices.until:
-        await slices.turn(loop)
+        slices = _of_loop[loop] = _Slices()
+    while time.monotonic() >= slices.until:
+        if not slices.ending:
+            slices.ending = True
+            # The next slice begins with the next round of the loop, before anybody who waits for it.
+            loop.call_soon(slices.begin)
+        await asyncio.sleep(0)
 
 
 async def each(items: Iterable[S], do: Callable[[S], T]) -> list[T]:

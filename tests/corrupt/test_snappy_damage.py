@@ -13,7 +13,6 @@ import pytest
 import accel
 from accel.decode import snappy
 from accel.decode.bodies import decompress
-from accel.decode.met_bodies import met_bodies
 from accel.format.model import Codec
 from accel.testing import DictStore, Layout, write_file
 
@@ -110,7 +109,6 @@ def test_damaged_files_are_what_pyarrow_takes_them_for(
             data[rng.randrange(4, rng.choice([300, footer]))] ^= 1 << rng.randrange(8)
         keywords = {} if name == "lists" else {"where": rng.choice([None, "c IS NULL", "c IS NOT NULL"])}
         fast = answer(bytes(data), **keywords)
-        met_bodies.clear()
         with monkeypatch.context() as patch:
             patch.setattr(snappy._library, "unpack", None)
             patch.setattr(snappy._library, "missing", True)
