@@ -30,16 +30,7 @@ from accel.planning.selection import RowSelection
 if TYPE_CHECKING:
     from accel.decode.list_shapes import Siblings
 
-__all__ = ["Checksums", "Threads", "decode_columns"]
-
-
-class Threads(enum.Enum):
-    """Who decodes the columns of one call."""
-
-    ONE = "one"
-    """The calling thread."""
-    POOL = "pool"
-    """pyarrow's own pool, a column each, as far as the columns have the same rows."""
+__all__ = ["Checksums", "decode_columns"]
 
 
 class Checksums(enum.Enum):
@@ -59,7 +50,6 @@ def decode_columns(
     leaves: Sequence[int],
     path: str,
     row_group: int,
-    threads: Threads = Threads.ONE,
     checksums: Checksums = Checksums.VERIFY,
     values: Values = Values.DECODED,
     memory_limit: int | None = None,
@@ -109,7 +99,7 @@ def decode_columns(
     if not rows:
         return [pa.nulls(0, field.type) for field in arrow_schema]
     try:
-        job = _Job(schema, chunks, rows, row_group, threads, memory_limit)
+        job = _Job(schema, chunks, rows, row_group, memory_limit)
         job.verify(sorted(set(leaves)))
         units = cut_units(job.known, fields, arrow_schema)
 
@@ -148,14 +138,12 @@ class _Job:
         chunks: Mapping[int, ChunkPages],
         rows: RowSelection,
         row_group: int,
-        threads: Threads,
         memory_limit: int | None,
     ) -> None:
         self._schema = schema
         self._chunks = chunks
         self._rows = rows
         self._row_group = row_group
-        self._threads = threads
         self._memory_limit = memory_limit
         self._facts: dict[int, PageFacts] = {}
         self._apart: dict[Unit, pa.ChunkedArray] = {}
@@ -271,7 +259,7 @@ class _Job:
             return [self._read_slowly(reader, batch[0], columns, step)]
         try:
             with translate_errors(place=partial(self._place, leaves)):
-                return list(reader.read_row_groups([0], columns, self._threads is Threads.POOL).columns)
+                return list(reader.read_row_groups([0], columns, use_threads=False).columns)
         except AccelError:
             if len(batch) == 1:
                 raise

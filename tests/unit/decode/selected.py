@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 
 from accel.decode.arrow import projected_schema
 from accel.decode.chunks import ChunkPages
-from accel.decode.columns import Threads, decode_columns
+from accel.decode.columns import decode_columns
 from accel.decode.indexed import Values, is_indexed, look_up
 from accel.decode.verify import needs_dictionary
 from accel.errors import IndexFormatError
@@ -101,7 +101,6 @@ def decode(
     *,
     leaves: Sequence[int] | None = None,
     group: int = 0,
-    threads: Threads = Threads.ONE,
     memory_limit: int | None = LIMIT,
     whole: bool = False,
     values: Values = Values.DECODED,
@@ -123,7 +122,6 @@ def decode(
         leaves=wanted,
         path="file.parquet",
         row_group=group,
-        threads=threads,
         values=values,
         memory_limit=memory_limit,
     )
