@@ -28,6 +28,7 @@ _FEWEST = 3
 _FEWEST_P95 = 20
 # Requests that ran in company wait for each other, too: the quickest quarter tells what the network takes.
 _LATENCY_QUANTILE = 0.25
+_RATE_QUANTILE = 1 - _LATENCY_QUANTILE
 # A wait is noisy: a transfer that it seems to leave no time for took at least this share of the whole.
 _LEAST_TRANSFER = 0.2
 # Several streams are taken to bring so much more than one, until it was seen.
@@ -165,7 +166,7 @@ class Network:
 
     @property
     def bandwidth(self) -> float:
-        """Bytes a second of one stream, with as little company as was seen."""
+        """Bytes a second of one stream that nothing holds up: of recent large requests a high quantile."""
         return self._both()[0]
 
     @property
@@ -262,11 +263,12 @@ class Network:
                 one = self._assumed_bandwidth
                 found = (one, one * _ASSUMED_STREAMS)
             else:
-                one = told[0][1][0].quantile(0.5)
+                # Company, or a busy machine, only ever makes a stream slower.
+                one = max(rings[0].quantile(_RATE_QUANTILE) for _, rings in told)
                 together = max(rings[1].quantile(0.5) for _, rings in told)
                 # Streams that never had as much company are not known to disturb each other, unless fewer did.
-                rate = told[-1][1][0].quantile(0.5)
-                if 2 ** max(self._rates) < _ASSUMED_STREAMS and rate >= _UNDISTURBED * one:
+                alone, rate = told[0][1][0].quantile(0.5), told[-1][1][0].quantile(0.5)
+                if 2 ** max(self._rates) < _ASSUMED_STREAMS and rate >= _UNDISTURBED * alone:
                     together = max(together, rate * _ASSUMED_STREAMS)
                 found = (one, max(one, together))
             self._bandwidths = found

@@ -133,6 +133,26 @@ def test_more_company_than_was_seen(rates: dict[int, float], total: float) -> No
     assert network.total_bandwidth == pytest.approx(total, rel=0.02)
 
 
+def test_a_busy_machine_does_not_look_like_a_slow_network() -> None:
+    """What held most streams up, company or the processor, says nothing of what one of them could bring."""
+    network = fresh()
+    for held_up in (8, 6, 1, 4, 1, 9, 1, 5):
+        network.observe(KIB, 0.03)
+        network.observe(2 * MIB, 0.03 + held_up * 2 * MIB / 90e6, 20)
+        network.observe(2 * MIB, 0.03 + 8 * 2 * MIB / 90e6, 5)
+    assert network.bandwidth == pytest.approx(90e6, rel=0.01)
+    assert (network.gap_bytes, network.early_bytes) == (32 * KIB, 512 * KIB)
+
+
+def test_company_never_makes_a_stream_faster() -> None:
+    """The best of what was seen in any company is what one stream brings at least."""
+    network = fresh()
+    for _ in range(4):
+        network.observe(2 * MIB, 0.03 + 2 * MIB / 20e6, 2)
+        network.observe(2 * MIB, 0.03 + 2 * MIB / 60e6, 16)
+    assert network.bandwidth == pytest.approx(60e6)
+
+
 def test_only_company_was_seen() -> None:
     """The rate of one is then what one of many had."""
     network = fresh()
