@@ -107,7 +107,7 @@ class Opener:
             if trips:
                 return handle, trips[0]
             # One who waited for another's load, begun before, may have to ask whether it still holds.
-            if self._held.fresh(handle, now):
+            if self._held.fresh(client, handle, now):
                 self.metrics.add("metadata_misses")
                 return handle, 1
 
@@ -115,7 +115,7 @@ class Opener:
         """The cached handle of a file that may be used at `now` (monotonic clock) without asking its store."""
         client = self._client_for(file.root)
         handle = self._cache.get(("file", client.token, file.path))
-        if not isinstance(handle, FileHandle) or not self._held.vouched(handle, file, now):
+        if not isinstance(handle, FileHandle) or not self._held.vouched(client, handle, file, now):
             return None
         return handle
 

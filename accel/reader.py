@@ -18,6 +18,7 @@ from accel.errors import AccelError, IndexFormatError, redact
 from accel.format.model import SchemaElement
 from accel.io.cache import Cache
 from accel.io.client import Client
+from accel.io.written import written_since
 from accel.metrics import Metrics
 from accel.opener import Opener, Tails
 from accel.options import Options, Phases
@@ -218,7 +219,9 @@ class Reader:
             self.metrics,
             handle,
             forecast is not None,
-            current=handle is not None and handle.checked_at >= self._started - self._cache.max_age,
+            current=handle is not None
+            and handle.checked_at >= self._started - self._cache.max_age
+            and not written_since(client.root, task.path, handle.checked_at),
             merging=self.merging(task, forecast, abreast=abreast),
         )
 

@@ -8,14 +8,16 @@ from __future__ import annotations
 import asyncio
 import math
 import time
+from functools import partial
 from typing import TYPE_CHECKING
 
 from accel.io.cache import Cache
 from accel.io.client import Client
 from accel.io.fetch import same_etag
 from accel.io.kept import Kept, entry_key, kept_of, reopen
+from accel.io.written import written_since
 from accel.metrics import Metrics
-from accel.planning.file import DataFile
+from accel.planning.file import DataFile, ObjectId
 from accel.planning.handle import FileHandle
 from accel.planning.need import Steps, Tail
 from accel.ranges import Stash
@@ -33,17 +35,20 @@ class HeldFiles:
         self._cache = cache
         self._metrics = metrics
 
-    def fresh(self, handle: FileHandle, now: float) -> bool:
-        """Whether a handle is young enough at `now` (monotonic clock) to be used unasked."""
-        return handle.checked_at > now or now - handle.checked_at < self._cache.max_age
+    def fresh(self, client: Client, handle: FileHandle, now: float) -> bool:
+        """Whether a handle is young enough at `now` (monotonic clock) to be used unasked, and the file was not
+        written by this process since."""
+        checked_at = handle.checked_at
+        young = checked_at > now or now - checked_at < self._cache.max_age
+        return young and not written_since(client.root, handle.id.path, checked_at)
 
-    def vouched(self, handle: FileHandle, file: DataFile, now: float) -> bool:
+    def vouched(self, client: Client, handle: FileHandle, file: DataFile, now: float) -> bool:
         """Whether a cached handle may be used unasked: it is young, or a listing has just shown the same version."""
         etag = handle.etag
         if etag is None or (file.size is not None and file.size != handle.size):
             return False
         if file.etag is None:
-            return self.fresh(handle, now)
+            return self.fresh(client, handle, now)
         # A listing that has just shown another etag leaves it in doubt, however young it is.
         same = same_etag(file.etag, etag)
         if same:
@@ -55,13 +60,27 @@ class HeldFiles:
         known = handle.id
         if known.etag is None or (file.size is not None and file.size != known.size):
             return None
-        if self.vouched(handle, file, now):
+        if self.vouched(client, handle, file, now):
             return 0
-        if await client.revalidate(known, metrics=self._metrics):
-            handle.checked_at = max(handle.checked_at, now)
-            await self._note_check(client, handle)
-            return 1
-        return None
+        key = ("current", client.token, known)
+        while True:
+            led: list[bool] = []
+            asked_at = await self._cache.flights.share(key, partial(self._ask, client, known, led))
+            if asked_at is None:
+                return None
+            handle.checked_at = max(handle.checked_at, asked_at)
+            if led:
+                await self._note_check(client, handle)
+                return 1
+            # Who joined another's question, asked before, may have to ask whether the answer still holds.
+            if asked_at >= now or self.fresh(client, handle, now):
+                return 1
+
+    async def _ask(self, client: Client, known: ObjectId, led: list[bool]) -> float | None:
+        """When the store was asked about a version that is current; None where it is not."""
+        led.append(True)
+        asked_at = time.monotonic()
+        return asked_at if await client.revalidate(known, metrics=self._metrics) else None
 
     async def recall(
         self, client: Client, file: DataFile, steps: Steps[FileHandle]
@@ -114,7 +133,7 @@ class HeldFiles:
             return None
         now = time.monotonic()
         handle.checked_at = checked_at
-        stale = not self.fresh(handle, now)
+        stale = not self.fresh(client, handle, now)
         trips = await self.confirm(client, handle, file, now)
         if trips is None:
             return None

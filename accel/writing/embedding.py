@@ -15,6 +15,7 @@ from accel.io.client import Client
 from accel.io.clients import client_for
 from accel.io.location import Location, parse_url
 from accel.io.store import Writer, is_weak
+from accel.io.written import put_object
 from accel.options import MIB, Options
 from accel.writing.local_target import copy_bytes, write_beside
 from accel.writing.preparation import Made, prepare, report_on
@@ -240,12 +241,11 @@ class _Job:
             at += len(part)
 
     async def _write_object(self, made: Made, note: Callable[[int], None]) -> None:
-        writer = self._client(self.dst).store
-        assert isinstance(writer, Writer)
+        client, parts, size = self._client(self.dst), _parts(made, note), made.tail.file_size
         source = made.original.source
         pinned = source.pin.etag if self.in_place and isinstance(source, RemoteSource) else None
         try:
-            await writer.write(self.dst.path, _parts(made, note), size=made.tail.file_size, if_match=pinned)
+            await put_object(client, self.dst.path, parts, size=size, if_match=pinned)
         except ObjectChangedError as error:
             raise ObjectChangedError(
                 "the object was changed meanwhile, and is left as it is",

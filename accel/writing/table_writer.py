@@ -15,6 +15,7 @@ from accel.io import runtime
 from accel.io.clients import client_for
 from accel.io.location import Location, parse_url
 from accel.io.store import Writer
+from accel.io.written import put_object
 from accel.options import KIB, MIB, Options
 from accel.writing.blooms import BloomColumns, bloom_options
 from accel.writing.local_target import write_beside
@@ -201,14 +202,14 @@ def _target(
         with write_beside(os.path.realpath("/" + location.path)) as file:
             yield file
         return
-    writer = client_for(location, storage_options=storage_options, store=store, options=options).store
-    if not isinstance(writer, Writer):
+    client = client_for(location, storage_options=storage_options, store=store, options=options)
+    if not isinstance(client.store, Writer):
         raise StoreError("this store cannot be written to", path=str(location))
     with tempfile.TemporaryFile(buffering=0) as scratch:
         yield scratch
         size = scratch.seek(0, os.SEEK_END)
         try:
-            runtime.run(writer.write(location.path, _blocks(scratch.fileno(), size), size=size))
+            runtime.run(put_object(client, location.path, _blocks(scratch.fileno(), size), size=size))
         except AccelError as error:
             raise error.of(str(location)) from error.__cause__
 

@@ -39,8 +39,11 @@ def version(first: int, rows: int = 2000, **layout: Any) -> bytes:
 class Clock:
     def __init__(self) -> None:
         self.now = 1000.0
+        self.step = 0.0
+        """Seconds that a look at it takes."""
 
     def __call__(self) -> float:
+        self.now += self.step
         return self.now
 
 
@@ -236,6 +239,48 @@ def test_who_joins_a_load_that_began_before_asks_whether_it_still_holds(
     found = runtime.run(play())
     assert found == [old, old if max_age else store.etags[PATH]]
     assert len(store.reads) == reads
+
+
+@pytest.mark.parametrize(("max_age", "questions"), [(60.0, 1), (0.0, 2)])
+@pytest.mark.parametrize("overwritten", [False, True])
+def test_many_who_doubt_a_version_ask_once(
+    max_age: float, questions: int, overwritten: bool, clock: Clock
+) -> None:
+    """But for those that began after the question was sent, where each scan is to ask for itself."""
+    store = Gated({PATH: version(0)})
+    cache = accel.Cache(max_age=max_age)
+    file = DataFile("store:", PATH, PATH)
+    old = store.etags[PATH]
+    sent: list[Metrics] = [Metrics() for _ in range(6)]
+
+    def reader(metrics: Metrics) -> Reader:
+        def client(root: str) -> Any:
+            return client_for(root, store=store, options=OPTIONS)
+
+        return Reader(client, cache=cache, options=OPTIONS, metrics=metrics)
+
+    async def play() -> list[tuple[str | None, int]]:
+        await reader(Metrics()).open(file)
+        clock.now, clock.step = clock.now + 61, 1e-6
+        store.reads.clear()
+        store.gate = asyncio.Event()
+        opened = [asyncio.create_task(reader(sent[0]).open(file))]
+        await turns()
+        clock.now += 1
+        if overwritten:
+            store.put(PATH, version(7))
+        opened += [asyncio.create_task(reader(metrics).open(file)) for metrics in sent[1:]]
+        await turns()
+        store.gate.set()
+        return [(handle.id.etag, trips) for handle, trips in [await task for task in opened]]
+
+    found = runtime.run(play())
+    current = store.etags[PATH] if overwritten and not max_age else old
+    # Whoever asked before the object was overwritten was told that it is current.
+    assert found == [(old, 1)] + [(current, 1)] * 5
+    asked = [metrics.requests_by_kind.get(Kind.REVALIDATE, 0) for metrics in sent]
+    assert sum(asked) == questions
+    assert len(store.reads) == questions + (current != old)
 
 
 async def turns() -> None:
