@@ -37,8 +37,10 @@ _SHARE: Final = 4
 """What has come and is not settled holds at most one part in so many of `memory_limit`."""
 _AT_FIRST: Final = 128
 """Requests under way at once until it is seen that the loop has time for more."""
-_LOOKED_AFTER: Final = 32
-"""Answers, after which that is looked at, and so many requests more at a time."""
+_LOOK: Final = 0.005
+"""Seconds after which that is looked at, while files wait."""
+_MORE: Final = 32
+"""So many more at a time."""
 _BUSY: Final = 0.75
 """A loop that works for more than this share of the time would not be through sooner: more connections only cost it."""
 _PATIENCE: Final = 2e-4
@@ -116,8 +118,8 @@ class Openings:
         self._judge = judge
         self._most = most
         self._wanted = min(most, _AT_FIRST)
-        self._answers = 0
-        self._seen = time.monotonic(), time.thread_time()
+        self._worked = 0.0, 0.0
+        self._wider: asyncio.TimerHandle | None = None
         self._desk = FooterDesk(shared_schema)
         self._queue: deque[Opening] = deque()
         self._came = _Batches(self._start, self._open_some, then=self._look)
@@ -156,8 +158,9 @@ class Openings:
 
     async def aclose(self) -> None:
         """End all requests; what they were for is for others to open."""
-        if self._timer is not None:
-            self._timer.cancel()
+        for timer in (self._timer, self._wider):
+            if timer is not None:
+                timer.cancel()
         for task in self._tasks:
             task.cancel()
         if self._tasks:
@@ -176,18 +179,18 @@ class Openings:
         if self._readers < self._wanted:
             self._readers += 1
             self._start(self._read())
+        elif self._wider is None and self._wanted < self._most:
+            self._worked = time.monotonic(), time.thread_time()
+            self._wider = asyncio.get_running_loop().call_later(_LOOK, self._widen)
 
-    def _answered(self) -> None:
-        """Have more requests under way from now on, where the loop is idle for a good part of the time."""
-        self._answers += 1
-        if self._wanted == self._most or self._answers % _LOOKED_AFTER:
-            return
-        then, worked = self._seen
-        now, work = self._seen = time.monotonic(), time.thread_time()
-        if work - worked < _BUSY * (now - then):
-            self._wanted = min(self._wanted + _LOOKED_AFTER, self._most)
-            for _ in range(min(self._wanted - self._readers, len(self._queue))):
-                self._send()
+    def _widen(self) -> None:
+        """Have more requests under way from now on, where files wait and the loop was idle for a good part of the time."""
+        self._wider = None
+        since, worked = self._worked
+        if time.thread_time() - worked < _BUSY * (time.monotonic() - since):
+            self._wanted = min(self._wanted + _MORE, self._most)
+        for _ in range(min(self._wanted - self._readers + 1, len(self._queue))):
+            self._send()
 
     async def _read(self) -> None:
         """Bring the tails of files, one after the other, until none is left."""
@@ -210,7 +213,6 @@ class Openings:
                 except Exception as error:  # noqa: BLE001 - raised when its turn comes
                     self._fail(opening, error)
                 else:
-                    self._answered()
                     self._came.waiting.append(opening)
                     self._look()
         finally:

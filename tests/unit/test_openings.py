@@ -76,23 +76,29 @@ def test_more_requests_only_while_the_loop_is_idle(
     objects: dict[str, bytes], monkeypatch: pytest.MonkeyPatch, busy: bool, peak: int
 ) -> None:
     class Far(RecordingStore):
-        under_way = most = 0
+        under_way = most = answered = 0
+        most_unanswered = 0
 
         async def read(self, path: str, want: Any, *, if_match: str | None = None) -> Any:
             self.under_way += 1
             self.most = max(self.most, self.under_way)
-            await asyncio.sleep(0.02)
+            if self.answered < 2:  # the question's own file, and the first of the others
+                self.most_unanswered = max(self.most_unanswered, self.under_way)
+            await asyncio.sleep(0.05)
             self.under_way -= 1
+            self.answered += 1
             return await super().read(path, want, if_match=if_match)
 
     work = time.monotonic if busy else float
     monkeypatch.setattr(openings, "time", SimpleNamespace(monotonic=time.monotonic, thread_time=work))
     monkeypatch.setattr(openings, "_AT_FIRST", 4)
-    monkeypatch.setattr(openings, "_LOOKED_AFTER", 4)
+    monkeypatch.setattr(openings, "_MORE", 4)
     store = Far(DictStore(objects))
     options = accel.Options(max_files_in_flight=12)
     assert keys(accel.scan("d/", "key = 77", store=store, cache=None, options=options)) == [77]
     assert peak <= store.most <= peak + 1  # and the first file's, which the question opens
+    # An idle loop shows before the first answer has come.
+    assert peak <= store.most_unanswered
 
 
 def test_a_limit_opens_no_file_ahead(store: RecordingStore) -> None:
@@ -112,8 +118,17 @@ def test_two_scans_at_once_share_the_requests(store: RecordingStore) -> None:
     assert len([call for call in store.calls if call.want is not None]) == FILES
 
 
-def test_one_that_is_cancelled_leaves_its_files_to_the_other(store: RecordingStore) -> None:
-    cache = accel.Cache()
+def test_one_that_is_cancelled_leaves_its_files_to_the_other(objects: dict[str, bytes]) -> None:
+    class Held(RecordingStore):
+        """Answers nothing of one file until the first scan has been cancelled."""
+
+        async def read(self, path: str, want: Any, *, if_match: str | None = None) -> Any:
+            if path == "d/0039.parquet":
+                await cancelled.wait()
+            return await super().read(path, want, if_match=if_match)
+
+    cancelled = asyncio.Event()
+    store, cache = Held(DictStore(objects)), accel.Cache()
 
     async def both() -> Any:
         one = asyncio.create_task(accel.scan("d/", "key = 77", store=store, cache=cache).to_table_async())
@@ -124,6 +139,7 @@ def test_one_that_is_cancelled_leaves_its_files_to_the_other(store: RecordingSto
         one.cancel()
         with pytest.raises(asyncio.CancelledError):
             await one
+        runtime.io_loop().call_soon_threadsafe(cancelled.set)
         return await asyncio.wait_for(other, 20)
 
     assert asyncio.run(both())["key"].to_pylist() == [77]
