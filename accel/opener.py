@@ -119,6 +119,10 @@ class Opener:
             return None
         return handle
 
+    def stands(self, client: Client, handle: FileHandle, moment: float) -> bool:
+        """Whether a cached handle was of the current version at a moment, as far as `HeldFiles.fresh` asks."""
+        return self._held.fresh(client, handle, moment)
+
     # -- one by one ------------------------------------------------------------------------------
 
     async def _load(self, client: Client, file: DataFile) -> tuple[FileHandle, int]:

@@ -18,7 +18,6 @@ from accel.errors import AccelError, IndexFormatError, redact
 from accel.format.model import SchemaElement
 from accel.io.cache import Cache
 from accel.io.client import Client
-from accel.io.written import written_since
 from accel.metrics import Metrics
 from accel.opener import Opener, Tails
 from accel.options import Options, Phases
@@ -219,9 +218,7 @@ class Reader:
             self.metrics,
             handle,
             forecast is not None,
-            current=handle is not None
-            and handle.checked_at >= self._started - self._cache.max_age
-            and not written_since(client.root, task.path, handle.checked_at),
+            current=handle is not None and self._opener.stands(client, handle, self._started),
             merging=self.merging(task, forecast, abreast=abreast),
         )
 
