@@ -159,7 +159,9 @@ class Runner:
         if mode is not Mode.COLD:
             able = [name for name in able if self._meet(case, mode, name, repeated)]
         spent = dict.fromkeys(able, 0.0)
-        for number in range(self.effort.rounds_of(case, mode)):
+        # What a system loads at the first query of a kind is part of no answer: in the first mode one is not counted.
+        # Before the others it has met the file.
+        for number in range(-1 if mode is Mode.COLD else 0, self.effort.rounds_of(case, mode)):
             if not able or self.effort.is_over(number, time.monotonic() - started, budget):
                 break
             queries = repeated or case.take()
@@ -167,19 +169,21 @@ class Runner:
             turn = number % len(able)
             found: dict[str, Measured] = {}
             for name in able[turn:] + able[:turn]:
-                if number and self.effort.sits_out(name, spent, budget):
+                if number > 0 and self.effort.sits_out(name, spent, budget):
                     continue
                 began = time.monotonic()
                 again = mode is Mode.WARM and number and case.overlapping
                 took = None
                 if not again or self._meet(case, mode, name, ()):
-                    took = self._sample(case, mode, number, name, queries)
+                    took = self._call(case, mode, name, queries)
                 spent[name] += time.monotonic() - began
                 if took is None:
                     able = [other for other in able if other != name]
                     continue
                 found[name] = took
-                if took.seconds > self.effort.patience:
+                slow = took.seconds > self.effort.patience
+                self._keep(case, mode, number, name, took, counts=slow or number >= 0)
+                if slow:
                     text = f"a call took {took.seconds:.0f} s: it was asked no more"
                     self._fail(case, mode, name, "slow", text)
                     able = [other for other in able if other != name]
@@ -208,30 +212,28 @@ class Runner:
         self.network.end()
         return True
 
-    def _sample(
-        self, case: Case, mode: Mode, number: int, name: str, queries: tuple[Query, ...]
-    ) -> Measured | None:
+    def _call(self, case: Case, mode: Mode, name: str, queries: tuple[Query, ...]) -> Measured | None:
         """One call; None when the system cannot do it."""
         child = self._children[name]
         try:
             if mode is Mode.COLD:
                 child.forget()
             self.network.begin(_delay(case))
-            took = child.concurrently(queries) if len(queries) > 1 else child.run(queries[0])
+            return child.concurrently(queries) if len(queries) > 1 else child.run(queries[0])
         except (Unsupported, PeerError) as error:
             self._lose(case, mode, name, error)
             return None
-        self._keep(case, mode, number, name, took)
-        return took
 
-    def _keep(self, case: Case, mode: Mode, number: int, name: str, took: Measured) -> None:
+    def _keep(self, case: Case, mode: Mode, number: int, name: str, took: Measured, *, counts: bool) -> None:
         passed = self.network.end()
+        if not counts:
+            return
         self.samples.append(
             Sample(
                 case=case.name,
                 mode=mode,
                 at=case.at,
-                round=number,
+                round=max(0, number),
                 system=name,
                 seconds=took.seconds,
                 first=took.first,
