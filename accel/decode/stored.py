@@ -61,7 +61,7 @@ def store_bytes(data: bytes, codec: int) -> bytes | None:
     if codec == Codec.UNCOMPRESSED:
         return data
     store = _STORES.get(codec)
-    return None if store is None else store(data)
+    return None if store is None else b"".join(store(memoryview(data)))
 
 
 def _stored(page: Buffer, codec: int) -> bytes:
@@ -77,49 +77,52 @@ def _stored(page: Buffer, codec: int) -> bytes:
     data = decompress(body, codec, size)
     if data is None:
         raise ValueError("of another length")
-    stored = store(data.tobytes())
+    stored = store(memoryview(data))
     fields, _ = read_struct(page)
-    fields[_COMPRESSED_SIZE] = (I32, len(stored))
+    fields[_COMPRESSED_SIZE] = (I32, sum(map(len, stored)))
     # It was checked above, and is of other bytes.
     fields.pop(_CRC, None)
-    return write_struct(fields) + stored
+    return b"".join((write_struct(fields), *stored))
 
 
-def _snappy(data: bytes) -> bytes:
+# Each gives the parts, to be joined: these are megabytes, and each copy of them is felt.
+
+
+def _snappy(data: memoryview) -> list[Buffer]:
     length = len(data)
     if not length:
-        return b"\0"
+        return [b"\0"]
     size = (length - 1).to_bytes(4, "little")
     # A literal of any length: 63 << 2 says that four bytes of length follow.
-    return encode_varint(length) + bytes([63 << 2]) + size + data
+    return [encode_varint(length), bytes([63 << 2]), size, data]
 
 
-def _zstd(data: bytes) -> bytes:
+def _zstd(data: memoryview) -> list[Buffer]:
     # A frame in one segment, its size in four bytes, no checksum; then raw blocks, the last one marked.
-    parts = [b"\x28\xb5\x2f\xfd\xa0", len(data).to_bytes(4, "little")]
+    parts: list[Buffer] = [b"\x28\xb5\x2f\xfd\xa0", len(data).to_bytes(4, "little")]
     starts = range(0, len(data), _ZSTD_BLOCK) or range(1)
     for start in starts:
         block = data[start : start + _ZSTD_BLOCK]
         last = start == starts[-1]
         parts += [(len(block) << 3 | last).to_bytes(3, "little"), block]
-    return b"".join(parts)
+    return parts
 
 
-def _lz4(data: bytes) -> bytes:
+def _lz4(data: memoryview) -> list[Buffer]:
     # One sequence: literals and no match, as a block ends.
     length = len(data)
     if length < 15:
-        return bytes([length << 4]) + data
+        return [bytes([length << 4]), data]
     full, rest = divmod(length - 15, 255)
-    return b"\xf0" + b"\xff" * full + bytes([rest]) + data
+    return [b"\xf0" + b"\xff" * full + bytes([rest]), data]
 
 
-def _gzip(data: bytes) -> bytes:
+def _gzip(data: memoryview) -> list[Buffer]:
     deflate = zlib.compressobj(0, zlib.DEFLATED, 31)
-    return deflate.compress(data) + deflate.flush()
+    return [deflate.compress(data), deflate.flush()]
 
 
-_STORES: Final[dict[int, Callable[[bytes], bytes]]] = {
+_STORES: Final[dict[int, Callable[[memoryview], list[Buffer]]]] = {
     Codec.SNAPPY: _snappy,
     Codec.GZIP: _gzip,
     Codec.ZSTD: _zstd,
