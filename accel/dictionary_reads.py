@@ -89,9 +89,14 @@ class DictionaryReads:
             page = sought.stash.get(key)
             if page is None or len(page) < _WORTH_STORING or isinstance(page.obj, StoredPage):
                 continue
-            # Others who meet it meanwhile do not do it as well.
-            self._put(key, StoredPage(page))
-            storing.append(asyncio.create_task(self._store(key, part.reads.codec, sought)))
+            found = self.cached(key)
+            if isinstance(found, StoredPage):  # by another lookup, since this one took the page
+                sought.stash[key] = memoryview(found)
+                continue
+            leading = self.cache.flights.lead(self._key(key))
+            # Where another lookup is about to, this one takes what comes of it once its pages are here.
+            if leading is not None:
+                storing.append(asyncio.create_task(self._store(key, part.reads.codec, sought, leading)))
         return storing
 
     async def bring(self, piece: Piece, sought: Sought, came: Stash) -> None:
@@ -139,17 +144,14 @@ class DictionaryReads:
             if isinstance(found, BarePage):
                 sought.stash[key] = memoryview(found)
 
-    async def _store(self, key: ReadKey, codec: int, sought: Sought) -> None:
+    async def _store(self, key: ReadKey, codec: int, sought: Sought, leading: asyncio.Future[None]) -> None:
         """Put a page in the form that is not decompressed, for this read and the next."""
-        flights, place = self.cache.flights, self._key(key)
-        leading = flights.lead(place)
         try:
             stored = await asyncio.to_thread(store_page, sought.stash[key], codec)
             self._put(key, stored)
             sought.stash[key] = memoryview(stored)
         finally:
-            if leading is not None:
-                flights.land(place, leading, None)
+            self.cache.flights.land(self._key(key), leading, None)
 
     def _keep(self, want: Want, page: memoryview) -> Buffer:
         """Cache a page like metadata: it is needed again by the next lookup. Not that of a scan: of a large file they

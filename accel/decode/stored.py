@@ -77,7 +77,7 @@ def _stored(page: Buffer, codec: int) -> bytes:
     data = decompress(body, codec, size)
     if data is None:
         raise ValueError("of another length")
-    stored = store(memoryview(data))
+    stored = store(data.data)
     fields, _ = read_struct(page)
     fields[_COMPRESSED_SIZE] = (I32, sum(map(len, stored)))
     # It was checked above, and is of other bytes.

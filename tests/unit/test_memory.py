@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import mmap
+import os
+import subprocess
+import sys
+
 import pyarrow as pa
 import pytest
 
@@ -26,6 +31,50 @@ def test_the_pool_is_arrows_jemalloc(monkeypatch: pytest.MonkeyPatch) -> None:
     held = join_buffers([bytes(1 << 20)])
     assert own.bytes_allocated() - before >= len(held)
     assert pa.total_allocated_bytes() == default
+
+
+_PROBE = """
+import mmap, resource, threading
+from accel import memory
+
+def faults():
+    return resource.getrusage(resource.RUSAGE_THREAD).ru_minflt
+
+def touch(nbytes):
+    data, before = memoryview(memory.allocate(nbytes)).cast("B"), faults()
+    data[:: mmap.PAGESIZE] = bytes(-(-nbytes // mmap.PAGESIZE))
+    return faults() - before
+
+def work(found):
+    first = touch(16 << 20)
+    found.append((first, touch(16 << 20)))
+
+memory.choose_pool()  # as each scan does
+for _ in range(3):
+    found = []
+    thread = threading.Thread(target=work, args=(found,))
+    thread.start()
+    thread.join()
+    print(*found[0])
+"""
+
+
+@pytest.mark.skipif(not _HAS_JEMALLOC, reason="this build of Arrow has none")
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere no thread counts its faults")
+@pytest.mark.parametrize("fork", [False, True], ids=["", "after a fork"])
+def test_large_blocks_are_met_again(fork: bool) -> None:
+    """The system gives each page of them once: jemalloc's first arena would give 8 MiB back at once."""
+    first = "import os\nfrom accel import memory\nmemory.choose_pool()\nif os.fork(): os._exit(os.wait()[1] >> 8)\n"
+    code = (first if fork else "") + _PROBE
+    env = {name: value for name, value in os.environ.items() if name != "ARROW_DEFAULT_MEMORY_POOL"}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True, timeout=60
+    )
+    pages = (16 << 20) // mmap.PAGESIZE
+    lines = [tuple(map(int, line.split())) for line in done.stdout.splitlines()]
+    assert len(lines) == 3
+    assert lines[0][0] > pages // 2
+    assert all(again < pages // 16 for _, again in lines), lines
 
 
 def test_who_names_an_allocator_has_it(monkeypatch: pytest.MonkeyPatch) -> None:
