@@ -18,6 +18,9 @@ __all__ = ["CONTROL", "serve", "serve_kept"]
 
 CONTROL = "/.proxy"
 """A GET answers with the passages as JSON; a POST too, after which it forgets them and sets what its body says."""
+_BACKLOG = 4096
+"""Connections that wait to be accepted. One that is asked for beyond them is not answered, and tries again after a second:
+who opens many at once would be measured by that."""
 _FIELDS = tuple(field.name for field in dataclasses.fields(Passage))
 
 
@@ -40,7 +43,7 @@ async def serve(relay: Relay, *, port: int, ready: Callable[[int], None], stop: 
     try:
         if runner.server is None:
             raise RuntimeError("the runner of the proxy has no server")
-        listener = await loop.create_server(runner.server, "127.0.0.1", port)
+        listener = await loop.create_server(runner.server, "127.0.0.1", port, backlog=_BACKLOG)
         ready(listener.sockets[0].getsockname()[1])
         await stop.wait()
         await _deafen(listener)
@@ -74,7 +77,8 @@ async def serve_kept(
     front.control_path, front.control = CONTROL, control
     await front.origin.open()
     try:
-        listener = await asyncio.get_running_loop().create_server(front.connect, "127.0.0.1", port)
+        loop = asyncio.get_running_loop()
+        listener = await loop.create_server(front.connect, "127.0.0.1", port, backlog=_BACKLOG)
         port = listener.sockets[0].getsockname()[1]
         front.hosts = frozenset((f"127.0.0.1:{port}", f"localhost:{port}"))
         ready(port)
