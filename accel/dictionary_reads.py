@@ -15,16 +15,20 @@ from accel.options import MIB
 from accel.planning.file import ObjectId
 from accel.planning.pages import Piece
 from accel.planning.task import ScanTask
-from accel.ranges import Buffer, ByteRange, Kind, ReadKey, Stash, Want
+from accel.ranges import Buffer, ByteRange, ReadKey, Stash, Want
 from accel.records import dataclass
 
 __all__ = ["DictionaryReads", "Sought", "dictionary_key", "until_done"]
 
 # Of smaller dictionary pages the decompression is not felt.
 _WORTH_STORING = 16 << 10
+# So often one is decompressed first: to store it takes fresh memory, which costs as much.
+_MEETINGS = 4
 # A task that reads less than so many bytes is a lookup.
 _SCANNED = 4 * MIB
 
+_Due = tuple[ReadKey, int, asyncio.Future[None]]
+"""A page to be stored, its codec, and what others wait for meanwhile."""
 Read = Callable[[list[Want]], Awaitable[tuple[Stash, int]]]
 """The wanted bytes, and the round trips that they took."""
 
@@ -44,6 +48,8 @@ class Sought:
     """To be asked for."""
     awaited: list[Want] = field(default_factory=list)
     """Another piece of the task asks for them."""
+    often: list[ReadKey] = field(default_factory=list)
+    """Those here that would be decompressed once more, after several times."""
 
 
 @dataclass(slots=True)
@@ -74,30 +80,33 @@ class DictionaryReads:
             found = self.cached(want.key)
             if found is not None:
                 self.metrics.add("dictionary_hits")
-                sought.stash[want.key] = memoryview(found)
+                self._take(want.key, found, sought)
             else:
                 self._pending[want.key] = asyncio.get_running_loop().create_future()
                 sought.asked.append(want)
         return sought
 
+    def _take(self, key: ReadKey, page: bytes, sought: Sought) -> None:
+        sought.stash[key] = memoryview(page)
+        large = len(page) >= _WORTH_STORING and not isinstance(page, StoredPage)
+        if large and self.cache.meet(self._key(key)) >= _MEETINGS:
+            sought.often.append(key)
+
     def pack(self, piece: Piece, sought: Sought) -> list[asyncio.Task[None]]:
-        """Begin to put pages that others have cached, and that would be decompressed each time, into the form that is
-        not: what is met a second time will be met often. To be waited for."""
-        storing = []
-        for part in piece.leaves if sought.stash else ():
-            key = ReadKey(Kind.DICTIONARY, self.task.row_group, part.reads.column)
-            page = sought.stash.get(key)
-            if page is None or len(page) < _WORTH_STORING or isinstance(page.obj, StoredPage):
-                continue
+        """Begin to put pages that lookups have met several times into the form that is not decompressed: they will be
+        met often. To be waited for."""
+        codecs = {part.reads.column: part.reads.codec for part in piece.leaves} if sought.often else {}
+        due: list[_Due] = []
+        for key in sought.often:
             found = self.cached(key)
-            if isinstance(found, StoredPage):  # by another lookup, since this one took the page
+            if isinstance(found, StoredPage):  # by this one, or by another since this one took the page
                 sought.stash[key] = memoryview(found)
                 continue
             leading = self.cache.flights.lead(self._key(key))
             # Where another lookup is about to, this one takes what comes of it once its pages are here.
             if leading is not None:
-                storing.append(asyncio.create_task(self._store(key, part.reads.codec, sought, leading)))
-        return storing
+                due.append((key, codecs[key.column], leading))
+        return [asyncio.create_task(self._store(due, sought))] if due else []
 
     async def bring(self, piece: Piece, sought: Sought, came: Stash) -> None:
         """Hand what was asked for and came to the cache and the other pieces; and wait for what these ask for."""
@@ -107,7 +116,7 @@ class DictionaryReads:
             if page is None:
                 first[want.key] = memoryview(self._keep(want, came[want.key]))
             else:  # another lookup asked at the same time
-                sought.stash[want.key] = memoryview(page)
+                self._take(want.key, page, sought)
         await until_done(self.pack(piece, sought))
         await self._renew(sought)
         sought.stash |= first
@@ -144,14 +153,18 @@ class DictionaryReads:
             if isinstance(found, BarePage):
                 sought.stash[key] = memoryview(found)
 
-    async def _store(self, key: ReadKey, codec: int, sought: Sought, leading: asyncio.Future[None]) -> None:
-        """Put a page in the form that is not decompressed, for this read and the next."""
+    async def _store(self, due: Sequence[_Due], sought: Sought) -> None:
+        """Put pages in the form that is not decompressed, for this read and the next."""
+        pages = [(sought.stash[key], codec) for key, codec, _ in due]
         try:
-            stored = await asyncio.to_thread(store_page, sought.stash[key], codec)
-            self._put(key, stored)
-            sought.stash[key] = memoryview(stored)
+            # By one thread: each has an allocator's memory of its own to touch.
+            stored = await asyncio.to_thread(lambda: [store_page(page, codec) for page, codec in pages])
+            for (key, _, _), page in zip(due, stored, strict=True):
+                self._put(key, page)
+                sought.stash[key] = memoryview(page)
         finally:
-            self.cache.flights.land(self._key(key), leading, None)
+            for key, _, leading in due:
+                self.cache.flights.land(self._key(key), leading, None)
 
     def _keep(self, want: Want, page: memoryview) -> Buffer:
         """Cache a page like metadata: it is needed again by the next lookup. Not that of a scan: of a large file they
