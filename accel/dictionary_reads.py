@@ -22,8 +22,6 @@ __all__ = ["DictionaryReads", "Sought", "dictionary_key", "until_done"]
 
 # Of smaller dictionary pages the decompression is not felt.
 _WORTH_STORING = 16 << 10
-# So often one is decompressed first: to store it takes fresh memory, which costs as much.
-_MEETINGS = 4
 # A task that reads less than so many bytes is a lookup.
 _SCANNED = 4 * MIB
 
@@ -48,8 +46,8 @@ class Sought:
     """To be asked for."""
     awaited: list[Want] = field(default_factory=list)
     """Another piece of the task asks for them."""
-    often: list[ReadKey] = field(default_factory=list)
-    """Those here that would be decompressed once more, after several times."""
+    again: list[ReadKey] = field(default_factory=list)
+    """Those that others have cached, and that would be decompressed each time."""
 
 
 @dataclass(slots=True)
@@ -88,16 +86,15 @@ class DictionaryReads:
 
     def _take(self, key: ReadKey, page: bytes, sought: Sought) -> None:
         sought.stash[key] = memoryview(page)
-        large = len(page) >= _WORTH_STORING and not isinstance(page, StoredPage)
-        if large and self.cache.meet(self._key(key)) >= _MEETINGS:
-            sought.often.append(key)
+        if len(page) >= _WORTH_STORING and not isinstance(page, StoredPage):
+            sought.again.append(key)
 
     def pack(self, piece: Piece, sought: Sought) -> list[asyncio.Task[None]]:
-        """Begin to put pages that lookups have met several times into the form that is not decompressed: they will be
-        met often. To be waited for."""
-        codecs = {part.reads.column: part.reads.codec for part in piece.leaves} if sought.often else {}
+        """Begin to put the pages that are met again into the form that is not decompressed: what is met a second time
+        will be met often. To be waited for."""
+        codecs = {part.reads.column: part.reads.codec for part in piece.leaves} if sought.again else {}
         due: list[_Due] = []
-        for key in sought.often:
+        for key in sought.again:
             found = self.cached(key)
             if isinstance(found, StoredPage):  # by this one, or by another since this one took the page
                 sought.stash[key] = memoryview(found)

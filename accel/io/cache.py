@@ -68,9 +68,6 @@ class _Recent(LRUCache[Hashable, Any]):
         return super().popitem()
 
 
-_MOST_MET = 4096
-
-
 class Cache:
     """Metadata (and dictionary pages) and data of files, kept between scans, the least recently used going first.
 
@@ -129,7 +126,6 @@ class Cache:
             self._disk = Disk(self.disk, limit=disk_limit)
         self._lock = threading.Lock()
         self._entries = _Recent(maxsize=memory)
-        self._meetings: LRUCache[Hashable, int] = LRUCache(_MOST_MET)
         self.flights = Flights()
         """Loads under way, each shared by whoever asks for the same meanwhile."""
         self.shared_reads = SharedReads()
@@ -186,13 +182,6 @@ class Cache:
         with self._lock:
             self._entries.pop(key, None)
 
-    def meet(self, key: Hashable) -> int:
-        """How often this was asked of a key, this time included; of one that was long not asked about, from anew."""
-        with self._lock:
-            found = self._meetings.get(key, 0) + 1
-            self._meetings[key] = found
-            return found
-
     def clear(self) -> None:
         """Forget all values and data, and remove all entries from the disk.
 
@@ -200,7 +189,6 @@ class Cache:
         """
         with self._lock:
             self._entries.clear()
-            self._meetings.clear()
         self.data_tier.clear()
         if self._disk is not None:
             self._disk.clear()

@@ -43,7 +43,6 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         return store_page(page, codec)
 
     monkeypatch.setattr("accel.dictionary_reads._WORTH_STORING", 0)
-    monkeypatch.setattr("accel.dictionary_reads._MEETINGS", 1)
     monkeypatch.setattr("accel.reader._WHOLE_BYTES", 0)
     monkeypatch.setattr("accel.dictionary_reads.store_page", counted)
     return made

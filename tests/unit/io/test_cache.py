@@ -181,12 +181,3 @@ def test_two_loops_do_not_share_a_load_but_do_share_its_value() -> None:
         thread.join()
     assert values == [7] * 4
     assert cache.stats().entries == 1
-
-
-def test_it_counts_what_is_met_until_that_is_long_ago(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("accel.io.cache._MOST_MET", 2)
-    cache = Cache()
-    assert [cache.meet(key) for key in ("a", "b", "a", "c", "a", "b")] == [1, 1, 2, 1, 3, 1]
-    cache.clear()
-    assert cache.meet("a") == 1
-    assert cache.stats().entries == 0
