@@ -201,8 +201,9 @@ async def test_idle_connections_are_dropped(
 ) -> None:
     await asyncio.gather(ask(pool), ask(pool))
     monkeypatch.setattr(connections, "_IDLE_SECONDS", 0.0)
-    await asyncio.sleep(2 * pool._interval)
-    assert (len(pool._idle), pool._watch) == (0, None)
+    async with asyncio.timeout(10):  # a loaded machine takes longer than the usual two looks
+        while pool._idle or pool._watch is not None:
+            await asyncio.sleep(pool._interval)
     monkeypatch.undo()
     await ask(pool)
     assert server.connections == 3
