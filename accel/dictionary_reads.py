@@ -47,7 +47,7 @@ class Sought:
     awaited: list[Want] = field(default_factory=list)
     """Another piece of the task asks for them."""
     again: list[ReadKey] = field(default_factory=list)
-    """Those that others have cached, and that would be decompressed each time."""
+    """Those that others have cached, that would be decompressed each time, and that nothing was done about yet."""
 
 
 @dataclass(slots=True)
@@ -89,21 +89,20 @@ class DictionaryReads:
         if len(page) >= _WORTH_STORING and not isinstance(page, StoredPage):
             sought.again.append(key)
 
-    def pack(self, piece: Piece, sought: Sought) -> list[asyncio.Task[None]]:
+    def pack(self, piece: Piece, sought: Sought) -> asyncio.Task[None] | None:
         """Begin to put the pages that are met again into the form that is not decompressed: what is met a second time
         will be met often. To be waited for."""
-        codecs = {part.reads.column: part.reads.codec for part in piece.leaves} if sought.again else {}
+        if not sought.again:
+            return None
+        again, sought.again = sought.again, []
+        codecs = {part.reads.column: part.reads.codec for part in piece.leaves}
         due: list[_Due] = []
-        for key in sought.again:
-            found = self.cached(key)
-            if isinstance(found, StoredPage):  # by this one, or by another since this one took the page
-                sought.stash[key] = memoryview(found)
-                continue
+        for key in again:
             leading = self.cache.flights.lead(self._key(key))
             # Where another lookup is about to, this one takes what comes of it once its pages are here.
             if leading is not None:
                 due.append((key, codecs[key.column], leading))
-        return [asyncio.create_task(self._store(due, sought))] if due else []
+        return asyncio.create_task(self._store(due, sought)) if due else None
 
     async def bring(self, piece: Piece, sought: Sought, came: Stash) -> None:
         """Hand what was asked for and came to the cache and the other pieces; and wait for what these ask for."""
@@ -189,12 +188,12 @@ class DictionaryReads:
         return dictionary_key(self.client, self.task.file.id, self._places.get(key.column))
 
 
-async def until_done(tasks: Sequence[asyncio.Task[None]]) -> None:
-    """Wait for tasks that nobody cancels; they have ended, too, when the caller is cancelled."""
-    if not tasks:
+async def until_done(task: asyncio.Task[None] | None) -> None:
+    """Wait for a task that nobody cancels; it has ended, too, when the caller is cancelled."""
+    if task is None:
         return
     try:
-        await asyncio.wait(tasks)
+        await asyncio.wait((task,))
     finally:
-        if any(not task.done() for task in tasks):
-            await asyncio.wait(tasks)
+        if not task.done():
+            await asyncio.wait((task,))

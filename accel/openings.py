@@ -189,6 +189,7 @@ class Openings:
         since, worked = self._worked
         if time.thread_time() - worked < _BUSY * (time.monotonic() - since):
             self._wanted = min(self._wanted + _MORE, self._most)
+        # One more than there is room for: that one has it looked at again.
         for _ in range(min(self._wanted - self._readers + 1, len(self._queue))):
             self._send()
 

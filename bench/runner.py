@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from bench.network import FIRST_BYTE, Network
+from bench.network import FIRST_BYTE, Network, Traffic
 from bench.peers.child import Child
 from bench.peers.protocol import Measured, PeerError, Unsupported
 from bench.queries import Query
@@ -181,8 +181,10 @@ class Runner:
                     able = [other for other in able if other != name]
                     continue
                 found[name] = took
+                passed = self.network.end()
                 slow = took.seconds > self.effort.patience
-                self._keep(case, mode, number, name, took, counts=slow or number >= 0)
+                if slow or number >= 0:
+                    self._keep(case, mode, max(0, number), name, took, passed)
                 if slow:
                     text = f"a call took {took.seconds:.0f} s: it was asked no more"
                     self._fail(case, mode, name, "slow", text)
@@ -224,16 +226,13 @@ class Runner:
             self._lose(case, mode, name, error)
             return None
 
-    def _keep(self, case: Case, mode: Mode, number: int, name: str, took: Measured, *, counts: bool) -> None:
-        passed = self.network.end()
-        if not counts:
-            return
+    def _keep(self, case: Case, mode: Mode, number: int, name: str, took: Measured, passed: Traffic) -> None:
         self.samples.append(
             Sample(
                 case=case.name,
                 mode=mode,
                 at=case.at,
-                round=max(0, number),
+                round=number,
                 system=name,
                 seconds=took.seconds,
                 first=took.first,

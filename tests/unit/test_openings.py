@@ -118,17 +118,21 @@ def test_two_scans_at_once_share_the_requests(store: RecordingStore) -> None:
     assert len([call for call in store.calls if call.want is not None]) == FILES
 
 
+class Held(RecordingStore):
+    """Answers nothing of one file until it is told to."""
+
+    def __init__(self, objects: dict[str, bytes]) -> None:
+        super().__init__(DictStore(objects))
+        self.freed = asyncio.Event()
+
+    async def read(self, path: str, want: Any, *, if_match: str | None = None) -> Any:
+        if path == "d/0039.parquet":
+            await self.freed.wait()
+        return await super().read(path, want, if_match=if_match)
+
+
 def test_one_that_is_cancelled_leaves_its_files_to_the_other(objects: dict[str, bytes]) -> None:
-    class Held(RecordingStore):
-        """Answers nothing of one file until the first scan has been cancelled."""
-
-        async def read(self, path: str, want: Any, *, if_match: str | None = None) -> Any:
-            if path == "d/0039.parquet":
-                await cancelled.wait()
-            return await super().read(path, want, if_match=if_match)
-
-    cancelled = asyncio.Event()
-    store, cache = Held(DictStore(objects)), accel.Cache()
+    store, cache = Held(objects), accel.Cache()
 
     async def both() -> Any:
         one = asyncio.create_task(accel.scan("d/", "key = 77", store=store, cache=cache).to_table_async())
@@ -139,7 +143,7 @@ def test_one_that_is_cancelled_leaves_its_files_to_the_other(objects: dict[str, 
         one.cancel()
         with pytest.raises(asyncio.CancelledError):
             await one
-        runtime.io_loop().call_soon_threadsafe(cancelled.set)
+        runtime.io_loop().call_soon_threadsafe(store.freed.set)
         return await asyncio.wait_for(other, 20)
 
     assert asyncio.run(both())["key"].to_pylist() == [77]
@@ -159,15 +163,7 @@ def test_what_is_wrong_with_a_file_is_told_in_its_turn(objects: dict[str, bytes]
 
 def test_what_is_ready_goes_out_while_others_are_opened(objects: dict[str, bytes]) -> None:
     """The first rows do not wait for the last file."""
-
-    class Stuck(RecordingStore):
-        async def read(self, path: str, want: Any, *, if_match: str | None = None) -> Any:
-            if path == "d/0039.parquet":
-                await freed.wait()
-            return await super().read(path, want, if_match=if_match)
-
-    freed = asyncio.Event()
-    store = Stuck(DictStore(objects))
+    store = Held(objects)
     scan = accel.scan("d/", "key IN (5, 159)", store=store, cache=None)
 
     async def play() -> list[list[int]]:
@@ -175,7 +171,7 @@ def test_what_is_ready_goes_out_while_others_are_opened(objects: dict[str, bytes
         async with asyncio.timeout(20):
             async for batch in scan:
                 found.append(batch.column(0).to_pylist())
-                freed.set()
+                store.freed.set()
         return found
 
     assert runtime.run(play()) == [[5], [159]]
