@@ -124,6 +124,7 @@ class Openings:
         self._queue: deque[Opening] = deque()
         self._came = _Batches(self._start, self._open_some, then=self._look)
         self._open: set[Opening] = set()
+        self._early: dict[tuple[str, str], Opening] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._readers = 0
         self._unjudged = _Batches(self._start, self._judge_some, then=lambda: self._unjudged.begin())
@@ -149,6 +150,30 @@ class Openings:
         self._queue.append(opening)
         self._send()
         return opening
+
+    def ask_early(self, files: Sequence[DataFile]) -> None:
+        """Begin to open the first of files that are sure to be asked for, by `take_early` first, as they are."""
+        for file in files[: self.depth]:
+            opening = self.ask(file)
+            if opening is None:
+                break  # where one is known by now, others are
+            self._early[file.root, file.path] = opening
+
+    async def open_early(self, file: DataFile) -> tuple[FileHandle, int] | None:
+        """What `ask_early` has begun for a file, awaited: as `Opener.open` gives it, which is to be asked where this is
+        None."""
+        opening = self.take_early(file)
+        if opening is None:
+            return None
+        handle = await asyncio.shield(opening.flight)
+        if opening.error is not None:
+            raise opening.error
+        return None if handle is None else (handle, opening.round_trips)
+
+    def take_early(self, file: DataFile) -> Opening | None:
+        """What `ask_early` has begun for a file, handed out once; None where that was nothing, or of another version."""
+        opening = self._early.pop((file.root, file.path), None)
+        return opening if opening is not None and opening.file == file else None
 
     async def progress(self) -> None:
         """Wait until some file is settled."""

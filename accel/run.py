@@ -84,6 +84,7 @@ class Run:
         self._alone: Outbox | None = None
         """Of the only file, where it could be read at once."""
         self._ready: asyncio.Queue[Item | None] | None = None
+        self._works: WorkSource | None = None
         self._main: asyncio.Task[None] | None = None
         self._failed: BaseException | None = None
         self.failing = False
@@ -150,6 +151,9 @@ class Run:
             self._closed = True
             main.cancel()
             await asyncio.wait([main])
+            if self._works is not None:
+                # A task that is cancelled before its first step closes nothing.
+                await self._works.aclose()
 
     def read_ahead(self, task: ScanTask) -> None:
         """Have as many pieces under way as the network of a task's store holds, if those are more."""
@@ -208,7 +212,7 @@ class Run:
         """Find out what there is to do. A single piece of a single file is read here; for more a task is started."""
         self._beginning = beginning = _Beginning()
         try:
-            works = await self._work()
+            self._works = works = await self._work()
             # With a limit a file is read in smaller pieces.
             first = None if works.only is None or self._limit is not None else FileRun(self, 0, works.only)
             if first is not None and await first.begin():

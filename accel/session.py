@@ -38,7 +38,7 @@ from accel.works import FileWork, Works, WorkSource
 
 if TYPE_CHECKING:
     from accel.answering import Answering
-    from accel.openings import Opening
+    from accel.openings import Opening, Openings
 
 __all__ = ["ScanSpec", "Session"]
 
@@ -105,6 +105,9 @@ class Session:
         self._listing_lock = asyncio.Lock()
         self._first: tuple[FileHandle, int] | None = None
         self._reads = False
+        self._takes_all = False
+        self.openings: Openings | None = None
+        """What opens files already, as their directory is still being listed. Closed with the sweep that takes it."""
         self._handles: dict[str, FileHandle] = {}
         self._selection: dict[str, dict[int, RowSelection]] | None = None
         self.paths = PathValues(spec.where, _NO_COLUMNS)
@@ -145,16 +148,36 @@ class Session:
     async def _discover(self, source: Any) -> Listing:
         from accel.tables.discover import discover
 
-        return await discover(
-            source,
-            client_for=self.reader.client,
-            partitioning=self.spec.partitioning,
-            glob=self.spec.glob,
-            in_store=self._in_store,
-            # Else `code=007` would be a number first, and "7" where the schema calls it text.
-            as_text={f.name for f in self.spec.schema or () if _is_text(f.type)},
-            metrics=self.reader.metrics,
-        )
+        try:
+            return await discover(
+                source,
+                client_for=self.reader.client,
+                partitioning=self.spec.partitioning,
+                glob=self.spec.glob,
+                in_store=self._in_store,
+                # Else `code=007` would be a number first, and "7" where the schema calls it text.
+                as_text={f.name for f in self.spec.schema or () if _is_text(f.type)},
+                metrics=self.reader.metrics,
+                begun=self._open_early if self._takes_all and self.spec.selection is None else None,
+            )
+        except BaseException:
+            openings, self.openings = self.openings, None
+            if openings is not None:
+                await openings.aclose()
+            raise
+
+    def _open_early(self, files: Sequence[DataFile]) -> None:
+        if self.openings is None:
+            from accel.sweep import openings_for
+
+            self.openings = openings_for(self)
+            if self.openings is not None:
+                self.openings.ask_early(files)
+
+    async def _open_first(self, file: DataFile) -> tuple[FileHandle, int]:
+        """The first file, for the question and for its own plan."""
+        early = None if self.openings is None else await self.openings.open_early(file)
+        return early or await self.reader.open(file)
 
     async def question(self) -> Question:
         """What is asked, with the schema settled: by `schema=`, else by the first file. Found out once."""
@@ -179,7 +202,7 @@ class Session:
         if schema is None or len(listing.partition_schema):
             # A column of the file wins over one of its path: only the file tells whether it has it.
             if self._first is None:
-                self._first = await self.reader.open(listing.files[0])
+                self._first = await self._open_first(listing.files[0])
             handle, trips = self._first
             self.counts.opening_trips = max(self.counts.opening_trips, trips)
             own = handle.arrow_schema.names
@@ -212,7 +235,8 @@ class Session:
     # -- files -----------------------------------------------------------------------------------
 
     async def files(self) -> list[DataFile]:
-        """The files to read, in order."""
+        """The files to read, in order: all of them are going to be planned."""
+        self._takes_all = True
         files, chosen = (await self.listing()).files, self._selection
         return list(files) if chosen is None else [f for f in files if f.url in chosen]
 
@@ -271,7 +295,7 @@ class Session:
         if file is listing.files[0]:
             # The question opens this one; let it, rather than ask twice.
             await self.question()
-            (handle, opening), self._first = self._first or await self.reader.open(file), None
+            (handle, opening), self._first = self._first or await self._open_first(file), None
         elif opened is not None and opened.handle is not None:
             handle, opening = opened.handle, opened.round_trips
         else:

@@ -29,7 +29,7 @@ from accel.works import FileWork, WorkSource
 if TYPE_CHECKING:
     from accel.session import Session
 
-__all__ = ["Sweep", "plan_files"]
+__all__ = ["Sweep", "openings_for", "plan_files"]
 
 
 class _Excluded(enum.Enum):
@@ -80,13 +80,9 @@ class Sweep(WorkSource):
         self._passed = passed
         self._nothings: dict[tuple[int, int], FilePlan] = {}
         self._turn = asyncio.Lock()
-        options, reader = session.spec.options, session.reader
-        # With a limit the first files may be enough.
-        self._openings = (
-            Openings(reader.opener, self._judge_opened, most=options.max_files_in_flight)
-            if len(files) > _FEW and session.limit is None and options.max_files_in_flight > 1
-            else None
-        )
+        self._openings = session.openings
+        if self._openings is None and len(files) > _FEW:
+            self._openings = openings_for(session)
 
     @property
     def waits(self) -> bool:
@@ -171,38 +167,29 @@ class Sweep(WorkSource):
         files = self._files[start : self._at]
         if self._screens and self._question is None:
             self._question = self._session.settled
-        found: list[_Found] = []
-        found += (
-            self._judge(files, self._question) if self._screens and self._question else [None] * len(files)
-        )
-        openings = self._openings
+        openings, first = self._openings, self._listing.files[0]
+        found: list[_Found] = [None] * len(files)
         if openings is not None:
-            first, paths = self._listing.files[0], self._session.paths
+            # The question opens the first.
+            found = [None if file is first else openings.take_early(file) for file in files]
+        if self._screens and self._question:
+            self._judge(files, self._question, found)
+        if openings is not None:
+            paths = self._session.paths
             for place, file in enumerate(files):
-                # The question opens the first; what its path seems to exclude may never be opened.
+                # What its path seems to exclude may never be opened.
                 if found[place] is None and file is not first and not paths.seem_to_exclude(file):
                     found[place] = openings.ask(file)
         self._ready.extend(enumerate(found, start))
 
-    async def _judge_opened(self, opened: Sequence[tuple[DataFile, FileHandle]]) -> list[bool]:
-        """Of files that have just been opened, whether planning each would find that nothing is to be read."""
-        out = [False] * len(opened)
-        if not self._screens:
-            return out
-        try:
-            question = await self._session.question()
-        except Exception:  # noqa: BLE001 - told when the first file's turn comes
-            return out
-        session = self._session
-        return excluded_together(opened, question, session.paths, check=session.check_names)
-
-    def _judge(self, files: Sequence[DataFile], question: Question) -> list[_Found]:
-        """For each file what planning it would find, where that is nothing to read; None where it may be more."""
+    def _judge(self, files: Sequence[DataFile], question: Question, found: list[_Found]) -> None:
+        """Note of each file of which nothing is found yet that planning it would find nothing to read, if it would."""
         session, now = self._session, time.monotonic()
-        found: list[_Found] = [None] * len(files)
         places: list[int] = []
         at_hand: list[tuple[DataFile, FileHandle]] = []
         for place, file in enumerate(files):
+            if found[place] is not None:
+                continue
             try:
                 if session.paths.exclude(file, question):
                     found[place] = _Excluded.BY_PATH
@@ -217,7 +204,6 @@ class Sweep(WorkSource):
         for place, (_, handle), excluded in zip(places, at_hand, out, strict=True):
             if excluded:
                 found[place] = handle
-        return found
 
     def _at_hand(self, file: DataFile, now: float) -> FileHandle | None:
         """The cached handle of a file, where it may be used unasked."""
@@ -254,6 +240,26 @@ class _Uncounted:
             metrics.add("metadata_hits", self.hits)
             metrics.deepest(self.round_trips)
             self.files = self.row_groups = self.rows = self.hits = 0
+
+
+def openings_for(session: Session) -> Openings | None:
+    """What opens the files of a session ahead of their turn; None where the first ones may be enough."""
+    most = session.spec.options.max_files_in_flight
+    if session.limit is not None or most == 1:
+        return None
+
+    async def judge(opened: Sequence[tuple[DataFile, FileHandle]]) -> list[bool]:
+        """Of files that have just been opened, whether planning each would find that nothing is to be read."""
+        out = [False] * len(opened)
+        if not session.spec.screens:
+            return out
+        try:
+            question = await session.question()
+        except Exception:  # noqa: BLE001 - told when the first file's turn comes
+            return out
+        return excluded_together(opened, question, session.paths, check=session.check_names)
+
+    return Openings(session.reader.opener, judge, most=most)
 
 
 async def plan_files(session: Session) -> list[FilePlan]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import cached_property, partial
 from typing import TYPE_CHECKING
@@ -209,10 +209,18 @@ class Client:
             return False
         return True
 
-    async def list_below(self, prefix: str, *, metrics: Metrics | None = None) -> list[ObjectEntry]:
+    async def list_below(
+        self,
+        prefix: str,
+        *,
+        metrics: Metrics | None = None,
+        begun: Callable[[Sequence[ObjectEntry]], None] | None = None,
+    ) -> list[ObjectEntry]:
         """Objects below `prefix`, sorted by path: what `Listings.list_below` says, and raises."""
         with self._naming(prefix):
-            return await self._listings.list_below(prefix, Metrics() if metrics is None else metrics)
+            return await self._listings.list_below(
+                prefix, Metrics() if metrics is None else metrics, begun=begun
+            )
 
     async def head(self, path: str, *, metrics: Metrics | None = None) -> ObjectEntry:
         """Size and etag of one object, without its bytes."""

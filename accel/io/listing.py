@@ -14,7 +14,7 @@ from __future__ import annotations
 import operator
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import aclosing
 from itertools import pairwise, starmap
 from typing import Final
@@ -73,8 +73,13 @@ class Listings:
         self._retry = retry
         self._cuts = Cuts() if cuts is None else cuts
 
-    async def list_below(self, prefix: str, metrics: Metrics) -> list[ObjectEntry]:
+    async def list_below(
+        self, prefix: str, metrics: Metrics, *, begun: Callable[[Sequence[ObjectEntry]], None] | None = None
+    ) -> list[ObjectEntry]:
         """Objects at or below `prefix`, sorted by path (by code point). Counts a request for each page.
+
+        Where there are several, `begun` is called with the first page as it has come, in the store's order; once more
+        where the listing is tried again.
 
         Between two pages objects may come and go, and do so here as they would if pages were asked for one by one:
         each stretch of keys is as it was at some moment of the call.
@@ -92,13 +97,13 @@ class Listings:
         cuts = self._cuts.get(prefix)
         if cuts:
             try:
-                found = await self._at_once(store, prefix, cuts, metrics)
+                found = await self._at_once(store, prefix, cuts, metrics, begun)
             except _UnfitError:
                 cuts = self._cuts[prefix] = ()
             else:
                 self._learn(prefix, found)
                 return found
-        entries = await self._stretch(store, prefix, metrics)
+        entries = await self._stretch(store, prefix, metrics, begun=begun)
         if cuts is None and prefix and store.cuts_listings and _fits(entries):
             self._learn(prefix, entries)
         return _sorted(entries)
@@ -112,7 +117,12 @@ class Listings:
             self._cuts.pop(prefix, None)
 
     async def _at_once(
-        self, store: Pager, prefix: str, cuts: Sequence[str], metrics: Metrics
+        self,
+        store: Pager,
+        prefix: str,
+        cuts: Sequence[str],
+        metrics: Metrics,
+        begun: Callable[[Sequence[ObjectEntry]], None] | None,
     ) -> list[ObjectEntry]:
         """All stretches between cuts; _UnfitError where the store's answers do not let them be told apart."""
         parts: list[list[ObjectEntry]] = [[] for _ in range(len(cuts) + 1)]
@@ -122,7 +132,13 @@ class Listings:
             while waiting:
                 place, (after, until) = waiting.popleft()
                 parts[place] = await self._stretch(
-                    store, prefix, metrics, after=after, until=until, check=True
+                    store,
+                    prefix,
+                    metrics,
+                    after=after,
+                    until=until,
+                    check=True,
+                    begun=None if place else begun,
                 )
 
         try:
@@ -145,6 +161,7 @@ class Listings:
         after: str | None = None,
         until: str | None = None,
         check: bool = False,
+        begun: Callable[[Sequence[ObjectEntry]], None] | None = None,
     ) -> list[ObjectEntry]:
         """The objects whose keys come after one key and not after another, page by page."""
 
@@ -159,6 +176,8 @@ class Listings:
                             continue
                         if check and not _fits(page, last):
                             raise _UnfitError
+                        if begun is not None and not entries and len(page) >= LIST_PAGE:
+                            begun(page)
                         entries += page
                         last = page[-1].path
                         if until is not None and last >= until:

@@ -23,12 +23,21 @@ __all__ = ["ListingClient", "discover"]
 _LOGS = {"Delta": "_delta_log/", "Hudi": ".hoodie/"}
 _NO_COLUMNS = pa.schema([])
 
+Begun = Callable[[Sequence[DataFile]], None]
+"""Is shown the first files of a listing while the others are waited for."""
+
 
 class ListingClient(Protocol):
     """What listing needs of `io.client.Client`."""
 
-    async def list_below(self, prefix: str, *, metrics: Metrics | None = None) -> list[ObjectEntry]:
-        """Objects at or below `prefix`, sorted by path."""
+    async def list_below(
+        self,
+        prefix: str,
+        *,
+        metrics: Metrics | None = None,
+        begun: Callable[[Sequence[ObjectEntry]], None] | None = None,
+    ) -> list[ObjectEntry]:
+        """Objects at or below `prefix`, sorted by path; `begun` may be shown some while others are waited for."""
         ...
 
 
@@ -41,6 +50,7 @@ async def discover(
     in_store: bool = False,
     as_text: Collection[str] = (),
     metrics: Metrics,
+    begun: Begun | None = None,
 ) -> Listing:
     """Find the files that a source names.
 
@@ -63,6 +73,9 @@ async def discover(
         Partition columns that are strings, whatever their values look like.
     metrics : Metrics
         Counts the listing requests.
+    begun : callable, optional
+        Of a single directory that takes several pages to list, it is called with files that are about to be among
+        those returned, while the rest is waited for. Not where paths spell partitions.
 
     Returns
     -------
@@ -89,7 +102,10 @@ async def discover(
             # Nothing to list, and no path to tell columns by.
             return Listing((item.as_file(),), _NO_COLUMNS, 0)
     named = await each(texts, partial(read_source, glob=glob, in_store=in_store))
-    listed = await _find_all(named, client_for, metrics)
+    # A schema may take directories for columns that spell no name.
+    listed = await _find_all(
+        named, client_for, metrics, None if isinstance(partitioning, pa.Schema) else begun
+    )
     if len(named) == len(listed) == 1:
         files = list(listed[0])
     else:
@@ -161,12 +177,16 @@ def _waves(item: Named) -> int:
 
 
 async def _find_all(
-    named: Sequence[Named], client_for: Callable[[str], ListingClient], metrics: Metrics
+    named: Sequence[Named],
+    client_for: Callable[[str], ListingClient],
+    metrics: Metrics,
+    begun: Begun | None,
 ) -> Mapping[int, Sequence[DataFile]]:
     """The files of every source that needs a listing, by its place; they are listed together."""
     pending = [i for i, item in enumerate(named) if item.shape is not Shape.FILE]
     if len(pending) == 1:
-        return {pending[0]: await _find(named[pending[0]], client_for, metrics)}
+        sole = begun if len(named) == 1 else None
+        return {pending[0]: await _find(named[pending[0]], client_for, metrics, sole)}
     try:
         async with asyncio.TaskGroup() as group:
             tasks = {i: group.create_task(_find(named[i], client_for, metrics)) for i in pending}
@@ -178,7 +198,10 @@ async def _find_all(
 
 
 async def _find(
-    item: Named, client_for: Callable[[str], ListingClient], metrics: Metrics
+    item: Named,
+    client_for: Callable[[str], ListingClient],
+    metrics: Metrics,
+    begun: Begun | None = None,
 ) -> Sequence[DataFile]:
     from accel.tables import listed, local
 
@@ -191,9 +214,16 @@ async def _find(
             below = await _list_below(directory, client_for, metrics)
             files += await listed.visible(directory, below)
         return files or listed.nothing(item)
-    entries = await _list_below(item, client_for, metrics)
-    if item.shape is not Shape.GLOB:
-        _warn_of_tables(item, entries, metrics)
+    if item.shape is Shape.GLOB:
+        return await listed.choose(item, await _list_below(item, client_for, metrics))
+
+    def show(page: Sequence[ObjectEntry]) -> None:
+        files = listed.surely_visible(item, page)
+        if begun is not None and not any("=" in file.url or "=" in file.path for file in files):
+            begun(files)
+
+    entries = await _list_below(item, client_for, metrics, None if begun is None else show)
+    _warn_of_tables(item, entries, metrics)
     return await listed.choose(item, entries)
 
 
@@ -210,9 +240,12 @@ def _warn_of_tables(item: Named, entries: Sequence[ObjectEntry], metrics: Metric
 
 
 async def _list_below(
-    item: Named, client_for: Callable[[str], ListingClient], metrics: Metrics
+    item: Named,
+    client_for: Callable[[str], ListingClient],
+    metrics: Metrics,
+    begun: Callable[[Sequence[ObjectEntry]], None] | None = None,
 ) -> list[ObjectEntry]:
-    return await client_for(item.location.root).list_below(item.prefix, metrics=metrics)
+    return await client_for(item.location.root).list_below(item.prefix, metrics=metrics, begun=begun)
 
 
 def _first(failures: BaseExceptionGroup[BaseException]) -> BaseException:

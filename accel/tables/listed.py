@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NoReturn
 
 from accel.errors import ObjectNotFoundError
@@ -13,7 +13,7 @@ from accel.planning.file import DataFile
 from accel.tables.pattern import has_hidden
 from accel.tables.source import Named, Shape
 
-__all__ = ["choose", "lies_below", "nothing", "visible"]
+__all__ = ["choose", "lies_below", "nothing", "surely_visible", "visible"]
 
 
 async def choose(item: Named, entries: Sequence[ObjectEntry]) -> Sequence[DataFile]:
@@ -41,20 +41,32 @@ async def choose(item: Named, entries: Sequence[ObjectEntry]) -> Sequence[DataFi
 
 async def visible(item: Named, entries: Sequence[ObjectEntry]) -> Sequence[DataFile]:
     """What a directory takes of its listing: neither hidden names nor markers."""
+    take = _taking(item, lambda entry: not _is_marker(entry, entries))
+    return [file for file in await each(entries, take) if file is not None]
+
+
+def surely_visible(item: Named, page: Sequence[ObjectEntry]) -> list[DataFile]:
+    """Those of a few entries that `visible` takes whatever else is listed: none that is empty."""
+    take = _taking(item, lambda _: False)
+    return [file for file in map(take, page) if file is not None]
+
+
+def _taking(item: Named, counts: Callable[[ObjectEntry], bool]) -> Callable[[ObjectEntry], DataFile | None]:
+    """What makes a data file of an entry that is one; `counts` tells of an empty one whether it is."""
     prefix = item.prefix
     below = f"{prefix}/" if prefix else ""
     start, place = len(below), item.placing()
 
     def take(entry: ObjectEntry) -> DataFile | None:
         path = entry.path
-        if not path.startswith(below) or len(path) == start or not entry.size and _is_marker(entry, entries):
+        if not path.startswith(below) or len(path) == start or not entry.size and not counts(entry):
             return None
         relative = path[start:]
         if has_hidden(relative):
             return None
         return place(entry, relative)
 
-    return [file for file in await each(entries, take) if file is not None]
+    return take
 
 
 def nothing(item: Named) -> NoReturn:

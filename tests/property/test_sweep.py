@@ -91,7 +91,7 @@ predicates = st.recursive(
 def one_by_one() -> Iterator[None]:
     """The plain way."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Sweep, "_judge", lambda self, files, question: [None] * len(files))
+        patch.setattr(Sweep, "_judge", lambda self, files, question, found: None)
         patch.setattr(Openings, "ask", lambda self, file: None)
         yield
 

@@ -119,6 +119,38 @@ async def test_the_first_is_asked_for_page_by_page() -> None:
     assert metrics.requests_by_kind == {Kind.LISTING: 3}
 
 
+@pytest.mark.parametrize(("count", "shown"), [(3, []), (5, [5]), (12, [5])])
+async def test_the_first_of_several_pages_is_shown_before_the_next_is_asked_for(
+    count: int, shown: list[int]
+) -> None:
+    store = Bucket(keys(range(count)))
+    it, seen, asked = listings(store), list[list[str]](), list[int]()
+
+    def begun(page: Sequence[ObjectEntry]) -> None:
+        seen.append([entry.path for entry in page])
+        asked.append(len(store.asked))
+
+    await it.list_below("d", Metrics(), begun=begun)
+    assert seen == [keys(range(PAGE)) for _ in shown]
+    assert asked == [1 for _ in shown]
+    # The second time all pages are asked for at once, where there are several.
+    await it.list_below("d", Metrics(), begun=begun)
+    assert seen == [keys(range(PAGE)) for _ in shown] * 2
+
+
+async def test_it_is_shown_once_more_where_the_listing_is_tried_again() -> None:
+    store, failures = Bucket(keys(range(12))), iter([False, True, False, False, False])
+    seen: list[str] = []
+
+    def before(after: str | None) -> None:
+        if next(failures):
+            raise StoreError("503", path="d", transient=True)
+
+    store.before = before
+    await listings(store, attempts=2).list_below("d", Metrics(), begun=lambda page: seen.append(page[0].path))
+    assert seen == ["d/000", "d/000"]
+
+
 @pytest.mark.parametrize(
     ("count", "cuts"),
     [(0, []), (1, []), (5, []), (6, [4]), (10, [4]), (11, [4, 9]), (15, [4, 9])],

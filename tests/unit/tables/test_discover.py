@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -37,15 +37,24 @@ class _Bucket:
         self.stores = stores
         self.root = root
 
-    async def list_below(self, prefix: str, *, metrics: Metrics | None = None) -> list[ObjectEntry]:
+    async def list_below(
+        self,
+        prefix: str,
+        *,
+        metrics: Metrics | None = None,
+        begun: Callable[[Sequence[ObjectEntry]], None] | None = None,
+    ) -> list[ObjectEntry]:
         assert not prefix.endswith("/")
         self.stores.listed.append((self.root, prefix))
         keys = self.stores.buckets[self.root]
-        return [
+        found = [
             ObjectEntry(key, keys[key] if isinstance(keys, Mapping) else 100, f'"{key}"')
             for key in sorted(keys)
             if not prefix or key.startswith(prefix + "/")
         ]
+        if begun is not None:
+            begun(found[: len(found) // 2])
+        return found
 
 
 def listed(key: str, partition: tuple[object, ...] = (), *, url: str | None = None) -> DataFile:
@@ -555,9 +564,37 @@ async def test_no_warning_of_files_that_are_meant(source: str) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("source", "options", "shown"),
+    [
+        ("s3://bucket/t/", {}, ["t/a", "t/u/b"]),
+        ("s3://bucket/t", {"partitioning": None}, ["t/a", "t/u/b"]),
+        ("s3://bucket/t/", {"partitioning": pa.schema([("day", pa.int64())])}, []),
+        (["s3://bucket/t/", "s3://bucket/p/"], {}, []),
+        ("s3://bucket/t/*", {}, []),
+        ("s3://bucket/p/", {"partitioning": "hive"}, []),
+    ],
+)
+async def test_files_shown_before_all_are_known(
+    source: Any, options: dict[str, Any], shown: list[str]
+) -> None:
+    """The first half of what is listed; none that is empty, hidden, or may be at a place that makes columns."""
+    keys = {"t/": 0, "t/_x": 9, "t/a": 9, "t/m": 0, "t/u/b": 9, "t/v": 9, "t/w": 9, "t/x": 9, "t/y": 9}
+    keys |= {f"p/k={k}/a": 9 for k in range(4)}
+    stores = Stores(bucket={k.rstrip("/"): size for k, size in keys.items() if k != "t/"})
+    seen: list[DataFile] = []
+    found: Any = None
+    try:
+        found = await find(stores, source, begun=seen.extend, **options)
+    except SchemaMismatchError:
+        assert "partitioning" in options
+    assert [file.path for file in seen] == shown
+    assert found is None or set(seen) <= set(found.files)
+
+
 async def test_a_failure_of_the_store_is_passed_on() -> None:
     class Failing:
-        async def list_below(self, prefix: str, *, metrics: Metrics | None = None) -> list[ObjectEntry]:
+        async def list_below(self, prefix: str, **_: Any) -> list[ObjectEntry]:
             raise StoreError("no permission to list", path=prefix, status=403)
 
     with pytest.raises(AccelError, match="no permission to list"):
