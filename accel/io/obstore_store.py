@@ -70,6 +70,8 @@ class ObstoreStore:
             failure = translate(error, path, want=want)
         else:
             return Payload(data, promised, size, etag)
+        finally:
+            runtime.obstore_ended()
         raise failure from None
 
     async def _body(self, result: Any, path: str, promised: ByteRange, size: int, etag: str | None) -> Buffer:
@@ -132,6 +134,8 @@ class ObstoreStore:
             failure = translate(error, path)
         else:
             return ObjectEntry(path, int(meta["size"]), meta["e_tag"])
+        finally:
+            runtime.obstore_ended()
         raise failure from None
 
     @property
@@ -165,6 +169,8 @@ class ObstoreStore:
                     chunk = await anext(chunks)
                 except StopAsyncIteration:
                     return
+                finally:
+                    runtime.obstore_ended()
                 # Azure lists etags without the quotes that all its other answers give them.
                 spell = _quoted if isinstance(self._store, (AzureStore, GCSStore)) else _as_given
                 yield [ObjectEntry(m["path"], int(m["size"]), spell(m["e_tag"])) for m in chunk]
@@ -189,10 +195,13 @@ class ObstoreStore:
         from accel.io.obstore_upload import replace_object, upload
 
         runtime.check_fork()
-        if if_match is None:
-            await upload(self._store, path, parts, size=size)
-        else:
-            await replace_object(self._store, path, parts, size=size, if_match=if_match)
+        try:
+            if if_match is None:
+                await upload(self._store, path, parts, size=size)
+            else:
+                await replace_object(self._store, path, parts, size=size, if_match=if_match)
+        finally:
+            runtime.obstore_ended()
 
 
 def without_retries(store: Any) -> Any:

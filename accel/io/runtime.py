@@ -11,7 +11,6 @@ import atexit
 import contextlib
 import contextvars
 import os
-import sys
 import threading
 import time
 import weakref
@@ -25,6 +24,7 @@ __all__ = [
     "bridge",
     "check_fork",
     "io_loop",
+    "obstore_ended",
     "refuse_fork",
     "run",
     "run_to_end",
@@ -39,6 +39,8 @@ _CANCEL_LOOK = 0.05
 # obstore's threads drop their last Python references just after a call ends; one that does it while the
 # interpreter is being torn down aborts the process (8 of 160 runs without this wait, 0 of 450 with it).
 _SETTLE_SECONDS = 0.02
+# However long ago the last one was: they may have waited for the interpreter since.
+_LEAST_SETTLE_SECONDS = 0.002
 
 
 class _State:
@@ -52,6 +54,7 @@ class _State:
         self.forked_after_use = False
         self.closing = False
         self.cleanups: set[asyncio.Task[None]] = set()
+        self.obstore_ended: float | None = None
         self.closers: list[weakref.WeakMethod[Callable[[], Awaitable[None]]]] = []
 
 
@@ -98,6 +101,11 @@ def _serve(loop: asyncio.AbstractEventLoop) -> None:
         loop.run_forever()
     finally:
         loop.close()
+
+
+def obstore_ended() -> None:
+    """Note that an asynchronous call of obstore's has ended, however it did: its threads are about to let go of it."""
+    _state.obstore_ended = time.monotonic()
 
 
 def at_shutdown(closer: Callable[[], Awaitable[None]]) -> None:
@@ -293,8 +301,9 @@ def _shut_down() -> None:
         with contextlib.suppress(RuntimeError):
             loop.call_soon_threadsafe(lambda: _keep.append(loop.create_task(finish())))
             thread.join(timeout=3.0)
-    if "obstore" in sys.modules:
-        time.sleep(_SETTLE_SECONDS)
+    ended = _state.obstore_ended
+    if ended is not None:
+        time.sleep(max(ended + _SETTLE_SECONDS - time.monotonic(), _LEAST_SETTLE_SECONDS))
 
 
 _keep: list[object] = []  # a loop holds its tasks weakly

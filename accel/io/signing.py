@@ -12,6 +12,7 @@ import obstore
 from cachetools import TTLCache
 from obstore.store import S3Store
 
+from accel.io import runtime
 from accel.io.connections import Origin, Patience
 from accel.options import Options
 from accel.records import dataclass
@@ -101,7 +102,10 @@ class Signer:
             if self._at_once:
                 url = obstore.sign(self._store, "GET", path, _VALID)
             else:
-                url = await obstore.sign_async(self._store, "GET", path, _VALID)
+                try:
+                    url = await obstore.sign_async(self._store, "GET", path, _VALID)
+                finally:
+                    runtime.obstore_ended()
             signed = self._split(url)
             if signed is not None:
                 self._kept[path] = signed

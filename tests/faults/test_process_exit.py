@@ -17,7 +17,7 @@ import pytest
 RUNS = int(os.environ.get("ACCEL_STRESS", "200" if os.environ.get("CI") else "40"))
 
 PROGRAM = """
-import asyncio, sys
+import asyncio, sys, time
 from obstore.store import LocalStore
 from accel.io import runtime
 from accel.io.clients import client_for
@@ -47,11 +47,18 @@ match mode:
     case "bridged": asyncio.run(bridged())
     case "own loop": asyncio.run(many())
     case "cancelled": asyncio.run(cancelled())
+    case "long ago":
+        runtime.run(many())
+        time.sleep(0.05)
+    case "interpreter held":
+        numbers = [(i * 7919) % 600011 for i in range(300000)]
+        runtime.run(many())
+        numbers.sort()
     case "left running":
         asyncio.run_coroutine_threadsafe(many(), runtime.io_loop())
 sys.exit(7)
 """
-MODES = ("blocking", "bridged", "own loop", "cancelled", "left running")
+MODES = ("blocking", "bridged", "own loop", "cancelled", "long ago", "interpreter held", "left running")
 
 
 def test_every_run_ends_with_its_own_status(tmp_path: pathlib.Path) -> None:
@@ -72,6 +79,40 @@ def test_every_run_ends_with_its_own_status(tmp_path: pathlib.Path) -> None:
     with ThreadPoolExecutor(2) as pool:
         outcomes = list(pool.map(run, range(RUNS)))
     assert outcomes == [(7, "")] * RUNS
+
+
+WAITS = """
+import sys, time
+import obstore
+from obstore.store import MemoryStore
+from accel.io import runtime
+from accel.io.clients import client_for
+from accel.io.location import parse_url
+from accel.metrics import Metrics
+slept = []
+time.sleep = slept.append
+store = MemoryStore()
+store.put("x", b"hello")
+client = client_for(parse_url("x", in_store=True), store=store)
+
+async def used():
+    await client.read_tail("x", 5, metrics=Metrics())
+
+async def idle():
+    pass
+
+runtime.run(used() if sys.argv[1] == "used" else idle())
+runtime._shut_down()
+print([0 < seconds <= 0.02 for seconds in slept])
+"""
+
+
+@pytest.mark.parametrize(("how", "waits"), [("used", "[True]"), ("idle", "[]")])
+def test_the_end_waits_only_for_threads_that_were_used(how: str, waits: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", WAITS, how], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.stdout.strip(), done.stderr) == (waits, "")
 
 
 HTTP = """
