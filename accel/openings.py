@@ -9,8 +9,9 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from dataclasses import field
+from itertools import islice
 from typing import Any, Final
 
 from accel.footer_desk import FooterDesk
@@ -151,9 +152,9 @@ class Openings:
         self._send()
         return opening
 
-    def ask_early(self, files: Sequence[DataFile]) -> None:
+    def ask_early(self, files: Iterable[DataFile]) -> None:
         """Begin to open the first of files that are sure to be asked for, by `take_early` first, as they are."""
-        for file in files[: self.depth]:
+        for file in islice(files, self.depth):
             opening = self.ask(file)
             if opening is None:
                 break  # where one is known by now, others are

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -166,7 +166,7 @@ class Session:
                 await openings.aclose()
             raise
 
-    def _open_early(self, files: Sequence[DataFile]) -> None:
+    def _open_early(self, files: Iterable[DataFile]) -> None:
         if self.openings is None:
             from accel.sweep import openings_for
 

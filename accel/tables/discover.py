@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import os
 import warnings
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import takewhile
 from typing import Protocol
 
 import pyarrow as pa
@@ -23,8 +24,8 @@ __all__ = ["ListingClient", "discover"]
 _LOGS = {"Delta": "_delta_log/", "Hudi": ".hoodie/"}
 _NO_COLUMNS = pa.schema([])
 
-Begun = Callable[[Sequence[DataFile]], None]
-"""Is shown the first files of a listing while the others are waited for."""
+Begun = Callable[[Iterable[DataFile]], None]
+"""Is shown the first files of a listing while the others are waited for; it takes as many as it wants."""
 
 
 class ListingClient(Protocol):
@@ -115,7 +116,7 @@ async def discover(
     # Below one directory the layout is known to be meant; elsewhere a path just may hold a `=`.
     whole = len(named) == 1 and named[0].shape in (Shape.DIRECTORY, Shape.OPEN) and files[0].url != texts[0]
     types = partitioning if isinstance(partitioning, pa.Schema) else None
-    spelt = any("=" in file.url or "=" in file.path for file in files) if types is None else bool(files)
+    spelt = bool(files) if types is not None else not all(map(_spells_none, files))
     await breathe()
     if partitioning is None or not spelt:
         return Listing(tuple(files), _NO_COLUMNS, waves)
@@ -218,13 +219,16 @@ async def _find(
         return await listed.choose(item, await _list_below(item, client_for, metrics))
 
     def show(page: Sequence[ObjectEntry]) -> None:
-        files = listed.surely_visible(item, page)
-        if begun is not None and not any("=" in file.url or "=" in file.path for file in files):
-            begun(files)
+        if begun is not None:
+            begun(takewhile(_spells_none, listed.surely_visible(item, page)))
 
     entries = await _list_below(item, client_for, metrics, None if begun is None else show)
     _warn_of_tables(item, entries, metrics)
     return await listed.choose(item, entries)
+
+
+def _spells_none(file: DataFile) -> bool:
+    return not ("=" in file.url or "=" in file.path)
 
 
 def _warn_of_tables(item: Named, entries: Sequence[ObjectEntry], metrics: Metrics) -> None:

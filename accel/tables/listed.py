@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NoReturn
 
 from accel.errors import ObjectNotFoundError
@@ -45,10 +45,10 @@ async def visible(item: Named, entries: Sequence[ObjectEntry]) -> Sequence[DataF
     return [file for file in await each(entries, take) if file is not None]
 
 
-def surely_visible(item: Named, page: Sequence[ObjectEntry]) -> list[DataFile]:
+def surely_visible(item: Named, page: Iterable[ObjectEntry]) -> Iterator[DataFile]:
     """Those of a few entries that `visible` takes whatever else is listed: none that is empty."""
     take = _taking(item, lambda _: False)
-    return [file for file in map(take, page) if file is not None]
+    return (file for file in map(take, page) if file is not None)
 
 
 def _taking(item: Named, counts: Callable[[ObjectEntry], bool]) -> Callable[[ObjectEntry], DataFile | None]:
