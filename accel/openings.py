@@ -11,7 +11,6 @@ import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from dataclasses import field
-from itertools import islice
 from typing import Any, Final
 
 from accel.footer_desk import FooterDesk
@@ -153,12 +152,22 @@ class Openings:
         return opening
 
     def ask_early(self, files: Iterable[DataFile]) -> None:
-        """Begin to open the first of files that are sure to be asked for, by `take_early` first, as they are."""
-        for file in islice(files, self.depth):
+        """Begin to open the first of files that are sure to be asked for, by `take_early` first, as they are.
+
+        None of them may be settled before all are known: what they hold meanwhile is bounded.
+        """
+        room, known = self._opener.options.memory_limit // _SHARE, 0
+        for file in files:
             opening = self.ask(file)
             if opening is None:
-                break  # where one is known by now, others are
+                known += 1
+                if known > 1:  # the schema, which one tells, may have been asked for; here all may be known
+                    break
+                continue
             self._early[file.root, file.path] = opening
+            self._longest = max(self._longest, self._opener.hint(opening.client, file))
+            if len(self._early) >= min(_DEPTH, room // self._longest):
+                break
 
     async def open_early(self, file: DataFile) -> tuple[FileHandle, int] | None:
         """What `ask_early` has begun for a file, awaited: as `Opener.open` gives it, which is to be asked where this is
@@ -189,10 +198,13 @@ class Openings:
                 timer.cancel()
         for task in self._tasks:
             task.cancel()
-        if self._tasks:
-            await asyncio.wait(self._tasks)
-        for opening in tuple(self._open):
-            self._settle(opening)
+        try:
+            if self._tasks:
+                await asyncio.wait(self._tasks)
+        finally:
+            # Whoever is cancelled here leaves nobody waiting for it.
+            for opening in tuple(self._open):
+                self._settle(opening)
 
     def _start(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)

@@ -121,6 +121,19 @@ class Session:
         return self._listing
 
     async def _find(self) -> Listing:
+        settled = False
+        try:
+            listing = await self._resolve()
+            settled = len(listing.files) > 1
+        finally:
+            if not settled:
+                # No sweep is going to close it: a file alone is opened by itself.
+                openings, self.openings = self.openings, None
+                if openings is not None:
+                    await openings.aclose()
+        return listing
+
+    async def _resolve(self) -> Listing:
         listing = await self._discover(self.spec.source)
         if not listing.files:
             raise ObjectNotFoundError("the source names no files")
@@ -148,23 +161,17 @@ class Session:
     async def _discover(self, source: Any) -> Listing:
         from accel.tables.discover import discover
 
-        try:
-            return await discover(
-                source,
-                client_for=self.reader.client,
-                partitioning=self.spec.partitioning,
-                glob=self.spec.glob,
-                in_store=self._in_store,
-                # Else `code=007` would be a number first, and "7" where the schema calls it text.
-                as_text={f.name for f in self.spec.schema or () if _is_text(f.type)},
-                metrics=self.reader.metrics,
-                begun=self._open_early if self._takes_all and self.spec.selection is None else None,
-            )
-        except BaseException:
-            openings, self.openings = self.openings, None
-            if openings is not None:
-                await openings.aclose()
-            raise
+        return await discover(
+            source,
+            client_for=self.reader.client,
+            partitioning=self.spec.partitioning,
+            glob=self.spec.glob,
+            in_store=self._in_store,
+            # Else `code=007` would be a number first, and "7" where the schema calls it text.
+            as_text={f.name for f in self.spec.schema or () if _is_text(f.type)},
+            metrics=self.reader.metrics,
+            begun=self._open_early if self._takes_all and self.spec.selection is None else None,
+        )
 
     def _open_early(self, files: Iterable[DataFile]) -> None:
         if self.openings is None:

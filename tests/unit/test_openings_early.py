@@ -286,21 +286,106 @@ def test_as_if_all_were_listed_first(
     assert none_left()
 
 
-def test_a_directory_listed_before_too(store: Paged) -> None:
-    """All pages are asked for at once then, and the first may come first."""
-    store.wanted = 0
-    assert keys(accel.scan("d/", limit=1, store=store, cache=None)) == [0]
-    assert store.pages_asked == FILES // PAGE
-    store.read_of, store.wanted = [], PAGE
+def others_wait(store: Paged) -> None:
+    """Where all pages are asked for at once, all but the first come after what is opened early."""
     pages = store.pages
 
-    async def others_wait(prefix: str, *, after: str | None = None) -> AsyncGenerator[Any, None]:
+    async def late(prefix: str, *, after: str | None = None) -> AsyncGenerator[Any, None]:
         if after is not None:
             await store.until_read()
         async with contextlib.aclosing(pages(prefix, after=after)) as found:
             async for page in found:
                 yield page
 
-    store.pages = others_wait  # type: ignore[method-assign]
+    store.pages = late  # type: ignore[method-assign]
+
+
+def test_a_directory_listed_before_too(store: Paged) -> None:
+    store.wanted = 0
+    assert keys(accel.scan("d/", limit=1, store=store, cache=None)) == [0]
+    assert store.pages_asked == FILES // PAGE
+    store.read_of, store.wanted = [], PAGE
+    others_wait(store)
     assert keys(accel.scan("d/", "key = 77", store=store, cache=accel.Cache())) == [77]
     assert sorted(set(store.read_of)) == sorted(store.objects)
+
+
+def hang(store: Paged, save: str = "") -> None:
+    """Of all objects but one, reads that never come back."""
+    read = store.read
+
+    async def wait_for_ever(path: str, want: Any, *, if_match: str | None = None) -> Any:
+        if path != save:
+            store.read_of.append(path)
+            await asyncio.Event().wait()
+        return await read(path, want, if_match=if_match)
+
+    store.read = wait_for_ever  # type: ignore[method-assign]
+
+
+@pytest.mark.parametrize("ask", [accel.scan, accel.plan])
+def test_a_second_listing_of_one_file_ends_those_of_the_first(store: Paged, ask: Any) -> None:
+    hang(store, save="d/0000.parquet")
+
+    async def between() -> None:
+        await store.until_read()
+        for path in sorted(store.objects)[1:]:
+            store.delete(path)
+        raise StoreError("503", path="d", status=503, transient=True)
+
+    store.between = between
+    cache = accel.Cache()
+    found = ask("d/", "key >= 0", store=store, cache=cache)
+    assert [task.path for task in found.tasks] if ask is accel.plan else keys(found)
+    assert none_left()
+    assert len(cache.flights) == 0
+
+
+@pytest.mark.parametrize("turns", range(6))
+def test_two_cancellations_leave_nobody_waiting(store: Paged, turns: int) -> None:
+    cache = accel.Cache()
+    hang(store)
+
+    async def play() -> None:
+        scan = accel.scan("d/", "key = 77", store=store, cache=cache)
+        task = asyncio.ensure_future(scan.to_table_async())
+        await store.until_read()
+        task.cancel()
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.wait([task])
+        await asyncio.sleep(0)
+
+    store.between = asyncio.Event().wait
+    runtime.run(play())
+    assert len(cache.flights) == 0
+    assert none_left()
+
+
+def test_no_more_is_held_than_memory_limit_has_room_for(store: Paged) -> None:
+    """Nothing that comes is let go before all files are known."""
+    options = accel.Options(memory_limit=4 * 5 * 128 * 1024, max_files_in_flight=256)
+    store.wanted = 5
+    asked: list[int] = []
+
+    async def between() -> None:
+        await store.until_read()
+        for _ in range(200):
+            await asyncio.sleep(0)
+        asked.append(len(store.read_of))
+
+    store.between = between
+    scan = accel.scan("d/", "key = 77", store=store, cache=accel.Cache(), options=options)
+    assert keys(scan) == [77]
+    assert asked[0] == 5
+
+
+def test_a_first_file_that_is_known_by_its_schema_holds_up_no_other(store: Paged) -> None:
+    store.wanted = 0
+    scan = accel.scan("d/", "key = 77", store=store, cache=accel.Cache())
+    assert scan.schema.names == ["key"]
+    store.read_of, store.wanted = [], PAGE - 1
+    others_wait(store)
+    assert keys(scan) == [77]
+    assert "d/0000.parquet" not in store.read_of
