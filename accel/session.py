@@ -121,13 +121,13 @@ class Session:
         return self._listing
 
     async def _find(self) -> Listing:
-        settled = False
+        several = False
         try:
             listing = await self._resolve()
-            settled = len(listing.files) > 1
+            several = len(listing.files) > 1
         finally:
-            if not settled:
-                # No sweep is going to close it: a file alone is opened by itself.
+            if not several:
+                # No sweep is going to close them: a file alone is opened by itself.
                 openings, self.openings = self.openings, None
                 if openings is not None:
                     await openings.aclose()
