@@ -156,8 +156,12 @@ class Openings:
 
         None of them may be settled before all are known: what they hold meanwhile is bounded.
         """
-        room, known = self._opener.options.memory_limit // _SHARE, 0
+        self._start(self._ask_early(files))
+
+    async def _ask_early(self, files: Iterable[DataFile]) -> None:
+        room, asked, known = self._opener.options.memory_limit // _SHARE, 0, 0
         for file in files:
+            await breathe()
             opening = self.ask(file)
             if opening is None:
                 known += 1
@@ -166,7 +170,8 @@ class Openings:
                 continue
             self._early[file.root, file.path] = opening
             self._longest = max(self._longest, self._opener.hint(opening.client, file))
-            if len(self._early) >= min(_DEPTH, room // self._longest):
+            asked += 1
+            if asked >= min(_DEPTH, room // self._longest):
                 break
 
     async def open_early(self, file: DataFile) -> tuple[FileHandle, int] | None:

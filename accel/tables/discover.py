@@ -75,8 +75,8 @@ async def discover(
     metrics : Metrics
         Counts the listing requests.
     begun : callable, optional
-        Of a single directory that takes several pages to list, it is called with files that are about to be among
-        those returned, while the rest is waited for. Not where paths spell partitions.
+        Of a single directory or pattern that takes several pages to list, it is called with files that are about to
+        be among those returned, while the rest is waited for. Not where paths spell partitions.
 
     Returns
     -------
@@ -215,15 +215,14 @@ async def _find(
             below = await _list_below(directory, client_for, metrics)
             files += await listed.visible(directory, below)
         return files or listed.nothing(item)
-    if item.shape is Shape.GLOB:
-        return await listed.choose(item, await _list_below(item, client_for, metrics))
 
     def show(page: Sequence[ObjectEntry]) -> None:
         if begun is not None:
-            begun(takewhile(_spells_none, listed.surely_visible(item, page)))
+            begun(takewhile(_spells_none, listed.choose_surely(item, page)))
 
     entries = await _list_below(item, client_for, metrics, None if begun is None else show)
-    _warn_of_tables(item, entries, metrics)
+    if item.shape is not Shape.GLOB:
+        _warn_of_tables(item, entries, metrics)
     return await listed.choose(item, entries)
 
 

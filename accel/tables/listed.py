@@ -13,7 +13,7 @@ from accel.planning.file import DataFile
 from accel.tables.pattern import has_hidden
 from accel.tables.source import Named, Shape
 
-__all__ = ["choose", "lies_below", "nothing", "surely_visible", "visible"]
+__all__ = ["choose", "choose_surely", "lies_below", "nothing", "visible"]
 
 
 async def choose(item: Named, entries: Sequence[ObjectEntry]) -> Sequence[DataFile]:
@@ -45,10 +45,20 @@ async def visible(item: Named, entries: Sequence[ObjectEntry]) -> Sequence[DataF
     return [file for file in await each(entries, take) if file is not None]
 
 
-def surely_visible(item: Named, page: Iterable[ObjectEntry]) -> Iterator[DataFile]:
-    """Those of a few entries that `visible` takes whatever else is listed: none that is empty."""
-    take = _taking(item, lambda _: False)
-    return (file for file in map(take, page) if file is not None)
+def choose_surely(item: Named, page: Iterable[ObjectEntry]) -> Iterator[DataFile]:
+    """Those of a few entries that `choose` takes whatever else is listed: none that is empty.
+
+    Save that an object whose name is the pattern itself may come later, and be all that is meant.
+    """
+    pattern = item.pattern
+    if pattern is None:
+        take = _taking(item, lambda _: False)
+        return (file for file in map(take, page) if file is not None)
+    if pattern.directories:
+        return iter(())
+    place = item.placing()
+    data = ((entry, item.relative(entry)) for entry in page if entry.size and entry.path != item.prefix)
+    return (place(entry, relative) for entry, relative in data if pattern.match(relative))
 
 
 def _taking(item: Named, counts: Callable[[ObjectEntry], bool]) -> Callable[[ObjectEntry], DataFile | None]:

@@ -76,15 +76,16 @@ def none_left() -> bool:
     return runtime.run(count()) == 0
 
 
+@pytest.mark.parametrize("source", ["d/", "d/*.parquet", "d/0*.parquet"])
 @pytest.mark.parametrize("where", ["key IN (2, 30, 60, 159)", None, "key < 0"])
 @pytest.mark.parametrize("order", [True, False])
 def test_the_first_page_is_opened_while_the_next_is_waited_for(
-    store: Paged, objects: dict[str, bytes], where: str | None, order: bool
+    store: Paged, objects: dict[str, bytes], source: str, where: str | None, order: bool
 ) -> None:
-    scan = accel.scan("d/", where, store=store, cache=accel.Cache(), order=order)
+    scan = accel.scan(source, where, store=store, cache=accel.Cache(), order=order)
     found = keys(scan)  # ends only if the first page is asked for
     assert store.pages_asked == FILES // PAGE
-    plain = accel.scan("d/", where, store=DictStore(objects), cache=accel.Cache(), order=order)
+    plain = accel.scan(source, where, store=DictStore(objects), cache=accel.Cache(), order=order)
     assert sorted(found) == sorted(keys(plain))
     assert not order or found == sorted(found)
     assert scan.metrics.as_dict() == plain.metrics.as_dict()
@@ -106,7 +107,6 @@ def test_none_twice(store: Paged) -> None:
     "ask",
     [
         lambda store: accel.scan("d/", "key >= 0", limit=2, store=store, cache=None),
-        lambda store: accel.scan("d/*.parquet", "key = 77", store=store, cache=None),
         lambda store: accel.scan(["d/", "d/"], "key = 77", store=store, cache=None),
         lambda store: accel.scan(
             "d/", selection={"d/0019.parquet": {0: [(1, 2)]}}, store=store, cache=None, columns=["key"]
@@ -119,7 +119,7 @@ def test_none_twice(store: Paged) -> None:
             options=accel.Options(max_files_in_flight=1),
         ),
     ],
-    ids=["limit", "pattern", "two sources", "selection", "one file at a time"],
+    ids=["limit", "two sources", "selection", "one file at a time"],
 )
 def test_where_not_all_are_sure_to_be_wanted_none_is(store: Paged, ask: Callable[[Any], Any]) -> None:
     store.wanted = 0
@@ -389,3 +389,21 @@ def test_a_first_file_that_is_known_by_its_schema_holds_up_no_other(store: Paged
     others_wait(store)
     assert keys(scan) == [77]
     assert "d/0000.parquet" not in store.read_of
+
+
+def test_of_a_pattern_those_that_match(store: Paged) -> None:
+    store.wanted = 5
+    assert keys(accel.scan("d/*[02468].parquet", "key IN (72, 77)", store=store, cache=None)) == [72]
+    assert {path[-9] for path in store.read_of} == set("02468")
+
+
+def test_an_object_that_is_named_like_the_pattern_is_all_that_is_meant(
+    objects: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listing, "LIST_PAGE", PAGE)
+    store = Paged({**objects, "d/[0z]*": objects["d/0019.parquet"]})
+    store.wanted = 0
+    cache = accel.Cache()
+    assert keys(accel.scan("d/[0z]*", store=store, cache=cache)) == [76, 77, 78, 79]
+    assert none_left()
+    assert len(cache.flights) == 0

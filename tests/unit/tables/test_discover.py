@@ -571,7 +571,9 @@ async def test_no_warning_of_files_that_are_meant(source: str) -> None:
         ("s3://bucket/t", {"partitioning": None}, ["t/a", "t/u/b"]),
         ("s3://bucket/t/", {"partitioning": pa.schema([("day", pa.int64())])}, []),
         (["s3://bucket/t/", "s3://bucket/p/"], {}, []),
-        ("s3://bucket/t/*", {}, []),
+        ("s3://bucket/t/*", {}, ["t/a"]),
+        ("s3://bucket/t/**", {}, ["t/a", "t/u/b"]),
+        ("s3://bucket/t/*/", {}, []),
         ("s3://bucket/p/", {"partitioning": "hive"}, []),
     ],
 )
