@@ -11,11 +11,21 @@ from accel.errors import MemoryLimitError
 from accel.planning.task import ScanTask, truncate_task
 from accel.records import dataclass
 
-__all__ = ["Admission", "Budget", "Order"]
+__all__ = ["Admission", "Budget", "Order", "part_of"]
 
 Order: TypeAlias = tuple[int, ...]
 """Of a piece: its file's number in the run, and its own in the file; of a part of it, that of the part in it too.
 Lower is wanted sooner."""
+
+# A piece counts as no less than this part of one of full size, and a small one twice: it is decoded no faster.
+_LEAST_PART = 1 / 16
+_SMALL_PART = 1 / 4
+
+
+def part_of(weight: float, full: float) -> float:
+    """How much of a piece of full size one of some weight counts as, both in bytes."""
+    share = weight / full
+    return min(1.0, max(_LEAST_PART, share, min(_SMALL_PART, 2 * share)))
 
 
 @dataclass(slots=True)

@@ -16,7 +16,7 @@ from accel.options import Options
 from accel.planning.selection import RowSelection
 from accel.planning.task import ScanTask
 from accel.predicate.where import to_expr
-from accel.session import ScanSpec
+from accel.scan_spec import ScanSpec
 
 __all__ = ["check_arguments", "check_count", "is_planned", "is_stream"]
 

@@ -14,8 +14,8 @@ from accel.io.cache import Cache
 from accel.io.clients import client_for
 from accel.metrics import Metrics
 from accel.options import Options
+from accel.scan_spec import ScanSpec
 from accel.scanner import Scan
-from accel.session import ScanSpec
 
 if TYPE_CHECKING:
     from accel.planning.plan import Plan

@@ -19,11 +19,10 @@ from accel.io.faults import foremost
 from accel.metrics import Metrics
 from accel.planning.query import Question
 from accel.planning.task import ScanTask, check_alike
-from accel.preloading import load_ahead
 from accel.reader import Reader, Tails
 from accel.run import Run
-from accel.session import ScanSpec, Session
-from accel.works import FileWork, Works
+from accel.scan_spec import ScanSpec
+from accel.session import Session
 
 if TYPE_CHECKING:
     from accel.answering import Answering
@@ -234,10 +233,12 @@ class Engine:
         if is_planned(spec.source):
             tasks: Sequence[ScanTask] = _tasks_of(spec.source)
             check_alike(tasks, _schema_of(spec.source))
+            from accel.planned_work import planned_work
+
             reader = self._reader(metrics, Tails.SERVE)
             if answering is not None:
                 tasks = answering.answer_planned(reader, tasks, _schema_of(spec.source))
-            run = Run(reader, partial(_planned_work, reader, tasks), limit=limit, ordered=spec.order)
+            run = Run(reader, partial(planned_work, reader, tasks), limit=limit, ordered=spec.order)
             return Running(run, None, _schema_of(spec.source), convert)
         session = self._session(metrics, Tails.SERVE)
         session.limit = limit
@@ -314,28 +315,6 @@ def _schema_of(source: Any) -> pa.Schema:
     if isinstance(source, Plan):
         return source.schema
     return _tasks_of(source)[0].file.question.output
-
-
-async def _planned_work(reader: Reader, tasks: Sequence[ScanTask]) -> Works:
-    """Tasks of one file that follow each other are one piece of work."""
-    if len(tasks) == 1:
-        return Works([_fixed(reader, tuple(tasks))])
-    return Works(
-        _fixed(reader, tuple(run)) for _, run in itertools.groupby(tasks, lambda task: id(task.file))
-    )
-
-
-def _fixed(reader: Reader, tasks: Sequence[ScanTask]) -> FileWork:
-    async def give() -> tuple[Sequence[ScanTask], int]:
-        load_ahead(reader.client(tasks[0].file.root), tasks[0].file.question.where)
-        return tasks, 0
-
-    def forget() -> bool:
-        # Final for this plan; whoever plans anew shall not find the old version in the cache.
-        reader.forget(tasks[0].file.root, tasks[0].path)
-        return False
-
-    return FileWork(give, forget)
 
 
 def _conversion(schema: pa.Schema) -> Convert:

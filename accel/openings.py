@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from dataclasses import field
 from typing import Any, Final
 
+from accel.batches import Batches
 from accel.footer_desk import FooterDesk
 from accel.io.client import Client
 from accel.io.slices import breathe
@@ -70,37 +71,6 @@ class Opening:
     """Bytes of its end that were asked for first."""
 
 
-class _Batches:
-    """Openings that are gone through `_BATCH` at a time, by one task; `then` is called after each."""
-
-    def __init__(
-        self,
-        start: Callable[[Coroutine[Any, Any, None]], None],
-        do: Callable[[Sequence[Opening]], Awaitable[None]],
-        *,
-        then: Callable[[], None],
-    ) -> None:
-        self._start = start
-        self._do = do
-        self._then = then
-        self.waiting: list[Opening] = []
-        self.busy = False
-
-    def begin(self) -> None:
-        """Go through the first of them, unless some are being gone through."""
-        if self.waiting and not self.busy:
-            self.busy = True
-            self._start(self._go())
-
-    async def _go(self) -> None:
-        some, self.waiting = self.waiting[:_BATCH], self.waiting[_BATCH:]
-        try:
-            await self._do(some)
-        finally:
-            self.busy = False
-        self._then()
-
-
 class Openings:
     """Opens files ahead for one scan. Used on one event loop; `aclose` ends what is under way.
 
@@ -122,12 +92,14 @@ class Openings:
         self._wider: asyncio.TimerHandle | None = None
         self._desk = FooterDesk(shared_schema)
         self._queue: deque[Opening] = deque()
-        self._came = _Batches(self._start, self._open_some, then=self._look)
+        self._came = Batches(self._start, self._open_some, most=_BATCH, then=self._look)
         self._open: set[Opening] = set()
         self._early: dict[tuple[str, str], Opening] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._readers = 0
-        self._unjudged = _Batches(self._start, self._judge_some, then=lambda: self._unjudged.begin())
+        self._unjudged = Batches(
+            self._start, self._judge_some, most=_BATCH, then=lambda: self._unjudged.begin()
+        )
         self._longest = opener.options.tail_hint or LEAST_TAIL
         self._timer: asyncio.TimerHandle | None = None
         self._progress: asyncio.Future[None] | None = None

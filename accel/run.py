@@ -18,7 +18,7 @@ from contextlib import aclosing
 
 import pyarrow as pa
 
-from accel.admission import Admission, Order
+from accel.admission import Admission, Order, part_of
 from accel.decode.pool import DecodePool
 from accel.errors import AccelError
 from accel.file_run import FileRun, Item, Outbox
@@ -37,9 +37,6 @@ __all__ = ["Run"]
 # Ready batches that wait for the consumer beyond the piece they belong to.
 _READY_BATCHES = 4
 _LIMITED_PIECE = MIB
-# A piece counts as no less than this part of one of full size, and a small one twice: it is decoded no faster.
-_LEAST_PART = 1 / 16
-_SMALL_PART = 1 / 4
 # So many pieces for each thread are being decoded or next: while one is decoded nobody has to be asked for another.
 _DECODED_EACH = 2
 # Reading ahead is never deeper than so many times `max_tasks_in_flight`.
@@ -188,8 +185,7 @@ class Run:
         """How much of a piece of full size it counts as. With a limit each counts as one."""
         if self._limit is not None:
             return 1.0
-        share = piece.weight / self.piece_bytes
-        return min(1.0, max(_LEAST_PART, share, min(_SMALL_PART, 2 * share)))
+        return part_of(piece.weight, self.piece_bytes)
 
     async def _next(self) -> Item | None:
         """What comes out next; None at the end, which `_failed` may explain."""

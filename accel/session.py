@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import field, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -21,7 +21,6 @@ from accel.errors import (
     PredicateError,
     SchemaMismatchError,
 )
-from accel.options import Options
 from accel.planning.file import DataFile, Listing
 from accel.planning.filing import FilePlan
 from accel.planning.handle import FileHandle
@@ -30,49 +29,21 @@ from accel.planning.projection import settle_schemas
 from accel.planning.query import Question
 from accel.planning.selection import RowSelection, match_selection
 from accel.planning.task import ScanTask
-from accel.predicate.expr import Expr
 from accel.preloading import load_ahead
 from accel.reader import Reader
 from accel.records import dataclass
+from accel.scan_spec import ScanSpec
 from accel.works import FileWork, Works, WorkSource
 
 if TYPE_CHECKING:
     from accel.answering import Answering
     from accel.openings import Opening, Openings
 
-__all__ = ["ScanSpec", "Session"]
+__all__ = ["Session"]
 
 # Over HTTP nothing is listed, and a local directory shows that it is one.
 _NO_DIRECTORIES = ("http:", "https:", "file:")
 _NO_COLUMNS = pa.schema([])
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
-class ScanSpec:
-    """The arguments of a scan, checked. As text it is nameless: the source may be a presigned URL."""
-
-    source: Any
-    where: Expr | None = None
-    where_text: str | None = None
-    """What `where` was parsed from, for the messages of errors."""
-    columns: tuple[str, ...] | None = None
-    limit: int | None = None
-    selection: Mapping[str, Mapping[int, RowSelection]] | None = None
-    schema: pa.Schema | None = None
-    partitioning: Any = "hive"
-    glob: bool = True
-    order: bool = True
-    by_position: bool = False
-    """The consumer matches columns by position (mapInArrow): every file must have the first one's
-    names in its order, unless `columns` or `schema` say what comes out."""
-    embedded: Mapping[str, str] = field(default_factory=dict)
-    options: Options = field(default_factory=Options)
-
-    @property
-    def screens(self) -> bool:
-        """Whether files may be judged together, before any is planned by itself."""
-        # With a selection a file's rows are chosen by hand; an IDX1 that is named may have something to say.
-        return self.where is not None and self.selection is None and not self.embedded
 
 
 @dataclass(slots=True)

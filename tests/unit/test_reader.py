@@ -22,7 +22,8 @@ from accel.metrics import Metrics
 from accel.planning.file import DataFile
 from accel.ranges import ByteRange, Kind, Suffix
 from accel.reader import Reader, Tails
-from accel.session import ScanSpec, Session
+from accel.scan_spec import ScanSpec
+from accel.session import Session
 from accel.sweep import plan_files
 from accel.testing import DictStore, Layout, RecordingStore, table, write_file
 

@@ -15,7 +15,7 @@ from accel.io import runtime
 from accel.io.clients import client_for
 from accel.metrics import Metrics
 from accel.planning.handle import FileHandle
-from accel.session import ScanSpec
+from accel.scan_spec import ScanSpec
 from accel.sweep import Sweep
 from accel.testing import DictStore, Layout, RecordingStore, table, write_file
 from tests.unit.many_files import ROWS, many_files

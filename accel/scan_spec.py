@@ -1,0 +1,44 @@
+"""What a scan was asked for, checked and unchanged from then on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import field
+from typing import Any
+
+import pyarrow as pa
+
+from accel.options import Options
+from accel.planning.selection import RowSelection
+from accel.predicate.expr import Expr
+from accel.records import dataclass
+
+__all__ = ["ScanSpec"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class ScanSpec:
+    """The arguments of a scan, checked. As text it is nameless: the source may be a presigned URL."""
+
+    source: Any
+    where: Expr | None = None
+    where_text: str | None = None
+    """What `where` was parsed from, for the messages of errors."""
+    columns: tuple[str, ...] | None = None
+    limit: int | None = None
+    selection: Mapping[str, Mapping[int, RowSelection]] | None = None
+    schema: pa.Schema | None = None
+    partitioning: Any = "hive"
+    glob: bool = True
+    order: bool = True
+    by_position: bool = False
+    """The consumer matches columns by position (mapInArrow): every file must have the first one's
+    names in its order, unless `columns` or `schema` say what comes out."""
+    embedded: Mapping[str, str] = field(default_factory=dict)
+    options: Options = field(default_factory=Options)
+
+    @property
+    def screens(self) -> bool:
+        """Whether files may be judged together, before any is planned by itself."""
+        # With a selection a file's rows are chosen by hand; an IDX1 that is named may have something to say.
+        return self.where is not None and self.selection is None and not self.embedded
