@@ -31,7 +31,7 @@ from bench.targets import verdicts
 REPORT = Path(__file__).with_name("report")
 
 _QUICK = Effort(
-    rounds={Mode.COLD: 2, Mode.WARM: 3, Mode.REPEATED: 1},
+    rounds={Mode.COLD: 2, Mode.WARM: 3, Mode.REPEATED: 3},
     heavy_rounds=1,
     sweep_rounds=1,
     at_once_modes=(Mode.WARM,),
