@@ -109,7 +109,12 @@ class Openings:
     @property
     def depth(self) -> int:
         """How many files may be looked at ahead."""
-        return min(_DEPTH, max(self._most, self._opener.options.memory_limit // _SHARE // self._longest))
+        return min(_DEPTH, max(self._most, self._room))
+
+    @property
+    def _room(self) -> int:
+        """How many files' ends may be held that are not settled."""
+        return self._opener.options.memory_limit // _SHARE // self._longest
 
     def ask(self, file: DataFile) -> Opening | None:
         """Begin to open a file; None where that is left to `Opener.open`."""
@@ -131,7 +136,7 @@ class Openings:
         self._start(self._ask_early(files))
 
     async def _ask_early(self, files: Iterable[DataFile]) -> None:
-        room, asked, known = self._opener.options.memory_limit // _SHARE, 0, 0
+        asked = known = 0
         for file in files:
             await breathe()
             opening = self.ask(file)
@@ -143,7 +148,7 @@ class Openings:
             self._early[file.root, file.path] = opening
             self._longest = max(self._longest, self._opener.hint(opening.client, file))
             asked += 1
-            if asked >= min(_DEPTH, room // self._longest):
+            if asked >= min(_DEPTH, self._room):
                 break
 
     async def open_early(self, file: DataFile) -> tuple[FileHandle, int] | None:

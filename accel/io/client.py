@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import cached_property, partial
 from typing import TYPE_CHECKING
@@ -23,7 +23,7 @@ from accel.io.groups import Group
 from accel.io.hedge import Hedge
 from accel.io.network import Network, network_to
 from accel.io.retry import Retry
-from accel.io.store import Header, ObjectEntry, Payload, RangeStore
+from accel.io.store import Header, ObjectEntry, PageSeen, Payload, RangeStore
 from accel.metrics import Metrics
 from accel.options import MIB, Options
 from accel.planning.coalesce import Fetch, Merging, Shape, assemble, joined_bytes
@@ -214,7 +214,7 @@ class Client:
         prefix: str,
         *,
         metrics: Metrics | None = None,
-        begun: Callable[[Sequence[ObjectEntry]], None] | None = None,
+        begun: PageSeen | None = None,
     ) -> list[ObjectEntry]:
         """Objects below `prefix`, sorted by path: what `Listings.list_below` says, and raises."""
         with self._naming(prefix):

@@ -14,7 +14,7 @@ from __future__ import annotations
 import operator
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import aclosing
 from itertools import pairwise, starmap
 from typing import Final
@@ -27,7 +27,7 @@ from accel.io.gate import Gate
 from accel.io.groups import Group
 from accel.io.retry import Retry
 from accel.io.slices import breathe
-from accel.io.store import LIST_PAGE, Lister, ObjectEntry, Pager, RangeStore
+from accel.io.store import LIST_PAGE, Lister, ObjectEntry, Pager, PageSeen, RangeStore
 from accel.metrics import Metrics
 from accel.ranges import Kind
 
@@ -74,7 +74,7 @@ class Listings:
         self._cuts = Cuts() if cuts is None else cuts
 
     async def list_below(
-        self, prefix: str, metrics: Metrics, *, begun: Callable[[Sequence[ObjectEntry]], None] | None = None
+        self, prefix: str, metrics: Metrics, *, begun: PageSeen | None = None
     ) -> list[ObjectEntry]:
         """Objects at or below `prefix`, sorted by path (by code point). Counts a request for each page.
 
@@ -122,7 +122,7 @@ class Listings:
         prefix: str,
         cuts: Sequence[str],
         metrics: Metrics,
-        begun: Callable[[Sequence[ObjectEntry]], None] | None,
+        begun: PageSeen | None,
     ) -> list[ObjectEntry]:
         """All stretches between cuts; _UnfitError where the store's answers do not let them be told apart."""
         parts: list[list[ObjectEntry]] = [[] for _ in range(len(cuts) + 1)]
@@ -161,7 +161,7 @@ class Listings:
         after: str | None = None,
         until: str | None = None,
         check: bool = False,
-        begun: Callable[[Sequence[ObjectEntry]], None] | None = None,
+        begun: PageSeen | None = None,
     ) -> list[ObjectEntry]:
         """The objects whose keys come after one key and not after another, page by page."""
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
-from typing import Protocol, runtime_checkable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from typing import Protocol, TypeAlias, runtime_checkable
 
 from accel.ranges import Buffer, ByteRange, Suffix
 from accel.records import dataclass
@@ -14,6 +14,7 @@ __all__ = [
     "Header",
     "Lister",
     "ObjectEntry",
+    "PageSeen",
     "Pager",
     "Payload",
     "RangeStore",
@@ -51,6 +52,10 @@ class ObjectEntry:
     path: str
     size: int
     etag: str | None = None
+
+
+PageSeen: TypeAlias = Callable[[Sequence[ObjectEntry]], None]
+"""Is shown a page of a listing while the others are waited for."""
 
 
 @runtime_checkable

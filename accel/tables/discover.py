@@ -13,7 +13,7 @@ from typing import Protocol
 import pyarrow as pa
 
 from accel.io.slices import breathe, each
-from accel.io.store import ObjectEntry
+from accel.io.store import ObjectEntry, PageSeen
 from accel.metrics import Metrics
 from accel.planning.file import DataFile, Listing
 from accel.tables.source import Named, Shape, read_source
@@ -36,7 +36,7 @@ class ListingClient(Protocol):
         prefix: str,
         *,
         metrics: Metrics | None = None,
-        begun: Callable[[Sequence[ObjectEntry]], None] | None = None,
+        begun: PageSeen | None = None,
     ) -> list[ObjectEntry]:
         """Objects at or below `prefix`, sorted by path; `begun` may be shown some while others are waited for."""
         ...
@@ -215,15 +215,17 @@ async def _find(
             below = await _list_below(directory, client_for, metrics)
             files += await listed.visible(directory, below)
         return files or listed.nothing(item)
-
-    def show(page: Sequence[ObjectEntry]) -> None:
-        if begun is not None:
-            begun(takewhile(_spells_none, listed.choose_surely(item, page)))
-
-    entries = await _list_below(item, client_for, metrics, None if begun is None else show)
+    show = None if begun is None else partial(_show, item, begun)
+    entries = await _list_below(item, client_for, metrics, show)
     if item.shape is not Shape.GLOB:
         _warn_of_tables(item, entries, metrics)
     return await listed.choose(item, entries)
+
+
+def _show(item: Named, begun: Begun, page: Sequence[ObjectEntry]) -> None:
+    from accel.tables import listed
+
+    begun(takewhile(_spells_none, listed.choose_surely(item, page)))
 
 
 def _spells_none(file: DataFile) -> bool:
@@ -246,7 +248,7 @@ async def _list_below(
     item: Named,
     client_for: Callable[[str], ListingClient],
     metrics: Metrics,
-    begun: Callable[[Sequence[ObjectEntry]], None] | None = None,
+    begun: PageSeen | None = None,
 ) -> list[ObjectEntry]:
     return await client_for(item.location.root).list_below(item.prefix, metrics=metrics, begun=begun)
 

@@ -41,7 +41,7 @@ async def choose(item: Named, entries: Sequence[ObjectEntry]) -> Sequence[DataFi
 
 async def visible(item: Named, entries: Sequence[ObjectEntry]) -> Sequence[DataFile]:
     """What a directory takes of its listing: neither hidden names nor markers."""
-    take = _taking(item, lambda entry: not _is_marker(entry, entries))
+    take = _taking(item, entries)
     return [file for file in await each(entries, take) if file is not None]
 
 
@@ -50,26 +50,28 @@ def choose_surely(item: Named, page: Iterable[ObjectEntry]) -> Iterator[DataFile
 
     Save that an object whose name is the pattern itself may come later, and be all that is meant.
     """
+    data = (entry for entry in page if entry.size)
     pattern = item.pattern
     if pattern is None:
-        take = _taking(item, lambda _: False)
-        return (file for file in map(take, page) if file is not None)
+        return (file for file in map(_taking(item, ()), data) if file is not None)
     if pattern.directories:
         return iter(())
-    place = item.placing()
-    data = ((entry, item.relative(entry)) for entry in page if entry.size and entry.path != item.prefix)
-    return (place(entry, relative) for entry, relative in data if pattern.match(relative))
+    place, named = (
+        item.placing(),
+        ((entry, item.relative(entry)) for entry in data if entry.path != item.prefix),
+    )
+    return (place(entry, relative) for entry, relative in named if pattern.match(relative))
 
 
-def _taking(item: Named, counts: Callable[[ObjectEntry], bool]) -> Callable[[ObjectEntry], DataFile | None]:
-    """What makes a data file of an entry that is one; `counts` tells of an empty one whether it is."""
+def _taking(item: Named, entries: Sequence[ObjectEntry]) -> Callable[[ObjectEntry], DataFile | None]:
+    """What makes a data file of an entry that is one; all `entries` tell of an empty one whether it is."""
     prefix = item.prefix
     below = f"{prefix}/" if prefix else ""
     start, place = len(below), item.placing()
 
     def take(entry: ObjectEntry) -> DataFile | None:
         path = entry.path
-        if not path.startswith(below) or len(path) == start or not entry.size and not counts(entry):
+        if not path.startswith(below) or len(path) == start or not entry.size and _is_marker(entry, entries):
             return None
         relative = path[start:]
         if has_hidden(relative):

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pyarrow as pa
 
+from accel.io import runtime
 from accel.testing import Layout, table, write_file
 
-__all__ = ["ROWS", "many_files"]
+__all__ = ["ROWS", "many_files", "opening_tasks"]
 
 ROWS = 4
 """Of each file."""
@@ -20,3 +23,13 @@ def many_files(count: int) -> dict[str, bytes]:
         )
         for at in range(count)
     }
+
+
+def opening_tasks() -> list[str]:
+    """The coroutines by which files are being opened ahead, of all tasks on the I/O loop."""
+
+    async def look() -> list[str]:
+        names = [getattr(task.get_coro(), "__qualname__", "") for task in asyncio.all_tasks()]
+        return [name for name in names if name.startswith(("Openings.", "Batches."))]
+
+    return runtime.run(look())

@@ -14,7 +14,7 @@ import accel
 from accel import openings
 from accel.io import runtime
 from accel.testing import DictStore, RecordingStore
-from tests.unit.many_files import many_files
+from tests.unit.many_files import many_files, opening_tasks
 
 FILES = 40
 
@@ -190,10 +190,7 @@ def test_closing_ends_what_is_under_way(objects: dict[str, bytes]) -> None:
         assert next(iter(scan)).num_rows
     assert len(cache.flights) == 0
 
-    async def left() -> int:
-        return len([task for task in asyncio.all_tasks() if "openings" in repr(task.get_coro())])
-
-    assert runtime.run(left()) == 0
+    assert opening_tasks() == []
 
 
 def test_the_disk_remembers_them(objects: dict[str, bytes], tmp_path: Path) -> None:

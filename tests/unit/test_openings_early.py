@@ -16,7 +16,7 @@ from accel.errors import StoreError
 from accel.io import listing, runtime
 from accel.io.store import ObjectEntry
 from accel.testing import DictStore
-from tests.unit.many_files import many_files
+from tests.unit.many_files import many_files, opening_tasks
 
 FILES, PAGE = 40, 10
 
@@ -67,13 +67,6 @@ def store(objects: dict[str, bytes], monkeypatch: pytest.MonkeyPatch) -> Paged:
 
 def keys(scan: Any) -> list[int]:
     return list(scan.to_table()["key"].to_pylist())
-
-
-def none_left() -> bool:
-    async def count() -> int:
-        return len([task for task in asyncio.all_tasks() if "openings" in repr(task.get_coro())])
-
-    return runtime.run(count()) == 0
 
 
 @pytest.mark.parametrize("source", ["d/", "d/*.parquet", "d/0*.parquet"])
@@ -189,24 +182,18 @@ def test_one_that_a_second_listing_shows_replaced_is_opened_anew(
 
 @pytest.mark.parametrize("failure", [StoreError("listing failed", path="d"), RuntimeError("no")])
 def test_a_listing_that_fails_ends_them(store: Paged, failure: Exception) -> None:
-    never = asyncio.Event()
-    read = store.read
-
-    async def hang(path: str, want: Any, *, if_match: str | None = None) -> Any:
-        store.read_of.append(path)
-        await never.wait()
-        return await read(path, want, if_match=if_match)
+    hang(store)
 
     async def between() -> None:
         await store.until_read()
         raise failure
 
-    store.read, store.between = hang, between  # type: ignore[method-assign]
+    store.between = between
     cache = accel.Cache()
     with pytest.raises(type(failure)):
         keys(accel.scan("d/", "key = 77", store=store, cache=cache, options=accel.Options(max_attempts=1)))
     assert len(store.read_of) == PAGE
-    assert none_left()
+    assert opening_tasks() == []
     assert len(cache.flights) == 0
 
 
@@ -242,7 +229,7 @@ def test_one_that_is_cancelled_leaves_nothing_under_way(store: Paged, turns: int
         await asyncio.wait([task])
 
     runtime.run(play())
-    assert none_left()
+    assert opening_tasks() == []
     assert len(cache.flights) == 0
 
 
@@ -283,7 +270,7 @@ def test_as_if_all_were_listed_first(
         return found, {name: value for name, value in metrics.items() if "requests" not in name}
 
     assert ask(paged) == ask(DictStore(chosen))
-    assert none_left()
+    assert opening_tasks() == []
 
 
 def others_wait(store: Paged) -> None:
@@ -337,7 +324,7 @@ def test_a_second_listing_of_one_file_ends_those_of_the_first(store: Paged, ask:
     cache = accel.Cache()
     found = ask("d/", "key >= 0", store=store, cache=cache)
     assert [task.path for task in found.tasks] if ask is accel.plan else keys(found)
-    assert none_left()
+    assert opening_tasks() == []
     assert len(cache.flights) == 0
 
 
@@ -360,7 +347,7 @@ def test_two_cancellations_leave_nobody_waiting(store: Paged, turns: int) -> Non
     store.between = asyncio.Event().wait
     runtime.run(play())
     assert len(cache.flights) == 0
-    assert none_left()
+    assert opening_tasks() == []
 
 
 def test_no_more_is_held_than_memory_limit_has_room_for(store: Paged) -> None:
@@ -405,5 +392,5 @@ def test_an_object_that_is_named_like_the_pattern_is_all_that_is_meant(
     store.wanted = 0
     cache = accel.Cache()
     assert keys(accel.scan("d/[0z]*", store=store, cache=cache)) == [76, 77, 78, 79]
-    assert none_left()
+    assert opening_tasks() == []
     assert len(cache.flights) == 0

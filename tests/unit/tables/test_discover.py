@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ import pytest
 from accel.errors import AccelError, ObjectNotFoundError, SchemaMismatchError, StoreError
 from accel.io.client import Client
 from accel.io.local_store import FileStore, etag_of
-from accel.io.store import ObjectEntry
+from accel.io.store import ObjectEntry, PageSeen
 from accel.metrics import Metrics
 from accel.options import Options
 from accel.planning.file import DataFile, Listing
@@ -42,7 +42,7 @@ class _Bucket:
         prefix: str,
         *,
         metrics: Metrics | None = None,
-        begun: Callable[[Sequence[ObjectEntry]], None] | None = None,
+        begun: PageSeen | None = None,
     ) -> list[ObjectEntry]:
         assert not prefix.endswith("/")
         self.stores.listed.append((self.root, prefix))
