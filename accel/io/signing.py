@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import re
+import time
 from datetime import timedelta
 from typing import Any
 from urllib.parse import urlsplit
 
 import obstore
-from cachetools import TTLCache
+from cachetools import LRUCache
 from obstore.store import S3Store
 
 from accel.io import runtime
@@ -60,6 +61,7 @@ _ELSEWHERE = (
     "sse_customer_key_base64",
     "timeout",
 )
+_PORTS = {"http": 80, "https": 443}
 _PROXIES = ("http_proxy", "https_proxy", "all_proxy")
 _TIME = re.compile(r"([0-9]{1,9})(ms|s|m|h)")
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
@@ -87,7 +89,9 @@ class Signer:
         self.patience = patience
         self._at_once = at_once
         self._plain = plain
-        self._kept: TTLCache[str, Signed] = TTLCache(_MOST_KEPT, _KEPT_SECONDS)
+        # With the time until when: to let many files' go by their age costs each more than to sign one anew.
+        self._kept: LRUCache[str, tuple[float, Signed]] = LRUCache(_MOST_KEPT)
+        self._server: _Server | None = None
 
     async def sign(self, path: str) -> Signed | None:
         """The URL of an object; None where it is not to be asked for so.
@@ -97,18 +101,20 @@ class Signer:
         BaseException
             Whatever obstore raises where it finds no credentials.
         """
-        signed = self._kept.get(path)
-        if signed is None:
-            if self._at_once:
-                url = obstore.sign(self._store, "GET", path, _VALID)
-            else:
-                try:
-                    url = await obstore.sign_async(self._store, "GET", path, _VALID)
-                finally:
-                    runtime.obstore_ended()
-            signed = self._split(url)
-            if signed is not None:
-                self._kept[path] = signed
+        now = time.monotonic()
+        kept = self._kept.get(path)
+        if kept is not None and now < kept[0]:
+            return kept[1]
+        if self._at_once:
+            url = obstore.sign(self._store, "GET", path, _VALID)
+        else:
+            try:
+                url = await obstore.sign_async(self._store, "GET", path, _VALID)
+            finally:
+                runtime.obstore_ended()
+        signed = self._split(url)
+        if signed is not None:
+            self._kept[path] = now + _KEPT_SECONDS, signed
         return signed
 
     def forget(self, path: str) -> None:
@@ -116,15 +122,41 @@ class Signer:
         self._kept.pop(path, None)
 
     def _split(self, url: str) -> Signed | None:
-        parts = urlsplit(url)
-        tls = parts.scheme == "https"
-        if parts.hostname is None or parts.username is not None or not (tls or self._plain):
+        end = url.find("/", len("https://"))
+        front, target = url[:end], url[end:]
+        # One store's URLs all begin alike: taking one apart takes as long as signing it.
+        server = self._server
+        if server is None or server.front != front:
+            server = self._server = _server_of(front)
+        if end < 0 or server.origin is None or not (server.origin.tls or self._plain):
             return None
-        target = f"{parts.path}?{parts.query}"
-        if not (target + parts.netloc).isascii() or re.search(r"[\x00-\x20\x7f]", target + parts.netloc):
+        if not _sendable(target) or "#" in target:
             return None
-        origin = Origin(parts.hostname, parts.port or (443 if tls else 80), tls)
-        return Signed(origin, parts.netloc, target)
+        return Signed(server.origin, server.authority, target)
+
+
+@dataclass(frozen=True, slots=True)
+class _Server:
+    """What URLs begin with."""
+
+    front: str
+    authority: str
+    origin: Origin | None
+    """None where that is not plainly a host and a port."""
+
+
+def _sendable(text: str) -> bool:
+    """Whether it can stand in a request's line or header as it is."""
+    return text.isascii() and text.isprintable() and " " not in text
+
+
+def _server_of(front: str) -> _Server:
+    parts = urlsplit(front)
+    host, authority, usual_port = parts.hostname, parts.netloc, _PORTS.get(parts.scheme)
+    whole = front.endswith(f"://{authority}") and _sendable(authority)
+    if usual_port is None or host is None or parts.username is not None or not whole:
+        return _Server(front, authority, None)
+    return _Server(front, authority, Origin(host, parts.port or usual_port, parts.scheme == "https"))
 
 
 def signer_of(store: Any, options: Options) -> Signer | None:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from cachetools import TTLCache
 from obstore.store import AzureStore, GCSStore, LocalStore, MemoryStore, S3Store
 
 from accel.io import signing
@@ -48,7 +47,7 @@ async def test_a_signed_url() -> None:
 
 async def test_urls_are_made_anew_before_they_end(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [0.0]
-    monkeypatch.setattr(signing, "TTLCache", partial(TTLCache, timer=lambda: now[0]))
+    monkeypatch.setattr(signing, "time", SimpleNamespace(monotonic=lambda: now[0]))
     signer = signer_of(s3(), OPTIONS)
     assert signer is not None
     first = await signer.sign("f")
@@ -74,6 +73,46 @@ async def test_other_servers() -> None:
         "bucket.s3.eu-north-1.amazonaws.com",
         "/below/f",
     )
+
+
+URLS = {
+    "http://h:9000/b/f?q=1": (Origin("h", 9000, False), "h:9000", "/b/f?q=1"),
+    "http://h/b/f?q=1": (Origin("h", 80, False), "h", "/b/f?q=1"),
+    "https://h/f?q=1": (Origin("h", 443, True), "h", "/f?q=1"),
+    "https://[::1]:9/f?q": (Origin("::1", 9, True), "[::1]:9", "/f?q"),
+    "https://user@h/f?q=1": None,
+    "https://user:word@h:9/f?q=1": None,
+    "https://h": None,
+    "https:///f?q=1": None,
+    "ftp://host/f?q=1": None,
+    "https://h?x/f?q=1": None,
+    "HTTPS://h/f?q=1": (Origin("h", 443, True), "h", "/f?q=1"),
+    "https://h x/f?q=1": None,
+    "https://h#x/f?q=1": None,
+    "https://h/f?q=1#part": None,
+    "https://h/f g?q=1": None,
+    "https://h/f?q=1\r\nX: y": None,
+    "https://h/f?q=\x7f": None,
+    "https://h/ü?q=1": None,
+    "https://h ö/f?q=1": None,
+    "": None,
+}
+
+
+@pytest.mark.parametrize("before", [None, "http://h:9000/b/g?q=2", "https://h/f#"])
+@pytest.mark.parametrize("url", URLS)
+async def test_urls_are_taken_apart(monkeypatch: pytest.MonkeyPatch, url: str, before: str | None) -> None:
+    signer = signer_of(s3(client_options={"allow_http": True}), OPTIONS)
+    assert signer is not None
+    for number, given in enumerate([url] if before is None else [before, url, before, url]):
+        monkeypatch.setattr(signing.obstore, "sign", lambda *_, given=given: given)
+        signed = await signer.sign(f"f{number}")
+    expected = URLS[url]
+    if expected is None:
+        assert signed is None
+    else:
+        assert signed is not None
+        assert (signed.origin, signed.authority, signed.target) == expected
 
 
 async def test_plain_http_only_where_it_is_allowed() -> None:
