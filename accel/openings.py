@@ -24,6 +24,7 @@ from accel.planning.need import Need, NeedTail, Steps, Tail
 from accel.planning.opening import LEAST_TAIL
 from accel.ranges import Stash
 from accel.records import dataclass
+from accel.width import Width
 
 __all__ = ["Judge", "Opening", "Openings"]
 
@@ -36,14 +37,6 @@ _DEPTH: Final = 512
 """Files ahead of the one whose turn it is: while some are looked at, requests for others are under way."""
 _SHARE: Final = 4
 """What has come and is not settled holds at most one part in so many of `memory_limit`."""
-_AT_FIRST: Final = 128
-"""Requests under way at once until it is seen that the loop has time for more."""
-_LOOK: Final = 0.005
-"""Seconds after which that is looked at, while files wait."""
-_MORE: Final = 32
-"""So many more at a time."""
-_BUSY: Final = 0.75
-"""A loop that works for more than this share of the time would not be through sooner: more connections only cost it."""
 _PATIENCE: Final = 2e-4
 """Seconds that what has come waits for others, for each request under way: less than those take an interpreter."""
 
@@ -80,16 +73,14 @@ class Openings:
     judge : callable
         Awaited with files that have just been opened.
     most : int
-        Requests under way at once, at most: those above `_AT_FIRST` only while it is the network that is waited for.
+        Requests under way at once, at most: see `Width`.
     """
 
     def __init__(self, opener: Opener, judge: Judge, *, most: int) -> None:
         self._opener = opener
         self._judge = judge
         self._most = most
-        self._wanted = min(most, _AT_FIRST)
-        self._worked = 0.0, 0.0
-        self._wider: asyncio.TimerHandle | None = None
+        self._width = Width(most, widened=self._send_more)
         self._desk = FooterDesk(shared_schema)
         self._queue: deque[Opening] = deque()
         self._came = Batches(self._start, self._open_some, most=_BATCH, then=self._look)
@@ -175,9 +166,9 @@ class Openings:
 
     async def aclose(self) -> None:
         """End all requests; what they were for is for others to open."""
-        for timer in (self._timer, self._wider):
-            if timer is not None:
-                timer.cancel()
+        self._width.close()
+        if self._timer is not None:
+            self._timer.cancel()
         for task in self._tasks:
             task.cancel()
         try:
@@ -191,26 +182,30 @@ class Openings:
     def _start(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        """What a task should not have raised is told in their turn by all whom it may have left waiting."""
+        self._tasks.discard(task)
+        error = None if task.cancelled() else task.exception()
+        if isinstance(error, Exception):
+            self._came.waiting.clear()
+            self._unjudged.waiting.clear()
+            for opening in tuple(self._open):
+                self._fail(opening, error)
 
     # -- requests --------------------------------------------------------------------------------
 
     def _send(self) -> None:
-        if self._readers < self._wanted:
+        if self._readers < self._width.now:
             self._readers += 1
             self._start(self._read())
-        elif self._wider is None and self._wanted < self._most:
-            self._worked = time.monotonic(), time.thread_time()
-            self._wider = asyncio.get_running_loop().call_later(_LOOK, self._widen)
+        else:
+            self._width.ask()
 
-    def _widen(self) -> None:
-        """Have more requests under way from now on, where files wait and the loop was idle for a good part of the time."""
-        self._wider = None
-        since, worked = self._worked
-        if time.thread_time() - worked < _BUSY * (time.monotonic() - since):
-            self._wanted = min(self._wanted + _MORE, self._most)
-        # One more than there is room for: that one has it looked at again.
-        for _ in range(min(self._wanted - self._readers + 1, len(self._queue))):
+    def _send_more(self) -> None:
+        # One more than there is room for: that one asks for more room again.
+        for _ in range(min(self._width.now - self._readers + 1, len(self._queue))):
             self._send()
 
     async def _read(self) -> None:

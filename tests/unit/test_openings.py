@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import accel
-from accel import openings
+from accel import openings, sweep, width
 from accel.io import runtime
 from accel.testing import DictStore, RecordingStore
 from tests.unit.many_files import many_files, opening_tasks
@@ -90,9 +90,9 @@ def test_more_requests_only_while_the_loop_is_idle(
             return await super().read(path, want, if_match=if_match)
 
     work = time.monotonic if busy else float
-    monkeypatch.setattr(openings, "time", SimpleNamespace(monotonic=time.monotonic, thread_time=work))
-    monkeypatch.setattr(openings, "_AT_FIRST", 4)
-    monkeypatch.setattr(openings, "_MORE", 4)
+    monkeypatch.setattr(width, "time", SimpleNamespace(monotonic=time.monotonic, thread_time=work))
+    monkeypatch.setattr(width, "_AT_FIRST", 4)
+    monkeypatch.setattr(width, "_MORE", 4)
     store = Far(DictStore(objects))
     options = accel.Options(max_files_in_flight=12)
     assert keys(accel.scan("d/", "key = 77", store=store, cache=None, options=options)) == [77]
@@ -116,6 +116,35 @@ def test_two_scans_at_once_share_the_requests(store: RecordingStore) -> None:
 
     assert [found["key"].to_pylist() for found in asyncio.run(both())] == [[77], [77]]
     assert len([call for call in store.calls if call.want is not None]) == FILES
+
+
+def broken(*_: Any, **__: Any) -> Any:
+    raise RuntimeError("broken")
+
+
+@pytest.mark.parametrize("where", ["key = 77", "key >= 0"])
+@pytest.mark.parametrize("name", ["parse", "judge"])
+def test_what_fails_for_many_at_once_is_told(
+    store: RecordingStore, monkeypatch: pytest.MonkeyPatch, name: str, where: str
+) -> None:
+    """An error that no single file has made leaves nobody waiting."""
+    if name == "parse":
+        monkeypatch.setattr(openings.FooterDesk, "parse", broken)
+    else:
+        monkeypatch.setattr(sweep, "excluded_together", broken)
+    cache = accel.Cache()
+    scan = accel.scan("d/", where, store=store, cache=cache)
+
+    async def within_time() -> None:
+        async with asyncio.timeout(20):
+            await scan.to_table_async()
+
+    with pytest.raises(RuntimeError, match="broken"):
+        runtime.run(within_time())
+    assert opening_tasks() == []
+    assert len(cache.flights) == 0
+    monkeypatch.undo()
+    assert keys(accel.scan("d/", "key = 77", store=store, cache=cache)) == [77]
 
 
 class Held(RecordingStore):
