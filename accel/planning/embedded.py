@@ -75,7 +75,7 @@ class Embedded:
             and len(source.asked) == asked[(source.leaf,)]
         )
 
-    def wants(self, groups: Iterable[int], *, most_bytes: int) -> list[Want]:
+    def wants(self, groups: Iterable[int], on_bad: OnBad, *, most_bytes: int) -> list[Want]:
         """What of these row groups' indexes the next round trip should bring: what the first read brought along,
         and what is worth its bytes."""
         wanted = set(groups)
@@ -83,7 +83,12 @@ class Embedded:
         for source in self.sources:
             if source.row_group >= 0 and source.row_group not in wanted:
                 continue
-            for span in self._spans(source):
+            try:
+                spans = self._spans(source)
+            except IndexFormatError as error:
+                self._pass_over(source, error, on_bad)
+                continue
+            for span in spans:
                 if span.length <= most_bytes or self.handle.in_tail(span) is not None:
                     want = source.want(span)
                     out[want.key] = want
@@ -111,8 +116,13 @@ class Embedded:
         if parsed is None or source.first == source.span:
             return []
         base = source.span.start
-        spans = {span for _, question in source.asked for span in parsed.wants(question)}
+        spans: set[tuple[int, int]] = _guarded(_asked_for, parsed, source)
         return [ByteRange(base + start, base + end) for start, end in sorted(spans)]
+
+    def _pass_over(self, source: Source, error: IndexFormatError, on_bad: OnBad) -> None:
+        """Ask it nothing from now on."""
+        self.handle.indexes[source.ordinal] = None
+        on_bad(_at(error, self.handle, _name(source)))
 
     def learn(self, stash: Stash, on_bad: OnBad) -> None:
         """Take in what came; what does not verify is passed over from now on."""
@@ -123,8 +133,7 @@ class Embedded:
             try:
                 self._take(source, stash)
             except IndexFormatError as error:
-                self.handle.indexes[source.ordinal] = None
-                on_bad(_at(error, self.handle, _name(source)))
+                self._pass_over(source, error, on_bad)
 
     def _take(self, source: Source, stash: Stash) -> None:
         held: Any = self.handle.indexes.get(source.ordinal)
@@ -164,8 +173,7 @@ class Embedded:
                 for group in about:
                     self._state(source, parsed, group, witnesses)
             except IndexFormatError as error:
-                self.handle.indexes[source.ordinal] = None
-                on_bad(_at(error, self.handle, _name(source)))
+                self._pass_over(source, error, on_bad)
 
     def _state(self, source: Source, parsed: Any, group: int, witnesses: Witnesses) -> None:
         first_rows = self._first_rows(source, parsed, group)
@@ -210,6 +218,15 @@ class Embedded:
         return None if offsets is None or offsets.num_pages != source.units else offsets.first_row
 
 
+def _asked_for(parsed: Any, source: Source) -> set[tuple[int, int]]:
+    length = source.span.length
+    spans = {(int(a), int(b)) for _, question in source.asked for a, b in parsed.wants(question)}
+    for start, end in spans:
+        if not 0 <= start < end <= length:
+            raise IndexFormatError(f"an index of {length} bytes asks for [{start}, {end}) of them")
+    return spans
+
+
 def _at(error: IndexFormatError, handle: FileHandle, place: str) -> IndexFormatError:
     error.at(path=handle.id.path, place=place)
     return error
@@ -227,4 +244,4 @@ def _guarded(call: Callable[..., Any], *given: Any, **named: Any) -> Any:
     except IndexFormatError:
         raise
     except Exception as error:
-        raise IndexFormatError(f"an index failed while parsing: {type(error).__name__}: {error}") from error
+        raise IndexFormatError(f"an index failed: {type(error).__name__}: {error}") from error

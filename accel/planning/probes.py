@@ -122,7 +122,9 @@ class Probes:
         costly = nbytes >= self._probe_min_bytes
         wants = self._blooms.wants(drafts) if self._blooms is not None and costly else []
         if self._embedded is not None:
-            wants += self._embedded.wants(drafts, most_bytes=nbytes // _WORTH if costly else 0)
+            wants += self._embedded.wants(
+                drafts, self._on_bad_index, most_bytes=nbytes // _WORTH if costly else 0
+            )
         if dictionaries is not None:
             wants += [want for want in dictionaries.wants(drafts) if want.key not in self._found]
         return wants

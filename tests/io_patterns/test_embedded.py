@@ -321,6 +321,38 @@ def test_of_a_large_index_the_head_and_the_parts_that_are_asked_for(
     assert store.requests == scan.metrics.requests_by_kind.get(Kind.PAGE, 0)
 
 
+def _fails(_: object) -> list[tuple[int, int]]:
+    raise RuntimeError("a fault of this kind")
+
+
+@pytest.mark.parametrize(
+    ("wants", "said"),
+    [
+        (_fails, "a fault of this kind"),
+        (lambda _: [(100, 1 << 40)], "asks for [100, 1099511627776) of them"),
+        (lambda _: [(-5, 3)], "asks for [-5, 3) of them"),
+        (lambda _: [(5, 5)], "asks for [5, 5) of them"),
+        (lambda _: [("a", "b")], "ValueError"),
+        (lambda _: 3, "TypeError"),
+    ],
+)
+def test_an_index_that_asks_for_what_it_has_not_is_passed_over(
+    rows: pa.Table, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, wants: object, said: str
+) -> None:
+    monkeypatch.setattr("accel.planning.embedded_sources._SMALL", 1024)
+    whole = table(user=rows.column("user"), pad=rows.column("pad"))
+    plain = write_file(whole, Layout(group_rows=ROWS, page_rows=PAGE, dictionary=False, statistics=["pad"]))
+    store = embedded(plain, tmp_path, {"user": "bloom"})
+    key = rows.column("user")[123].as_py()
+    monkeypatch.setattr("accel.indexes.bloom.ParsedBloom.wants", lambda _, question: wants(question))  # type: ignore[operator]
+    scan = accel.scan("f.parquet", f"user = {key}", store=store, cache=accel.Cache(), options=TAIL)
+    assert scan.to_table()["user"].to_pylist() == [key]
+    assert scan.metrics.indexes_ignored == 1
+    [warning] = scan.metrics.warnings
+    assert said in warning
+    assert "embedded bloom index" in warning
+
+
 def entry_of(data: bytes) -> Entry:
     from accel.format.footer import parse_footer
 
