@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import struct
 from contextlib import suppress
 from functools import cache
 from typing import Any
@@ -123,3 +124,38 @@ def test_a_task_of_absurd_numbers_gives_rows_or_an_error(question: str, data: st
     options = accel.Options(memory_limit=64 << 20)
     with suppress(accel.AccelError):
         accel.scan(iter([batch]), store=store(), cache=None, options=options).to_table().validate(full=True)
+
+
+def _stream(batch: pa.RecordBatch) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batch.schema) as writer:
+        writer.write_batch(batch)
+    return sink.getvalue().to_pybytes()
+
+
+def _ending(stop: int) -> bytes:
+    """One text of 77 bytes, said to end elsewhere."""
+    stream = _stream(pa.RecordBatch.from_pydict({"p": ["x" * 77]}))
+    before, offsets, text = stream.rpartition(struct.pack("<ii", 0, 77))
+    assert offsets
+    return before + struct.pack("<ii", 0, stop) + text
+
+
+@pytest.mark.parametrize("question", ["all", "a partition"])
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        (_ending(4096), "offset"),
+        (_ending(-1), "offset"),
+        (_stream(pa.RecordBatch.from_pydict({"p": ["x", "y"]})), "2 values of each partition column"),
+        (_stream(pa.RecordBatch.from_pydict({"p": pa.array([], pa.string())})), "0 values of each partition"),
+    ],
+    ids=["beyond its bytes", "before them", "two rows", "no row"],
+)
+def test_forged_partition_values_are_refused(question: str, values: bytes, said: str) -> None:
+    """What lies beside them in memory is nobody's value."""
+    tasks, _ = told(question)
+    row = tasks[0] | {"partition": values}
+    batch = pa.RecordBatch.from_pylist([row | {"checksum": checksum_of(row)}], schema=TASK_ARROW_SCHEMA)
+    with pytest.raises(accel.AccelError, match=said):
+        accel.scan(iter([batch]), store=store(), cache=None).to_table()
