@@ -18,7 +18,7 @@ from accel.planning.task import ScanTask
 from accel.predicate.where import to_expr
 from accel.scan_spec import ScanSpec
 
-__all__ = ["check_arguments", "check_count", "is_planned", "is_stream"]
+__all__ = ["check_arguments", "check_count", "is_planned", "is_stream", "refuse_beside_a_plan"]
 
 
 def is_stream(source: object) -> bool:
@@ -35,6 +35,22 @@ def is_planned(source: object) -> bool:
     if isinstance(source, Plan | ScanTask):
         return True
     return isinstance(source, list | tuple) and bool(source) and all(isinstance(s, ScanTask) for s in source)
+
+
+def refuse_beside_a_plan(
+    *, where: object, columns: object, selection: object, schema: object, embedded: object
+) -> None:
+    """Raise ValueError for what tasks were planned with: given once more, it would be without effect."""
+    given = {
+        "where": where,
+        "columns": columns,
+        "selection": selection,
+        "schema": schema,
+        "embedded": embedded,
+    }
+    named = [name for name, value in given.items() if value is not None]
+    if named:
+        raise ValueError(f"{', '.join(named)}: a plan has its own; plan again with them")
 
 
 def check_arguments(
@@ -54,16 +70,9 @@ def check_arguments(
     """Make a `ScanSpec`, or raise what is wrong with the arguments."""
     stream = is_stream(source)
     if is_planned(source):
-        given = {
-            "where": where,
-            "columns": columns,
-            "selection": selection,
-            "schema": schema,
-            "embedded": embedded,
-        }
-        named = [name for name, value in given.items() if value is not None]
-        if named:
-            raise ValueError(f"{', '.join(named)}: a plan has its own; plan again with them")
+        refuse_beside_a_plan(
+            where=where, columns=columns, selection=selection, schema=schema, embedded=embedded
+        )
     elif hasattr(source, "read") or not (stream or isinstance(source, str | os.PathLike | list | tuple)):
         hint = ""
         if hasattr(source, "read"):

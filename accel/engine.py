@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import pyarrow as pa
 
-from accel.arguments import is_planned, is_stream
+from accel.arguments import is_planned, is_stream, refuse_beside_a_plan
 from accel.errors import AccelError, redact
 from accel.io.cache import Cache
 from accel.io.client import Client
@@ -179,12 +179,16 @@ class Engine:
         if {"version", "footer", "leaves"} <= names:
             from accel.planning.wire import decode_tasks
 
+            refuse_beside_a_plan(
+                where=spec.where,
+                columns=spec.columns,
+                selection=spec.selection,
+                schema=spec.schema,
+                embedded=spec.embedded or None,
+            )
             source = list(decode_tasks(batch))
             self._output = self._output or _schema_of(source)
             check_alike(source, self._output)
-            given = spec.where is not None or spec.columns is not None or spec.selection is not None
-            if given:
-                raise ValueError("where, columns, selection: tasks have their own; plan again with them")
         elif "path" in names:
             source = batch.column(batch.schema.get_field_index("path")).to_pylist()
             if not all(isinstance(path, str) for path in source):

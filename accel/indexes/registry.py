@@ -6,6 +6,7 @@ import importlib
 import re
 import warnings
 from collections.abc import Mapping
+from contextvars import ContextVar
 
 from accel.indexes.kind import IndexKind
 
@@ -24,6 +25,8 @@ _GROUP = "accel.indexes"
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,63}")
 _registered: dict[str, IndexKind] = {}
 _packages_seen = False
+# By this very thread: a package may ask for kinds while it is loaded.
+_loading: ContextVar[bool] = ContextVar("loading", default=False)
 
 
 def register_index(kind: IndexKind) -> IndexKind:
@@ -94,9 +97,18 @@ def _own(name: str) -> IndexKind | None:
 def _load_packages() -> None:
     """Register the kinds that packages announce as entry points; a broken one is a warning."""
     global _packages_seen
-    if _packages_seen:
+    if _packages_seen or _loading.get():
         return
+    token = _loading.set(True)
+    try:
+        _load_entry_points()
+    finally:
+        _loading.reset(token)
+    # Not before: another thread would take what is not loaded yet for unknown. Two that come at once both load.
     _packages_seen = True
+
+
+def _load_entry_points() -> None:
     from importlib.metadata import entry_points
 
     for point in entry_points(group=_GROUP):

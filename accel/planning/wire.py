@@ -241,7 +241,7 @@ def _decode_file(row: Mapping[str, Any]) -> TaskFile:
     arrow_schema = pa.ipc.read_schema(pa.py_buffer(row["arrow_schema"]))
     values = pa.ipc.open_stream(pa.py_buffer(row["partition"])).read_next_batch()
     values.validate(full=True)
-    if values.num_rows != 1:
+    if values.num_columns and values.num_rows != 1:
         raise ParquetFormatError(f"a scan task has {values.num_rows} values of each partition column")
     partition = {n: values.column(i)[0] for i, n in enumerate(values.schema.names)}
     question = Question(

@@ -232,6 +232,16 @@ MISTAKES = {
         ValueError,
         "columns, selection: a plan has its own; plan again with them",
     ),
+    "schema and embedded beside a stream of tasks": (
+        lambda store: accel.scan(
+            iter(accel.plan("good.parquet", store=store).to_arrow().to_batches()),
+            schema=pa.schema([("id", pa.string())]),
+            embedded={"id": "idx1"},
+            store=store,
+        ).to_table(),
+        ValueError,
+        "schema, embedded: a plan has its own; plan again with them",
+    ),
     "batches without a path": (
         scan(batches("file", "size")),
         ValueError,

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -105,6 +107,31 @@ def test_kinds_of_packages_are_loaded_when_an_unknown_name_is_met() -> None:
         "the index kind 'broken'",
     ]
     assert registry.find_kind("theirs") is kind
+
+
+def test_who_asks_while_another_thread_loads_them_is_told_of_them_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    begun, answered = threading.Event(), threading.Event()
+
+    class Point:
+        name, value = "slow", "slow:Kind"
+
+        def load(self) -> IndexKind:
+            assert registry.find_kind("mine") is None  # asked for by the package itself
+            if not begun.is_set():
+                begun.set()
+                assert answered.wait(10)
+            return Mine()
+
+    monkeypatch.setattr("importlib.metadata.entry_points", lambda *, group: [Point()])
+    with ThreadPoolExecutor(1) as threads:
+        first = threads.submit(registry.find_kind, "mine")
+        assert begun.wait(10)
+        second = registry.find_kind("mine")
+        answered.set()
+        assert isinstance(second, Mine)
+        assert first.result(10) is second
 
 
 ONE, TWO = np.ones(1, bool), np.ones(2, bool)
