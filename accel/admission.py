@@ -14,8 +14,8 @@ from accel.records import dataclass
 __all__ = ["Admission", "Budget", "Order", "part_of"]
 
 Order: TypeAlias = tuple[int, ...]
-"""Of a piece: its file's number in the run, and its own in the file; of a part of it, that of the part in it too.
-Lower is wanted sooner."""
+"""Priority of a piece: (file number, piece number), and of a part of one (file number, piece number, part number).
+Lower goes first."""
 
 # A piece counts as no less than this part of one of full size, and a small one twice: it is decoded no faster.
 _LEAST_PART = 1 / 16
@@ -34,7 +34,7 @@ class Admission:
 
     limit_bytes: int
     limit_pieces: float
-    """Of full size: a small one counts as the part of one that it is told to be."""
+    """In full-size pieces; a smaller one counts as the `part` given to `enter`."""
     held: dict[Order, int] = field(default_factory=dict)
     pinned: dict[Order, int] = field(default_factory=dict)
     _parts: dict[Order, float] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""What a scan is told of that wants less than its rows: an aggregate answers part of them from metadata."""
+"""How a scan answers an aggregate: part from metadata, the rest from rows."""
 
 from __future__ import annotations
 

@@ -80,7 +80,7 @@ def scan(
     cache : Cache or None
         By default one for the process; None for no caching beyond this scan.
     options : Options, optional
-        Every tunable.
+        Every setting a caller may change.
 
     Returns
     -------

@@ -32,11 +32,11 @@ class CarriedPages:
         return len(self._pages)
 
     def expect(self, reads: LeafReads, at: int) -> None:
-        """A later piece than the one that fetches this page takes it; said once for each such piece."""
+        """Announce a later piece that will take this page; once for each such piece."""
         self._page(reads, at).takers += 1
 
     def offer(self, reads: LeafReads, at: int) -> None:
-        """A page is about to be fetched that later pieces may come to want."""
+        """Announce a page about to be fetched that later pieces may claim."""
         self._page(reads, at).until = int(reads.stop_row[at])
 
     def claim(self, leaf: int, ordinal: int) -> bool:

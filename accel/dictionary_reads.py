@@ -90,8 +90,8 @@ class DictionaryReads:
             sought.again.append(key)
 
     def pack(self, piece: Piece, sought: Sought) -> asyncio.Task[None] | None:
-        """Begin to put the pages that are met again into the form that is not decompressed: what is met a second time
-        will be met often. To be waited for."""
+        """Start storing, decompressed, the dictionary pages that were met a second time; returns the task to wait for,
+        or None."""
         if not sought.again:
             return None
         again, sought.again = sought.again, []

@@ -25,9 +25,9 @@ _INDEXES = (Kind.OFFSET_INDEX, Kind.COLUMN_INDEX, Kind.BLOOM, Kind.INDEX)
 def explain_plans(
     session: Session, plans: Sequence[FilePlan], question: Question, *, source: str, listing: Listing
 ) -> Callable[[], Explain]:
-    """What tells what a session's planning of its files did, and what reading the tasks would ask for by then.
+    """A function that makes the Explain of this planning, with a prediction of what reading its tasks will request.
 
-    Few of those who plan ask, so it is worked out when they do. The session is not held for that.
+    The prediction is made when the function is called, as few callers want it. It does not keep the session alive.
     """
     metrics, counts, reader = session.reader.metrics, session.counts, session.reader
     measured = (

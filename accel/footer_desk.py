@@ -26,7 +26,7 @@ _FEWEST: Final = 4
 _LONGEST: Final = 16 * 1024
 """Bytes of a footer; longer ones gain nothing."""
 _KINDS: Final = 8
-"""Kinds of footers that are remembered, of those met last."""
+"""How many footer layouts are remembered; the one learned first is dropped."""
 
 
 class FooterDesk:

@@ -5,9 +5,9 @@ huge pages, which a busy machine takes milliseconds to clear, and gives all that
 anew. Arrow has another in most of its builds (jemalloc), which keeps what was freed for as long as it is told: Arrow
 has it give all back within a second, accel after ten. That holds for whoever else uses that pool in the process.
 
-jemalloc hears of that for the arenas that it makes from then on, and gives each thread one that no other has while it
-can. Its first was there before: it gives all back within a second still, and what is free in one piece of 8 MiB at
-once. So a thread that does nothing else is made to have that one.
+The setting holds only for arenas made afterwards, one a thread while they last. The first arena exists already and
+keeps the old setting (free memory goes back within a second, a free piece of 8 MiB at once), so an idle thread is
+made to occupy it.
 """
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ class Metrics:
     """`requests`, by what was asked for: "data page", "listing", ..."""
     bytes_by_kind: dict[Kind, int] = field(default_factory=dict)
     files: Counter = field(default_factory=Counter)
-    """Files that the source names, `total`, and those that could hold a match, `kept`; the same of all levels below."""
+    """`total`: files the source names; `kept`: those that pruning left. The other levels count alike."""
     row_groups: Counter = field(default_factory=Counter)
     """Of the files that were opened."""
     pages: Counter = field(default_factory=Counter)

@@ -38,7 +38,7 @@ _DEPTH: Final = 512
 _SHARE: Final = 4
 """What has come and is not settled holds at most one part in so many of `memory_limit`."""
 _PATIENCE: Final = 2e-4
-"""Seconds that what has come waits for others, for each request under way: less than those take an interpreter."""
+"""Seconds to wait for more responses, per request under way, before those that came are handled."""
 
 
 @dataclass(slots=True, eq=False)

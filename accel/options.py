@@ -1,4 +1,4 @@
-"""Every tunable of accel, once, with its unit."""
+"""Every setting a caller may change, with its unit; constants stand beside the code that uses them."""
 
 from __future__ import annotations
 
@@ -44,40 +44,44 @@ class Transport(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """The tunables of a scan. All sizes are bytes, all times seconds.
+    """The settings of a scan. All sizes are bytes, all times seconds.
 
     Use `dataclasses.replace(Options(), ...)` or `Options(...)`; a value out of range is a ValueError.
     """
 
     tail_hint: int | None = None
-    """Length of the first suffix read of a file, until a better one is learned for its prefix. None: what lengthens
-    the wait for it by a quarter, as learned of the store, up to 448 KiB; of a file whose size is known no more than
-    1/512 of it; no less than 128 KiB. Of local files 128 KiB."""
+    """Bytes of a file's end that are read first, until a file in the same folder has shown how many its like take.
+    None: what lengthens the wait by a quarter, as measured of the store, but at least 128 KiB, at most 448 KiB, and at
+    most 1/512 of a file whose size is known (if that is more than 128 KiB). Of local files 128 KiB."""
     max_tail_hint: int = 4 * MIB
-    """A learned hint never exceeds this."""
+    """Bytes: what is learned in place of `tail_hint` is never more."""
     max_footer_bytes: int = 256 * MIB
     """A footer that claims to be longer is refused."""
     max_gap_bytes: int | None = None
     """Two ranges of one file are merged when no more than this many unwanted bytes lie between. None: what one
-    response brings in the time that a request costs (0.4 ms), as learned of the store: 32 KiB at 90 MB/s. Where many
-    requests are left, up to what all responses together bring in that time: see `planning.coalesce`."""
+    response brings in the time that a request costs (0.4 ms; of local files 0.05), as measured of the store: 32 KiB at
+    90 MB/s, and never more than 1 MiB. Where many requests would be left, wider gaps are merged too, up to what all
+    responses together bring in that time."""
     max_coalesced_bytes: int | None = None
-    """A merged request is not grown beyond this, and a longer range is split into such pieces. None: 8 MiB, or, where
-    several responses at once are known (or not yet known not) to bring more than one, their share of what is read at
-    once: an eighth at first, from a half to a sixteenth as learned of the store, though no less than 512 KiB."""
+    """Bytes of one request: none is merged beyond this, and a longer range is split into requests of about this size.
+    None: an even share of what is read at the same time, at least 512 KiB and at most 8 MiB. The share is an eighth at
+    first, and then a half to a sixteenth, as measured of the store; where several responses at once bring no more than
+    one, and of local files, it is 8 MiB."""
     probe_min_bytes: int | None = None
-    """Bloom filters and dictionaries are asked when the pages in doubt come to at least so many bytes. None: what takes
-    as long as the round trip of asking, to come and be decoded, as learned of the store: 2 MiB at 30 ms and 90 MB/s; no
-    less than 1 MiB, and of several files each its share. Filters met before are used at any size."""
+    """Bloom filters, dictionaries and embedded indexes are asked when the pages in doubt come to at least so many bytes.
+    None: as many as come and are decoded in the time of one round trip, as measured of the store (2 MiB at 30 ms and
+    90 MB/s), divided among the files that are planned at once, and at least 1 MiB. What was met before is used at any
+    size."""
     max_requests_in_flight: int = 256
     """Requests under way at once, per store."""
     max_files_in_flight: int = 256
-    """Files whose metadata is being read at once by one scan, those above 128 only while it is the network that is
-    waited for: at 30 ms, 8,000 footers a second at the most."""
+    """Files whose metadata one scan reads at once; more than 128 only while the network, not the processor, is waited
+    for. At 30 ms, 256 come to 8,000 footers a second at the most."""
     max_tasks_in_flight: int = 8
-    """Row-group pieces of full size (`piece_bytes`) being fetched or decoded at once by one scan; smaller ones count
-    as the part of one that they are, those below a quarter as up to twice that, none as less than a sixteenth. Up to
-    four times as many where latency times bandwidth, as measured, is more than their bytes."""
+    """Pieces of row groups that one scan fetches or decodes at once, counted in pieces of full size (`piece_bytes`). A
+    smaller piece counts as its share of a full one; below a quarter it counts as twice its share (a quarter at most, a
+    sixteenth at least). Up to four times as many are under way where the network holds more bytes than these (measured
+    latency times bandwidth). Of local files no more are than keep the decoding threads busy."""
     memory_limit: int = 512 * MIB
     """Bytes that one scan may hold: fetched, decoding and decoded but not yet taken."""
     piece_bytes: int = 12 * MIB
@@ -106,12 +110,13 @@ class Options:
     backoff_max: float = 10.0
     """No wait before a retry is longer, whatever the server asks for."""
     hedge_share: float = 0.05
-    """Second requests for small ones (512 KiB) that are late, as a share of all such requests at most; the first
-    answer wins. 0: none. Never for local files."""
+    """A small request (of up to 512 KiB) that is late is sent a second time, and the first answer wins. This is the share
+    of small requests that may be sent twice. 0: none. Local files are never asked twice."""
     hedge_factor: float = 1.5
-    """A request is late after so many times what 95 of 100 recent small ones of its store took,"""
+    """A small request is late after so many times what 95 of 100 recent ones of its store took (with the time that its
+    bytes take), but not before `hedge_floor`. Until 20 of a store are known none is late."""
     hedge_floor: float = 0.05
-    """and after so many seconds."""
+    """Seconds before which no small request is late, whatever `hedge_factor` makes of it."""
     transport: Transport = Transport.AUTO
     """What reads ranges of S3."""
     max_unranged_bytes: int = 64 * MIB

@@ -36,7 +36,9 @@ _MOST_WIDTH: Final = 32
 _GROUP: Final = 8
 _PLACES: Final = np.arange(_GROUP)
 _FEW_GROUPS: Final = 256
-"""Of no more rows that are picked the whole groups are looked at, as packed runs have them."""
+"""Up to this many picked rows, all eight numbers of the packed group around each are unpacked and checked: damage that
+shifts one shifts its whole group, and such a group seldom names only entries that exist. For more rows, eight times
+the work costs more than it finds."""
 _MOST_BYTES: Final = 1 << 30
 
 

@@ -30,7 +30,8 @@ _WIDE: Final = frozenset({pa.lib.Type_LARGE_STRING, pa.lib.Type_LARGE_BINARY})
 _LEAST_VALUES = 1 << 12
 """Fewer are taken one by one sooner."""
 _TUPLES: Final = ((2, 8), (8, 4), (64, 2))
-"""Up to so many entries, tuples of so many: not more than 4,096, whose lengths are records of 8, 16 or 32 bytes."""
+"""(most entries, texts in a tuple): in a dictionary of at most so many entries, so many texts are looked up in one step.
+So there are 4,096 tuples at the most (8 ** 4, 64 ** 2), and the lengths of one's texts are a record of 8 to 32 bytes."""
 _LEAST_TUPLED = 1 << 16
 """Fewer are taken one by one sooner than by tuples."""
 _LEAST_USES = 32

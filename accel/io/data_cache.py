@@ -16,11 +16,12 @@ from accel.records import dataclass
 
 __all__ = ["DataCache", "Held"]
 
-# What one read may put into the cache at once is this part of it, and all reads of a scan together that part.
+# All numbers here are divisors of the cache's limit.
+# Small reads are kept the first time: a read of up to 1/64, as long as its scan has read no more than 1/8 so far.
 _ADMITTED, _ADMITTED_EACH = 64, 8
-# What is larger is kept where the same was read before, and no more than this part of the cache since then.
+# A larger read is kept when it is met again before other such reads have brought more than 1/2.
 _REMEMBERED = 2
-# It is kept at once while there is room: no more than this part of the cache is filled so, this one by one scan.
+# It is kept the first time while no more than 1/2 of the cache is in use, and its scan has read no more than 1/16.
 _FILLED, _FILLED_EACH = 2, 16
 # Beside its bytes a segment costs about so much.
 _OVERHEAD = 256

@@ -47,8 +47,9 @@ class Ghosts:
     Parameters
     ----------
     limit : int
-        Bytes that all ranges have together at the most: what is read again after more than that would not have
-        been kept so long either. That is what a scan of more does, and why it finds nothing here.
+        Bytes that all remembered ranges cover together at the most. Once more than that has been read, the oldest
+        ranges are forgotten: a cache of that size would have dropped them by then, too. So a scan that reads more
+        than the limit finds none of its own ranges when it is run again, and nothing of it is kept.
     """
 
     def __init__(self, limit: int) -> None:

@@ -135,7 +135,7 @@ class HttpStore:
                 body += fresh
                 if came > limit or (whole is not None and came == limit):
                     break
-        except Exception as error:  # noqa: BLE001 (sorted by `_translate`)
+        except Exception as error:  # noqa: BLE001 (`_translate` makes a StoreError of a failed exchange)
             failure = _translate(error, path)
         # Not while that is handled: what aiohttp raised would stay with it, and holds the URL.
         if failure is not None:
@@ -211,7 +211,7 @@ class _Exchange:
                 self._response.release()
                 url = _redirected(url, target, shown)
             raise StoreError(f"more than {_MAX_REDIRECTS} redirects", path=shown)
-        except Exception as error:  # noqa: BLE001 (sorted by `_translate`)
+        except Exception as error:  # noqa: BLE001 (`_translate` makes a StoreError of a failed exchange)
             failure = _translate(error, shown)
         raise failure from None
 

@@ -20,7 +20,8 @@ _LOCAL_REQUEST_SECONDS = 0.05e-3
 # A request of up to so many bytes is waited for, not transferred; one from so many on is transferred.
 _SMALL_BYTES = 64 * 1024
 _LARGE_BYTES = 512 * 1024
-# How many of the last small requests are remembered, and of the last large ones at each level of company.
+# How many measurements are kept: of small requests, and of large ones for each number of concurrent requests
+# (1, 2-3, 4-7, ...).
 _SMALL_KEPT = 128
 _LARGE_KEPT = 16
 # So few say nothing yet; for a 95th percentile it takes more.

@@ -87,8 +87,9 @@ class Pool:
 
     Notes
     -----
-    A request fails for all who want of it, each with an error of its own. Who is cancelled leaves it to the others; with the last one it is cancelled
-    too, and has ended when that one goes on. Requests count for who asked first.
+    When a request fails, every read that waits for it raises its own copy of the AccelError. A read that is cancelled
+    leaves the request to the others; the last one to leave cancels the request and waits until it has ended. A request
+    is counted in the metrics of the read that began the batch.
     """
 
     def __init__(self, gate: Gate) -> None:

@@ -74,9 +74,9 @@ class Shape:
     few_requests: int
     """So many are sent in the time that the answer to the first takes."""
     streams: int
-    """So many requests at once bring so many times what one does."""
+    """How many parallel responses still add throughput."""
     max_coalesced_bytes: int | None = None
-    """Where it is given and not to be found."""
+    """As the caller set it; None: worked out for each read by `merging`."""
 
     def merging(self, nbytes: int, *, reads: int = 1) -> Merging:
         """For so many reads that bring about so many bytes at the same time, all together: no request longer than

@@ -96,6 +96,10 @@ def asked_of(query: FileQuery) -> Asked:
 
 
 def named(handle: FileHandle, query: FileQuery, asked: Asked, columns: Mapping[str, str]) -> Iterator[Source]:
+    """The file's IDX1, for each of the caller's `columns` that the predicate asks something it can answer.
+
+    An IDX1 does not say which column it is of, so the caller does.
+    """
     for name in columns:
         path = (name,) if (name,) in asked else tuple(name.split("."))
         here = asked.get(path)
@@ -115,6 +119,7 @@ def _idx1() -> IndexKind:
 
 
 def labelled(handle: FileHandle, query: FileQuery, asked: Asked) -> Iterator[Source]:
+    """The indexes of accel's table of contents, which names their columns, that can answer something of the predicate."""
     toc = handle.toc
     for ordinal, entry in enumerate(toc.entries if toc is not None else ()):
         here = [pair for path in entry.paths() for pair in asked.get(path, ())]

@@ -71,7 +71,7 @@ class FileHandle(Viewed):
         self.shelf_at = 0
         self._view = None
         self.kin: Kin | FileMetadata
-        """What its metadata may have in common with that of other files; once folded, no more than that."""
+        """Metadata shared with files of the same writer; the whole FileMetadata until it is folded."""
         numbers = None
         if isinstance(metadata, FileMetadata):
             self.kin, self._view = metadata, FileView(metadata)

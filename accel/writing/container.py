@@ -1,4 +1,4 @@
-"""The footer keys that indexes are found by: accel's table of contents, and the seeds' offset of IDX1."""
+"""The footer keys that indexes are found by: accel's table of contents, and the DataFusion example's offset of IDX1."""
 
 from __future__ import annotations
 

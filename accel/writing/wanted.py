@@ -16,7 +16,7 @@ from accel.writing.values import find_leaf
 __all__ = ["IDX1", "Indexes", "WantedIndex", "read_wanted"]
 
 IDX1 = "idx1"
-"""The seeds' distinct-value list, found by the footer key `distinct_index_offset`."""
+"""The DataFusion example's list of distinct values, found by the footer key `distinct_index_offset`."""
 
 Indexes = Mapping[str, Any]
 """Column -> one index or a list of them; each a kind's name, a kind, or a pair of either and a level. Instead of a

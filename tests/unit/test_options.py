@@ -1,4 +1,4 @@
-"""Every tunable has a documented default, and takes no nonsense."""
+"""Every option has a documented default, and takes no nonsense."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The table of contents, the fingerprint, and the seeds' IDX1: there and back, and every way to be wrong."""
+"""The table of contents, the fingerprint, and the DataFusion example's IDX1: there and back, and every way to be wrong."""
 
 from __future__ import annotations
 
@@ -279,7 +279,7 @@ def test_bytes_that_are_not_those_that_were_written_are_refused(data: bytes, mes
         verify_blob(PAGES[0], data)
 
 
-# --- the seeds' IDX1 ---
+# --- the DataFusion example's IDX1 ---
 
 OFFSETS: list[tuple[bytes, int | str]] = [
     (b"4", 4),

@@ -353,7 +353,7 @@ def test_a_frequent_value_is_guessed_as_frequent() -> None:
     assert sketch.selectivity(ask_for("x = 'common'", pa.string())) > 0.8
 
 
-# --- the seeds' list as a kind ---
+# --- the DataFusion example's list as a kind ---
 
 
 def test_idx1_proves_only_absence() -> None:
