@@ -239,7 +239,7 @@ class Run:
                     await self._in_order_meanwhile(works)
                 else:
                     await self._in_order(works)
-        except asyncio.CancelledError:
+        except (asyncio.CancelledError, GeneratorExit):
             raise
         except BaseExceptionGroup as group:
             self._failed = foremost(group)

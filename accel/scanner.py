@@ -127,7 +127,7 @@ class Scan:
     async def _end_async(self, running: Running) -> None:
         self._running.discard(running)
         if not running.ended:
-            await runtime.bridge(running.close())
+            await runtime.bridge_to_end(running.close)
 
     async def _collect(self, part: Engine, limit: int | None) -> pa.Table:
         running = self._run(part, limit=limit)

@@ -22,6 +22,7 @@ from accel.errors import AccelError, forget_frames
 __all__ = [
     "at_shutdown",
     "bridge",
+    "bridge_to_end",
     "check_fork",
     "io_loop",
     "obstore_ended",
@@ -254,6 +255,18 @@ async def bridge(coroutine: Coroutine[Any, Any, T]) -> T:
         await asyncio.wait((ended,), timeout=_CANCEL_SECONDS)
         raise
     return call.result()
+
+
+async def bridge_to_end(make: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    """`bridge`, for what cleans up: being cancelled does not cancel it, and waits until it has ended."""
+    work = asyncio.ensure_future(bridge(make()))
+    try:
+        await asyncio.shield(work)
+    except asyncio.CancelledError:
+        await asyncio.wait((work,), timeout=_CANCEL_SECONDS)
+        if work.done() and not work.cancelled():
+            work.exception()  # seen
+        raise
 
 
 def _running_loop() -> asyncio.AbstractEventLoop | None:

@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -272,6 +273,23 @@ async def test_aclose_of_the_iterator(paged: bytes) -> None:
     batches = aiter(slow_scan(store))
     await anext(batches)
     await batches.aclose()  # type: ignore[attr-defined]
+    check_quiet(store, before)
+
+
+@pytest.mark.parametrize("turns", [1, 2, 3, 4])
+@pytest.mark.parametrize("whole", [True, False], ids=["the scan", "its iterator"])
+async def test_an_aclose_that_is_cancelled_ends_all_the_same(paged: bytes, turns: int, whole: bool) -> None:
+    before = tasks_left()
+    store = slow_store(paged)
+    scan = slow_scan(store)
+    batches = aiter(scan)
+    await anext(batches)
+    closing = asyncio.ensure_future(scan.aclose() if whole else batches.aclose())  # type: ignore[attr-defined]
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    closing.cancel()
+    with suppress(asyncio.CancelledError):
+        await closing
     check_quiet(store, before)
 
 
