@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import enum
+import select
 from collections.abc import Callable
+from functools import partial
 from typing import cast
 
 from accel.io.response_head import HEAD_END, ResponseHead, read_head
@@ -30,6 +32,7 @@ class Loss(enum.Enum):
     CLOSED = "the connection failed"
     STALLED = "the server made no progress in time"
     GARBLED = "the answer is not HTTP"
+    EXHAUSTED = "no connection could be made, as the process has as many files open as it may"
 
 
 class LostError(Exception):
@@ -78,6 +81,7 @@ class Connection(asyncio.BufferedProtocol):
         self._scratch = scratch
         self._on_lost = on_lost
         self._transport: asyncio.Transport | None = None
+        self._unread: Callable[[], object] | None = None
         self._answer: asyncio.Future[Reply] | None = None
         self._room = 0
         self._early = b""
@@ -122,6 +126,12 @@ class Connection(asyncio.BufferedProtocol):
         """Whether another request may be sent."""
         return self._answer is None and self._transport is not None and not self._transport.is_closing()
 
+    @property
+    def silent(self) -> bool:
+        """Whether nothing has come since the last answer: what has, the loop may not have read yet, and it would be
+        taken for the next answer."""
+        return self._unread is None or not self._unread()
+
     def stalled(self) -> None:
         """Its owner has waited long enough for progress."""
         self._lose(Loss.STALLED)
@@ -136,6 +146,11 @@ class Connection(asyncio.BufferedProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
+        socket = transport.get_extra_info("socket")
+        if socket is not None and hasattr(select, "poll"):
+            looking = select.poll()
+            looking.register(socket.fileno(), select.POLLIN)
+            self._unread = partial(looking.poll, 0)
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return self._scratch if self._head is None else self._body[self._filled :]

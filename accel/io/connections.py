@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import random
 import socket
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -101,9 +102,13 @@ class Connections:
         """
         kept = self._take()
         if kept is not None:
+            asked_at = self._loop.time()
             try:
                 return await self._ask(kept, request, room)
             except LostError as error:
+                if error.loss is Loss.STALLED and not error.begun:
+                    # What lies between may have forgotten the others as well, which would cost a try each.
+                    self._drop_idle(since=asked_at)
                 if error.begun or error.loss is not Loss.CLOSED:
                     raise
         return await self._ask(await self._connect(), request, room)
@@ -130,10 +135,17 @@ class Connections:
     def _take(self) -> Connection | None:
         while self._idle:
             connection, since = self._idle.popitem()
-            if connection.usable and self._loop.time() - since < _IDLE_SECONDS:
+            if connection.usable and connection.silent and self._loop.time() - since < _IDLE_SECONDS:
                 return connection
             connection.abort()
         return None
+
+    def _drop_idle(self, *, since: float) -> None:
+        """Keep none that has been idle since then, or longer."""
+        for connection, idle_since in list(self._idle.items()):
+            if idle_since > since:
+                break
+            connection.abort()
 
     def _forget(self, connection: Connection) -> None:
         self._idle.pop(connection, None)
@@ -150,10 +162,7 @@ class Connections:
         for connection in list(self._busy):
             if now - connection.progress >= self._patience.read:
                 connection.stalled()
-        for connection, since in list(self._idle.items()):
-            if now - since < _IDLE_SECONDS:
-                break
-            connection.abort()
+        self._drop_idle(since=now - _IDLE_SECONDS)
         watched = self._busy or self._idle
         self._watch = self._loop.call_later(self._interval, self._look) if watched else None
 
@@ -166,6 +175,9 @@ class Connections:
         except TimeoutError:
             raise UnreachableError("no connection came about in time") from None
         except (OSError, ValueError) as error:  # a refused certificate is an OSError too
+            if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
+                self._drop_idle(since=self._loop.time())
+                raise LostError(Loss.EXHAUSTED, begun=False) from None
             raise UnreachableError(type(error).__name__) from None
 
     async def _reach(self) -> Connection:

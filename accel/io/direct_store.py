@@ -28,6 +28,9 @@ __all__ = ["DirectStore", "adapt"]
 _aside: TTLCache[Origin, bool] = TTLCache(256, 60.0)
 # Obstore's threads decrypt side by side; this is one loop's work (24 bodies of 4 MiB at once: 0.31 instead of 0.17 s).
 _MOST_OVER_TLS = 256 * KIB
+_OUT_OF_FILES = (
+    "raise the limit (`ulimit -n`), or lower Options.max_requests_in_flight and max_files_in_flight"
+)
 
 
 def adapt(store: object, options: Options) -> ObstoreStore:
@@ -86,7 +89,10 @@ class DirectStore(ObstoreStore):
         except LostError as error:
             if error.loss is Loss.GARBLED:
                 return None
-            raise StoreError(error.loss.value, path=path, place=str(want), transient=True) from None
+            hint = _OUT_OF_FILES if error.loss is Loss.EXHAUSTED else None
+            raise StoreError(
+                error.loss.value, path=path, place=str(want), hint=hint, transient=True
+            ) from None
         return _payload(reply, path, want)
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import socket
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -182,6 +184,82 @@ async def test_what_comes_unasked_ends_a_connection(server: Any, pool: Connectio
     assert bytes((await ask(pool)).body) == BODY[10:20]
     assert bytes((await ask(pool)).body) == BODY[10:20]
     assert server.connections == 2
+
+
+@pytest.mark.parametrize("length", [10, 100_000])
+async def test_an_answer_too_many_is_not_taken_for_the_next(length: int) -> None:
+    """It lies in the socket by the time that the next request could be sent over it."""
+    served = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        served.append(writer)
+        with suppress(asyncio.IncompleteReadError, ConnectionError):
+            while True:
+                await reader.readuntil(b"\r\n\r\n")
+                head = b"HTTP/1.1 206 x\r\nContent-Length: %d\r\n\r\n" % length
+                writer.write(head + b"a" * length + head + b"b" * length)
+        writer.close()
+
+    listening = await asyncio.start_server(serve, "127.0.0.1", 0)
+    pool = Connections(Origin("127.0.0.1", listening.sockets[0].getsockname()[1], False), Patience(5.0, 5.0))
+    for _ in range(5):
+        assert bytes((await ask(pool, 0, length)).body) == b"a" * length
+    await pool.close()
+    await asyncio.gather(*(writer.wait_closed() for writer in served), return_exceptions=True)
+    assert len(served) == 5
+    listening.close()
+
+
+async def test_of_connections_that_were_forgotten_one_is_waited_for(server: Any, pool: Connections) -> None:
+    """What lies between dropped all that were idle without a word; new ones work."""
+    await asyncio.gather(*(ask(pool) for _ in range(4)))
+    asked = len(server.requests)
+    server.script[asked] = lambda reply: setattr(reply, "delay", 5.0)
+    with pytest.raises(LostError) as caught:
+        await ask(pool)
+    assert (caught.value.loss, caught.value.begun) == (Loss.STALLED, False)
+    assert bytes((await ask(pool)).body) == BODY[10:20]
+    assert server.connections == 5
+
+
+async def test_of_connections_one_whose_answer_had_begun_is_lost_alone(
+    server: Any, pool: Connections
+) -> None:
+    await asyncio.gather(*(ask(pool) for _ in range(4)))
+    asked = len(server.requests)
+    server.script[asked] = lambda reply: setattr(reply, "stall", (4, 5.0))
+    assert (await ask(pool)).cut is Loss.STALLED
+    await asyncio.gather(*(ask(pool) for _ in range(3)))
+    assert server.connections == 4
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        OSError(errno.EMFILE, "Too many open files"),
+        OSError(errno.ENFILE, "Too many open files in system"),
+    ],
+    ids=["the process", "the system"],
+)
+async def test_without_files_to_open_idle_connections_are_given_up(
+    server: Any, pool: Connections, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    await asyncio.gather(*(ask(pool) for _ in range(3)))
+    kept = [pool._take() for _ in range(2)]
+    assert None not in kept
+
+    async def fail() -> Any:
+        raise error
+
+    with monkeypatch.context() as patch:
+        patch.setattr(pool, "_reach", fail)
+        assert bytes((await ask(pool)).body) == BODY[10:20]  # over the third
+        with pytest.raises(LostError) as caught:
+            await pool._connect()
+        assert (caught.value.loss, caught.value.begun) == (Loss.EXHAUSTED, False)
+        assert pool._take() is None
+    assert bytes((await ask(pool)).body) == BODY[10:20]
+    assert server.connections == 4
 
 
 async def test_a_cancelled_request_ends_its_connection(server: Any, pool: Connections) -> None:
