@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from contextlib import aclosing
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,6 +14,10 @@ import pytest
 import accel
 from accel import openings, sweep, width
 from accel.io import runtime
+from accel.metrics import Metrics
+from accel.openings import Opening
+from accel.reader import Tails
+from accel.sweep import openings_for
 from accel.testing import DictStore, RecordingStore
 from tests.unit.many_files import many_files, opening_tasks
 
@@ -222,7 +227,105 @@ def test_closing_ends_what_is_under_way(objects: dict[str, bytes]) -> None:
     assert opening_tasks() == []
 
 
-def test_the_disk_remembers_them(objects: dict[str, bytes], tmp_path: Path) -> None:
+def test_closing_stops_the_clocks(objects: dict[str, bytes], monkeypatch: pytest.MonkeyPatch) -> None:
+    """What they would begin, nobody ends any more."""
+
+    class Slow(RecordingStore):
+        async def read(self, path: str, want: Any, *, if_match: str | None = None) -> Any:
+            if path > "d/0003":
+                await asyncio.Event().wait()
+            return await super().read(path, want, if_match=if_match)
+
+    for name, value in (("_AT_FIRST", 4), ("_LOOK", 3600.0), ("_PATIENCE", 3600.0)):
+        monkeypatch.setattr(openings, name, value)
+    clocks: dict[str, asyncio.TimerHandle] = {}
+
+    async def play() -> None:
+        loop = asyncio.get_running_loop()
+        call_later = loop.call_later
+
+        def noted(delay: float, callback: Any, *args: Any, **keywords: Any) -> asyncio.TimerHandle:
+            handle = call_later(delay, callback, *args, **keywords)
+            name = getattr(callback, "__qualname__", "")
+            if name.startswith("Openings."):
+                clocks[name] = handle
+            return handle
+
+        monkeypatch.setattr(loop, "call_later", noted)
+        task = asyncio.create_task(
+            accel.scan("d/", "key = 77", store=Slow(DictStore(objects)), cache=None).to_table_async()
+        )
+        async with asyncio.timeout(20):
+            while len(clocks) < 2:
+                await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.wait([task])
+        monkeypatch.setattr(loop, "call_later", call_later)
+
+    runtime.run(play())
+    assert {name: clock.cancelled() for name, clock in clocks.items()} == {
+        "Openings._widen": True,
+        "Openings._digest_now": True,
+    }
+
+
+def test_what_is_held_of_files_that_wait_for_the_first_is_bounded() -> None:
+    """No more is looked at ahead than `memory_limit` has room for, but for the files that are looked at together."""
+    objects = many_files(130)
+    options = accel.Options(memory_limit=4 * 5 * 128 * 1024, max_files_in_flight=4)
+    freed = asyncio.Event()
+
+    class First(RecordingStore):
+        async def read(self, path: str, want: Any, *, if_match: str | None = None) -> Any:
+            if path == "d/0000.parquet":
+                await freed.wait()
+            return await super().read(path, want, if_match=if_match)
+
+    store = First(DictStore(objects))
+
+    def asked() -> int:
+        return len({call.path for call in store.calls if call.want is not None})
+
+    async def play() -> tuple[int, Any]:
+        scan = accel.scan("d/", "key = 333", store=store, cache=None, options=options)
+        task = asyncio.create_task(scan.to_table_async())
+        async with asyncio.timeout(20):
+            while asked() < 63:  # the first is held before it is recorded
+                await asyncio.sleep(0)
+            for _ in range(500):
+                await asyncio.sleep(0)
+            ahead = asked()
+            freed.set()
+            return ahead, await task
+
+    ahead, found = runtime.run(play())
+    assert (ahead, found["key"].to_pylist()) == (63, [333])
+
+
+def test_none_is_opened_ahead_after_one_that_failed(objects: dict[str, bytes]) -> None:
+    broken = {**objects, "d/0001.parquet": b"PAR1 this is none PAR1"}
+    scan = accel.scan("d/", "key = 77", store=DictStore(broken), cache=None)
+
+    async def play() -> tuple[Opening | None, Opening | None]:
+        session = scan._engine._session(Metrics(), Tails.DROP)
+        files = (await session.listing()).files
+        ahead = openings_for(session)
+        assert ahead is not None
+        async with aclosing(ahead):
+            opening = ahead.ask(files[1])
+            while opening is not None and not opening.done:
+                await ahead.progress()
+            return opening, ahead.ask(files[2])
+
+    opening, after = runtime.run(play())
+    assert opening is not None
+    assert isinstance(opening.error, accel.ParquetFormatError)
+    assert after is None
+
+
+@pytest.mark.parametrize("hint", [None, 16], ids=["in one request", "in two"])
+def test_the_disk_remembers_them(objects: dict[str, bytes], tmp_path: Path, hint: int | None) -> None:
+    options = accel.Options(tail_hint=hint, max_tail_hint=hint or accel.Options().max_tail_hint)
     source = tmp_path / "d"
     source.mkdir()
     for name, data in objects.items():
@@ -230,7 +333,7 @@ def test_the_disk_remembers_them(objects: dict[str, bytes], tmp_path: Path) -> N
     found = []
     for _ in range(2):
         cache = accel.Cache(disk=tmp_path / "disk")
-        scan = accel.scan(str(source), "key = 77", cache=cache)
+        scan = accel.scan(str(source), "key = 77", cache=cache, options=options)
         assert keys(scan) == [77]
         found.append((scan.metrics.metadata_hits, scan.metrics.metadata_misses, cache.stats().disk_hits))
     # A local file's etag is strong.

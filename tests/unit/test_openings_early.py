@@ -14,6 +14,7 @@ import pytest
 import accel
 from accel.errors import StoreError
 from accel.io import listing, runtime
+from accel.io.clients import client_for
 from accel.io.store import ObjectEntry
 from accel.testing import DictStore
 from tests.unit.many_files import many_files, opening_tasks
@@ -160,6 +161,14 @@ def test_what_is_wrong_with_a_file_is_told_in_its_turn(store: Paged) -> None:
         for batch in accel.scan("d/", "key >= 0", store=store, cache=None):
             seen += batch.column(0).to_pylist()
     assert seen == list(range(20))
+
+
+def test_a_first_file_that_is_broken_is_asked_for_once(store: Paged) -> None:
+    store.put("d/0000.parquet", b"PAR1 this is none PAR1")
+    store.wanted = 1
+    with pytest.raises(accel.ParquetFormatError, match="0000"):
+        keys(accel.scan("d/", "key >= 0", store=store, cache=None))
+    assert store.read_of.count("d/0000.parquet") == 1
 
 
 def test_one_that_a_second_listing_shows_replaced_is_opened_anew(
@@ -350,6 +359,36 @@ def test_two_cancellations_leave_nobody_waiting(store: Paged, turns: int) -> Non
     assert opening_tasks() == []
 
 
+def test_who_waits_for_the_same_first_file_outlives_one_that_is_cancelled(store: Paged) -> None:
+    """The one that opens it early is cancelled while its question waits for that very file."""
+    cache, freed, read = accel.Cache(), asyncio.Event(), store.read
+
+    async def wait(path: str, want: Any, *, if_match: str | None = None) -> Any:
+        await freed.wait()
+        return await read(path, want, if_match=if_match)
+
+    async def settle() -> None:
+        for _ in range(300):
+            await asyncio.sleep(0)
+
+    async def play() -> Any:
+        one = asyncio.create_task(accel.scan("d/", "key = 77", store=store, cache=cache).to_table_async())
+        await settle()
+        other = asyncio.create_task(
+            accel.scan("d/0000.parquet", "key = 2", store=store, cache=cache).to_table_async()
+        )
+        await settle()
+        one.cancel()
+        await asyncio.wait([one])
+        freed.set()
+        async with asyncio.timeout(20):
+            return await other
+
+    store.read, store.wanted = wait, 0  # type: ignore[method-assign]
+    assert runtime.run(play())["key"].to_pylist() == [2]
+    assert len(cache.flights) == 0
+
+
 def test_no_more_is_held_than_memory_limit_has_room_for(store: Paged) -> None:
     """Nothing that comes is let go before all files are known."""
     options = accel.Options(memory_limit=4 * 5 * 128 * 1024, max_files_in_flight=256)
@@ -365,6 +404,26 @@ def test_no_more_is_held_than_memory_limit_has_room_for(store: Paged) -> None:
     store.between = between
     scan = accel.scan("d/", "key = 77", store=store, cache=accel.Cache(), options=options)
     assert keys(scan) == [77]
+    assert asked[0] == 5
+
+
+def test_nor_where_longer_ends_have_been_learned_to_be_worth_it(store: Paged) -> None:
+    end = 1 << 20
+    options = accel.Options(memory_limit=4 * 5 * end, max_files_in_flight=256)
+    cache = accel.Cache()
+    token = client_for("store:", store=store, options=options).token
+    cache.put(("hint", token, "d"), end, 256)
+    store.wanted = 5
+    asked: list[int] = []
+
+    async def between() -> None:
+        await store.until_read()
+        for _ in range(200):
+            await asyncio.sleep(0)
+        asked.append(len(store.read_of))
+
+    store.between = between
+    assert keys(accel.scan("d/", "key = 77", store=store, cache=cache, options=options)) == [77]
     assert asked[0] == 5
 
 

@@ -156,6 +156,29 @@ async def test_the_last_cancelled_waiter_ends_the_load() -> None:
     assert source.calls == 2
 
 
+async def test_who_asks_while_a_load_is_being_ended_begins_anew() -> None:
+    cache, source, ended = Cache(memory=100), Source(), asyncio.Event()
+
+    async def end_slowly() -> tuple[object, int]:
+        try:
+            return await source.load()
+        finally:
+            await ended.wait()
+
+    last = asyncio.ensure_future(cache.load("k", end_slowly))
+    await settle()
+    last.cancel()
+    await settle()
+    late = asyncio.ensure_future(cache.load("k", source.load))
+    await settle()
+    source.go.set()
+    ended.set()
+    assert await late == 7
+    with pytest.raises(asyncio.CancelledError):
+        await last
+    assert (source.calls, source.cancelled, len(cache.flights)) == (2, 1, 0)
+
+
 async def test_clear_during_a_load() -> None:
     cache, source = Cache(memory=100), Source()
     (task,) = await start(cache, source, 1)

@@ -41,6 +41,26 @@ async def test_a_cancellation_outlives_a_failure() -> None:
     assert task.cancelled()
 
 
+async def test_a_cancellation_outlives_a_failure_that_came_before_the_end() -> None:
+    """The group has ended its own body for the failure, and waits for the others when it is cancelled."""
+    go = asyncio.Event()
+
+    async def work() -> None:
+        async with Group() as group:
+            group.create_task(end_slowly(go))
+            group.create_task(fail_after(1))
+            await asyncio.sleep(60)
+
+    task = asyncio.create_task(work())
+    for _ in range(8):
+        await asyncio.sleep(0)
+    task.cancel()
+    go.set()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert task.cancelled()
+
+
 async def test_a_failure_alone_comes_out() -> None:
     with pytest.raises(ExceptionGroup) as caught:
         async with Group() as group:
