@@ -296,6 +296,23 @@ async def test_a_connection_idle_for_too_long_is_not_used(
     assert server.connections == 2
 
 
+async def test_closing_ends_those_that_are_idle_and_those_that_are_not(server: Any) -> None:
+    pool = Connections(origin_of(server.url), PATIENCE)
+    server.script[0] = lambda reply: setattr(reply, "delay", 60.0)
+    waiting = asyncio.create_task(ask(pool))
+    async with asyncio.timeout(20):
+        while not server.requests:
+            await asyncio.sleep(0)
+    await ask(pool)
+    open_ones = [*pool._idle, *pool._busy]
+    assert (len(pool._idle), len(pool._busy)) == (1, 1)
+    await pool.close()
+    assert [connection.usable for connection in open_ones] == [False, False]
+    with pytest.raises(LostError):
+        await waiting
+    assert (len(pool._idle), len(pool._busy), pool._watch) == (0, 0, None)
+
+
 async def test_nobody_there() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from obstore.store import MemoryStore, S3Store
 
 from accel.errors import AccelError, ObjectChangedError, ObjectNotFoundError, ParquetFormatError, StoreError
-from accel.io import direct_store
+from accel.io import direct_store, signing
 from accel.io.connections import connections_to
 from accel.io.direct_store import DirectStore, adapt
 from accel.io.faults import IncompleteBodyError, ShortObjectError, SuffixUnsupportedError
@@ -191,6 +191,26 @@ async def test_what_obstore_is_refused_too_is_told_by_it(server: Any, s3: Direct
     assert first != second or "X-Amz-Signature" in first  # signed anew
 
 
+async def test_what_is_refused_is_signed_anew(
+    server: Any, s3: DirectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    signed: list[str] = []
+    sign = signing.obstore.sign
+
+    def noted(store: Any, method: Any, path: str, valid: Any) -> str:
+        signed.append(path)
+        return str(sign(store, method, path, valid))
+
+    monkeypatch.setattr(signing.obstore, "sign", noted)
+    server.script[1] = status(403)
+    for refused in (False, True, False):
+        assert bytes((await s3.read("f", ByteRange(10, 20))).data) == BODY[10:20]
+        assert (len(direct_store._aside) == 1) is refused
+        direct_store._aside.clear()
+    assert directly(server) == [True, True, False, True]
+    assert signed == ["f", "f"]
+
+
 async def test_without_credentials_obstore_tells(server: Any) -> None:
     def provide() -> Any:
         raise ValueError("nothing here: hunter2")
@@ -282,7 +302,7 @@ def _told_by_frames(error: BaseException | None) -> str:
     told = []
     while error is not None:
         for frame, _ in traceback.walk_tb(error.__traceback__):
-            if "/accel/" in frame.f_code.co_filename:
+            if Path(frame.f_code.co_filename).is_relative_to(Path(direct_store.__file__).parents[1]):
                 told += [f"{name} = {value!r}" for name, value in frame.f_locals.items()]
         error = error.__context__
     return "\n".join(told)

@@ -50,6 +50,7 @@ def test_the_length_of_the_body(line: bytes, length: int | None) -> None:
 REFUSED = {
     "empty": b"",
     "another protocol": b"HTTP/2 200 OK",
+    "a version to come": b"HTTP/1.2 200 OK",
     "an interim response": b"HTTP/1.1 103 Early Hints",
     "no status": b"HTTP/1.1 OK",
     "a status of four digits": b"HTTP/1.1 2060 x",

@@ -125,6 +125,7 @@ async def test_each_reads_for_itself_where_the_reader_fails() -> None:
     for found in others:
         assert not isinstance(found, BaseException)
         check(found[0], [A, B])
+        assert found[1] == 2
     assert len(store.asked) == 3
 
 
