@@ -9,6 +9,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 import accel
@@ -18,7 +19,7 @@ from accel.metrics import Metrics
 from accel.openings import Opening
 from accel.reader import Tails
 from accel.sweep import openings_for
-from accel.testing import DictStore, RecordingStore
+from accel.testing import DictStore, Layout, RecordingStore, table, write_file
 from tests.unit.many_files import many_files, opening_tasks
 
 FILES = 40
@@ -68,6 +69,27 @@ def test_footers_that_are_longer_than_the_hint(objects: dict[str, bytes], hint: 
     assert keys(scan) == [77]
     assert scan.metrics.files.kept == 1
     assert store.requests <= 1 + 2 * FILES + 2
+
+
+def test_round_trips_of_files_that_are_opened_only_to_be_passed_over() -> None:
+    """The first one's footer comes at once; those of the others, which are longer, take a second request."""
+    objects = many_files(8)
+    long = table(key=pa.array(range(100, 200), pa.int64()))
+    objects |= {name: write_file(long, Layout(group_rows=1)) for name in list(objects)[1:]}
+    options = accel.Options(tail_hint=2048, max_tail_hint=2048)
+    store = RecordingStore(DictStore(objects))
+    scan = accel.scan("d/", "key < 0", store=store, cache=None, options=options)
+    assert keys(scan) == []
+    assert (store.requests, store.depth, scan.metrics.round_trips) == (1 + 1 + 2 * 7, 3, 3)
+    plan = accel.plan("d/", "key < 0", store=store, cache=None, options=options)
+    assert plan.explain().round_trips == {"listing": 1, "metadata": 2, "indexes": 0, "data": 0}
+
+
+def test_a_question_that_cannot_be_settled_is_asked_once(objects: dict[str, bytes]) -> None:
+    store = RecordingStore(DictStore({**objects, "d/0000.parquet": b"PAR1 this is none PAR1"}))
+    with pytest.raises(accel.ParquetFormatError, match="0000"):
+        keys(accel.scan("d/", "key = 77", store=store, cache=None))
+    assert [call.path for call in store.calls].count("d/0000.parquet") == 1
 
 
 def test_few_requests_are_under_way_at_once(store: RecordingStore) -> None:

@@ -494,6 +494,42 @@ async def test_a_slow_consumer_holds_no_more_than_the_limit(planned: list[list[S
     assert 0 < most <= limit
 
 
+async def test_a_piece_holds_its_room_until_its_last_batch_is_taken(planned: list[list[ScanTask]]) -> None:
+    class Halves(FakeReader):
+        async def decode(self, task: ScanTask, read: PieceRead) -> list[pa.RecordBatch]:
+            (batch,) = await super().decode(task, read)
+            return [batch.slice(0, 10), batch.slice(10)]
+
+    run, _ = make(planned[:1], Halves())
+    held: list[list[tuple[int, ...]]] = []
+    while await run.take() is not None:
+        await settle()
+        held.append(sorted(run.admission.held))
+    assert held == [[(0, 0), (0, 1)], [(0, 1)], [(0, 1)], []]
+
+
+async def test_closed_before_its_first_step_a_run_closes_its_files(planned: list[list[ScanTask]]) -> None:
+    class Closing(Works):
+        closed = 0
+
+        async def aclose(self) -> None:
+            self.closed += 1
+
+    works = Closing([])
+
+    async def work() -> Works:
+        return works
+
+    run = Run(FakeReader(), work, limit=None, ordered=True)  # type: ignore[arg-type]
+    taking = asyncio.create_task(run.take())
+    await asyncio.sleep(0)  # the files are known, and nothing has been done with them
+    await run.close()
+    with pytest.raises(AccelError, match="closed before its end"):
+        await taking
+    assert works.closed == 1
+    assert others() == set()
+
+
 async def test_a_piece_too_large_names_its_file_and_row_group(planned: list[list[ScanTask]]) -> None:
     run, _ = make(planned[:1], FakeReader(memory_limit=8, piece_bytes=1))
     with pytest.raises(accel.MemoryLimitError) as caught:

@@ -155,6 +155,14 @@ def test_what_has_more_to_say_is_planned_one_by_one(
     assert len(planned) == (1 if "selection" in keywords else FILES)
 
 
+def test_a_selection_past_a_file_is_told_of_whatever_its_statistics_say(
+    store: RecordingStore, cache: accel.Cache
+) -> None:
+    selection = {"d/0100.parquet": {0: [(0, 1)]}, "d/0200.parquet": {9: [(0, 1)]}}
+    with pytest.raises(ValueError, match=r"selection names row group 9; d/0200\.parquet has 2"):
+        accel.plan("d/", "key = 400", selection=selection, store=store, cache=cache)
+
+
 def test_a_bad_table_of_indexes_is_told_of_whatever_the_statistics_say(
     store: RecordingStore, cache: accel.Cache
 ) -> None:
