@@ -134,13 +134,15 @@ async def test_a_failure_goes_to_all_and_is_not_kept() -> None:
 
 async def test_one_cancelled_waiter_leaves_the_load_to_the_others() -> None:
     cache, source = Cache(memory=100), Source()
+    told: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context))
     first, second = await start(cache, source, 2)
     first.cancel()
     with pytest.raises(asyncio.CancelledError):
         await first
     source.go.set()
     assert await second == 7
-    assert (source.calls, source.cancelled) == (1, 0)
+    assert (source.calls, source.cancelled, told) == (1, 0, [])
 
 
 async def test_the_last_cancelled_waiter_ends_the_load() -> None:
@@ -169,13 +171,13 @@ async def test_who_asks_while_a_load_is_being_ended_begins_anew() -> None:
     await settle()
     last.cancel()
     await settle()
-    late = asyncio.ensure_future(cache.load("k", source.load))
-    await settle()
-    source.go.set()
+    (late,) = await start(cache, source, 1)
     ended.set()
-    assert await late == 7
     with pytest.raises(asyncio.CancelledError):
         await last
+    (later,) = await start(cache, source, 1)  # nothing of the new load ended with the other
+    source.go.set()
+    assert await asyncio.gather(late, later) == [7, 7]
     assert (source.calls, source.cancelled, len(cache.flights)) == (2, 1, 0)
 
 

@@ -54,6 +54,22 @@ async def test_long_bodies(server: Any, pool: Connections) -> None:
     assert server.connections == 1
 
 
+async def test_what_was_answered_is_not_held(server: Any, pool: Connections) -> None:
+    await ask(pool, 0, 1000)
+    (kept,) = pool._idle
+    assert len(kept._body) == 0
+
+
+async def test_patience_begins_with_the_request(server: Any, pool: Connections) -> None:
+    """Not with what last passed over a connection that has been idle since."""
+    await ask(pool)
+    (kept,) = pool._idle
+    kept.progress -= 60.0
+    server.script[1] = lambda reply: setattr(reply, "delay", 2 * pool._interval)
+    assert bytes((await ask(pool)).body) == BODY[10:20]
+    assert server.connections == 1
+
+
 async def test_requests_at_once_have_connections_of_their_own(server: Any, pool: Connections) -> None:
     replies = await asyncio.gather(*(ask(pool, n, n + 5) for n in range(9)))
     assert [bytes(reply.body) for reply in replies] == [BODY[n : n + 5] for n in range(9)]
