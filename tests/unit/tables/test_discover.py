@@ -202,6 +202,11 @@ async def test_the_marker_of_a_directory_that_has_an_extension(source: str) -> N
         assert kept == ["t/y.parquet"]  # a file that the pattern names goes before directories that it names
 
 
+async def test_the_marker_of_the_directory_itself_is_no_file_though_it_holds_something() -> None:
+    stores = Stores(bucket={"t/": 5, "t/a.parquet": 100})
+    assert (await find(stores, "s3://bucket/t/")).files == (listed("t/a.parquet"),)
+
+
 async def test_what_is_hidden_above_the_directory_does_not_matter() -> None:
     stores = Stores(bucket=["_x/.y/z.parquet"])
     assert (await find(stores, "s3://bucket/_x/.y/")).files == (listed("_x/.y/z.parquet"),)
@@ -555,6 +560,12 @@ async def test_a_table_format_is_warned_of(kind: str, log: str) -> None:
         found = await discover("s3://bucket/t/", client_for=stores.client, metrics=metrics)
     assert [file.path for file in found.files] == ["t/a.parquet", "t/b/c.parquet"]
     assert len(metrics.warnings) == 1
+
+
+async def test_a_table_that_is_a_whole_bucket_is_warned_of() -> None:
+    stores = Stores(bucket=["_delta_log/00000000000000000000.json", "a.parquet"])
+    with pytest.warns(UserWarning, match="s3://bucket: this is a Delta table"):
+        assert (await find(stores, "s3://bucket")).files == (listed("a.parquet"),)
 
 
 @pytest.mark.parametrize("source", ["s3://bucket/t/*.parquet", "s3://bucket/t/a.parquet", "s3://bucket/t/u/"])
