@@ -76,13 +76,16 @@ def test_round_trips_of_files_that_are_opened_only_to_be_passed_over() -> None:
     objects = many_files(8)
     long = table(key=pa.array(range(100, 200), pa.int64()))
     objects |= {name: write_file(long, Layout(group_rows=1)) for name in list(objects)[1:]}
+    objects["d/0007.parquet"] = write_file(long, Layout(group_rows=2))
     options = accel.Options(tail_hint=2048, max_tail_hint=2048)
     store = RecordingStore(DictStore(objects))
     scan = accel.scan("d/", "key < 0", store=store, cache=None, options=options)
     assert keys(scan) == []
     assert (store.requests, store.depth, scan.metrics.round_trips) == (1 + 1 + 2 * 7, 3, 3)
     plan = accel.plan("d/", "key < 0", store=store, cache=None, options=options)
-    assert plan.explain().round_trips == {"listing": 1, "metadata": 2, "indexes": 0, "data": 0}
+    told = plan.explain()
+    assert told.round_trips == {"listing": 1, "metadata": 2, "indexes": 0, "data": 0}
+    assert (told.files, told.row_groups, told.rows) == ((0, 8), (0, 2 + 6 * 100 + 50), (0, 4 + 7 * 100))
 
 
 def test_a_question_that_cannot_be_settled_is_asked_once(objects: dict[str, bytes]) -> None:
@@ -172,6 +175,24 @@ def test_what_fails_for_many_at_once_is_told(
     assert len(cache.flights) == 0
     monkeypatch.undo()
     assert keys(accel.scan("d/", "key = 77", store=store, cache=cache)) == [77]
+
+
+def test_who_joins_anothers_request_has_missed_its_metadata_too(objects: dict[str, bytes]) -> None:
+    store, cache = Held(objects), accel.Cache()
+    name = "d/0039.parquet"
+
+    async def both() -> list[Any]:
+        scans = [accel.scan(name, "key = 159", store=store, cache=cache) for _ in range(2)]
+        tasks = [asyncio.create_task(scan.to_table_async()) for scan in scans]
+        for _ in range(100):
+            await asyncio.sleep(0)
+        store.freed.set()
+        found = await asyncio.gather(*tasks)
+        assert [rows["key"].to_pylist() for rows in found] == [[159], [159]]
+        return [(scan.metrics.metadata_hits, scan.metrics.metadata_misses) for scan in scans]
+
+    assert runtime.run(both()) == [(0, 1), (0, 1)]
+    assert len(store.calls) == 1
 
 
 class Held(RecordingStore):

@@ -494,18 +494,36 @@ async def test_a_slow_consumer_holds_no_more_than_the_limit(planned: list[list[S
     assert 0 < most <= limit
 
 
-async def test_a_piece_holds_its_room_until_its_last_batch_is_taken(planned: list[list[ScanTask]]) -> None:
-    class Halves(FakeReader):
-        async def decode(self, task: ScanTask, read: PieceRead) -> list[pa.RecordBatch]:
-            (batch,) = await super().decode(task, read)
-            return [batch.slice(0, 10), batch.slice(10)]
+class Halves(FakeReader):
+    """Gives each piece in two batches."""
 
+    async def decode(self, task: ScanTask, read: PieceRead) -> list[pa.RecordBatch]:
+        (batch,) = await super().decode(task, read)
+        return [batch.slice(0, 10), batch.slice(10)]
+
+
+async def test_a_piece_holds_its_room_until_its_last_batch_is_taken(planned: list[list[ScanTask]]) -> None:
     run, _ = make(planned[:1], Halves())
     held: list[list[tuple[int, ...]]] = []
     while await run.take() is not None:
         await settle()
         held.append(sorted(run.admission.held))
     assert held == [[(0, 0), (0, 1)], [(0, 1)], [(0, 1)], []]
+
+
+async def test_a_failure_lets_go_of_nothing_that_is_still_to_be_taken(planned: list[list[ScanTask]]) -> None:
+    async def before(task: ScanTask, piece: Piece) -> None:
+        if task.row_group == 1:
+            raise StoreError("the second group")
+
+    run, _ = make(planned[:1], Halves(before))
+    assert await run.take() is not None
+    await settle()
+    assert sorted(run.admission.held) == [(0, 0)]
+    assert await run.take() is not None
+    assert run.admission.held == {}
+    with pytest.raises(StoreError, match="the second group"):
+        await run.take()
 
 
 async def test_closed_before_its_first_step_a_run_closes_its_files(planned: list[list[ScanTask]]) -> None:
@@ -574,6 +592,18 @@ def test_reading_ahead_covers_the_network(
     run = Run(reader, works, limit=limit, ordered=True)  # type: ignore[arg-type]
     run.read_ahead(planned[0][0])
     assert run.admission.limit_pieces == depth
+
+
+def test_no_more_pieces_than_the_store_is_worth_reading_by(planned: list[list[ScanTask]]) -> None:
+    class Near(FakeReader):
+        def pieces(self, root: str) -> int:
+            return 3
+
+    reader = Near(piece_bytes=8 << 20)
+    reader.network = Network(latency=0.001, bandwidth=90e6)
+    run, _ = make(planned, reader)
+    run.read_ahead(planned[0][0])
+    assert run.admission.limit_pieces == 3
 
 
 @pytest.fixture

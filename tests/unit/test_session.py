@@ -213,6 +213,13 @@ def test_a_selection_meets_the_predicate(grouped: DictStore) -> None:
     assert accel.scan(["a", "b"], "k >= 7", selection=chosen, store=grouped, cache=None).count_rows() == 2
 
 
+def test_what_the_schema_takes_counts_though_its_file_is_not_selected(grouped: DictStore) -> None:
+    cache = accel.Cache()
+    accel.plan("b", store=grouped, cache=cache)
+    plan = accel.plan(["a", "b"], selection={"b": {0: [(0, 1)]}}, store=grouped, cache=cache)
+    assert plan.explain().round_trips == {"listing": 1, "metadata": 1, "indexes": 0, "data": 0}
+
+
 @pytest.mark.parametrize(
     ("selection", "text"),
     [
