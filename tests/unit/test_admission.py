@@ -228,3 +228,17 @@ def test_a_task_with_a_filter_spends_nothing(tasks: tuple[ScanTask, ...]) -> Non
 @pytest.mark.parametrize("left", [0, -3])
 def test_a_budget_spent(left: int) -> None:
     assert Budget(left).spent
+
+
+async def test_what_is_pinned_counts_by_its_bytes_alone() -> None:
+    """Others take the place of the piece, as long as there is room for what they hold."""
+    admission = Admission(limit_bytes=100, limit_pieces=1)
+    await admission.enter((0, 0), 60)
+    admission.pin((0, 0))
+    await asyncio.wait_for(admission.enter((1, 0), 40), 20)
+    waiting = asyncio.ensure_future(admission.enter((2, 0), 1))
+    await asyncio.sleep(0)
+    assert (admission.held, admission.pinned, waiting.done()) == ({(1, 0): 40}, {(0, 0): 60}, False)
+    admission.leave((1, 0))
+    await asyncio.wait_for(waiting, 20)
+    assert admission.held == {(2, 0): 1}

@@ -172,6 +172,7 @@ async def test_who_asks_while_a_load_is_being_ended_begins_anew() -> None:
     last.cancel()
     await settle()
     (late,) = await start(cache, source, 1)
+    assert not last.done()  # it goes on when the load has ended
     ended.set()
     with pytest.raises(asyncio.CancelledError):
         await last
@@ -179,6 +180,19 @@ async def test_who_asks_while_a_load_is_being_ended_begins_anew() -> None:
     source.go.set()
     assert await asyncio.gather(late, later) == [7, 7]
     assert (source.calls, source.cancelled, len(cache.flights)) == (2, 1, 0)
+
+
+async def test_one_cancelled_waiter_leaves_a_load_to_who_leads_it() -> None:
+    cache, source = Cache(memory=100), Source()
+    led = cache.flights.lead("k")
+    assert led is not None
+    (waiter,) = await start(cache, source, 1)
+    waiter.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiter
+    assert (led.cancelled(), cache.flights.join("k") is led) == (False, True)
+    cache.flights.land("k", led, 7)
+    assert (led.result(), source.calls, len(cache.flights)) == (7, 0, 0)
 
 
 async def test_clear_during_a_load() -> None:

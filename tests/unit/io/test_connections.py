@@ -324,8 +324,9 @@ async def test_closing_ends_those_that_are_idle_and_those_that_are_not(server: A
     assert (len(pool._idle), len(pool._busy)) == (1, 1)
     await pool.close()
     assert [connection.usable for connection in open_ones] == [False, False]
-    with pytest.raises(LostError):
-        await waiting
+    with pytest.raises(LostError) as caught:
+        await asyncio.wait_for(waiting, 20)
+    assert caught.value.loss is Loss.CLOSED
     assert (len(pool._idle), len(pool._busy), pool._watch) == (0, 0, None)
 
 

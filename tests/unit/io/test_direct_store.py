@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from obstore.store import MemoryStore, S3Store
 
 from accel.errors import AccelError, ObjectChangedError, ObjectNotFoundError, ParquetFormatError, StoreError
-from accel.io import direct_store, signing
+from accel.io import direct_store, runtime, signing
 from accel.io.connections import connections_to
 from accel.io.direct_store import DirectStore, adapt
 from accel.io.faults import IncompleteBodyError, ShortObjectError, SuffixUnsupportedError
@@ -209,6 +209,16 @@ async def test_what_is_refused_is_signed_anew(
         direct_store._aside.clear()
     assert directly(server) == [True, True, False, True]
     assert signed == ["f", "f"]
+
+
+async def test_a_forked_child_is_refused(
+    server: Any, s3: DirectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runtime._state, "forked_after_use", True)
+    with pytest.raises(AccelError, match="spawn or forkserver"):
+        await s3.read("f", ByteRange(10, 20))
+    monkeypatch.undo()
+    assert server.requests == []
 
 
 async def test_without_credentials_obstore_tells(server: Any) -> None:
