@@ -225,6 +225,33 @@ async def test_an_open_name_below_which_there_is_nothing_is_a_file() -> None:
     )
 
 
+async def test_an_open_name_below_which_all_is_hidden_is_no_file() -> None:
+    with pytest.raises(ObjectNotFoundError, match="s3://bucket/t: the directory holds no data file"):
+        await find(Stores(bucket=["t/_SUCCESS"]), "s3://bucket/t")
+
+
+async def test_columns_that_a_schema_wants_and_no_path_spells() -> None:
+    stores = Stores(bucket=["t/a", "t/b"])
+    with pytest.raises(SchemaMismatchError):
+        await find(stores, "s3://bucket/t/", partitioning=pa.schema([("day", pa.int64())]))
+
+
+async def test_the_marker_of_a_directory_with_an_extension_that_hadoop_names_so() -> None:
+    stores = Stores(bucket={"t/x.parquet_$folder$": 0, "t/y.parquet": 100})
+    assert (await find(stores, "s3://bucket/t/")).files == (listed("t/y.parquet"),)
+
+
+async def test_an_object_named_like_a_pattern_at_the_root_of_its_bucket() -> None:
+    assert (await find(Stores(bucket=["a*", "ab"]), "s3://bucket/a*")).files == (listed("a*"),)
+
+
+async def test_a_tuple_is_a_list() -> None:
+    stores = Stores(bucket=[])
+    assert await find(stores, ("s3://bucket/a.p", "s3://bucket/b.p")) == Listing(
+        (named("s3://bucket/a.p"), named("s3://bucket/b.p")), NOTHING, 0
+    )
+
+
 async def test_a_version_is_no_extension() -> None:
     stores = Stores(bucket=["t_v1.2/x"])
     assert await find(stores, "s3://bucket/t_v1.2") == Listing((listed("t_v1.2/x"),), NOTHING, 1)
