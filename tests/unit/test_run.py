@@ -331,6 +331,26 @@ async def test_a_file_that_changes_after_its_first_rows_is_an_error(planned: lis
     assert (files.asked, files.forgotten) == ([0], [0])
 
 
+async def test_pages_that_contradict_their_index_after_the_first_rows_are_an_error(
+    planned: list[list[ScanTask]],
+) -> None:
+    """Read anew, the file would give its first rows twice."""
+    first_is_out = asyncio.Event()
+
+    async def before(task: ScanTask, piece: Piece) -> None:
+        if task.row_group == 1:
+            await first_is_out.wait()
+            raise ParquetFormatError("the page is another")
+
+    run, files = make(planned[:1], FakeReader(before))
+    batch = await run.take()
+    assert batch is not None
+    first_is_out.set()
+    with pytest.raises(ParquetFormatError, match="the page is another"):
+        await run.take()
+    assert (files.asked, files.distrusted) == ([0], [])
+
+
 async def test_a_changed_file_gives_none_of_the_rows_it_had_before(planned: list[list[ScanTask]]) -> None:
     """File 1's first group was decoded, and not handed out, when its second turns out to have changed."""
     hold, seen = asyncio.Event(), []
@@ -526,7 +546,11 @@ async def test_a_failure_lets_go_of_nothing_that_is_still_to_be_taken(planned: l
         await run.take()
 
 
-async def test_closed_before_its_first_step_a_run_closes_its_files(planned: list[list[ScanTask]]) -> None:
+@pytest.mark.parametrize("closed", [True, False], ids=["before its first step", "no"])
+@pytest.mark.parametrize("ordered", [True, False])
+async def test_whatever_ends_a_run_closes_its_files(
+    planned: list[list[ScanTask]], closed: bool, ordered: bool
+) -> None:
     class Closing(Works):
         closed = 0
 
@@ -538,12 +562,15 @@ async def test_closed_before_its_first_step_a_run_closes_its_files(planned: list
     async def work() -> Works:
         return works
 
-    run = Run(FakeReader(), work, limit=None, ordered=True)  # type: ignore[arg-type]
+    run = Run(FakeReader(), work, limit=None, ordered=ordered)  # type: ignore[arg-type]
     taking = asyncio.create_task(run.take())
     await asyncio.sleep(0)  # the files are known, and nothing has been done with them
-    await run.close()
-    with pytest.raises(AccelError, match="closed before its end"):
-        await taking
+    if closed:
+        await run.close()
+        with pytest.raises(AccelError, match="closed before its end"):
+            await taking
+    else:
+        assert await taking is None
     assert works.closed == 1
     assert others() == set()
 

@@ -191,6 +191,35 @@ def test_columns_by_position_are_checked_of_every_file(store: RecordingStore) ->
         runtime.run(Engine(spec, client, cache=cache, in_store=True).plan(Metrics()))
 
 
+@pytest.mark.parametrize("cold", [True, False], ids=["opened", "cached"])
+def test_columns_by_position_are_checked_of_what_statistics_exclude(cold: bool) -> None:
+    """Whether a file has just been opened, ahead of its turn, or was known."""
+    columns = ["key", "key", "key", "key", "key", "other"]
+    inner = DictStore(
+        {str(at): write_file(table(**{name: pa.array([1], pa.int64())})) for at, name in enumerate(columns)}
+    )
+    cache = accel.Cache()
+    if not cold:
+        accel.plan(list(inner.objects), columns=[], store=inner, cache=cache)
+    spec = ScanSpec(source=list(inner.objects), where=(accel.col("key") == 5).expr, by_position=True)
+    engine = Engine(spec, lambda root: client_for(root, store=inner), cache=cache, in_store=True)
+    with pytest.raises(SchemaMismatchError, match="differ in name or order"):
+        runtime.run(engine.plan(Metrics()))
+
+
+def test_a_partition_that_does_not_fit_is_told_in_its_turn() -> None:
+    """It seems to exclude its file, and the schema has it for what it cannot be."""
+    store = DictStore({f"d/p={p}/a": write_file(table(key=pa.array([p], pa.int64()))) for p in (3, 4, 500)})
+    cache = accel.Cache()
+    accel.plan("d/", columns=[], store=store, cache=cache)
+    schema = pa.schema([("key", pa.int64()), ("p", pa.int8())])
+    seen: list[int] = []
+    with pytest.raises(SchemaMismatchError, match="does not fit") as caught:
+        for batch in accel.scan("d/", "p <= 4", schema=schema, store=store, cache=cache):
+            seen += batch.column(0).to_pylist()
+    assert (seen, caught.value.path) == ([3, 4], "d/p=500/a")
+
+
 def test_a_limit_ends_the_sweep(store: RecordingStore, cache: accel.Cache) -> None:
     scan = accel.scan("d/", "key >= 400", limit=3, store=store, cache=cache)
     assert scan.to_table()["key"].to_pylist() == [400, 401, 402]
