@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import errno
+
+
+import contextlib
 import socket
 from collections.abc import AsyncIterator
 from contextlib import suppress
@@ -94,6 +97,33 @@ async def test_a_head_that_comes_byte_by_byte() -> None:
     for _ in range(2):
         assert bytes((await ask(pool, 0, 5)).body) == b"abcde"
     await pool.close()
+    listening.close()
+
+
+async def test_who_answers_with_no_head_is_not_asked_again_over_the_same_connection() -> None:
+    accepted: list[asyncio.StreamWriter] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        accepted.append(writer)
+        with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
+            while True:
+                await reader.readuntil(b"\r\n\r\n")
+                writer.write(b"no head\r\n\r\n" if len(accepted) == 1 else b"HTTP/1.1 404 x\r\n\r\n")
+        ended.append(writer)
+        writer.close()
+
+    ended: list[asyncio.StreamWriter] = []
+    listening = await asyncio.start_server(serve, "127.0.0.1", 0)
+    pool = Connections(Origin("127.0.0.1", listening.sockets[0].getsockname()[1], False), PATIENCE)
+    with pytest.raises(LostError) as caught:
+        await ask(pool)
+    assert caught.value.loss is Loss.GARBLED
+    assert (await ask(pool)).head.status == 404
+    assert len(accepted) == 2
+    await pool.close()
+    async with asyncio.timeout(20):
+        while len(ended) < 2:
+            await asyncio.sleep(0)
     listening.close()
 
 

@@ -426,6 +426,28 @@ async def test_stores_that_know_no_pages() -> None:
     assert metrics.requests_by_kind == {Kind.LISTING: 3}
 
 
+async def test_a_store_that_knows_no_pages_is_asked_again() -> None:
+    """What came before the failure is not taken twice."""
+
+    class Flaky:
+        asked = 0
+
+        async def read(self, path: str, want: Any, *, if_match: str | None = None) -> Any:
+            raise AssertionError
+
+        async def list(self, prefix: str) -> AsyncIterator[ObjectEntry]:
+            self.asked += 1
+            for at, key in enumerate(keys(range(12))):
+                if at == 7 and self.asked == 1:
+                    raise StoreError("503", path="d", status=503, transient=True)
+                yield ObjectEntry(key, 1)
+
+    metrics = Metrics()
+    found = await listings(Flaky(), attempts=3).list_below("d", metrics)
+    assert [entry.path for entry in found] == keys(range(12))
+    assert (metrics.retries, metrics.requests_by_kind) == (1, {Kind.LISTING: 2 + 3})
+
+
 # -- any keys, any change ------------------------------------------------------------------------
 
 _PLAIN = st.text("-./01a", min_size=1, max_size=4)
