@@ -120,6 +120,13 @@ def test_few_requests_are_under_way_at_once(store: RecordingStore) -> None:
     assert store.peak <= 6  # and the first file's, which the question opens
 
 
+def test_files_that_are_through_make_room_for_others(store: RecordingStore) -> None:
+    options = accel.Options(max_files_in_flight=3)
+    scan = accel.scan("d/", "key >= 0", store=store, cache=None, options=options)
+    found = runtime.run(asyncio.wait_for(scan.to_table_async(), 20))
+    assert found["key"].to_pylist() == list(range(4 * FILES))
+
+
 @pytest.mark.parametrize(("busy", "peak"), [(False, 12), (True, 4)], ids=["idle", "busy"])
 def test_more_requests_only_while_the_loop_is_idle(
     objects: dict[str, bytes], monkeypatch: pytest.MonkeyPatch, busy: bool, peak: int
@@ -383,6 +390,21 @@ def test_none_is_opened_ahead_after_one_that_failed(objects: dict[str, bytes]) -
     assert opening is not None
     assert isinstance(opening.error, accel.ParquetFormatError)
     assert after is None
+
+
+def test_a_plan_that_fails_ends_what_is_under_way(objects: dict[str, bytes]) -> None:
+    class Slow(RecordingStore):
+        async def read(self, path: str, want: Any, *, if_match: str | None = None) -> Any:
+            if path > "d/0010":
+                await asyncio.Event().wait()
+            return await super().read(path, want, if_match=if_match)
+
+    broken = {**objects, "d/0000.parquet": b"PAR1 this is none PAR1"}
+    cache = accel.Cache()
+    with pytest.raises(accel.ParquetFormatError, match="0000"):
+        accel.plan("d/", "key = 77", store=Slow(DictStore(broken)), cache=cache)
+    assert len(cache.flights) == 0
+    assert opening_tasks() == []
 
 
 @pytest.mark.parametrize("hint", [None, 16], ids=["in one request", "in two"])

@@ -161,6 +161,7 @@ def test_what_is_wrong_with_a_file_is_told_in_its_turn(store: Paged) -> None:
         for batch in accel.scan("d/", "key >= 0", store=store, cache=None):
             seen += batch.column(0).to_pylist()
     assert seen == list(range(20))
+    assert store.read_of.count("d/0005.parquet") == 1
 
 
 def test_a_first_file_that_is_broken_is_asked_for_once(store: Paged) -> None:
