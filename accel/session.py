@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -154,7 +155,10 @@ class Session:
 
     async def _open_first(self, file: DataFile) -> tuple[FileHandle, int]:
         """The first file, for the question and for its own plan."""
-        early = None if self.openings is None else await self.openings.open_early(file)
+        early = None
+        if self.openings is not None:
+            with suppress(ObjectChangedError):  # the version that is there now will do as well
+                early = await self.openings.open_early(file)
         return early or await self.reader.open(file)
 
     async def question(self) -> Question:

@@ -190,6 +190,23 @@ def test_one_that_a_second_listing_shows_replaced_is_opened_anew(
     assert changed == [1]
 
 
+@pytest.mark.parametrize("victim", ["d/0000.parquet", "d/0005.parquet"])
+def test_one_that_is_replaced_while_its_footer_is_read_is_opened_anew(store: Paged, victim: str) -> None:
+    """The first one tells the schema, and is opened anew like any other."""
+    read = store.read
+
+    async def replace(path: str, want: Any, *, if_match: str | None = None) -> Any:
+        if path == victim and if_match is not None and store.read_of.count(victim) == 1:
+            store.put(victim, store.objects["d/0039.parquet"])
+        return await read(path, want, if_match=if_match)
+
+    store.read = replace  # type: ignore[method-assign]
+    options = accel.Options(tail_hint=16, max_tail_hint=16)
+    found = keys(accel.scan("d/", "key >= 0", store=store, cache=accel.Cache(), options=options))
+    at = 4 * int(victim[2:6])
+    assert found == [*range(at), *range(156, 160), *range(at + 4, 160)]
+
+
 @pytest.mark.parametrize("failure", [StoreError("listing failed", path="d"), RuntimeError("no")])
 def test_a_listing_that_fails_ends_them(store: Paged, failure: Exception) -> None:
     hang(store)
