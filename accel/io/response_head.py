@@ -72,7 +72,7 @@ def _read_lines(raw: bytes) -> ResponseHead:
     headers: dict[str, str] = {}
     for line in lines:
         name, colon, value = line.partition(b":")
-        if not colon or not name or name != name.strip() or b"\n" in line:
+        if not colon or not name or name != name.strip() or b"\n" in line or b"\r" in line:
             raise ValueError("a line that is no header")
         known = _KNOWN.get(name.lower())
         if known is None:

@@ -59,6 +59,7 @@ REFUSED = {
     "a folded line": b"HTTP/1.1 200 OK\r\nETag: a\r\n b: c",
     "a blank before the colon": b"HTTP/1.1 200 OK\r\nContent-Length : 5",
     "a lone line feed": b"HTTP/1.1 200 OK\r\nX: a\nContent-Length: 5",
+    "a lone carriage return": b"HTTP/1.1 200 OK\r\nETag: a\rContent-Length: 5",
     "two lengths": b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\ncontent-length: 6",
     "a negative length": b"HTTP/1.1 200 OK\r\nContent-Length: -5",
     "a signed length": b"HTTP/1.1 200 OK\r\nContent-Length: +5",
