@@ -88,6 +88,7 @@ class Connections:
         self._addresses: list[Any] = []
         self._resolved = float("-inf")
         self._naming = asyncio.Lock()
+        self._closed = False
 
     async def ask(self, request: Request, room: int) -> Reply:
         """Send a request over a connection of the pool; see `Connection.ask`.
@@ -109,12 +110,13 @@ class Connections:
                 if error.loss is Loss.STALLED and not error.begun:
                     # What lies between may have forgotten the others as well, which would cost a try each.
                     self._drop_idle(since=asked_at)
-                if error.begun or error.loss is not Loss.CLOSED:
+                if self._closed or error.begun or error.loss is not Loss.CLOSED:
                     raise
         return await self._ask(await self._connect(), request, room)
 
     async def close(self) -> None:
         """Drop all connections; what is under way fails."""
+        self._closed = True
         if self._watch is not None:
             self._watch.cancel()
             self._watch = None

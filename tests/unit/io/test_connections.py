@@ -360,6 +360,22 @@ async def test_closing_ends_those_that_are_idle_and_those_that_are_not(server: A
     assert (len(pool._idle), len(pool._busy), pool._watch) == (0, 0, None)
 
 
+async def test_closing_has_nothing_sent_again(server: Any) -> None:
+    """Over a kept connection, too: it was not idle, and nobody is to be asked any more."""
+    pool = Connections(origin_of(server.url), PATIENCE)
+    await ask(pool)
+    server.always = lambda reply: setattr(reply, "delay", 60.0)
+    waiting = asyncio.create_task(ask(pool))
+    async with asyncio.timeout(20):
+        while len(server.requests) < 2:
+            await asyncio.sleep(0)
+    await pool.close()
+    with pytest.raises(LostError) as caught:
+        await asyncio.wait_for(waiting, 20)
+    assert caught.value.loss is Loss.CLOSED
+    assert (server.connections, len(pool._idle)) == (1, 0)
+
+
 async def test_nobody_there() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
