@@ -305,8 +305,9 @@ def test_closing_stops_the_clocks(objects: dict[str, bytes], monkeypatch: pytest
                 await asyncio.Event().wait()
             return await super().read(path, want, if_match=if_match)
 
-    for name, value in (("_AT_FIRST", 4), ("_LOOK", 3600.0), ("_PATIENCE", 3600.0)):
-        monkeypatch.setattr(openings, name, value)
+    monkeypatch.setattr(width, "_AT_FIRST", 4)
+    monkeypatch.setattr(width, "_LOOK", 3600.0)
+    monkeypatch.setattr(openings, "_PATIENCE", 3600.0)
     clocks: dict[str, asyncio.TimerHandle] = {}
 
     async def play() -> None:
@@ -316,7 +317,7 @@ def test_closing_stops_the_clocks(objects: dict[str, bytes], monkeypatch: pytest
         def noted(delay: float, callback: Any, *args: Any, **keywords: Any) -> asyncio.TimerHandle:
             handle = call_later(delay, callback, *args, **keywords)
             name = getattr(callback, "__qualname__", "")
-            if name.startswith("Openings."):
+            if name.startswith(("Openings.", "Width.")):
                 clocks[name] = handle
             return handle
 
@@ -333,7 +334,7 @@ def test_closing_stops_the_clocks(objects: dict[str, bytes], monkeypatch: pytest
 
     runtime.run(play())
     assert {name: clock.cancelled() for name, clock in clocks.items()} == {
-        "Openings._widen": True,
+        "Width._look": True,
         "Openings._digest_now": True,
     }
 

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import errno
-
-
 import contextlib
+import errno
 import socket
 from collections.abc import AsyncIterator
 from contextlib import suppress
