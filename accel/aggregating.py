@@ -91,9 +91,9 @@ class Aggregation:
     ) -> Sequence[ScanTask]:
         """The same for tasks of a plan: without their files' metadata, rows are counted and no more."""
         found = self._resolve(schema)
-        answer = narrow_tasks(tasks, found)
         if self._limited:
             return tasks
+        answer = narrow_tasks(tasks, found)
         self._answers[-1] = (None, answer)
         reader.metrics.add("rows_from_metadata", answer.rows)
         return answer.tasks

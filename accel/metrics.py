@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import threading
 from dataclasses import field
+from typing import Literal, TypeAlias
 
 from accel.ranges import Kind
 from accel.records import dataclass
@@ -23,6 +24,24 @@ class Counter:
         self.total += total
         self.kept += kept
 
+
+Count: TypeAlias = Literal[
+    "cached_bytes",
+    "data_hits",
+    "dictionary_hits",
+    "fallbacks",
+    "hedged",
+    "indexes_ignored",
+    "late_dictionaries",
+    "late_pieces",
+    "metadata_hits",
+    "metadata_misses",
+    "replans",
+    "retries",
+    "rows_from_metadata",
+    "rows_out",
+]
+"""The plain counts that are added to by name; requests and what they bring are counted together."""
 
 _NOTHING: tuple[object, ...] = (0, [], {}, {"total": 0, "kept": 0})
 
@@ -94,7 +113,7 @@ class Metrics:
             self.requests_by_kind[kind] = self.requests_by_kind.get(kind, 0) + 1
             self.bytes_by_kind[kind] = self.bytes_by_kind.get(kind, 0) + received
 
-    def add(self, name: str, amount: int = 1) -> None:
+    def add(self, name: Count, amount: int = 1) -> None:
         """Add to one of the plain integer counts."""
         with self._lock:
             setattr(self, name, getattr(self, name) + amount)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from concurrent.futures import ThreadPoolExecutor
+from typing import get_args
 
-from accel.metrics import Counter, Metrics
+from accel.metrics import Count, Counter, Metrics
 from accel.ranges import Kind
 
 
@@ -28,6 +30,15 @@ def test_counts_and_waves() -> None:
     metrics.pages.add(total=1, kept=1)
     assert (metrics.replans, metrics.rows_out, metrics.round_trips) == (1, 7, 5)
     assert metrics.pages == Counter(total=10, kept=5)
+
+
+def test_each_plain_count_can_be_added_to_by_name() -> None:
+    plain = {field.name for field in dataclasses.fields(Metrics) if field.default == 0}
+    assert set(get_args(Count)) == plain - {"requests", "bytes", "round_trips"}
+    metrics = Metrics()
+    for name in get_args(Count):
+        metrics.add(name, 3)
+        assert getattr(metrics, name) == 3
 
 
 def test_warnings_are_bounded() -> None:

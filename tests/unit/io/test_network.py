@@ -161,14 +161,22 @@ def test_only_company_was_seen() -> None:
     assert network.total_bandwidth == pytest.approx(9 * network.bandwidth, rel=1e-6)
 
 
-@pytest.mark.parametrize(("nbytes", "seconds"), [(0, 0.0), (1, -1.0), (10**12, 0.0), (MIB, 1e9)])
-def test_nonsense_leaves_it_sane(nbytes: int, seconds: float) -> None:
+@pytest.mark.parametrize(
+    ("nbytes", "seconds", "cover"),
+    [
+        (0, 0.0, 360),  # 1 us at what four times is assumed of one stream
+        (1, -1.0, 356),
+        (10**12, 0.0, pytest.approx(24 * 10**16)),
+        (MIB, 1e9, 1),
+    ],
+)
+def test_nonsense_leaves_it_sane(nbytes: int, seconds: float, cover: int) -> None:
     network = fresh()
     for _ in range(30):
         network.observe(nbytes, seconds, 0)
     assert network.latency > 0
     assert 0 < network.bandwidth <= network.total_bandwidth
-    assert network.bytes_to_cover() >= 0
+    assert network.bytes_to_cover() == cover
 
 
 def test_memory_is_bounded() -> None:

@@ -112,9 +112,7 @@ def test_other_clouds() -> None:
 
 def test_headers_reach_object_stores_too() -> None:
     inner = build("s3://bucket", headers={"x-mine": "1"}, **KEYS)._store
-    assert {str(k): v for k, v in inner.client_options["default_headers"].items()} == {"x-mine": "1"} or {
-        str(k): v for k, v in inner.client_options["default_headers"].items()
-    } == {"x-mine": b"1"}
+    assert dict(inner.client_options["default_headers"]) == {"x-mine": b"1"}
 
 
 def test_plain_stores() -> None:
