@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import math
 from numbers import Integral, Real
 
 from accel.records import dataclass
@@ -20,6 +21,10 @@ _MAY_BE_ZERO = (
     "hedge_share",
     "hedge_floor",
 )
+_MAY_BE_INFINITE = ("backoff_max", "hedge_factor", "hedge_floor")
+"""No bound on a wait; no request is late."""
+_TOO_MUCH = 1 << 62
+"""What is reckoned with them still fits 64 bits."""
 
 
 class Phases(enum.StrEnum):
@@ -46,7 +51,15 @@ class Transport(enum.StrEnum):
 class Options:
     """The settings of a scan. All sizes are bytes, all times seconds.
 
-    Use `dataclasses.replace(Options(), ...)` or `Options(...)`; a value out of range is a ValueError.
+    Use `dataclasses.replace(Options(), ...)` or `Options(...)`.
+
+    Raises
+    ------
+    TypeError
+        A value is not of its option's type.
+    ValueError
+        A value is out of range: negative, 0 where that means nothing, 2**62 or more. `backoff_max`, `hedge_factor`
+        and `hedge_floor` may be infinite.
     """
 
     tail_hint: int | None = None
@@ -156,3 +169,5 @@ class Options:
             least = 0 if field.name in _MAY_BE_ZERO else 1e-9
             if not value >= least:
                 raise ValueError(f"option {field.name}: {value!r} is too small")
+            if value >= _TOO_MUCH and not (field.name in _MAY_BE_INFINITE and value == math.inf):
+                raise ValueError(f"option {field.name}: {value!r} is too large")

@@ -5,11 +5,13 @@ from __future__ import annotations
 import dataclasses
 import enum
 import inspect
+import re
 
 import pytest
 
 import accel
 from accel.options import Options
+from accel.testing import DictStore, table, write_file
 
 FIELDS = [field.name for field in dataclasses.fields(Options)]
 NUMBERS = [name for name in FIELDS if not isinstance(getattr(Options(), name), bool | enum.Enum)]
@@ -21,6 +23,7 @@ MAY_BE_ZERO = {
     "hedge_share",
     "hedge_floor",
 }
+MAY_BE_INFINITE = {"backoff_max", "hedge_factor", "hedge_floor"}
 
 
 @pytest.mark.parametrize("value", ["5s", None, True, b"1"], ids=repr)
@@ -43,6 +46,27 @@ def test_zero(name: str) -> None:
     else:
         with pytest.raises(ValueError, match=f"option {name}: 0 is too small"):
             Options(**{name: 0})
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+def test_what_cannot_be_reckoned_with_is_refused(name: str) -> None:
+    exact = not isinstance(getattr(Options(), name), float)
+    for value in (1 << 62, 10**30) if exact else (1 << 62, 1e300, float("inf")):
+        if value == float("inf") and name in MAY_BE_INFINITE:
+            assert getattr(Options(**{name: value}), name) == value
+            continue
+        with pytest.raises(ValueError, match=f"option {name}: {re.escape(repr(value))} is too large"):
+            Options(**{name: value})  # type: ignore[arg-type]
+    assert getattr(Options(**{name: (1 << 62) - 1}), name) == (1 << 62) - 1
+
+
+def test_with_the_largest_numbers_a_scan_runs() -> None:
+    """Those of a name, not the timeouts: obstore takes these in milliseconds, and refuses them by name."""
+    most = {name: (1 << 62) - 1 for name in NUMBERS if not name.endswith("timeout")}
+    endless = dict.fromkeys(MAY_BE_INFINITE, float("inf"))
+    store = DictStore({"f": write_file(table(a=[1, 2, 3]))})
+    scan = accel.scan("f", "a > 1", store=store, cache=None, options=Options(**(most | endless)))  # type: ignore[arg-type]
+    assert scan.to_table()["a"].to_pylist() == [2, 3]
 
 
 @pytest.mark.parametrize("name", [n for n in NUMBERS if isinstance(getattr(Options(), n), int)])
