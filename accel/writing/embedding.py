@@ -6,7 +6,8 @@ import asyncio
 import os
 import threading
 from collections import deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import suppress
 from typing import Any
 
 from accel.errors import AccelError, ObjectChangedError, StoreError
@@ -37,7 +38,7 @@ def embed(
     dst: Path | None = None,
     *,
     indexes: Indexes,
-    storage_options: dict[str, Any] | None = None,
+    storage_options: Mapping[str, Any] | None = None,
     store: object | None = None,
     options: Options | None = None,
     progress: Callable[[EmbedProgress], None] | None = None,
@@ -75,14 +76,24 @@ def embed(
 
     Raises
     ------
-    EncryptedFileError
-        The file is encrypted or signed.
+    TypeError
+        `src` is no path, or `indexes` does not map columns to kinds.
     ColumnNotFoundError, SchemaMismatchError, ValueError
         An index cannot be had of that column, or of that kind.
+    ObjectNotFoundError
+        There is no such file.
+    ParquetFormatError
+        It is no Parquet file, or damaged.
+    EncryptedFileError
+        It is encrypted or signed.
+    MemoryLimitError
+        A page, or what an index is built of, takes more than `options.memory_limit`; idx1 has too many texts.
     ObjectChangedError
         Somebody changed the file meanwhile; their version is left as it is.
     StoreError
         A store failed, cannot write, or cannot replace an object of that size in place.
+    AccelError
+        A kind failed, or what it built does not read back.
     """
     return _Job(src, dst, indexes, storage_options, store, options, progress, dry_run).run()
 
@@ -92,7 +103,7 @@ async def embed_async(
     dst: Path | None = None,
     *,
     indexes: Indexes,
-    storage_options: dict[str, Any] | None = None,
+    storage_options: Mapping[str, Any] | None = None,
     store: object | None = None,
     options: Options | None = None,
     progress: Callable[[EmbedProgress], None] | None = None,
@@ -105,7 +116,10 @@ async def embed_async(
         return await asyncio.shield(work)
     except asyncio.CancelledError:
         job.cancelled.set()
-        await asyncio.wait((work,))
+        # Cancelled once more it waits all the same: the thread may be putting the new file in place.
+        while not work.done():
+            with suppress(asyncio.CancelledError):
+                await asyncio.wait((work,))
         if not work.cancelled():
             work.exception()
         raise
@@ -123,7 +137,7 @@ class _Job:
         src: Path,
         dst: Path | None,
         indexes: Indexes,
-        storage_options: dict[str, Any] | None,
+        storage_options: Mapping[str, Any] | None,
         store: object | None,
         options: Options | None,
         progress: Callable[[EmbedProgress], None] | None,

@@ -93,12 +93,19 @@ def write_table(
     Raises
     ------
     TypeError
-        What is to be written is no Arrow stream.
+        What is to be written is no Arrow stream, `indexes` does not map columns to kinds, or pyarrow has no such
+        option.
     ValueError
-        A column to sort by or to filter by is not there, or cannot have a bloom filter; an index cannot be had;
-        pyarrow cannot write a type.
+        A column to sort by or to filter by is not there, or cannot have a bloom filter; there is no such kind or
+        level of index; pyarrow cannot write a type.
+    ColumnNotFoundError, SchemaMismatchError
+        An index is asked for of a column that is not there, or that cannot have it.
+    MemoryLimitError
+        A page, or what an index is built of, takes more than `options.memory_limit`; idx1 has too many texts.
     StoreError
-        The store cannot be written to.
+        The store failed, or cannot be written to.
+    AccelError
+        A kind of index failed, or what it built does not read back.
     """
     table = _as_table(table)
     location = parse_url(path, in_store=store is not None)

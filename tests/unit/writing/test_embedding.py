@@ -227,7 +227,8 @@ async def test_async_is_the_same(tmp_path: Path) -> None:
     assert read_all(path).equals(sample())
 
 
-async def test_cancelling_leaves_the_file_as_it_was(tmp_path: Path) -> None:
+@pytest.mark.parametrize("times", [1, 3])
+async def test_cancelling_leaves_the_file_as_it_was(tmp_path: Path, times: int) -> None:
     path = write(tmp_path / "a.parquet")
     before = Path(path).read_bytes()
     loop = asyncio.get_running_loop()
@@ -239,9 +240,13 @@ async def test_cancelling_leaves_the_file_as_it_was(tmp_path: Path) -> None:
 
     task = asyncio.create_task(embed_async(path, indexes={}, progress=progress))
     await reached.wait()
-    task.cancel()
-    await asyncio.sleep(0)
+    for _ in range(times):
+        task.cancel()
+        for _ in range(5):
+            await asyncio.sleep(0)
+    left_its_thread = task.done()
     go.set()
+    assert not left_its_thread
     with pytest.raises(asyncio.CancelledError):
         await task
     assert Path(path).read_bytes() == before
