@@ -55,7 +55,7 @@ def scan(
     columns : sequence of str, optional
         Names, or dotted paths into structs, in the order wanted; None for all, [] for row counts only.
     limit : int, optional
-        Stop after so many rows.
+        Stop after so many rows: the first in file order, with `order=False` any that many.
     selection : mapping, optional
         The caller's own access plan, `{path: {row group: [(start, stop), ...]}}`: half-open rows within each
         row group. Files and row groups not named are not read. It is intersected with what pruning finds.
@@ -67,7 +67,7 @@ def scan(
     glob : bool
         Whether `*`, `?` and `[` in a path form a pattern.
     order : bool
-        Rows come in file order; False may interleave files.
+        Rows come in file order; False may interleave files, each with its own rows in order.
     embedded : mapping, optional
         `{column: "idx1"}`: the files hold the distinct-value index of DataFusion's example, and it covers this
         column. It names no column and has no checksum: whoever says this vouches for it. Indexes of accel's own

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Self
 import pyarrow as pa
 
 from accel.arguments import check_count
-from accel.engine import Engine, Running
+from accel.engine import Engine
 from accel.errors import AccelError
 from accel.io import runtime
 from accel.metrics import Metrics
+from accel.scan_runs import NO_COLUMNS, ScanRuns
 
 if TYPE_CHECKING:
     from accel.aggregating import Aggregation
@@ -31,13 +32,15 @@ class Scan:
     Made by `accel.scan`. Iterate it (`async for` or `for`) for record batches in bounded memory, or call
     `to_table`, `head`, `count_rows`, `to_reader`; duckdb, polars and pyarrow take it as an Arrow stream.
     Each of them runs the scan anew (a scan over an iterator runs once). It may be used from several
-    threads and event loops. What goes wrong is an `AccelError` that names the file, the place and what to do.
+    threads and event loops at once. What goes wrong is an `AccelError` that names the file, the place and what to do.
+
+    Rows come in the order of the source's files, and of a file in its own; with `order=False` those of one file may
+    lie between those of another.
     """
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._metrics = Metrics()
-        self._running: set[Running] = set()
+        self._runs = ScanRuns(engine)
         self._schema: pa.Schema | None = None
 
     # -- what it is ------------------------------------------------------------------------------
@@ -50,20 +53,20 @@ class Scan:
         """
         if self._schema is None:
             sample = self._engine.sample()
-            self._schema = _NO_COLUMNS if sample is None else runtime.run(sample.schema(Metrics()))
+            self._schema = NO_COLUMNS if sample is None else runtime.run(sample.schema(Metrics()))
         return self._schema
 
     async def schema_async(self) -> pa.Schema:
         """`schema`, awaited."""
         if self._schema is None:
             sample = self._engine.sample()
-            self._schema = _NO_COLUMNS if sample is None else await runtime.bridge(sample.schema(Metrics()))
+            self._schema = NO_COLUMNS if sample is None else await runtime.bridge(sample.schema(Metrics()))
         return self._schema
 
     @property
     def metrics(self) -> Metrics:
-        """The counts of the last run, also while it is under way."""
-        return self._metrics
+        """The counts of the run that was started last, also while it is under way; of an iterator, of its last batch."""
+        return self._runs.metrics
 
     def __repr__(self) -> str:
         spec = self._engine.spec
@@ -82,100 +85,95 @@ class Scan:
 
     # -- running ---------------------------------------------------------------------------------
 
-    def _run(
-        self, engine: Engine, *, limit: int | None = None, answering: Aggregation | None = None
-    ) -> Running:
-        self._metrics = Metrics()
-        running = engine.start(self._metrics, limit=limit, answering=answering)
-        self._running.add(running)
-        return running
-
     async def __aiter__(self) -> AsyncIterator[pa.RecordBatch]:
-        left = self._limit()
+        """`to_batches`, awaited."""
+        left = self._runs.limit()
         for part in self._engine.parts():
             if left == 0:
                 break
-            running = self._run(part, limit=left)
+            running = self._runs.start(part, limit=left)
             try:
                 while (batch := await runtime.bridge(running.take())) is not None:
                     left = None if left is None else left - batch.num_rows
                     yield batch
             finally:
-                await self._end_async(running)
+                await self._runs.end_async(running)
 
     def to_batches(self) -> Iterator[pa.RecordBatch]:
-        """The record batches, one by one; close the iterator to stop early."""
-        left = self._limit()
+        """The record batches, one by one, in file order (any with `order=False`); close the iterator to stop early.
+
+        Raises
+        ------
+        PredicateError, ColumnNotFoundError, SchemaMismatchError
+            The question does not fit the files.
+        ObjectNotFoundError
+            There is no such file.
+        ObjectChangedError
+            A file was replaced when rows of it had been handed out, or since it was planned by `accel.plan`.
+        StoreError
+            The store did not answer, or refused.
+        ParquetFormatError, EncryptedFileError
+            A file cannot be read.
+        MemoryLimitError
+            Something that cannot be cut takes more than `options.memory_limit`.
+        AccelError
+            The scan was closed meanwhile, or is over an iterator and has run; with `options.strict`, any of these for
+            what would else have been passed over.
+        """
+        left = self._runs.limit()
         for part in self._engine.parts():
             if left == 0:
                 break
-            running = self._run(part, limit=left)
+            running = self._runs.start(part, limit=left)
             try:
                 while (batch := runtime.run(running.take())) is not None:
                     left = None if left is None else left - batch.num_rows
                     yield batch
             finally:
-                self._end(running)
+                self._runs.end(running)
 
     __iter__ = to_batches
 
-    def _end(self, running: Running) -> None:
-        self._running.discard(running)
-        if not running.ended:
-            runtime.run_to_end(running.close)
-
-    async def _end_async(self, running: Running) -> None:
-        self._running.discard(running)
-        if not running.ended:
-            await runtime.bridge_to_end(running.close)
-
-    async def _collect(self, part: Engine, limit: int | None) -> pa.Table:
-        running = self._run(part, limit=limit)
-        batches: list[pa.RecordBatch] = []
-        try:
-            while (batch := await running.take()) is not None:
-                batches.append(batch)
-            schema = batches[0].schema if batches else await running.schema()
-        finally:
-            self._running.discard(running)
-            await running.close()
-        return pa.Table.from_batches(batches, schema)
-
-    def _table(self, limit: int | None) -> pa.Table:
-        # The caller's own iterator is pulled on the caller's thread, never on the I/O loop.
-        tables: list[pa.Table] = []
-        for part in self._engine.parts():
-            tables.append(runtime.run(self._collect(part, _left(limit, tables))))
-            if _left(limit, tables) == 0:
-                break
-        return _one_table(tables)
-
-    async def _table_async(self, limit: int | None) -> pa.Table:
-        tables: list[pa.Table] = []
-        for part in self._engine.parts():
-            tables.append(await runtime.bridge(self._collect(part, _left(limit, tables))))
-            if _left(limit, tables) == 0:
-                break
-        return _one_table(tables)
-
     def to_table(self) -> pa.Table:
-        """The whole result. Works inside a running event loop too, which it blocks meanwhile."""
-        return self._table(self._limit())
+        """The whole result, in file order (any with `order=False`).
+
+        Works inside a running event loop too, which it blocks meanwhile.
+
+        Raises
+        ------
+        ObjectNotFoundError, ObjectChangedError, StoreError, ParquetFormatError, MemoryLimitError, AccelError
+            As `to_batches` does.
+        """
+        return self._runs.table(self._runs.limit())
 
     async def to_table_async(self) -> pa.Table:
         """`to_table`, awaited."""
-        return await self._table_async(self._limit())
+        return await self._runs.table_async(self._runs.limit())
 
     def head(self, num_rows: int = 10) -> pa.Table:
-        """The first rows; reading stops when they are there."""
-        return self._table(self._limit(check_count(num_rows)))
+        """The first rows in file order (with `order=False` any that many); reading stops when they are there.
+
+        Raises
+        ------
+        ValueError
+            The number is negative, or not whole.
+        ObjectNotFoundError, ObjectChangedError, StoreError, ParquetFormatError, MemoryLimitError, AccelError
+            As `to_batches` does.
+        """
+        return self._runs.table(self._runs.limit(check_count(num_rows)))
 
     async def head_async(self, num_rows: int = 10) -> pa.Table:
         """`head`, awaited."""
-        return await self._table_async(self._limit(check_count(num_rows)))
+        return await self._runs.table_async(self._runs.limit(check_count(num_rows)))
 
     def count_rows(self) -> int:
-        """How many rows match; from metadata alone where the metadata proves it."""
+        """How many rows match; from metadata alone where the metadata proves it.
+
+        Raises
+        ------
+        ObjectNotFoundError, ObjectChangedError, StoreError, ParquetFormatError, MemoryLimitError, AccelError
+            As `to_batches` does.
+        """
         return int(self.aggregate(_COUNT)["count_all"][0].as_py())
 
     async def count_rows_async(self) -> int:
@@ -206,11 +204,13 @@ class Scan:
             A column is not in the scan's result.
         SchemaMismatchError
             A function has no meaning for its column's type.
+        ObjectNotFoundError, ObjectChangedError, StoreError, ParquetFormatError, MemoryLimitError, AccelError
+            As `to_batches` does.
         """
         aggregation = self._aggregation(aggregates)
         for part in self._engine.parts():
-            runtime.run(self._fold(part, aggregation))
-            if aggregation.rows == self._limit():
+            runtime.run(self._runs.fold(part, aggregation))
+            if aggregation.rows == self._runs.limit():
                 break
         return aggregation.result()
 
@@ -218,29 +218,15 @@ class Scan:
         """`aggregate`, awaited."""
         aggregation = self._aggregation(aggregates)
         for part in self._engine.parts():
-            await runtime.bridge(self._fold(part, aggregation))
-            if aggregation.rows == self._limit():
+            await runtime.bridge(self._runs.fold(part, aggregation))
+            if aggregation.rows == self._runs.limit():
                 break
         return aggregation.result()
 
     def _aggregation(self, aggregates: Asked) -> Aggregation:
         from accel.aggregating import Aggregation
 
-        return Aggregation(aggregates, limited=self._limit() is not None)
-
-    async def _fold(self, part: Engine, aggregation: Aggregation) -> None:
-        limit = self._limit()
-        left = None if limit is None else limit - aggregation.rows
-        running = self._run(part, limit=left, answering=aggregation)
-        try:
-            await aggregation.fold(running, decode_threads=part.spec.options.decode_threads)
-        finally:
-            self._running.discard(running)
-            await running.close()
-
-    def _limit(self, limit: int | None = None) -> int | None:
-        given = self._engine.spec.limit
-        return limit if given is None else given if limit is None else min(limit, given)
+        return Aggregation(aggregates, limited=self._runs.limit() is not None)
 
     def explain(self, *, analyze: bool = False, aggregates: Asked | None = None) -> Explain:
         """Plan the scan (reading metadata, no data) and tell what pruning did and what will be asked for.
@@ -251,6 +237,13 @@ class Scan:
             Also run it, and add what really happened.
         aggregates : sequence of (column, function), optional
             Explain `aggregate` with these, and not the reading of all rows.
+
+        Raises
+        ------
+        AccelError
+            The scan is over an iterator.
+        ObjectNotFoundError, ObjectChangedError, StoreError, ParquetFormatError, MemoryLimitError
+            As `to_batches` does; the last only with `analyze`.
         """
         return runtime.run(self._explain(analyze, aggregates))
 
@@ -269,27 +262,25 @@ class Scan:
         if asking is not None:
             explained = dataclasses.replace(explained, rows_from_metadata=asking.answered)
         if analyze:
+            counted = Metrics()  # another run of this scan may start meanwhile
             if aggregates is None:
-                await self._exhaust()
+                await self._runs.exhaust(metrics=counted)
             else:
-                await self._fold(self._engine, self._aggregation(aggregates))
-            counts = {k: v for k, v in self._metrics.as_dict().items() if v not in (0, [], {})}
+                await self._runs.fold(self._engine, self._aggregation(aggregates), metrics=counted)
+            counts = {k: v for k, v in counted.as_dict().items() if v not in (0, [], {})}
             explained = dataclasses.replace(explained, analyzed=counts)
         return explained
-
-    async def _exhaust(self) -> None:
-        running = self._run(self._engine)
-        try:
-            while await running.take() is not None:
-                pass
-        finally:
-            self._running.discard(running)
-            await running.close()
 
     # -- Arrow -----------------------------------------------------------------------------------
 
     def to_reader(self) -> pa.RecordBatchReader:
-        """The result as a stream of record batches that other libraries read from."""
+        """The result as a stream of record batches that other libraries read from, in file order (any with `order=False`).
+
+        Raises
+        ------
+        ObjectNotFoundError, StoreError, ParquetFormatError, AccelError
+            The schema cannot be read. What goes wrong later is raised from the reader, as `to_batches` does.
+        """
         return pa.RecordBatchReader.from_batches(self.schema, self.to_batches())
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
@@ -302,13 +293,13 @@ class Scan:
 
     def close(self) -> None:
         """Stop whatever runs of this scan: no request of it is in flight afterwards."""
-        for running in list(self._running):
-            self._end(running)
+        for running in self._runs.under_way():
+            self._runs.end(running)
 
     async def aclose(self) -> None:
         """`close`, awaited."""
-        for running in list(self._running):
-            await self._end_async(running)
+        for running in self._runs.under_way():
+            await self._runs.end_async(running)
 
     def __enter__(self) -> Self:
         return self
@@ -327,18 +318,7 @@ class Scan:
         await self.aclose()
 
 
-_NO_COLUMNS = pa.schema([])
 _COUNT = (((), "count_all"),)
-
-
-def _left(limit: int | None, tables: Sequence[pa.Table]) -> int | None:
-    return None if limit is None else limit - sum(table.num_rows for table in tables)
-
-
-def _one_table(tables: Sequence[pa.Table]) -> pa.Table:
-    if not tables:
-        return _NO_COLUMNS.empty_table()
-    return tables[0] if len(tables) == 1 else pa.concat_tables(tables)
 
 
 def _short(text: str) -> str:

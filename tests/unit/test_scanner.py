@@ -16,6 +16,7 @@ import pytest
 
 import accel
 from accel.io import runtime
+from accel.ranges import ByteRange
 from accel.testing import DictStore, Layout, RecordingStore, table, write_file
 
 FILES, ROWS = 4, 100
@@ -198,6 +199,38 @@ def held() -> tuple[Held, accel.Scan]:
     store = Held({path: make_file(ROWS * i) for i, path in enumerate(PATHS)})
     # A tail too short to hold any data.
     return store, ask(store, options=accel.Options(tail_hint=8))
+
+
+class HeldAtItsLast(DictStore):
+    """Answers no data of the last file until it is let go."""
+
+    def __init__(self, objects: dict[str, bytes]) -> None:
+        super().__init__(objects)
+        self.asked, self.go = threading.Event(), threading.Event()
+
+    async def read(self, path, want, *, if_match=None):  # type: ignore[no-untyped-def]
+        if path == PATHS[-1] and isinstance(want, ByteRange) and want.start < 100:
+            self.asked.set()
+            await asyncio.to_thread(self.go.wait, 20)
+        return await super().read(path, want, if_match=if_match)
+
+
+@pytest.mark.parametrize("aggregates", [None, [("key", "sum")]], ids=["rows", "aggregates"])
+def test_what_is_analyzed_is_the_run_made_for_it(aggregates: list[tuple[str, str]] | None) -> None:
+    """Another run of the same scan starts and ends in the middle of it."""
+    store = HeldAtItsLast({path: make_file(ROWS * i) for i, path in enumerate(PATHS)})
+    scan = ask(store, options=accel.Options(tail_hint=8))
+    with ThreadPoolExecutor(1) as pool:
+        explaining = pool.submit(lambda: scan.explain(analyze=True, aggregates=aggregates))
+        assert store.asked.wait(20)
+        try:
+            assert keys(scan.head(1)) == [0]
+        finally:
+            store.go.set()
+        analyzed = explaining.result(20).analyzed
+    assert analyzed is not None
+    assert analyzed["rows_out"] == len(KEYS)
+    assert scan.metrics.rows_out == 1
 
 
 def tasks_left() -> int:
