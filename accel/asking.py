@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Never
 
 import pyarrow as pa
 
@@ -19,28 +19,31 @@ from accel.scanner import Scan
 
 if TYPE_CHECKING:
     from accel.planning.plan import Plan
+    from accel.predicate.where import Where
+    from accel.scan_spec import Partitioning, Source
 
-__all__ = ["plan", "plan_async", "scan"]
+__all__ = ["DEFAULT_CACHE", "plan", "plan_async", "scan"]
 
-_DEFAULT = Cache()
+DEFAULT_CACHE = Cache()
+"""The process's."""
 _OPTIONS = Options()
 
 
 def scan(
-    source: Any,
-    where: Any = None,
+    source: Source,
+    where: Where = None,
     *,
     columns: Sequence[str] | None = None,
     limit: int | None = None,
     selection: Mapping[str, Any] | None = None,
     schema: pa.Schema | None = None,
-    partitioning: Any = "hive",
+    partitioning: Partitioning = "hive",
     glob: bool = True,
     order: bool = True,
     embedded: Mapping[str, str] | None = None,
-    store: Any = None,
+    store: object | None = None,
     storage_options: Mapping[str, Any] | None = None,
-    cache: Cache | None = _DEFAULT,
+    cache: Cache | None = DEFAULT_CACHE,
     options: Options | None = None,
 ) -> Scan:
     """Ask a question of Parquet files. No I/O happens before the result is used.
@@ -112,7 +115,7 @@ def scan(
 
 
 def _engine(
-    spec: ScanSpec, *, store: Any, storage_options: Mapping[str, Any] | None, cache: Cache | None
+    spec: ScanSpec, *, store: object | None, storage_options: Mapping[str, Any] | None, cache: Cache | None
 ) -> Engine:
     if cache is not None and not isinstance(cache, Cache):
         raise TypeError(f"cache is an accel.Cache, or None for none, not {cache!r:.80}")
@@ -123,11 +126,26 @@ def _engine(
     return Engine(spec, client, cache=cache, in_store=store is not None)
 
 
-def plan(source: Any, where: Any = None, **keywords: Any) -> Plan:
+def plan(
+    source: Source,
+    where: Where = None,
+    *,
+    columns: Sequence[str] | None = None,
+    selection: Mapping[str, Any] | None = None,
+    schema: pa.Schema | None = None,
+    partitioning: Partitioning = "hive",
+    glob: bool = True,
+    embedded: Mapping[str, str] | None = None,
+    store: object | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+    cache: Cache | None = DEFAULT_CACHE,
+    options: Options | None = None,
+    **refused: Never,
+) -> Plan:
     """Plan a scan: read its metadata and find the pages to read, but read no data.
 
-    The arguments are those of `scan`, but for `limit` and `order`. Over an iterator of record batches with a
-    `path` column (`mapInArrow`) it plans those files.
+    The arguments are those of `scan`, but for `limit` and `order`, which are given to the scan of the plan. Over an
+    iterator of record batches with a `path` column (`mapInArrow`) it plans those files.
 
     Returns
     -------
@@ -135,6 +153,8 @@ def plan(source: Any, where: Any = None, **keywords: Any) -> Plan:
 
     Raises
     ------
+    TypeError, ValueError
+        As `scan` does.
     PredicateError, ColumnNotFoundError, SchemaMismatchError
         The question does not parse, or not fit the files.
     ParquetFormatError, EncryptedFileError
@@ -142,23 +162,67 @@ def plan(source: Any, where: Any = None, **keywords: Any) -> Plan:
     StoreError
         The store did not answer, or holds no such file (ObjectNotFoundError).
     """
-    asked = _asked(source, where, keywords)
-    del source, keywords  # not for whoever shows the variables of a failure's frames: they may be credentials
+    _refuse("plan", refused)
+    asked = scan(
+        source,
+        where,
+        columns=columns,
+        selection=selection,
+        schema=schema,
+        partitioning=partitioning,
+        glob=glob,
+        embedded=embedded,
+        store=store,
+        storage_options=storage_options,
+        cache=cache,
+        options=options,
+    )._engine
+    # They may be credentials, and whoever shows a failure may show the variables of its frames.
+    del source, store, storage_options
     return _one_plan([runtime.run(part.plan(Metrics())) for part in asked.parts()])
 
 
-async def plan_async(source: Any, where: Any = None, **keywords: Any) -> Plan:
+async def plan_async(
+    source: Source,
+    where: Where = None,
+    *,
+    columns: Sequence[str] | None = None,
+    selection: Mapping[str, Any] | None = None,
+    schema: pa.Schema | None = None,
+    partitioning: Partitioning = "hive",
+    glob: bool = True,
+    embedded: Mapping[str, str] | None = None,
+    store: object | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+    cache: Cache | None = DEFAULT_CACHE,
+    options: Options | None = None,
+    **refused: Never,
+) -> Plan:
     """`plan`, awaited."""
-    asked = _asked(source, where, keywords)
-    del source, keywords
+    _refuse("plan_async", refused)
+    asked = scan(
+        source,
+        where,
+        columns=columns,
+        selection=selection,
+        schema=schema,
+        partitioning=partitioning,
+        glob=glob,
+        embedded=embedded,
+        store=store,
+        storage_options=storage_options,
+        cache=cache,
+        options=options,
+    )._engine
+    del source, store, storage_options
     return _one_plan([await runtime.bridge(part.plan(Metrics())) for part in asked.parts()])
 
 
-def _asked(source: Any, where: Any, keywords: Mapping[str, Any]) -> Engine:
-    refused = {"limit", "order"} & set(keywords)
-    if refused:
-        raise TypeError(f"plan() takes no {', '.join(sorted(refused))}")
-    return scan(source, where, **keywords)._engine
+def _refuse(verb: str, refused: Mapping[str, object]) -> None:
+    for name in refused:
+        if name in ("limit", "order"):
+            raise TypeError(f"{verb}() takes no {name}")
+        raise TypeError(f"{verb}() got an unexpected keyword argument {name!r}")
 
 
 def _one_plan(plans: Sequence[Plan]) -> Plan:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import pyarrow as pa
 
@@ -13,7 +14,18 @@ from accel.planning.selection import RowSelection
 from accel.predicate.expr import Expr
 from accel.records import dataclass
 
-__all__ = ["ScanSpec"]
+if TYPE_CHECKING:
+    from accel.planning.plan import Plan
+    from accel.planning.task import ScanTask
+
+__all__ = ["Partitioning", "Paths", "ScanSpec", "Source"]
+
+Paths: TypeAlias = "str | os.PathLike[str] | Sequence[str | os.PathLike[str]]"
+"""URLs and paths, patterns and directories among them; several as a list or tuple."""
+Source: TypeAlias = "Paths | Plan | ScanTask | Sequence[ScanTask] | Iterator[pa.RecordBatch]"
+"""What is scanned."""
+Partitioning: TypeAlias = 'Literal["hive"] | pa.Schema | None'
+"""How directory names are read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -28,7 +40,7 @@ class ScanSpec:
     limit: int | None = None
     selection: Mapping[str, Mapping[int, RowSelection]] | None = None
     schema: pa.Schema | None = None
-    partitioning: Any = "hive"
+    partitioning: Partitioning = "hive"
     glob: bool = True
     order: bool = True
     by_position: bool = False

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from accel.errors import PredicateError
 from accel.predicate.expr import (
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Where", "to_expr"]
 
-Where: TypeAlias = "str | list[object] | tuple[object, ...] | Condition | Expr | None"
+Where: TypeAlias = "str | list[Any] | tuple[Any, ...] | Condition | Expr | None"
 """What `where=` takes: text, pyarrow's filter lists, `accel.col(...)` expressions, a tree, or None."""
 
 _NODES = (And, Column, Compare, Constant, InArray, InList, IsNull, Like, Not, Or)

@@ -10,13 +10,18 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from accel.asking import plan, scan
+from accel.asking import DEFAULT_CACHE, plan, scan
 from accel.options import MIB
 from accel.planning.wire import TASK_ARROW_SCHEMA
 from accel.spark.schema import spark_ddl, spark_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+    from accel.io.cache import Cache
+    from accel.options import Options
+    from accel.predicate.where import Where
+    from accel.scan_spec import Partitioning, Paths
 
 __all__ = ["TASK_SCHEMA", "for_executors", "read", "spread"]
 
@@ -34,12 +39,20 @@ _FOR_EXECUTORS = ("storage_options", "options", "store")
 
 def read(
     spark: SparkSession,
-    url: Any,
+    url: Paths,
     *,
-    where: Any = None,
+    where: Where = None,
     columns: Sequence[str] | None = None,
     partitions: int | None = None,
-    **keywords: Any,
+    selection: Mapping[str, Any] | None = None,
+    schema: pa.Schema | None = None,
+    partitioning: Partitioning = "hive",
+    glob: bool = True,
+    embedded: Mapping[str, str] | None = None,
+    store: object | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+    cache: Cache | None = DEFAULT_CACHE,
+    options: Options | None = None,
 ) -> DataFrame:
     """A DataFrame of the matching rows: planned now, on the driver; read when Spark runs it, on the executors.
 
@@ -55,11 +68,11 @@ def read(
         Spark partitions to spread the tasks over, each a run of consecutive tasks of about equal bytes. By
         default as many as the session runs tasks at once, more where one would read over 64 MiB, and never
         more than there are tasks.
-    **keywords
-        The other keywords of `accel.plan`: `selection`, `schema`, `partitioning`, `glob`, `store`,
-        `storage_options`, `cache`, `options`. Those that executors need as well (`storage_options`, `options`,
-        `store`, and `cache=None`) travel in the pickled function, never in the tasks; without
-        `storage_options` each executor uses its own environment.
+    selection, schema, partitioning, glob, embedded
+        As in `accel.scan`.
+    store, storage_options, cache, options
+        As in `accel.scan`. Executors need them as well: `storage_options`, `options`, `store` and `cache=None` travel
+        in the pickled function, never in the tasks; without `storage_options` each executor uses its own environment.
 
     Returns
     -------
@@ -77,10 +90,24 @@ def read(
     """
     if partitions is not None and partitions < 1:
         raise ValueError(f"partitions is at least 1, not {partitions}")
-    planned = plan(url, where=where, columns=columns, **keywords)
-    schema = spark_schema(planned.schema)
+    planned = plan(
+        url,
+        where,
+        columns=columns,
+        selection=selection,
+        schema=schema,
+        partitioning=partitioning,
+        glob=glob,
+        embedded=embedded,
+        store=store,
+        storage_options=storage_options,
+        cache=cache,
+        options=options,
+    )
+    result = spark_schema(planned.schema)
     tasks = _task_frame(spark, planned.to_arrow(), partitions)
-    return tasks.mapInArrow(partial(_read_tasks, keywords=for_executors(keywords)), schema)
+    given = {"storage_options": storage_options, "options": options, "store": store, "cache": cache}
+    return tasks.mapInArrow(partial(_read_tasks, keywords=for_executors(given)), result)
 
 
 def for_executors(keywords: Mapping[str, Any]) -> dict[str, Any]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import inspect
 import io
 import os
 import pickle
@@ -399,6 +401,16 @@ MISTAKES = {
         TypeError,
         "plan() takes no limit",
     ),
+    "an order to plan": (
+        lambda store: asyncio.run(accel.plan_async("good.parquet", store=store, order=False)),
+        TypeError,
+        "plan_async() takes no order",
+    ),
+    "a keyword that is misspelt": (
+        lambda store: accel.plan("good.parquet", store=store, colums=["id"]),
+        TypeError,
+        "plan() got an unexpected keyword argument 'colums'",
+    ),
     "head of less than nothing": (
         lambda store: accel.scan("good.parquet", store=store).head(-1),
         ValueError,
@@ -465,6 +477,25 @@ def test_what_may_not_be_seen_is_not_missing(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr(os, "stat", refuse)  # permissions do not bind whoever may be root
     with pytest.raises(accel.StoreError, match="Permission denied .check the permissions of the directories"):
         accel.scan(hidden).to_table()
+
+
+@pytest.mark.parametrize(
+    ("verb", "without", "own"),
+    [
+        (accel.plan, {"limit", "order"}, {"refused"}),
+        (accel.plan_async, {"limit", "order"}, {"refused"}),
+        (accel.spark.read, {"limit", "order", "source"}, {"spark", "url", "partitions"}),
+    ],
+    ids=lambda value: getattr(value, "__name__", ""),
+)
+def test_verbs_spell_out_the_keywords_of_a_scan(
+    verb: Callable[..., Any], without: set[str], own: set[str]
+) -> None:
+    def spelt(of: Callable[..., Any], but: set[str]) -> dict[str, tuple[object, object]]:
+        parameters = inspect.signature(of).parameters.values()
+        return {p.name: (p.annotation, p.default) for p in parameters if p.name not in but}
+
+    assert spelt(verb, own) == spelt(accel.scan, without)
 
 
 def test_numbers_of_numpy_count_rows(store: DictStore) -> None:
