@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from accel import indexes as indexes
     from accel import spark as spark
+    from accel import stores as stores
     from accel.asking import plan as plan
     from accel.asking import plan_async as plan_async
     from accel.asking import scan as scan
@@ -26,13 +27,18 @@ if TYPE_CHECKING:
     from accel.errors import StoreError as StoreError
     from accel.indexes.registry import register_index as register_index
     from accel.io.cache import Cache as Cache
+    from accel.io.cache import CacheStats as CacheStats
     from accel.metrics import Metrics as Metrics
     from accel.options import Options as Options
+    from accel.options import Phases as Phases
+    from accel.options import Transport as Transport
     from accel.planning.explain import Explain as Explain
     from accel.planning.plan import Plan as Plan
     from accel.planning.task import ScanTask as ScanTask
     from accel.predicate.column import col as col
     from accel.scanner import Scan as Scan
+    from accel.writing import EmbedProgress as EmbedProgress
+    from accel.writing import EmbedReport as EmbedReport
     from accel.writing import embed as embed
     from accel.writing import embed_async as embed_async
     from accel.writing import write_table as write_table
@@ -41,12 +47,17 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "Cache": "accel.io.cache",
+    "CacheStats": "accel.io.cache",
+    "EmbedProgress": "accel.writing",
+    "EmbedReport": "accel.writing",
     "Explain": "accel.planning.explain",
     "Metrics": "accel.metrics",
     "Options": "accel.options",
+    "Phases": "accel.options",
     "Plan": "accel.planning.plan",
     "Scan": "accel.scanner",
     "ScanTask": "accel.planning.task",
+    "Transport": "accel.options",
     "col": "accel.predicate.column",
     "plan": "accel.asking",
     "plan_async": "accel.asking",
@@ -74,13 +85,13 @@ _HOMES = {
 }
 
 __all__ = list(_HOMES)
-__all__ += ["indexes", "spark"]
+__all__ += ["indexes", "spark", "stores"]
 
 
 def __getattr__(name: str) -> object:
     import importlib
 
-    if name in ("indexes", "spark"):
+    if name in ("indexes", "spark", "stores"):
         return importlib.import_module(f"accel.{name}")
     home = _HOMES.get(name)
     if home is None:

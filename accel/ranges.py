@@ -35,9 +35,11 @@ class ByteRange(_Ends):
 
     @property
     def length(self) -> int:
+        """Of bytes, at least 1."""
         return self.end - self.start
 
     def covers(self, other: ByteRange) -> bool:
+        """Whether all of the other lies in this one."""
         return self.start <= other.start and other.end <= self.end
 
     def __str__(self) -> str:

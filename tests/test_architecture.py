@@ -61,7 +61,7 @@ def code_lines(node: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
 
 
 SCANS = {
-    "import": "import accel; accel.scan, accel.col, accel.Options",
+    "import": "import accel, accel.stores; accel.scan, accel.col, accel.Options",
     "blocking": (
         "import sys, accel\n"
         "found = accel.scan(sys.argv[1], 'key = 300', columns=['name', 'value', 'ts']).to_table()\n"

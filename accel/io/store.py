@@ -62,12 +62,38 @@ PageSeen: TypeAlias = Callable[[Sequence[ObjectEntry]], None]
 class RangeStore(Protocol):
     """All that a transport must provide.
 
-    `read` returns exactly the wanted range (a suffix longer than the object: the whole object), or raises
-    `ObjectNotFoundError`, `ObjectChangedError` (412), or `StoreError` with `transient` set. It sends one
-    request and never retries: gate, retry, merging and counting lie above. Cancelling it ends the request.
+    What it can do besides is told by the methods of the other protocols, and by an attribute `suffixes`: False where
+    it cannot be asked for the end of an object of unknown size, and has to be a `Header`. Without one it is True.
     """
 
-    async def read(self, path: str, want: ByteRange | Suffix, *, if_match: str | None = None) -> Payload: ...
+    async def read(self, path: str, want: ByteRange | Suffix, *, if_match: str | None = None) -> Payload:
+        """One range of one object, exactly; all of an object that is shorter than a suffix.
+
+        It sends one request and never retries: gate, retry, merging and counting lie above. It is called many times at
+        once, on one event loop of accel's own. Cancelling it ends the request.
+
+        Parameters
+        ----------
+        path : str
+            Relative to the store's root, without a leading slash.
+        want : ByteRange or Suffix
+        if_match : str, optional
+            The etag that the object must have: one that `read` gave before, and never a weak one.
+
+        Returns
+        -------
+        Payload
+
+        Raises
+        ------
+        ObjectNotFoundError
+            There is no such object.
+        ObjectChangedError
+            It has another etag than `if_match` (HTTP's 412).
+        StoreError
+            Whatever else; with `transient` set where the same request may succeed when it is sent again.
+        """
+        ...
 
 
 @runtime_checkable

@@ -16,7 +16,7 @@ PAGE = (ROOT / "docs/api.md").read_text(encoding="utf-8")
 ENTRIES = re.findall(r"^::: (\S+)$", PAGE, re.MULTILINE)
 MEMBERS = set(re.findall(r"^        - (\w+)$", PAGE, re.MULTILINE))
 MEMBERS |= {name for names in re.findall(r"members: \[(.*)\]", PAGE) for name in names.split(", ")}
-ELSEWHERE = {"Options": "options.md", "indexes": "indexes.md", "spark": "spark.md"}
+ELSEWHERE = {"Options": "options.md", "indexes": "indexes.md", "spark": "spark.md", "stores": "stores.md"}
 
 
 @pytest.mark.parametrize("name", accel.__all__)
@@ -27,7 +27,9 @@ def test_each_public_name_has_an_entry(name: str) -> None:
         assert f"accel.{name}" in ENTRIES or name in MEMBERS
 
 
-@pytest.mark.parametrize("module", [accel.indexes, accel.spark], ids=lambda module: module.__name__)
+@pytest.mark.parametrize(
+    "module", [accel.indexes, accel.spark, accel.stores], ids=lambda module: module.__name__
+)
 def test_so_do_those_of_its_parts(module: ModuleType) -> None:
     entries = {entry.rpartition(".")[2] for entry in ENTRIES}
     assert set(module.__all__) <= entries | MEMBERS
