@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -72,14 +73,14 @@ def file_name(case: str) -> str:
 def _plots(document: Document) -> Iterator[tuple[str, Callable[[], Figure | None]]]:
     for case in document.cases:
         if not case.startswith("by "):
-            yield f"latency-{file_name(case)}", lambda case=case: _latency(document, case)
+            yield f"latency-{file_name(case)}", partial(_latency, document, case)
     yield "bytes", lambda: _bytes(document)
     for axis, name, scale in (
         (Axis.DELAY, "delay", "linear"),
         (Axis.FILES, "files", "log"),
         (Axis.COLUMNS, "columns", "log"),
     ):
-        yield name, lambda axis=axis, scale=scale: _growth(document, axis, scale)
+        yield name, partial(_growth, document, axis, scale)
 
 
 def _latency(document: Document, case: str) -> Figure | None:

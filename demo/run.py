@@ -13,6 +13,7 @@ import sys
 import time
 import warnings
 from pathlib import Path
+from typing import Any
 
 HERE = Path(__file__).resolve().parent
 if str(HERE.parent) not in sys.path:  # `python demo/run.py` puts demo/ itself there
@@ -114,7 +115,8 @@ def ask_spark(expected: pa.Table) -> pa.Table:
         )
         plan = accel.plan(str(DATA), where=WHERE, columns=COLUMNS)
         df = spark.createDataFrame(plan.to_arrow())
-        answer = df.mapInArrow(accel.scan, accel.spark.spark_schema(expected.schema))
+        read: Any = accel.scan  # a Scan can be iterated, which is enough; pyspark's types ask for an iterator
+        answer = df.mapInArrow(read, accel.spark.spark_schema(expected.schema))
         return answer.toArrow()
     finally:
         spark.stop()

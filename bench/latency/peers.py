@@ -34,7 +34,7 @@ def accel_lookups(options: dict[str, str]) -> Lookup:
         scan = accel.scan(
             f"s3://bench/{KEY}", f"key = {key}", columns=COLUMNS, storage_options=options, cache=cache
         )
-        return scan.to_table().num_rows
+        return int(scan.to_table().num_rows)
 
     return lookup
 
@@ -55,7 +55,7 @@ def pyarrow_lookups(options: dict[str, str]) -> Lookup:
     data = ds.dataset(f"bench/{KEY}", filesystem=fs, format="parquet")
 
     def lookup(key: int) -> int:
-        return data.to_table(columns=COLUMNS, filter=ds.field("key") == key).num_rows
+        return int(data.to_table(columns=COLUMNS, filter=ds.field("key") == key).num_rows)
 
     return lookup
 

@@ -15,6 +15,7 @@ import statistics
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -48,6 +49,10 @@ def _seconds(call: Callable[[], object]) -> float:
     return time.perf_counter() - begun
 
 
+def _read_theirs(file: pa.Buffer) -> object:
+    return pq.read_metadata(pa.BufferReader(file))
+
+
 def timings(rounds: int, writers: tuple[str, ...], shapes: dict[str, tuple[int, int]]) -> Iterator[Timing]:
     for shape, (columns, groups) in shapes.items():
         for writer in writers:
@@ -56,11 +61,9 @@ def timings(rounds: int, writers: tuple[str, ...], shapes: dict[str, tuple[int, 
             pairs = []
             gc.collect()
             for _ in range(rounds):
-                theirs = _seconds(lambda file=file: pq.read_metadata(pa.BufferReader(file)))
+                theirs = _seconds(partial(_read_theirs, file))
                 ours = _seconds(
-                    lambda footer=footer: parse_footer(
-                        footer, file_size=SIZE, footer_start=SIZE - len(footer) - 8
-                    )
+                    partial(parse_footer, footer, file_size=SIZE, footer_start=SIZE - len(footer) - 8)
                 )
                 pairs.append((ours, theirs))
             yield Timing(

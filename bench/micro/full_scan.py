@@ -36,7 +36,8 @@ def readers(path: str) -> dict[str, Read]:
 
     def of_duckdb(columns: Sequence[str] | None) -> int:
         names = "*" if columns is None else ", ".join(columns)
-        return connection.execute(f"select {names} from read_parquet('{path}')").to_arrow_table().num_rows
+        found = connection.execute(f"select {names} from read_parquet('{path}')").to_arrow_table()
+        return int(found.num_rows)
 
     def streamed(columns: Sequence[str] | None) -> int:
         return sum(batch.num_rows for batch in accel.scan(path, columns=columns))

@@ -17,7 +17,7 @@ import random
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from functools import partial, wraps
 from pathlib import Path
 from typing import Any
@@ -33,15 +33,14 @@ Lookup = Callable[[int], int]
 
 def accel_lookup(store: Any, cache: accel.Cache, key: int) -> int:
     """One lookup, blocking."""
-    return (
-        accel.scan(KEY, where=f"key = {key}", columns=COLUMNS, store=store, cache=cache).to_table().num_rows
-    )
+    scan = accel.scan(KEY, where=f"key = {key}", columns=COLUMNS, store=store, cache=cache)
+    return int(scan.to_table().num_rows)
 
 
 async def _concurrent(store: Any, cache: accel.Cache, keys: Sequence[int]) -> int:
     async def one(key: int) -> int:
         scan = accel.scan(KEY, where=f"key = {key}", columns=COLUMNS, store=store, cache=cache)
-        return (await scan.to_table_async()).num_rows
+        return int((await scan.to_table_async()).num_rows)
 
     return sum(await asyncio.gather(*map(one, keys)))
 
@@ -101,7 +100,7 @@ class _Steps:
         self._inner = inner
         self._add = add
 
-    def __await__(self) -> Iterator[Any]:
+    def __await__(self) -> Generator[Any, Any, Any]:
         value: Any = None
         inner = self._inner.__await__()
         while True:
@@ -118,14 +117,14 @@ class _Steps:
 @contextlib.contextmanager
 def staged() -> Iterator[Stages]:
     """Time the stages of every scan meanwhile."""
-    from accel import asking, reader, session, task_reads
+    from accel import arguments, asking, reader, session, task_reads
     from accel.decode import piece
     from accel.io import client
     from accel.predicate import evaluate
 
     stages = Stages()
     wrapped: list[tuple[Any, str, Any]] = [
-        (asking, "check_arguments", stages.plain("scan(): arguments, parse", asking.check_arguments)),
+        (asking, "check_arguments", stages.plain("scan(): arguments, parse", arguments.check_arguments)),
         (
             session.Session,
             "question",
@@ -177,7 +176,10 @@ def measure(
     out: dict[str, float] = {}
     one_by_one = partial(_each, partial(accel_lookup, store, cache), keys)
     many = [3 * rng.randrange(rows) for _ in range(256)]
-    at_once = lambda: asyncio.run(_concurrent(store, cache, many))
+
+    def at_once() -> int:
+        return asyncio.run(_concurrent(store, cache, many))
+
     at_once()
     out["accel, one at a time"] = _rounds(one_by_one, lookups, rounds)
     out["accel, 256 at once"] = _rounds(at_once, len(many), rounds)

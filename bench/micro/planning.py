@@ -22,6 +22,7 @@ import gc
 import statistics
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -221,10 +222,10 @@ def cached_files(objects: dict[str, bytes], rounds: int) -> dict[str, float]:
     collections = Collections()
     where = f"key = {3 * (count // 2 * ROWS_OF_SMALL + 7)}"
     sources = {"a directory": "d/", "a list": list(objects)}
-    named = {"columns": COLUMNS, "store": store, "cache": cache}
+    named: dict[str, Any] = {"columns": COLUMNS, "store": store, "cache": cache}
     out: dict[str, float] = {}
     for name, source in sources.items():
-        ask = lambda source=source: accel.plan(source, where, **named)
+        ask = partial(accel.plan, source, where, **named)
         found = ask()
         if len(found.tasks) != 1:
             raise AssertionError(f"{len(found.tasks)} tasks")
@@ -236,11 +237,14 @@ def cached_files(objects: dict[str, bytes], rounds: int) -> dict[str, float]:
     tracked, milliseconds = collections.since()
     out["cached: objects that are collected, a file"] = tracked / count
     out["cached: a full collection of them, ms"] = milliseconds
-    scan = lambda: accel.scan("d/", where, **named).to_table()
+
+    def scan() -> pa.Table:
+        return accel.scan("d/", where, **named).to_table()
+
     scan()
     out["cached, a scan of a directory: us CPU a file"] = 1e6 * _best(scan, rounds)[0] / count
     some = list(objects)[: count // 10]
-    every = lambda: accel.plan(some, "value > 1.5", **named)
+    every = partial(accel.plan, some, "value > 1.5", **named)
     every()
     out["cached, none pruned: us CPU a file"] = 1e6 * _best(every, rounds)[0] / len(some)
     pures = [Pure(path, objects[path]) for path in some]

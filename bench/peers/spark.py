@@ -98,7 +98,7 @@ class Spark(Peer):
             "spark.ui.showConsoleProgress": "false",
         }
         settings |= {f"spark.hadoop.fs.s3a.{name}": value for name, value in s3a.items()}
-        self._spark = SparkSession.builder.master("local[*]").config(map=settings).getOrCreate()
+        self._spark: Any = SparkSession.builder.master("local[*]").config(map={**settings}).getOrCreate()
         self._spark.sparkContext.setLogLevel("ERROR")
         self._endpoint = endpoint
         self._views: dict[tuple[str, ...], str] = {}
