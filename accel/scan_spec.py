@@ -18,12 +18,14 @@ if TYPE_CHECKING:
     from accel.planning.plan import Plan
     from accel.planning.task import ScanTask
 
-__all__ = ["Partitioning", "Paths", "ScanSpec", "Source"]
+__all__ = ["Partitioning", "Path", "Paths", "ScanSpec", "Source"]
 
-Paths: TypeAlias = "str | os.PathLike[str] | Sequence[str | os.PathLike[str]]"
-"""URLs and paths, patterns and directories among them; several as a list or tuple."""
-Source: TypeAlias = "Paths | Plan | ScanTask | Sequence[ScanTask] | Iterator[pa.RecordBatch]"
-"""What is scanned."""
+Path: TypeAlias = "str | os.PathLike[str]"
+"""A URL or path; a pattern or a directory too."""
+Paths: TypeAlias = "Path | Sequence[Path]"
+"""One, or several as a list or tuple."""
+Source: TypeAlias = "Path | Sequence[Path | ScanTask] | Plan | ScanTask | Iterator[pa.RecordBatch]"
+"""What is scanned: paths, a plan or tasks of one, or what `mapInArrow` passes."""
 Partitioning: TypeAlias = 'Literal["hive"] | pa.Schema | None'
 """How directory names are read."""
 
