@@ -26,6 +26,8 @@ _IDLE_SECONDS = 60.0
 _NAME_SECONDS = 30.0
 _MOST_WATCH = 1.0
 _MOST_SERVERS = 256
+# Of the files that the process may have open idle connections hold one in so many.
+_SHARE_IDLE = 4
 
 
 class Origin(NamedTuple):
@@ -83,6 +85,7 @@ class Connections:
         self._context: ssl.SSLContext | None = None
         # The one used last comes first again; each with the time when it became idle, so these are sorted.
         self._idle: dict[Connection, float] = {}
+        self._most_idle = _open_files() // _SHARE_IDLE
         self._busy: set[Connection] = set()
         self._watch: asyncio.TimerHandle | None = None
         self._addresses: list[Any] = []
@@ -133,6 +136,10 @@ class Connections:
             self._busy.discard(connection)
             if connection.usable:
                 self._idle[connection] = self._loop.time()
+                if len(self._idle) > self._most_idle:
+                    oldest = next(iter(self._idle))
+                    del self._idle[oldest]
+                    oldest.abort()
 
     def _take(self) -> Connection | None:
         while self._idle:
@@ -219,6 +226,16 @@ class Connections:
             self._context = ssl.create_default_context()
             self._context.set_alpn_protocols(["http/1.1"])
         return self._context
+
+
+def _open_files() -> int:
+    """How many files the process may have open; many where the system does not tell."""
+    try:
+        import resource
+    except ImportError:
+        return 1 << 16
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return soft if 0 <= soft < 1 << 16 else 1 << 16
 
 
 _loops: dict[asyncio.AbstractEventLoop, LRUCache[tuple[Origin, Patience], Connections]] = {}

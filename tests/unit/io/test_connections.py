@@ -306,6 +306,26 @@ async def test_without_files_to_open_idle_connections_are_given_up(
     assert server.connections == 4
 
 
+async def test_few_idle_connections_are_kept_where_few_files_may_be_open(
+    server: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("resource.getrlimit", lambda _: (12, 64))
+    pool = Connections(origin_of(server.url), PATIENCE)
+    await asyncio.gather(*(ask(pool) for _ in range(8)))
+    assert server.connections == 8
+    await asyncio.sleep(0)  # an aborted connection is told of its end
+    assert len(pool._idle) == 3
+    await asyncio.gather(*(ask(pool) for _ in range(3)))
+    assert server.connections == 8
+    await pool.close()
+
+
+@pytest.mark.parametrize(("soft", "files"), [(1024, 1024), (-1, 1 << 16), (1 << 30, 1 << 16)])
+def test_how_many_files_may_be_open(monkeypatch: pytest.MonkeyPatch, soft: int, files: int) -> None:
+    monkeypatch.setattr("resource.getrlimit", lambda _: (soft, soft))
+    assert connections._open_files() == files
+
+
 async def test_a_cancelled_request_ends_its_connection(server: Any, pool: Connections) -> None:
     server.script[0] = lambda reply: setattr(reply, "delay", 0.1)
     task = asyncio.ensure_future(ask(pool))
