@@ -201,3 +201,32 @@ def test_unit_tests_mirror_the_tree(folder: Path) -> None:
     """A folder of unit tests is of a room, or of one of the trees beside `accel/`."""
     beside = (ROOT / folder.name / "__init__.py").is_file()
     assert (ROOT / "accel" / folder.name).is_dir() or beside or folder.name == "__pycache__"
+
+
+# Tests of what several modules of a room do together, which no single one is named for.
+TOGETHER = {
+    "bench/test_digest.py",
+    "bench/test_folder.py",
+    "bench/test_peers.py",
+    "bench/test_report.py",
+    "cli/test_damage.py",
+    "cli/test_stores.py",
+    "decode/test_damage.py",
+    "indexes/test_bytes.py",
+    "indexes/test_kinds.py",
+    "tables/test_keys_that_are_columns.py",
+    "test_openings_early.py",
+    "writing/test_heads_again.py",
+    "writing/test_properties.py",
+    "writing/test_s3.py",
+}
+
+
+def test_unit_tests_are_named_for_modules() -> None:
+    unit = ROOT / "tests" / "unit"
+    nameless = set()
+    for path in unit.rglob("test_*.py"):
+        about = path.relative_to(unit).with_name(path.name.removeprefix("test_"))
+        if not (ROOT / "accel" / about).is_file() and not (ROOT / about).is_file():
+            nameless.add(path.relative_to(unit).as_posix())
+    assert nameless == TOGETHER
