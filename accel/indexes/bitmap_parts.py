@@ -9,10 +9,11 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from accel.arrays import sort_distinct
 from accel.errors import IndexFormatError
 from accel.indexes.hashing import bits_of, hash_natives
 from accel.indexes.kind import Presence, RowRanges
-from accel.indexes.matrix import Matrix, keys_per_block, sort_distinct, write_matrix
+from accel.indexes.matrix import Matrix, keys_per_block, write_matrix
 from accel.indexes.native import Tag, from_natives
 from accel.indexes.parts import (
     Directory,

@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from accel.arrays import sort_distinct
 from accel.errors import IndexFormatError
 from accel.indexes.bloom_parts import (
     FIRST_MAGIC,
@@ -27,7 +28,7 @@ from accel.indexes.bloom_parts import (
 )
 from accel.indexes.hashing import bits_of_rows, hash_bits, hash_values
 from accel.indexes.kind import ChunkValues, IndexKind, Level, Presence
-from accel.indexes.matrix import distinct_cells, sort_distinct
+from accel.indexes.matrix import distinct_cells
 from accel.indexes.native import Coded, code_values, tag_of
 from accel.indexes.parts import head_length
 from accel.indexes.question import LeafOp

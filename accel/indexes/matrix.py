@@ -7,11 +7,12 @@ matrix is cut into blocks of whole keys.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
+from accel.arrays import sort_distinct
 from accel.errors import IndexFormatError
 from accel.indexes.roaring import decode_bitmap, encode_bitmap
 from accel.records import dataclass
@@ -21,25 +22,16 @@ if TYPE_CHECKING:
 
     from accel.indexes.wire import BlobReader, BlobWriter
 
-__all__ = ["Matrix", "distinct_cells", "keys_per_block", "sort_distinct", "write_matrix"]
+__all__ = ["Matrix", "distinct_cells", "keys_per_block", "write_matrix"]
 
 Bools = npt.NDArray[np.bool_]
 Int64s = npt.NDArray[np.int64]
-Number = TypeVar("Number", bound=np.generic)
 
 _MEMBERS = 1 << 32
 _DENSE = 1 << 20
 """So many flags are always looked through rather than sorting."""
 _FEW = 64
 """Up to so many keys are looked up one by one; for more, all cells are read."""
-
-
-def sort_distinct(numbers: npt.NDArray[Number]) -> npt.NDArray[Number]:
-    """Each number once, ascending. (`np.unique` hashes since numpy 2.3, which is a hundred times slower.)"""
-    ordered = np.sort(numbers)
-    first = np.ones(len(ordered), bool)
-    first[1:] = ordered[1:] != ordered[:-1]
-    return ordered[first]
 
 
 def distinct_cells(rows: Int64s, columns: Int64s, *, width: int, height: int) -> Int64s:

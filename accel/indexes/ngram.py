@@ -14,10 +14,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from accel.arrays import from_numpy
+from accel.arrays import from_numpy, sort_distinct
 from accel.errors import IndexFormatError, SchemaMismatchError
 from accel.indexes.kind import ChunkValues, IndexKind, Level, Presence
-from accel.indexes.matrix import Matrix, distinct_cells, keys_per_block, sort_distinct, write_matrix
+from accel.indexes.matrix import Matrix, distinct_cells, keys_per_block, write_matrix
 from accel.indexes.native import Tag, code_values, tag_of
 from accel.indexes.parts import (
     Directory,

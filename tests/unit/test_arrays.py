@@ -130,3 +130,11 @@ def test_buffers_joined() -> None:
 def test_types_without_a_validity_bitmap() -> None:
     assert arrays.validity(pa.nulls(3)).tolist() == [False] * 3
     assert arrays.validity(pa.array([], pa.int8())).tolist() == []
+
+
+@given(st.lists(st.integers(-3, 3)), st.sampled_from(["int64", "uint64", "float64", "int8"]))
+def test_numbers_sorted_each_once(numbers: list[int], dtype: str) -> None:
+    given_numbers = np.array(numbers, np.int64).astype(dtype)
+    found = arrays.sort_distinct(given_numbers)
+    assert found.dtype == dtype
+    assert found.tolist() == sorted(set(given_numbers.tolist()))
