@@ -98,16 +98,10 @@ class Bounds:
         )
 
     @classmethod
-    def join(cls, parts: Sequence[Bounds]) -> Bounds | None:
-        """The claims of some, one after the other; None where they are not of one domain and type."""
-        first = parts[0]
-        for part in parts:
-            if part.domain is not first.domain:
-                return None
-            if part.lower.dtype != first.lower.dtype or part.upper.dtype != first.upper.dtype:
-                return None
+    def join(cls, parts: Sequence[Bounds]) -> Bounds:
+        """The claims of some that are `alike`, one after the other."""
         return cls(
-            first.domain,
+            parts[0].domain,
             np.concatenate([part.lower for part in parts]),
             np.concatenate([part.upper for part in parts]),
             np.concatenate([part.has_lower for part in parts]),
@@ -116,6 +110,17 @@ class Bounds:
             np.concatenate([part.null_count for part in parts]),
             np.concatenate([part.nan_count for part in parts]),
         )
+
+    @staticmethod
+    def alike(parts: Sequence[Bounds]) -> bool:
+        """Whether they are of one domain and type."""
+        first = parts[0]
+        for part in parts:
+            if part.domain is not first.domain:
+                return False
+            if part.lower.dtype != first.lower.dtype or part.upper.dtype != first.upper.dtype:
+                return False
+        return True
 
     @classmethod
     def unknown(cls, num_values: Int64s) -> Bounds:

@@ -275,4 +275,4 @@ class ParsedZonemap:
 def _both(a: Evidence | None, b: Evidence | None) -> Evidence | None:
     if a is None or b is None:
         return b if a is None else a
-    return Evidence(a.may_true & b.may_true, a.may_false & b.may_false, a.may_null & b.may_null)
+    return a.meet(b)

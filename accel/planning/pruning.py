@@ -157,10 +157,9 @@ def _join(handle: FileHandle, cut: Sequence[_Cut]) -> dict[tuple[str, ...], Boun
         if known is not None and len(known[0]) == len(parts) and all(map(operator.is_, known[0], parts)):
             out[path] = known[1]
             continue
-        joined = Bounds.join(parts)
-        if joined is None:
+        if not Bounds.alike(parts):
             return None
-        out[path] = joined
+        joined = out[path] = Bounds.join(parts)
         if as_held:
             joined_bounds[path] = (parts, joined)
     return out

@@ -90,7 +90,7 @@ def _judge_apart(handles: Sequence[FileHandle], query: FileQuery) -> list[bool]:
         places, kept, bounds_of = zip(*some, strict=True)
         rows = _rows_of(kept)
         joined = {
-            path: _join([bounds[at] for bounds in bounds_of])
+            path: Bounds.join([bounds[at] for bounds in bounds_of]) if len(kept) > 1 else bounds_of[0][at]
             for at, (path, _, _) in enumerate(query.prunable)
         }
         verdicts = _judge(query, joined, rows, group_starts(kept))
@@ -195,19 +195,3 @@ def _judge(
     some &= rows != 0
     kept: list[bool] = np.logical_or.reduceat(some, starts).tolist()
     return [not keep for keep in kept]
-
-
-def _join(parts: Sequence[Bounds]) -> Bounds:
-    """The units of one after those of the other."""
-    if len(parts) == 1:
-        return parts[0]
-    return Bounds(
-        domain=parts[0].domain,
-        lower=np.concatenate([part.lower for part in parts]),
-        upper=np.concatenate([part.upper for part in parts]),
-        has_lower=np.concatenate([part.has_lower for part in parts]),
-        has_upper=np.concatenate([part.has_upper for part in parts]),
-        num_values=np.concatenate([part.num_values for part in parts]),
-        null_count=np.concatenate([part.null_count for part in parts]),
-        nan_count=np.concatenate([part.nan_count for part in parts]),
-    )

@@ -71,7 +71,7 @@ class Witnesses:
                 at = np.searchsorted(statement.first_rows, cuts, side="right") - 1
                 said = statement.evidence
                 part = Evidence(said.may_true[at], said.may_false[at], said.may_null[at])
-                found = part if found is None else _both(found, part)
+                found = part if found is None else found.meet(part)
             return found
 
         return witness
@@ -99,7 +99,3 @@ def together(parts: Sequence[tuple[Witness | None, int]]) -> Witness | None:
         )
 
     return witness
-
-
-def _both(a: Evidence, b: Evidence) -> Evidence:
-    return Evidence(a.may_true & b.may_true, a.may_false & b.may_false, a.may_null & b.may_null)

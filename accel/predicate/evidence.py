@@ -47,6 +47,12 @@ class Evidence:
         """Of a half-open range of the units."""
         return Evidence(self.may_true[begin:end], self.may_false[begin:end], self.may_null[begin:end])
 
+    def meet(self, other: Evidence) -> Evidence:
+        """Of the same predicate, what both leave possible."""
+        return Evidence(
+            self.may_true & other.may_true, self.may_false & other.may_false, self.may_null & other.may_null
+        )
+
     def __invert__(self) -> Evidence:
         return Evidence(self.may_false, self.may_true, self.may_null)
 

@@ -97,14 +97,13 @@ class _Units:
         known = None if self.witness is None else self.witness(node)
         if known is None:
             return claimed
-        parts = [
-            claimed.may_true & known.may_true,
-            claimed.may_false & known.may_false,
-            claimed.may_null & known.may_null,
-        ]
-        nothing = ~(parts[0] | parts[1] | parts[2])
-        whole = (claimed.may_true, claimed.may_false, claimed.may_null)
-        return Evidence(*(np.where(nothing, all_, part) for all_, part in zip(whole, parts, strict=True)))
+        both = claimed.meet(known)
+        nothing = ~(both.may_true | both.may_false | both.may_null)
+        return Evidence(
+            np.where(nothing, claimed.may_true, both.may_true),
+            np.where(nothing, claimed.may_false, both.may_false),
+            np.where(nothing, claimed.may_null, both.may_null),
+        )
 
     def combined(self, node: Node) -> Evidence:
         match node:

@@ -42,6 +42,14 @@ def test_and_or(a: frozenset[bool | None], b: frozenset[bool | None]) -> None:
 
 
 @pytest.mark.parametrize("a", SETS, ids=str)
+@pytest.mark.parametrize("b", SETS, ids=str)
+def test_two_statements_about_one_predicate_leave_what_both_allow(
+    a: frozenset[bool | None], b: frozenset[bool | None]
+) -> None:
+    assert allowed(evidence(a).meet(evidence(b))) == a & b
+
+
+@pytest.mark.parametrize("a", SETS, ids=str)
 def test_not(a: frozenset[bool | None]) -> None:
     assert allowed(~evidence(a)) == {None if x is None else not x for x in a}
 
