@@ -9,15 +9,15 @@ import sys
 from functools import partial
 from typing import Any
 
+import numpy as np
+
 from accel.cli.advice import advise
 from accel.cli.arguments import storage_options
 from accel.cli.layout import EmbeddedLayout, FileLayout, Indexes, describe_layout
 from accel.cli.progress import byte_count
 from accel.cli.table import GAP, console_for, print_table
 from accel.cli.values import safe_text
-from accel.errors import IndexFormatError, redact
-from accel.format.model import ColumnIndex, OffsetIndex
-from accel.format.page_index import parse_column_index, parse_offset_index
+from accel.errors import redact
 from accel.io import runtime
 from accel.io.cache import Cache
 from accel.io.client import Client
@@ -26,7 +26,8 @@ from accel.metrics import Metrics
 from accel.options import MIB, Options
 from accel.planning.file import Listing
 from accel.planning.handle import FileHandle
-from accel.ranges import ByteRange, Kind, ReadKey, Want
+from accel.planning.page_indexes import index_want, take_page_indexes
+from accel.ranges import Kind, Want
 from accel.reader import Reader
 from accel.tables.discover import discover
 
@@ -77,39 +78,25 @@ async def _inspect(given: argparse.Namespace, metrics: Metrics) -> tuple[Listing
 
 async def _read_indexes(client: Client, handle: FileHandle, metrics: Metrics) -> Indexes:
     """All page indexes of a file in one wave; what does not verify counts as absent, with a warning."""
-    metadata = handle.metadata
-    chunks = metadata.chunks
+    chunks = handle.metadata.chunks
     wants: list[Want] = []
-    for kind, offsets, lengths in (
-        (Kind.OFFSET_INDEX, chunks.offset_index_offset, chunks.offset_index_length),
-        (Kind.COLUMN_INDEX, chunks.column_index_offset, chunks.column_index_length),
+    for kind, lengths in (
+        (Kind.OFFSET_INDEX, chunks.offset_index_length),
+        (Kind.COLUMN_INDEX, chunks.column_index_length),
     ):
-        for g, leaf in zip(*(lengths > 0).nonzero(), strict=True):
-            start = int(offsets[g, leaf])
-            span = ByteRange(start, start + int(lengths[g, leaf]))
-            wants.append(Want(ReadKey(kind, int(g), int(leaf)), span))
+        for group, leaf in np.argwhere(lengths > 0).tolist():
+            wants += index_want(chunks, kind, group, leaf)
     if sum(want.range.length for want in wants) > _MOST_INDEX_BYTES:
         return Indexes(offset={}, column={}, read=False)
     data = {want.key: held for want in wants if (held := handle.in_tail(want.range)) is not None}
     missing = [want for want in wants if want.key not in data]
     data.update(await client.read(handle.id.path, missing, pin=handle.id, metrics=metrics))
-    offset: dict[tuple[int, int], OffsetIndex] = {}
-    column: dict[tuple[int, int], ColumnIndex] = {}
-    for want in wants:
-        g, leaf = key = want.key.row_group, want.key.column
-        try:
-            if want.key.kind is Kind.OFFSET_INDEX:
-                offset[key] = parse_offset_index(
-                    data[want.key],
-                    num_rows=int(metadata.group_rows[g]),
-                    lower=int(chunks.start[g, leaf]),
-                    upper=int(chunks.end[g, leaf]),
-                )
-            elif key in offset:
-                column[key] = parse_column_index(data[want.key], num_pages=offset[key].num_pages)
-        except IndexFormatError as error:
-            metrics.warn(str(error.at(path=handle.id.path, place=str(want.key))))
-    return Indexes(offset=offset, column=column, read=True)
+    take_page_indexes(handle, wants, data, lambda error: metrics.warn(str(error)))
+    return Indexes(
+        offset={at: index for at, index in handle.offset_indexes.items() if index is not None},
+        column={at: index for at, index in handle.column_indexes.items() if index is not None},
+        read=True,
+    )
 
 
 def _print(file: FileLayout, *, row_groups: bool) -> None:

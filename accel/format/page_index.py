@@ -9,7 +9,7 @@ import numpy as np
 
 from accel.errors import IndexFormatError, ParquetFormatError
 from accel.format.chunk import read_ints
-from accel.format.model import Bools, ColumnIndex, Int64s, OffsetIndex
+from accel.format.model import Bools, ColumnIndex, FileMetadata, Int64s, OffsetIndex
 from accel.format.thrift import BINARY, FALSE, I16, I64, LIST, STRUCT, TRUE, Reader
 from accel.format.varints import decode_tokens, read_zigzags, split_tokens
 from accel.ranges import Buffer
@@ -44,6 +44,17 @@ def parse_offset_index(data: Buffer, *, num_rows: int, lower: int, upper: int) -
         raise IndexFormatError(_reason(error), place="offset index") from error
     _check_locations(offset, size, first_row, num_rows=num_rows, lower=lower, upper=upper)
     return OffsetIndex(offset, size, first_row)
+
+
+def chunk_offset_index(data: Buffer, metadata: FileMetadata, row_group: int, leaf: int) -> OffsetIndex:
+    """`parse_offset_index` by what the footer says of the chunk."""
+    chunks = metadata.chunks
+    return parse_offset_index(
+        data,
+        num_rows=int(metadata.group_rows[row_group]),
+        lower=int(chunks.start[row_group, leaf]),
+        upper=int(chunks.end[row_group, leaf]),
+    )
 
 
 def _reason(error: Exception) -> str:

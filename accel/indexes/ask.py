@@ -1,8 +1,8 @@
-"""An index asked about one leaf of a predicate, and its answer checked."""
+"""An index of anybody's kind asked about one leaf of a predicate, and its answer checked."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,23 @@ from accel.indexes.native import signature_of
 from accel.indexes.question import LeafOp, LeafQuestion
 from accel.predicate.evidence import Evidence
 
-__all__ = ["ask", "ask_all"]
+__all__ = ["ask", "ask_all", "guarded"]
+
+
+def guarded(call: Callable[..., Any], *given: Any, **named: Any) -> Any:
+    """What a method of a kind, or of an index that it parsed, returns.
+
+    Raises
+    ------
+    IndexFormatError
+        It raised: a kind may be anybody's, and whatever it raises says that its index is not to be used.
+    """
+    try:
+        return call(*given, **named)
+    except IndexFormatError:
+        raise
+    except Exception as error:
+        raise IndexFormatError(f"an index failed: {type(error).__name__}: {error}") from error
 
 
 def ask(parsed: ParsedIndex, question: LeafQuestion, *, units: int, signature: str) -> Evidence | None:
@@ -38,10 +54,7 @@ def ask(parsed: ParsedIndex, question: LeafQuestion, *, units: int, signature: s
     """
     if question.op is not LeafOp.IS_NULL and signature != signature_of(question.arrow_type):
         return None
-    try:
-        found = parsed.prune(question)
-    except Exception as error:
-        raise IndexFormatError(f"an index failed while pruning: {type(error).__name__}: {error}") from error
+    found: Evidence | None = guarded(parsed.prune, question)
     if found is None:
         return None
     _check(found, units)
@@ -59,13 +72,10 @@ def ask_all(parsed: Any, asked: Sequence[tuple[LeafQuestion, bool]], *, units: i
     together = getattr(parsed, "prune_all", None)
     if together is None or not asked:
         return None
-    try:
-        found = together(asked)
-    except Exception as error:
-        raise IndexFormatError(f"an index failed while pruning: {type(error).__name__}: {error}") from error
+    found: Evidence | None = guarded(together, asked)
     if found is not None:
         _check(found, units)
-    return found  # type: ignore[no-any-return]
+    return found
 
 
 def _check(found: object, units: int) -> None:

@@ -15,13 +15,13 @@ import numpy.typing as npt
 
 from accel.errors import IndexFormatError
 from accel.format.embedded import verify_blob, verify_head
-from accel.indexes.ask import ask, ask_all
+from accel.indexes.ask import ask, ask_all, guarded
 from accel.indexes.kind import Level, ParsedIndex, first_rows_of
 from accel.indexes.native import signature_of
 from accel.planning.embedded_sources import Source, asked_of, labelled
 from accel.planning.embedded_sources import named as named_sources
 from accel.planning.handle import FileHandle
-from accel.planning.page_indexes import take_page_indexes
+from accel.planning.page_indexes import index_want, take_page_indexes
 from accel.planning.query import FileQuery
 from accel.planning.witness import Statement, Witnesses
 from accel.predicate.atoms import column_atoms
@@ -100,13 +100,11 @@ class Embedded:
         if source.level is not Level.PAGE:
             return []
         chunks = self.handle.metadata.chunks
-        wants = []
+        wants: list[Want] = []
         for group in groups if source.row_group < 0 else (source.row_group,):
             at = (group, source.leaf)
             if at not in self.handle.offset_indexes:
-                start, length = int(chunks.offset_index_offset[at]), int(chunks.offset_index_length[at])
-                if start > 0 and length > 0:
-                    wants.append(Want(ReadKey(Kind.OFFSET_INDEX, *at), ByteRange(start, start + length)))
+                wants += index_want(chunks, Kind.OFFSET_INDEX, *at)
         return wants
 
     def _spans(self, source: Source) -> list[ByteRange]:
@@ -116,7 +114,7 @@ class Embedded:
         if parsed is None or source.first == source.span:
             return []
         base = source.span.start
-        spans: set[tuple[int, int]] = _guarded(_asked_for, parsed, source)
+        spans: set[tuple[int, int]] = guarded(_asked_for, parsed, source)
         return [ByteRange(base + start, base + end) for start, end in sorted(spans)]
 
     def _pass_over(self, source: Source, error: IndexFormatError, on_bad: OnBad) -> None:
@@ -145,7 +143,7 @@ class Embedded:
                 if source.want(span).key in stash
             }
             if parts:
-                self.handle.indexes[source.ordinal] = _guarded(held.with_parts, parts)
+                self.handle.indexes[source.ordinal] = guarded(held.with_parts, parts)
             return
         data = stash.get(source.want(source.first).key)
         if data is None or source.ordinal in self.handle.indexes:
@@ -156,7 +154,7 @@ class Embedded:
         if source.entry is not None:
             verify = verify_blob if source.first == source.span else verify_head
             verify(source.entry, head)
-        self.handle.indexes[source.ordinal] = _guarded(parse, head, level=source.level, units=source.units)
+        self.handle.indexes[source.ordinal] = guarded(parse, head, level=source.level, units=source.units)
 
     def testify(self, groups: Iterable[int], witnesses: Witnesses, on_bad: OnBad) -> None:
         """State for every atom what the indexes at hand prove of these row groups."""
@@ -235,13 +233,3 @@ def _at(error: IndexFormatError, handle: FileHandle, place: str) -> IndexFormatE
 def _name(source: Source) -> str:
     where = "" if source.row_group < 0 else f", row group {source.row_group}"
     return f"embedded {source.kind.name} index{where}, column {source.leaf}"
-
-
-def _guarded(call: Callable[..., Any], *given: Any, **named: Any) -> Any:
-    """A kind may be anybody's: whatever it raises says that its index is not to be used."""
-    try:
-        return call(*given, **named)
-    except IndexFormatError:
-        raise
-    except Exception as error:
-        raise IndexFormatError(f"an index failed: {type(error).__name__}: {error}") from error

@@ -7,8 +7,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 import numpy as np
 
 from accel.errors import IndexFormatError
-from accel.format.model import OffsetIndex
-from accel.format.page_index import parse_column_index, parse_offset_index
+from accel.format.model import ChunkTable, OffsetIndex
+from accel.format.page_index import chunk_offset_index, parse_column_index
 from accel.planning.decoded_size import DECODED_SHARE
 from accel.planning.handle import FileHandle
 from accel.planning.need import Need, Steps, Tail
@@ -17,7 +17,7 @@ from accel.planning.selection import RowSelection
 from accel.planning.task import DECODE_AT_ONCE
 from accel.ranges import ByteRange, Kind, ReadKey, Stash, Want
 
-__all__ = ["fetch_or_recall", "fetch_page_indexes", "page_index_wants", "take_page_indexes"]
+__all__ = ["fetch_or_recall", "fetch_page_indexes", "index_want", "page_index_wants", "take_page_indexes"]
 
 # So many may ask a file for page indexes before one that was to bring them all is taken to have failed.
 _MANY = 1000
@@ -62,7 +62,7 @@ def page_index_wants(
         if prune:
             for leaf in bounded:
                 if (group, leaf) not in column_indexes:
-                    found = _index_want(handle, Kind.COLUMN_INDEX, group, leaf)
+                    found = index_want(chunks, Kind.COLUMN_INDEX, group, leaf)
                     if leaf not in answered or len(kept) < _MANY_GROUPS:
                         wants += found
                     else:
@@ -77,7 +77,7 @@ def page_index_wants(
             or sum(handle.decoded_bytes(group, leaf) for leaf in leaves) > DECODE_AT_ONCE
         ):
             for leaf in missing:
-                wants += _index_want(handle, Kind.OFFSET_INDEX, group, leaf)
+                wants += index_want(chunks, Kind.OFFSET_INDEX, group, leaf)
     if wants and _come_to(handle, [group for group, _ in kept], every) <= whole_bytes:
         return [want for want in wants if handle.in_tail(want.range) is not None]
     return wants
@@ -93,8 +93,8 @@ def _weight(handle: FileHandle, group: int, leaf: int) -> int:
     return max(compressed, handle.decoded_bytes(group, leaf) // DECODED_SHARE)
 
 
-def _index_want(handle: FileHandle, kind: Kind, group: int, leaf: int) -> list[Want]:
-    chunks = handle.metadata.chunks
+def index_want(chunks: ChunkTable, kind: Kind, group: int, leaf: int) -> list[Want]:
+    """One half of a chunk's page index, as one want; none where the file has none."""
     if kind is Kind.COLUMN_INDEX:
         offset, length = chunks.column_index_offset[group, leaf], chunks.column_index_length[group, leaf]
     else:
@@ -167,15 +167,9 @@ def fetch_page_indexes(
 
 def _parse_index(handle: FileHandle, key: ReadKey, data: memoryview) -> None:
     group, leaf = key.row_group, key.column
-    chunks = handle.metadata.chunks
     if key.kind is Kind.OFFSET_INDEX:
         handle.offset_indexes[group, leaf] = None
-        index = parse_offset_index(
-            data,
-            num_rows=int(handle.metadata.group_rows[group]),
-            lower=int(chunks.start[group, leaf]),
-            upper=int(chunks.end[group, leaf]),
-        )
+        index = chunk_offset_index(data, handle.metadata, group, leaf)
         first = handle.first_rows.setdefault(group, index.first_row)
         if first is not index.first_row and np.array_equal(first, index.first_row):
             index = OffsetIndex(index.offset, index.size, first)

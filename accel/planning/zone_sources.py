@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
@@ -13,16 +13,18 @@ from accel.errors import IndexFormatError
 from accel.format.bounds import chunk_bounds, page_bounds
 from accel.format.domain import Domain
 from accel.format.embedded import Entry, verify_blob
+from accel.indexes.ask import guarded
 from accel.indexes.expressions import Expression, output_type
 from accel.indexes.kind import Level
 from accel.indexes.native import signature_of, tag_of
 from accel.indexes.registry import find_kind
 from accel.planning.handle import FileHandle
 from accel.planning.measures import Function, Measure
-from accel.planning.page_indexes import take_page_indexes
+from accel.planning.page_indexes import index_want, take_page_indexes
 from accel.planning.zones import Zones, zones_of_bounds, zones_of_stats
 from accel.predicate.kinds import kind_of
 from accel.ranges import ByteRange, Kind, ReadKey, Stash, Want
+from accel.records import dataclass
 
 __all__ = ["LeafMeasure", "ZoneSources"]
 
@@ -191,24 +193,16 @@ class ZoneSources:
         return zones_of_stats(stats)
 
     def _page_index_wants(self, leaf: int, groups: Collection[int]) -> list[Want]:
-        chunks = self.handle.metadata.chunks
-        wants = []
+        """Of the chunks that have both halves, those that are not held."""
+        handle = self.handle
+        wants: list[Want] = []
         for group in sorted(groups):
             at = (group, leaf)
-            places = {
-                Kind.OFFSET_INDEX: (chunks.offset_index_offset[at], chunks.offset_index_length[at]),
-                Kind.COLUMN_INDEX: (chunks.column_index_offset[at], chunks.column_index_length[at]),
-            }
-            held = {
-                Kind.OFFSET_INDEX: at in self.handle.offset_indexes,
-                Kind.COLUMN_INDEX: at in self.handle.column_indexes,
-            }
-            if all(start > 0 and length > 0 for start, length in places.values()):
-                wants += [
-                    Want(ReadKey(kind, group, leaf), ByteRange(int(start), int(start + length)))
-                    for kind, (start, length) in places.items()
-                    if not held[kind]
-                ]
+            places = index_want(handle.metadata.chunks, Kind.OFFSET_INDEX, *at)
+            bounds = index_want(handle.metadata.chunks, Kind.COLUMN_INDEX, *at)
+            if places and bounds:
+                wants += [] if at in handle.offset_indexes else places
+                wants += [] if at in handle.column_indexes else bounds
         return wants
 
 
@@ -227,9 +221,4 @@ def _parse(entry: Entry, data: memoryview) -> Any:
     if kind is None:
         raise IndexFormatError(f"no index kind {entry.kind!r}")
     verify_blob(entry, data)
-    try:
-        return kind.parse(bytes(data), level=Level(entry.level), units=entry.units)
-    except IndexFormatError:
-        raise
-    except Exception as error:
-        raise IndexFormatError(f"an index failed while parsing: {type(error).__name__}: {error}") from error
+    return guarded(kind.parse, bytes(data), level=Level(entry.level), units=entry.units)

@@ -10,7 +10,7 @@ import numpy as np
 from accel.errors import AccelError, EncryptedFileError, IndexFormatError, ParquetFormatError
 from accel.format.footer import parse_footer, parse_tail
 from accel.format.model import FileMetadata, OffsetIndex
-from accel.format.page_index import parse_column_index, parse_offset_index
+from accel.format.page_index import chunk_offset_index, parse_column_index
 from accel.format.thrift import Reader
 from accel.options import MIB, Options
 from accel.records import dataclass
@@ -132,14 +132,8 @@ def _batches(metadata: FileMetadata) -> Iterator[list[Wanted]]:
 
 
 def _take(original: Original, name: str, at: At, data: memoryview) -> None:
-    chunks = original.metadata.chunks
     if name == "offset_index":
-        original.offset_indexes[at] = parse_offset_index(
-            data,
-            num_rows=int(original.metadata.group_rows[at[0]]),
-            lower=int(chunks.start[at]),
-            upper=int(chunks.end[at]),
-        )
+        original.offset_indexes[at] = chunk_offset_index(data, original.metadata, *at)
         original.offset_bytes[at] = bytes(data)
     elif at in original.offset_indexes:
         parse_column_index(data, num_pages=original.offset_indexes[at].num_pages)

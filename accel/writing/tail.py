@@ -21,7 +21,7 @@ from accel.format.embedded import Entry, verify_head
 from accel.format.footer import parse_footer
 from accel.format.model import FileMetadata
 from accel.format.packed_heads import LONGEST_HEAD, pack_head, unpack_head
-from accel.format.page_index import parse_column_index, parse_offset_index
+from accel.format.page_index import chunk_offset_index, parse_column_index
 from accel.planning.opening import MOST_TAIL
 from accel.records import dataclass
 from accel.writing.building import BuiltIndex
@@ -234,11 +234,6 @@ def _check_page_index(metadata: FileMetadata, data: bytes, start: int, at: At) -
         offset = int(getattr(chunks, f"{name}_offset")[at]) - start
         return data[offset : offset + int(getattr(chunks, f"{name}_length")[at])]
 
-    index = parse_offset_index(
-        part("offset_index"),
-        num_rows=int(metadata.group_rows[at[0]]),
-        lower=int(chunks.start[at]),
-        upper=int(chunks.end[at]),
-    )
+    index = chunk_offset_index(part("offset_index"), metadata, *at)
     if int(chunks.column_index_offset[at]) > 0:
         parse_column_index(part("column_index"), num_pages=index.num_pages)
