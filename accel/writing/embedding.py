@@ -14,11 +14,11 @@ from accel.errors import AccelError, ObjectChangedError, StoreError
 from accel.io import runtime
 from accel.io.client import Client
 from accel.io.clients import client_for
+from accel.io.local_target import copy_bytes, write_beside
 from accel.io.location import Location, parse_url
 from accel.io.store import Writer, is_weak
 from accel.io.written import put_object
 from accel.options import MIB, Options
-from accel.writing.local_target import copy_bytes, write_beside
 from accel.writing.preparation import Made, prepare, report_on
 from accel.writing.report import EmbedProgress, EmbedReport
 from accel.writing.source import LocalSource, RemoteSource, Source, open_local, open_remote
@@ -240,6 +240,7 @@ class _Job:
                     note(len(data))
             for part in tail.read():
                 file.write(part)
+            file.flush()
             note(tail.length)
             self._read_back(file.fileno(), made)
 

@@ -13,12 +13,12 @@ import pyarrow as pa
 from accel.errors import AccelError, StoreError
 from accel.io import runtime
 from accel.io.clients import client_for
+from accel.io.local_target import write_beside
 from accel.io.location import Location, parse_url
 from accel.io.store import Writer
 from accel.io.written import put_object
 from accel.options import KIB, MIB, Options
 from accel.writing.blooms import BloomColumns, bloom_options
-from accel.writing.local_target import write_beside
 from accel.writing.preparation import prepare, report_on
 from accel.writing.report import EmbedReport
 from accel.writing.source import LocalSource
@@ -197,7 +197,7 @@ def _write(table: pa.Table, file: BinaryIO, settings: Mapping[str, Any], row_gro
         raise TypeError(str(error).replace("__cinit__()", "pyarrow.parquet.ParquetWriter")) from None
     with writer:
         writer.write_table(table, row_group_size=row_group_size)
-    sink.flush()
+    file.flush()
 
 
 @contextlib.contextmanager
@@ -212,7 +212,7 @@ def _target(
     client = client_for(location, storage_options=storage_options, store=store, options=options)
     if not isinstance(client.store, Writer):
         raise StoreError("this store cannot be written to", path=str(location))
-    with tempfile.TemporaryFile(buffering=0) as scratch:
+    with tempfile.TemporaryFile() as scratch:
         yield scratch
         size = scratch.seek(0, os.SEEK_END)
         try:

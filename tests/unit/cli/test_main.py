@@ -6,6 +6,7 @@ import json
 import os
 import pty
 import signal
+import stat
 import subprocess
 import sys
 import time
@@ -233,7 +234,7 @@ def test_a_predicate_that_does_not_parse_is_shown(source: str, capsys: pytest.Ca
         (["scan", "ftp://host/x.parquet"], 1, "no store is known for ftp://"),
         (["scan", "{source}", "-o", "{tmp}/x.unknown"], 2, "which format is"),
         (["scan", "{source}", "-o", "{tmp}/none/x.csv"], 1, "none/x.csv: No such file or directory"),
-        (["scan", "{source}", "-f", "csv", "-o", "{tmp}"], 1, "{tmp}: is a directory"),
+        (["scan", "{source}", "-f", "csv", "-o", "{tmp}"], 1, "{tmp}: this is a directory"),
         (["scan", "{source}", "--count", "-n", "3"], 2, "--count goes with no --limit"),
         (["scan", "{source}", "-a", "id=median"], 2, "no aggregate 'median'"),
         (["scan", "{source}", "-a", "id=max", "--count"], 2, "--count goes with no --aggregate"),
@@ -441,3 +442,11 @@ def test_progress_shows_on_a_terminal_only(large: str, tmp_path: Path) -> None:
     assert shown.rstrip().endswith(b"\x1b[2K")  # the line is wiped at the end
     assert run("scan", large, "-o", str(target)) == (0, "")
     assert target.read_bytes().count(b"\n") == 400_001
+
+
+def test_a_file_written_anew_keeps_its_mode(source: str, tmp_path: Path) -> None:
+    target = tmp_path / "x.csv"
+    target.write_text("old")
+    target.chmod(0o640)
+    assert main(["scan", source, "-n", "3", "-c", "id", "-o", str(target)]) == 0
+    assert (target.read_text(), stat.S_IMODE(target.stat().st_mode)) == ("id\n0\n1\n2\n", 0o640)

@@ -24,7 +24,7 @@ def write_beside(
 ) -> Iterator[BinaryIO]:
     """A new file that takes the name `target` when the block ends well, and is gone when it does not.
 
-    It is on disk before it has the name. A process that is killed leaves the old file as it was, and perhaps
+    It is on disk before it has the name; what is written to its handle goes behind what was flushed. A process that is killed leaves the old file as it was, and perhaps
     a hidden one beside it whose name ends in `.part`.
 
     Parameters
@@ -43,8 +43,10 @@ def write_beside(
     try:
         handle = os.open(beside, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
         try:
-            with open(handle, "w+b", buffering=0) as file:
+            # Buffered: a raw file may write less than it is given, and that of a full disk only says so the next time.
+            with open(handle, "wb") as file:
                 yield file
+                file.flush()
                 _take_over(handle, like)
                 os.fsync(handle)
             if check is not None:

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from accel.errors import AccelError, StoreError
-from accel.writing import local_target
-from accel.writing.local_target import copy_bytes, write_beside
+from accel.io import local_target
+from accel.io.local_target import copy_bytes, write_beside
 
 
 def test_the_name_is_given_at_the_end(tmp_path: Path) -> None:
@@ -66,6 +66,34 @@ def test_what_cannot_be_written_is_a_store_error(tmp_path: Path, target: str) ->
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_name_that_leaves_no_room_for_a_longer_one(tmp_path: Path) -> None:
+    target = tmp_path / ("n" * 250)
+    with write_beside(str(target)) as file:
+        file.write(b"new")
+    assert target.read_bytes() == b"new"
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="has no limit of a file's size")
+def test_what_finds_room_only_in_part_is_not_taken_for_written(tmp_path: Path) -> None:
+    target = tmp_path / "a"
+    script = f"""
+import resource
+from accel.errors import StoreError
+from accel.io.local_target import write_beside
+resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))
+try:
+    with write_beside({str(target)!r}) as file:
+        file.write(bytes(3 << 19))
+except StoreError as error:
+    print(error.message)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script], timeout=60, check=True, capture_output=True, text=True
+    )
+    assert done.stdout == "File too large\n"
+    assert list(tmp_path.iterdir()) == []
+
+
 STEPS = ("open", "write", "fsync", "check", "replace", "after")
 
 
@@ -75,7 +103,7 @@ def test_killed_at_any_step_there_is_the_old_file_or_the_new(tmp_path: Path, ste
     target.write_bytes(b"old")
     script = f"""
 import os, signal
-from accel.writing.local_target import write_beside
+from accel.io.local_target import write_beside
 def die(*args): os.kill(os.getpid(), signal.SIGKILL)
 step = {step!r}
 if step == "fsync": os.fsync = die
