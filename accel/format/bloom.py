@@ -23,6 +23,7 @@ from accel.records import dataclass
 __all__ = [
     "BLOCK_BYTES",
     "HEADER_BYTES",
+    "SALT",
     "BloomHeader",
     "BloomState",
     "expected_header",
@@ -37,10 +38,11 @@ BLOCK_BYTES = 32
 HEADER_BYTES = 64
 """No header known is longer: what is asked for where its length is not known."""
 
-_SALT = np.array(
+SALT = np.array(
     [0x47B6137B, 0x44974D91, 0x8824AD5B, 0xA2B7289D, 0x705495C7, 0x2DF1424B, 0x9EFC4947, 0x5C6BFB31],
     np.uint32,
 )
+"""A hash times each of these says which bit of each of a block's eight words is its own."""
 # A header of the usual shape, but for the varint of its first field.
 _FIXED_HEADER = 14
 _FORMATS = {
@@ -173,5 +175,5 @@ def probe_block(hashed: int, num_blocks: int) -> int:
 def holds(block: Buffer, hashed: int) -> bool:
     """Whether a block of 32 bytes may hold the key of this hash; False is certain."""
     words = np.frombuffer(block, "<u4", 8)
-    masks = np.uint32(1) << ((np.uint32(hashed & 0xFFFFFFFF) * _SALT) >> np.uint32(27))
+    masks = np.uint32(1) << ((np.uint32(hashed & 0xFFFFFFFF) * SALT) >> np.uint32(27))
     return bool((words & masks).all())

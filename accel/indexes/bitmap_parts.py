@@ -24,7 +24,7 @@ from accel.indexes.parts import (
     seal_head,
     write_directory,
 )
-from accel.indexes.question import LeafOp, LeafQuestion
+from accel.indexes.question import MANY_KEYS, LeafOp, LeafQuestion
 from accel.indexes.wire import BlobReader, BlobWriter
 from accel.predicate.evidence import Evidence
 from accel.records import dataclass
@@ -38,8 +38,6 @@ Uint64s = npt.NDArray[np.uint64]
 _MAGIC = b"AIBm"
 _JOINED_MAGIC = b"AIBj"
 _LEAST_PART, _MOST_PART = 64, 4096
-_MANY_KEYS = 1000
-"""An IN of more keys is not looked up: it is in every unit, more likely than not."""
 
 
 def keys_per_part(keys: int, units: int) -> int:
@@ -228,7 +226,7 @@ class ParsedBitmap:
     def _keys(self, question: LeafQuestion) -> Uint64s | None:
         if question.op not in (LeafOp.EQ, LeafOp.IN) or question.tag is not self.head.tag:
             return None
-        if len(question.values) > _MANY_KEYS:
+        if len(question.values) > MANY_KEYS:
             return None
         if self.head.exact:
             return bits_of(from_natives(list(question.values), self.head.tag))

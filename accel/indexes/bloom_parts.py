@@ -9,11 +9,12 @@ import numpy as np
 import numpy.typing as npt
 
 from accel.errors import IndexFormatError
+from accel.format.bloom import SALT
 from accel.indexes.hashing import hash_natives
 from accel.indexes.kind import Presence
 from accel.indexes.native import Tag
 from accel.indexes.parts import check_part, close_head, open_head, seal_head
-from accel.indexes.question import LeafOp, LeafQuestion
+from accel.indexes.question import MANY_KEYS, LeafOp, LeafQuestion
 from accel.indexes.wire import BlobReader, BlobWriter
 from accel.predicate.evidence import Evidence
 from accel.records import dataclass
@@ -39,12 +40,6 @@ FIRST_MAGIC = b"AIBf"
 MOST_PARTS = 1 << 12
 WORDS = 8
 """32-bit words of a block."""
-_SALT = np.array(
-    (0x47B6137B, 0x44974D91, 0x8824AD5B, 0xA2B7289D, 0x705495C7, 0x2DF1424B, 0x9EFC4947, 0x5C6BFB31),
-    np.uint32,
-)
-_MANY_KEYS = 1000
-"""An IN of more keys passes every filter sooner or later: it is not probed."""
 
 
 def places(hashes: Uint64s, starts: Any, counts: Any) -> tuple[Int64s, npt.NDArray[np.uint32]]:
@@ -55,7 +50,7 @@ def places(hashes: Uint64s, starts: Any, counts: Any) -> tuple[Int64s, npt.NDArr
     block = ((hashes >> np.uint64(32)) * np.asarray(counts).astype(np.uint64)) >> np.uint64(32)
     low = hashes.astype(np.uint32)
     with np.errstate(over="ignore"):
-        bit = (low[:, None] * _SALT) >> np.uint32(27)
+        bit = (low[:, None] * SALT) >> np.uint32(27)
     return (starts + block.astype(np.int64)) * WORDS, np.uint32(1) << bit
 
 
@@ -210,7 +205,7 @@ class ParsedBloom:
     def _hashes(self, question: LeafQuestion) -> Uint64s | None:
         if question.op not in (LeafOp.EQ, LeafOp.IN) or question.tag is not self.head.tag:
             return None
-        return hash_natives(question.values, self.head.tag) if len(question.values) <= _MANY_KEYS else None
+        return hash_natives(question.values, self.head.tag) if len(question.values) <= MANY_KEYS else None
 
     def _probe(self, key: np.uint64, words: npt.NDArray[np.uint32]) -> Bools:
         """Units whose filter has the hash, by the part that has its blocks."""

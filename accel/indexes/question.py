@@ -27,9 +27,13 @@ from accel.predicate.atoms import (
 from accel.predicate.evaluate import outcome
 from accel.records import dataclass
 
-__all__ = ["LeafOp", "LeafQuestion", "question_of"]
+__all__ = ["MANY_KEYS", "LeafOp", "LeafQuestion", "question_of"]
 
 Bools = npt.NDArray[np.bool_]
+
+
+MANY_KEYS = 1000
+"""An IN of more values is not looked up: every unit has one of them, more likely than not."""
 
 
 class LeafOp(enum.StrEnum):

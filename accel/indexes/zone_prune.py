@@ -10,7 +10,7 @@ from accel.format.domain import Bounds
 from accel.indexes.expressions import Expression, apply_to_value, output_type
 from accel.indexes.kind import Presence
 from accel.indexes.native import tag_of
-from accel.indexes.question import LeafOp, LeafQuestion
+from accel.indexes.question import MANY_KEYS, LeafOp, LeafQuestion
 from accel.indexes.zone_stats import ZoneStats
 from accel.predicate.atoms import Against, Bound, BoundColumn, Node, Order, Pattern
 from accel.predicate.evidence import Evidence
@@ -21,7 +21,6 @@ __all__ = ["prune_zones"]
 
 Bools = npt.NDArray[np.bool_]
 
-_MANY_KEYS = 1000
 _PATH = ("value",)
 
 
@@ -58,8 +57,8 @@ def _expression_hit(
     if question.op is LeafOp.LIKE and question.pattern is not None:
         prefix = _folded_prefix(question.pattern) if of is Expression.LOWER else b""
         return _starting(bounds, kind, prefix) if prefix else None
-    values = [apply_to_value(of, value, question.arrow_type) for value in question.values[: _MANY_KEYS + 1]]
-    if None in values or len(values) > _MANY_KEYS:
+    values = [apply_to_value(of, value, question.arrow_type) for value in question.values[: MANY_KEYS + 1]]
+    if None in values or len(values) > MANY_KEYS:
         return None
     if question.op in (LeafOp.LE, LeafOp.LT):
         # Below the value, the expression may still be equal.
