@@ -23,7 +23,6 @@ __all__ = ["Cut", "cut", "key", "order_atom"]
 
 # Beyond this many digits a decimal literal is past every column; it is not expanded.
 _MAX_EXPONENT = 400
-_EPOCH_ORDINAL = datetime.date(1970, 1, 1).toordinal()
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,7 +202,13 @@ def _nanos(value: Value, family: Family) -> int | None:
 
     Text is read as a timestamp for dates too: `d < '2013-01-31 12:00'` holds for that day.
     """
-    from accel.predicate.moments import DAY_NANOS, nanos_of_instant, time_from_text, timestamp_from_text
+    from accel.predicate.moments import (
+        nanos_of_date,
+        nanos_of_instant,
+        nanos_of_time,
+        time_from_text,
+        timestamp_from_text,
+    )
 
     if isinstance(value, str):
         try:
@@ -216,11 +221,10 @@ def _nanos(value: Value, family: Family) -> int | None:
         # A time with a zone has no order without a date.
         if not isinstance(value, datetime.time) or value.tzinfo is not None:
             return None
-        seconds = (value.hour * 60 + value.minute) * 60 + value.second
-        return seconds * 1_000_000_000 + value.microsecond * 1000
+        return nanos_of_time(value)
     if isinstance(value, datetime.datetime):
         return nanos_of_instant(value)
-    return (value.toordinal() - _EPOCH_ORDINAL) * DAY_NANOS if isinstance(value, datetime.date) else None
+    return nanos_of_date(value) if isinstance(value, datetime.date) else None
 
 
 _HINTS = {

@@ -12,15 +12,14 @@ from typing import Any
 
 from accel.predicate.expr import Op, Ticks, Value
 from accel.predicate.moments import (
-    DAY_NANOS,
+    nanos_of_date,
     nanos_of_instant,
+    nanos_of_time,
     time_from_text,
     timestamp_from_text,
 )
 
 __all__ = ["check_pattern", "compare_values", "like_value"]
-
-_EPOCH_ORDINAL = datetime.date(1970, 1, 1).toordinal()
 
 
 def compare_values(op: Op, left: Value, right: Value) -> bool | None:
@@ -114,10 +113,9 @@ def _key(value: Any) -> Any:
         case datetime.datetime():
             return nanos_of_instant(value)
         case datetime.date():
-            return (value.toordinal() - _EPOCH_ORDINAL) * DAY_NANOS
+            return nanos_of_date(value)
         case datetime.time():
-            seconds = (value.hour * 60 + value.minute) * 60 + value.second
-            return seconds * 1_000_000_000 + value.microsecond * 1000
+            return nanos_of_time(value)
         case _:
             return value.nanos
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from accel.errors import PredicateError
 from accel.predicate.expr import Column, InArray, InList, Value
 from accel.predicate.literal import literal_value
-from accel.predicate.moments import nanos_of_instant
+from accel.predicate.moments import EPOCH_ORDINAL, nanos_of_instant
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -18,8 +18,6 @@ __all__ = ["MAX_LIST", "member_of"]
 
 MAX_LIST = 1000
 """Longer lists of one type become an Arrow array: they bind, travel and match faster so."""
-
-_EPOCH_ORDINAL = datetime.date(1970, 1, 1).toordinal()
 
 
 def member_of(column: Column, values: object) -> InList | InArray:
@@ -166,7 +164,7 @@ def _fixed_width(kind: type, known: list[Any]) -> tuple[Any, Any] | None:
     elif kind is float:
         return pa.float64(), np.array(known, np.float64)
     elif kind is datetime.date:
-        return pa.date32(), np.array([value.toordinal() - _EPOCH_ORDINAL for value in known], np.int32)
+        return pa.date32(), np.array([value.toordinal() - EPOCH_ORDINAL for value in known], np.int32)
     elif kind is datetime.datetime:
         zones = {value.utcoffset() is None for value in known}
         if len(zones) == 1:

@@ -9,9 +9,12 @@ from accel.predicate.expr import Ticks
 
 __all__ = [
     "DAY_NANOS",
+    "EPOCH_ORDINAL",
     "date_from_text",
     "instant_from_nanos",
+    "nanos_of_date",
     "nanos_of_instant",
+    "nanos_of_time",
     "text_from_moment",
     "time_from_nanos",
     "time_from_text",
@@ -19,9 +22,9 @@ __all__ = [
 ]
 
 DAY_NANOS = 86_400_000_000_000
-_EPOCH_ORDINAL = datetime.date(1970, 1, 1).toordinal()
-_FIRST_NANOS = (datetime.date.min.toordinal() - _EPOCH_ORDINAL) * DAY_NANOS
-_END_NANOS = (datetime.date.max.toordinal() - _EPOCH_ORDINAL + 1) * DAY_NANOS
+EPOCH_ORDINAL = datetime.date(1970, 1, 1).toordinal()
+_FIRST_NANOS = (datetime.date.min.toordinal() - EPOCH_ORDINAL) * DAY_NANOS
+_END_NANOS = (datetime.date.max.toordinal() - EPOCH_ORDINAL + 1) * DAY_NANOS
 
 # Compiled by `re` where the first one is met: most predicates have none.
 _DATE = r"(\d{4})-(\d{2})-(\d{2})"
@@ -80,7 +83,7 @@ def timestamp_from_text(text: str) -> datetime.datetime | Ticks:
     if match is None:
         raise ValueError(f"{text[:40]!r} is not a timestamp; write YYYY-MM-DD HH:MM:SS[.fffffffff][+HH:MM]")
     day = date_from_text(match[1])
-    nanos = (day.toordinal() - _EPOCH_ORDINAL) * DAY_NANOS
+    nanos = nanos_of_date(day)
     if match[2]:
         nanos += _clock_nanos(match[2])
     zone = match[3]
@@ -106,13 +109,24 @@ def instant_from_nanos(nanos: int, *, utc: bool) -> datetime.datetime | Ticks:
 
 def nanos_of_instant(value: datetime.datetime) -> int:
     """Nanoseconds since 1970 of a datetime: of its instant in UTC if it has a zone, as it stands if not."""
-    days = value.toordinal() - _EPOCH_ORDINAL
+    days = value.toordinal() - EPOCH_ORDINAL
     seconds = (value.hour * 60 + value.minute) * 60 + value.second
     nanos = days * DAY_NANOS + seconds * 1_000_000_000 + value.microsecond * 1000
     offset = value.utcoffset()
     if offset is None:
         return nanos
     return nanos - (offset.days * 86_400_000_000 + offset.seconds * 1_000_000 + offset.microseconds) * 1000
+
+
+def nanos_of_date(day: datetime.date) -> int:
+    """Nanoseconds from 1970 to the day's begin."""
+    return (day.toordinal() - EPOCH_ORDINAL) * DAY_NANOS
+
+
+def nanos_of_time(value: datetime.time) -> int:
+    """Nanoseconds since midnight."""
+    seconds = (value.hour * 60 + value.minute) * 60 + value.second
+    return seconds * 1_000_000_000 + value.microsecond * 1000
 
 
 def text_from_moment(value: datetime.date | datetime.time | Ticks) -> str:
@@ -125,7 +139,7 @@ def text_from_moment(value: datetime.date | datetime.time | Ticks) -> str:
             return clock
         if not _FIRST_NANOS <= value.nanos < _END_NANOS:
             raise ValueError("a timestamp must lie in the years 0001 to 9999")
-        day = datetime.date.fromordinal(days + _EPOCH_ORDINAL)
+        day = datetime.date.fromordinal(days + EPOCH_ORDINAL)
         return f"{day.isoformat()} {clock}{'+00:00' if value.utc else ''}"
     if isinstance(value, datetime.datetime) and value.utcoffset() is not None:
         start = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)

@@ -13,7 +13,9 @@ from accel.predicate.moments import (
     DAY_NANOS,
     date_from_text,
     instant_from_nanos,
+    nanos_of_date,
     nanos_of_instant,
+    nanos_of_time,
     text_from_moment,
     time_from_nanos,
     time_from_text,
@@ -95,3 +97,16 @@ def test_a_time_lies_within_its_day(nanos: int) -> None:
 def test_other_text_is_refused(read: object, text: str) -> None:
     with pytest.raises(ValueError, match="."):
         read(text)  # type: ignore[operator]
+
+
+@pytest.mark.parametrize(
+    "day", [datetime.date.min, datetime.date(1970, 1, 1), datetime.date(2024, 2, 29)], ids=str
+)
+def test_a_day_begins_where_its_midnight_is(day: datetime.date) -> None:
+    assert nanos_of_date(day) == nanos_of_instant(datetime.datetime.combine(day, datetime.time()))
+
+
+def test_a_time_counts_from_midnight() -> None:
+    latest = datetime.time(23, 59, 59, 999_999)
+    assert (nanos_of_time(datetime.time()), nanos_of_time(latest)) == (0, DAY_NANOS - 1000)
+    assert time_from_nanos(nanos_of_time(latest)) == latest
