@@ -9,10 +9,12 @@ from numbers import Integral, Real
 
 from accel.records import dataclass
 
-__all__ = ["KIB", "MIB", "Options", "Phases", "Transport"]
+__all__ = ["KIB", "MIB", "REQUEST_SECONDS", "Options", "Phases", "Transport"]
 
 KIB = 1024
 MIB = 1024 * KIB
+# What one more request costs beside the wait for it, which all requests of a read share: CPU at both ends.
+REQUEST_SECONDS = 0.4e-3
 _MAY_BE_ZERO = (
     "decode_threads",
     "max_gap_bytes",

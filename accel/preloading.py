@@ -12,13 +12,14 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from accel.io.location import LOCAL_ROOT
+
 if TYPE_CHECKING:
     from accel.io.client import Client
     from accel.io.gate import Gate
 
 __all__ = ["load_ahead"]
 
-_LOCAL = "file://"
 # Seconds; what is under way has been sent by then.
 _AFTER = 0.002
 # How often nothing may be under way before it is left to whoever needs it.
@@ -49,7 +50,7 @@ def load_ahead(client: Client, where: object) -> None:
     Not where the store is this machine, which leaves no time for it.
     """
     wanted = (_reading,) if where is None else (_binding, _reading, _filtering)
-    if client.root != _LOCAL and any(wanted):
+    if client.root != LOCAL_ROOT and any(wanted):
         asyncio.get_running_loop().call_later(_AFTER, _load_next, client.gate, wanted, _LOOKS)
 
 

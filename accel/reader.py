@@ -15,9 +15,11 @@ import pyarrow as pa
 from accel.decode.pool import DecodePool
 from accel.decode.stored import BarePage
 from accel.errors import AccelError, IndexFormatError, redact
+from accel.format.footer import ARROW_SCHEMA_KEY
 from accel.format.model import SchemaElement
 from accel.io.cache import Cache
 from accel.io.client import Client
+from accel.io.location import LOCAL_ROOT
 from accel.metrics import Metrics
 from accel.opener import Opener, Tails
 from accel.options import Options, Phases
@@ -43,8 +45,6 @@ __all__ = ["Reader", "Tails"]
 
 T = TypeVar("T")
 
-_ARROW_SCHEMA = "ARROW:schema"
-_LOCAL = "file://"
 _LOCAL_AHEAD = 2
 # Nothing is asked about less: what an index says has to be parsed, too.
 _LEAST_PROBED = 1 << 20
@@ -107,7 +107,7 @@ class Reader:
     def pieces(self, root: str) -> int:
         """How many of them are under way at once: of local files no more than keep the decoding threads busy."""
         most = self.options.max_tasks_in_flight
-        return min(most, self._pool.threads + _LOCAL_AHEAD) if root == _LOCAL else most
+        return min(most, self._pool.threads + _LOCAL_AHEAD) if root == LOCAL_ROOT else most
 
     # -- planning --------------------------------------------------------------------------------
 
@@ -327,7 +327,7 @@ def describe_file(
 ) -> TaskFile:
     """What the tasks of an opened file share."""
     metadata = handle.metadata
-    kept = {k: v for k, v in metadata.key_value.items() if k == _ARROW_SCHEMA}
+    kept = {k: v for k, v in metadata.key_value.items() if k == ARROW_SCHEMA_KEY}
     return TaskFile(
         root=file.root,
         url=file.url,

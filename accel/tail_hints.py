@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from accel.io.cache import Cache
 from accel.io.client import Client
+from accel.io.location import LOCAL_ROOT
 from accel.options import Options
 from accel.planning.file import DataFile
 from accel.planning.handle import FileHandle
 from accel.planning.opening import LEAST_TAIL, first_tail_bytes
 
 __all__ = ["TailHints"]
-
-_LOCAL = "file://"
 
 
 class TailHints:
@@ -36,7 +35,7 @@ class TailHints:
         worth = self._worth.get(client.token)
         if worth is None:
             # Local files are as near for a second read.
-            worth = 0 if client.root == _LOCAL else client.network.early_bytes
+            worth = 0 if client.root == LOCAL_ROOT else client.network.early_bytes
             self._worth[client.token] = worth
         return first_tail_bytes(file.size, worth)
 

@@ -17,6 +17,7 @@ import pyarrow as pa
 from accel.arrays import Filled, join_buffers
 from accel.decode.schema_memo import SchemaMemo
 from accel.errors import ParquetFormatError
+from accel.format.footer import ARROW_SCHEMA_KEY, MAGIC
 from accel.format.model import ParquetSchema, Physical, SchemaElement
 from accel.format.thrift import BINARY, I32, Struct, write_struct
 from accel.format.thrift_value import encode_varint
@@ -24,12 +25,8 @@ from accel.memory import pool
 from accel.ranges import Buffer
 from accel.records import dataclass
 
-__all__ = ["ARROW_SCHEMA", "SplicePlan", "SplicedChunk", "plan_splice", "splice"]
+__all__ = ["SplicePlan", "SplicedChunk", "plan_splice", "splice"]
 
-ARROW_SCHEMA = "ARROW:schema"
-"""The key under which writers store the Arrow schema: base64 of an IPC schema message."""
-
-_MAGIC = b"PAR1"
 _MAX_DEPTH = 100
 """pyarrow builds its schema by recursion."""
 
@@ -178,12 +175,12 @@ def _pairs(
     carry_metadata: bool,
     integers: Collection[int],
 ) -> list[tuple[str, bytes]]:
-    pairs = [(k, v) for k, v in key_value.items() if k != ARROW_SCHEMA] if carry_metadata else []
-    encoded = key_value.get(ARROW_SCHEMA)
+    pairs = [(k, v) for k, v in key_value.items() if k != ARROW_SCHEMA_KEY] if carry_metadata else []
+    encoded = key_value.get(ARROW_SCHEMA_KEY)
     if encoded is None:
         return pairs
     if len(fields) == num_fields and not integers:
-        return [*pairs, (ARROW_SCHEMA, encoded)]
+        return [*pairs, (ARROW_SCHEMA_KEY, encoded)]
     try:
         message = base64.b64decode(encoded, validate=True)
         stored = pa.ipc.read_schema(pa.py_buffer(message))
@@ -195,7 +192,7 @@ def _pairs(
         return pairs
     kept = [stored.field(i).with_type(pa.int32()) if i in integers else stored.field(i) for i in fields]
     cut = pa.schema(kept, metadata=stored.metadata)
-    return [*pairs, (ARROW_SCHEMA, base64.b64encode(cut.serialize(memory_pool=pool()).to_pybytes()))]
+    return [*pairs, (ARROW_SCHEMA_KEY, base64.b64encode(cut.serialize(memory_pool=pool()).to_pybytes()))]
 
 
 def splice(plan: SplicePlan, chunks: Mapping[int, SplicedChunk], *, num_rows: int) -> pa.Buffer:
@@ -203,8 +200,8 @@ def splice(plan: SplicePlan, chunks: Mapping[int, SplicedChunk], *, num_rows: in
 
     `num_rows` is the row group's row count: at least that of the longest column, else pyarrow cuts it.
     """
-    parts: list[Buffer | Filled] = [_MAGIC]
-    position = len(_MAGIC)
+    parts: list[Buffer | Filled] = [MAGIC]
+    position = len(MAGIC)
     metas: list[bytes] = []
     for start, leaf in zip(plan.columns, plan.leaves, strict=True):
         chunk = chunks.get(leaf)
@@ -239,7 +236,7 @@ def splice(plan: SplicePlan, chunks: Mapping[int, SplicedChunk], *, num_rows: in
     else:
         footer += [b"\x0c", plan.tail]
     length = sum(map(len, footer))
-    return join_buffers((*parts, b"".join((*footer, length.to_bytes(4, "little"), _MAGIC))))
+    return join_buffers((*parts, b"".join((*footer, length.to_bytes(4, "little"), MAGIC))))
 
 
 def _list_head(size: int) -> bytes:

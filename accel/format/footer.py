@@ -24,13 +24,24 @@ from accel.format.thrift import BINARY, I16, I64, LIST, STRUCT, Reader
 from accel.ranges import Buffer
 from accel.records import dataclass
 
-__all__ = ["IDX1_KEY", "MAGIC", "TOC_KEY", "FooterBytes", "FooterTail", "parse_footer", "parse_tail"]
+__all__ = [
+    "ARROW_SCHEMA_KEY",
+    "IDX1_KEY",
+    "MAGIC",
+    "TOC_KEY",
+    "FooterBytes",
+    "FooterTail",
+    "parse_footer",
+    "parse_tail",
+]
 
 MAGIC = b"PAR1"
 TOC_KEY = "accel.indexes"
 """Under this key a file tells of its indexes: `format.embedded` reads it."""
 IDX1_KEY = "distinct_index_offset"
 """And under this one of an `IDX1` index: `format.idx1` does."""
+ARROW_SCHEMA_KEY = "ARROW:schema"
+"""And under this one writers store the Arrow schema: base64 of an IPC schema message."""
 _ENCRYPTED_MAGIC = b"PARE"
 _REQUIRED = {2: LIST, 3: I64, 4: LIST}
 """The types of FileMetaData's required fields, `version` aside."""

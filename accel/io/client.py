@@ -21,6 +21,7 @@ from accel.io.fetch import Fetcher, Pin, same_etag
 from accel.io.gate import Gate
 from accel.io.groups import Group
 from accel.io.hedge import Hedge
+from accel.io.location import LOCAL_ROOT
 from accel.io.network import Network, network_to
 from accel.io.retry import Retry
 from accel.io.store import Header, ObjectEntry, PageSeen, Payload, RangeStore
@@ -71,7 +72,7 @@ class Client:
         self.options = options
         self._retry = Retry.of(options) if retry is None else retry
         self.gate = Gate(options.max_requests_in_flight, max_bytes=options.memory_limit)
-        local = root == "file://"
+        local = root == LOCAL_ROOT
         self.network = network_to(root, options) if network is None else network
         """What has been learned of the way to the store."""
         self._fetcher = Fetcher(
@@ -234,7 +235,7 @@ class Client:
             yield
         except AccelError as error:
             whole = path if self.root in ("store:", "") else f"{self.root}/{path}"
-            error.path = redact(whole.removeprefix("file://"))
+            error.path = redact(whole.removeprefix(LOCAL_ROOT))
             raise
 
     async def _read_tail(self, path: str, length: int, metrics: Metrics, pin: ObjectId | None) -> Payload:

@@ -10,7 +10,10 @@ from dataclasses import field
 from accel.errors import StoreError, redact
 from accel.records import dataclass
 
-__all__ = ["SCHEMES", "Location", "parse_url"]
+__all__ = ["LOCAL_ROOT", "SCHEMES", "Location", "parse_url"]
+
+LOCAL_ROOT = "file://"
+"""The root of this machine's own files."""
 
 # As written -> the one name that roots are spelt with, so that equal stores share one client.
 SCHEMES: Mapping[str, str] = {
@@ -204,4 +207,4 @@ def _local(path: str) -> Location:
         last = len(parts) - parts[::-1].index("..")
         path = os.path.join(os.path.realpath("/".join(parts[:last])), *parts[last:])
     absolute = os.path.abspath(path).lstrip("/")
-    return Location("file", "file://", absolute + "/" if directory and absolute else absolute)
+    return Location("file", LOCAL_ROOT, absolute + "/" if directory and absolute else absolute)

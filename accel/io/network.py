@@ -8,7 +8,8 @@ from __future__ import annotations
 import math
 from bisect import bisect_left, insort
 
-from accel.options import Options
+from accel.io.location import LOCAL_ROOT
+from accel.options import REQUEST_SECONDS, Options
 
 __all__ = ["Network", "network_to"]
 
@@ -36,8 +37,6 @@ _LEAST_TRANSFER = 0.2
 _ASSUMED_STREAMS = 4.0
 # Two or three that share a link have half or a third of it each.
 _UNDISTURBED = 0.6
-# What a request costs beside the wait for it, which all requests of a read share: CPU at both ends.
-_REQUEST_SECONDS = 0.4e-3
 # A gap is worth reading over between these limits; so many streams at most are worth opening for one read.
 _SHORTEST_GAP = 4 * 1024
 _LONGEST_GAP = 1024 * 1024
@@ -100,7 +99,7 @@ class Network:
         *,
         latency: float,
         bandwidth: float,
-        request_seconds: float = _REQUEST_SECONDS,
+        request_seconds: float = REQUEST_SECONDS,
         most_streams: int = _MOST_STREAMS,
     ) -> None:
         self._request_seconds = request_seconds
@@ -278,7 +277,7 @@ class Network:
 
 def network_to(root: str, options: Options) -> Network:
     """What is assumed of the way to a store of which nothing is known."""
-    if root == "file://":
+    if root == LOCAL_ROOT:
         # The ranges of a local read are asked for in one call: what was split would only have to be joined.
         return Network(
             latency=_LOCAL_LATENCY,

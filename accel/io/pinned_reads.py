@@ -10,6 +10,7 @@ from accel.arrays import own_copy
 from accel.errors import ObjectChangedError
 from accel.io.cache import Cache
 from accel.io.client import Client
+from accel.io.location import LOCAL_ROOT
 from accel.io.store import is_weak
 from accel.metrics import Metrics
 from accel.planning.coalesce import Merging
@@ -65,7 +66,7 @@ class PinnedReads:
         strong = file.etag is not None and not is_weak(file.etag)
         self._shares = current and strong
         # The kernel caches local files.
-        self._keeps = self._shares and cache.data > 0 and client.root != "file://"
+        self._keeps = self._shares and cache.data > 0 and client.root != LOCAL_ROOT
 
     def missing(self, want: Want) -> ByteRange | None:
         """What of a range has to be asked for: all, none, or what lies between parts that are cached."""

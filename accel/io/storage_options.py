@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import Any
 
 from accel.errors import AccelError, StoreError, redact
-from accel.io.location import Location
+from accel.io.location import LOCAL_ROOT, Location
 from accel.io.store import RangeStore
 from accel.options import Options
 
@@ -121,7 +121,7 @@ def fingerprint(root: str, options: StorageOptions | None) -> str:
     """
     given = tuple(options.items()) if options else ()
     # Every scan asks. Texts are equal only where what is written of them is, too.
-    if root != "file://" and all(type(name) is str and type(value) is str for name, value in given):
+    if root != LOCAL_ROOT and all(type(name) is str and type(value) is str for name, value in given):
         return _fingerprint_of_texts(root, given, _environment())
     return _fingerprint(root, options, _environment())
 
@@ -132,7 +132,7 @@ def _fingerprint_of_texts(root: str, given: tuple[tuple[str, str], ...], environ
 
 
 def _fingerprint(root: str, options: StorageOptions | None, environment: Environment) -> str:
-    if root == "file://" and not options:
+    if root == LOCAL_ROOT and not options:
         # Nothing here is a secret, and hashing loads OpenSSL: 2 ms of a fresh process.
         return "file-" + os.uname().nodename.encode("utf-8", "surrogateescape").hex()
     import hashlib
@@ -140,7 +140,7 @@ def _fingerprint(root: str, options: StorageOptions | None, environment: Environ
     digest = hashlib.blake2b(digest_size=16)
     for part in (root, _canonical(options or {})):
         digest.update(part.encode("utf-8", "surrogateescape") + b"\0")
-    if root == "file://":
+    if root == LOCAL_ROOT:
         # The same path is another file on another machine.
         digest.update(os.uname().nodename.encode("utf-8", "surrogateescape"))
     else:

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 import pyarrow as pa
 
 from accel.errors import ParquetFormatError
-from accel.format.footer import parse_footer
+from accel.format.footer import ARROW_SCHEMA_KEY, parse_footer
 from accel.format.model import FileMetadata, ParquetSchema
 from accel.format.thrift import read_struct
 from accel.format.thrift_value import BINARY, I32, I64, LIST, STRUCT, Struct, ThriftList, write_struct
@@ -18,7 +18,6 @@ __all__ = ["decode_schema", "encode_schema"]
 
 
 _NUM_CHILDREN = 5
-_ARROW_SCHEMA = "ARROW:schema"
 # Where the Thrift bytes of a footer may start at the earliest: after the magic.
 _START = 4
 
@@ -64,9 +63,9 @@ def encode_schema(
         3: (I64, 0),
         4: (LIST, ThriftList(STRUCT, [])),
     }
-    original = _cut_arrow(key_value.get(_ARROW_SCHEMA), kept, len(schema.fields))
+    original = _cut_arrow(key_value.get(ARROW_SCHEMA_KEY), kept, len(schema.fields))
     if original is not None:
-        pair: Struct = {1: (BINARY, _ARROW_SCHEMA.encode()), 2: (BINARY, original)}
+        pair: Struct = {1: (BINARY, ARROW_SCHEMA_KEY.encode()), 2: (BINARY, original)}
         footer[5] = (LIST, ThriftList(STRUCT, [pair]))
     if created_by:
         footer[6] = (BINARY, created_by.encode())

@@ -10,6 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from accel.options import REQUEST_SECONDS
 from accel.planning.pages import LeafReads, Piece, PieceLeaf, cut_pieces
 from accel.planning.selection import RowSelection
 from accel.planning.task import ScanTask
@@ -21,8 +22,6 @@ __all__ = ["Forecast", "at_once", "cut_output", "cut_task", "filter_phase", "for
 _RECEIVE_SECONDS = 2.0e-9
 # Decoding a byte of a chunk without a page index: that is decoded as a whole, if it comes.
 _DECODE_SECONDS = 1.0e-9
-# What one more request costs whoever sends it.
-_REQUEST_SECONDS = 0.4e-3
 # The guess may be wrong: what is saved must be worth so much more than what it costs.
 _MARGIN = 1.25
 
@@ -67,7 +66,7 @@ def forecast(task: ScanTask, share: float, *, latency: float, bandwidth: float, 
         requests += runs
         unpacked += (reads.nbytes - kept) * reads.expansion if reads.whole else 0.0
     saved = (total - expected) * (1 / bandwidth + _RECEIVE_SECONDS) + unpacked * _DECODE_SECONDS
-    cost = latency / max(1, abreast) + _REQUEST_SECONDS * requests
+    cost = latency / max(1, abreast) + REQUEST_SECONDS * requests
     return Forecast(
         first_bytes=first,
         late_bytes=total,

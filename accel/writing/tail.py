@@ -18,7 +18,7 @@ import numpy as np
 
 from accel.errors import AccelError
 from accel.format.embedded import Entry, verify_head
-from accel.format.footer import parse_footer
+from accel.format.footer import MAGIC, parse_footer
 from accel.format.model import FileMetadata
 from accel.format.packed_heads import LONGEST_HEAD, pack_head, unpack_head
 from accel.format.page_index import chunk_offset_index, parse_column_index
@@ -42,7 +42,6 @@ from accel.writing.scratch import Kept
 
 __all__ = ["Tail", "make_tail", "verify_tail"]
 
-_MAGIC = b"PAR1"
 # Bytes of an index; a smaller one is read as a whole.
 _LARGE = 64 << 10
 # Bytes of heads that stand beside the footer: they come with most first reads, asked for or not.
@@ -140,7 +139,7 @@ def make_tail(
         key_value=encode_container(metadata, placed, kept),
         type_orders=len(metadata.schema.leaves) if found.type_orders else 0,
     )
-    parts += [footer, len(footer).to_bytes(4, "little"), _MAGIC]
+    parts += [footer, len(footer).to_bytes(4, "little"), MAGIC]
     return Tail(start, tuple(run), b"".join(parts), kept, index_bytes, page_index_bytes, len(footer))
 
 

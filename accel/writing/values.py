@@ -16,8 +16,8 @@ from accel.arrays import whole
 from accel.decode.arrow import file_schema, projected_schema
 from accel.decode.chunks import ChunkPages
 from accel.decode.columns import decode_columns
-from accel.decode.splice import ARROW_SCHEMA
 from accel.errors import ColumnNotFoundError, MemoryLimitError, SchemaMismatchError
+from accel.format.footer import ARROW_SCHEMA_KEY
 from accel.format.model import Encoding, FileMetadata, Leaf, OffsetIndex
 from accel.indexes.kind import ChunkValues
 from accel.options import MIB, Options
@@ -101,7 +101,7 @@ class ColumnValues:
         self.arrow_schema = projected_schema(metadata.schema, self.key_value, [leaf.ordinal])
         kind = self.arrow_schema.field(0).type
         if texts is Texts.CODED and len(leaf.path) == 1 and kind in _TEXTS and self._has_dictionaries():
-            self.key_value = {ARROW_SCHEMA: _coded_schema(metadata, leaf, kind)}
+            self.key_value = {ARROW_SCHEMA_KEY: _coded_schema(metadata, leaf, kind)}
             self.arrow_schema = projected_schema(metadata.schema, self.key_value, [leaf.ordinal])
 
     def _has_dictionaries(self) -> bool:
