@@ -17,14 +17,14 @@ import pyarrow as pa
 
 from accel import kernels
 from accel.arrays import from_numpy
-from accel.decode.bodies import Bytes, DataPage, value_bytes
+from accel.decode.bodies import DataPage, value_bytes
 from accel.decode.entries import pick_entries
 from accel.decode.forms import Form
 from accel.decode.verify import DictionaryFacts
 from accel.format.model import SchemaElement
 from accel.planning.selection import RowSelection
 
-__all__ = ["MOST_PICKED", "pick_indices", "read_picks"]
+__all__ = ["MOST_PICKED", "Runs", "read_picks"]
 
 Int64s = npt.NDArray[np.int64]
 
@@ -78,7 +78,7 @@ def read_picks(
     bodies = value_bytes(
         [pages[number] for number in held], optional=optional, verify_checksum=verify_checksums
     )
-    runs = _Runs(named.entries)
+    runs = Runs(named.entries)
     for number, raw in zip(held, bodies, strict=True):
         if raw is None or not runs.add(raw.tobytes(), pages[number].num_values, firsts[number]):
             return None
@@ -89,25 +89,7 @@ def read_picks(
     return entries if places is None else kernels.take(entries, from_numpy(places))
 
 
-def pick_indices(raw: Bytes, count: int, wanted: Int64s, *, entries: int) -> Int64s | None:
-    """Some of the indices that the values of a page are; None where the bytes are not quite what they should be.
-
-    Parameters
-    ----------
-    raw : array of bytes
-        The bit width in a byte, then the runs.
-    count : int
-        Values of the page, none of them null.
-    wanted : array
-        Places below `count`, ascending.
-    entries : int
-        Of the dictionary.
-    """
-    runs = _Runs(entries)
-    return runs.values(wanted) if runs.add(raw.tobytes(), count, 0) else None
-
-
-class _Runs:
+class Runs:
     """The runs of pages behind each other: looked through one by one, but read from all at once.
 
     What lies between the values that are picked is not looked at, so the runs have to be just what writers make of a

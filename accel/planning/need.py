@@ -1,11 +1,11 @@
 """How a pure step asks for bytes: it yields what it needs, and returns its value.
 
-The reader answers from the network, a test from a dictionary of bytes; both drive the same generator.
+The reader answers from the network, a test by a function (`testing.steps`); both drive the same generator.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from accel.format.model import FileMetadata
@@ -15,7 +15,7 @@ from accel.records import dataclass
 if TYPE_CHECKING:
     from accel.format.packed import PackedMetadata
 
-__all__ = ["Need", "NeedTail", "Steps", "Tail", "drive"]
+__all__ = ["Need", "NeedTail", "Steps", "Tail"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,13 +46,3 @@ class Tail:
 
 T = TypeVar("T")
 Steps: TypeAlias = Generator[Need | NeedTail, "Stash | Tail", T]
-
-
-def drive(steps: Steps[T], answer: Callable[[Need | NeedTail], Stash | Tail]) -> T:
-    """Run a step to its end with a plain function as its network."""
-    try:
-        need = next(steps)
-        while True:
-            need = steps.send(answer(need))
-    except StopIteration as done:
-        return done.value  # type: ignore[no-any-return]

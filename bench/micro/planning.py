@@ -35,13 +35,14 @@ from accel.opener import arrow_schema, shared_schema
 from accel.planning.file import DataFile
 from accel.planning.filing import plan_file
 from accel.planning.handle import FileHandle
-from accel.planning.need import Need, NeedTail, Tail, drive
+from accel.planning.need import Need, NeedTail, Tail
 from accel.planning.opening import open_file
 from accel.planning.query import Question
 from accel.predicate.where import to_expr
 from accel.ranges import Stash
 from accel.reader import describe_file
 from accel.testing import DictStore, Layout, bench_table, write_file
+from accel.testing.steps import drive
 
 COLUMNS = ["key", "ts", "category", "value", "name"]
 KEY = "one.parquet"

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from accel.decode import apart, columns, picks
-from accel.decode.picks import pick_indices
+from accel.decode.picks import Runs
 from accel.errors import ParquetFormatError
 from accel.format.thrift_value import encode_varint
 from accel.planning.selection import RowSelection
@@ -29,7 +29,8 @@ def _repeated(value: int, times: int, width: int) -> bytes:
 
 
 def _pick(data: bytes, count: int, wanted: list[int], *, entries: int = 1 << 32) -> list[int] | None:
-    found = pick_indices(np.frombuffer(data, np.uint8), count, np.array(wanted, np.int64), entries=entries)
+    runs = Runs(entries)
+    found = runs.values(np.array(wanted, np.int64)) if runs.add(data, count, 0) else None
     return None if found is None else found.tolist()
 
 
@@ -114,7 +115,7 @@ def test_too_many_runs_are_left_to_pyarrow(monkeypatch: pytest.MonkeyPatch) -> N
 def test_pages_are_read_together_as_one_by_one(seed: int) -> None:
     """Of different widths and counts, the last run of each longer than its page."""
     rng = random.Random(seed)
-    runs, wanted, expected, first = picks._Runs(1 << 32), [], [], 0
+    runs, wanted, expected, first = picks.Runs(1 << 32), [], [], 0
     for _ in range(rng.randrange(1, 9)):
         width = rng.choice([0, 1, 5, 17, 32]) if seed % 3 else 17
         data, count = bytes([width]), 0
@@ -136,7 +137,7 @@ def test_pages_are_read_together_as_one_by_one(seed: int) -> None:
 
 
 def test_each_page_must_hold_its_values() -> None:
-    runs = picks._Runs(1 << 32)
+    runs = picks.Runs(1 << 32)
     assert runs.add(b"\x03" + _packed([1] * 16, 3), 10, 0)
     assert not runs.add(b"\x03" + _packed([1] * 8, 3), 10, 10)
 

@@ -6,9 +6,10 @@ from typing import Any, TypeVar
 
 from accel.decode.arrow import file_schema
 from accel.planning.handle import FileHandle
-from accel.planning.need import Need, NeedTail, Steps, Tail, drive
+from accel.planning.need import Need, NeedTail, Steps, Tail
 from accel.planning.opening import open_file
 from accel.ranges import ByteRange, Stash, Want
+from accel.testing.steps import drive
 
 T = TypeVar("T")
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from accel.planning.need import Need, NeedTail, Steps, Tail, drive
+from accel.planning.need import Need, NeedTail, Steps, Tail
 from accel.ranges import ByteRange, Kind, ReadKey, Stash, Want
+from accel.testing.steps import drive
 
 WANT = Want(ReadKey(Kind.FOOTER), ByteRange(0, 3))
 
