@@ -171,6 +171,19 @@ def test_a_module_is_small_named_and_explained(path: Path) -> None:
     assert unfinished == []
 
 
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_dataclasses_cost_nothing_at_import_and_nothing_rests_on_an_assert(path: Path) -> None:
+    """`accel.records` has the decorator for all; `python -O` leaves asserts out."""
+    taken = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        assert not isinstance(node, ast.Assert), f"line {node.lineno}"
+        if isinstance(node, ast.ImportFrom) and node.module == "dataclasses":
+            taken |= {alias.name for alias in node.names}
+        if isinstance(node, ast.Attribute) and ast.unparse(node.value) == "dataclasses":
+            taken.add(node.attr)
+    assert path == ROOT / "accel" / "records.py" or {"dataclass", "make_dataclass"} & taken == set()
+
+
 def test_lines_are_counted_without_the_docstring() -> None:
     [node] = ast.parse('def f(x):\n    """One.\n\n    Two.\n    """\n    return x\n').body
     assert isinstance(node, ast.FunctionDef)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 import numpy.typing as npt
@@ -26,6 +26,7 @@ from accel.planning.task import ScanTask, TaskFile
 from accel.planning.zone_sources import LeafMeasure, OnBad, ZoneSources
 from accel.planning.zones import Zones
 from accel.ranges import ByteRange, Want
+from accel.records import dataclass
 
 __all__ = ["Answer", "answer_tasks", "narrow_tasks"]
 

@@ -76,7 +76,7 @@ def edit_footer(
         raise ParquetFormatError("the footer ends early", place="footer") from error
     have = {number for number, _, _ in fields}
     if _KEY_VALUE not in have:
-        fields.append((_KEY_VALUE, LIST, _edit_pairs(None, key_value)))
+        fields.append((_KEY_VALUE, LIST, _edit_pairs(Reader(_list_head(0)), key_value)))
     if type_orders:
         order: Struct = {1: (STRUCT, {})}
         fields.append((_ORDERS, LIST, _list_head(type_orders) + write_struct(order) * type_orders))
@@ -137,10 +137,9 @@ def _edit_chunks(reader: Reader, places: list[list[int]], leaves: int) -> bytes:
     return b"".join(out)
 
 
-def _edit_pairs(reader: Reader | None, changes: Mapping[str, bytes | None]) -> bytes:
+def _edit_pairs(reader: Reader, changes: Mapping[str, bytes | None]) -> bytes:
     pairs: list[bytes] = []
-    for _ in range(0 if reader is None else reader.list_of(STRUCT)):
-        assert reader is not None
+    for _ in range(reader.list_of(STRUCT)):
         begin = reader.pos
         key = None
         for number, ctype, start in _spans(reader):
