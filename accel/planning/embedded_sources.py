@@ -104,18 +104,14 @@ def named(handle: FileHandle, query: FileQuery, asked: Asked, columns: Mapping[s
         path = (name,) if (name,) in asked else tuple(name.split("."))
         here = asked.get(path)
         span = idx1_range(handle.metadata) if here else None
-        kind = find_kind("idx1") or _idx1()
         if here is None or span is None or span[1] - span[0] > _MOST_IDX1:
             continue
+        from accel.indexes.idx1 import Idx1
+
+        kind = Idx1()
         answerable = tuple((node, question) for node, question in here if question.op in kind.ops)
         if answerable:
             yield Source(_IDX1, None, kind, ByteRange(*span), query.filter_paths[path][0], answerable)
-
-
-def _idx1() -> IndexKind:
-    from accel.indexes.idx1 import Idx1
-
-    return Idx1()
 
 
 def labelled(handle: FileHandle, query: FileQuery, asked: Asked) -> Iterator[Source]:

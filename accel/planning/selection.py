@@ -183,7 +183,8 @@ class RowSelection:
         lengths = self.stops - self.starts
         before = np.concatenate(([0], np.cumsum(lengths)))
         placed = RowSelection(before[:-1].astype(np.int64), before[1:].astype(np.int64))
-        cut = _cut(inner, placed)
+        # Pieces that touch stay apart, so that each result lies in one of them.
+        cut = inner.intersect(placed)
         owner = before.searchsorted(cut.starts, "right") - 1
         shift = self.starts[owner] - before[owner]
         return RowSelection._normal(cut.starts + shift, cut.stops + shift)
@@ -229,11 +230,6 @@ class RowSelection:
         inside = np.clip(rows - self.starts[at], 0, lengths[at])
         earlier = (np.cumsum(lengths) - lengths)[at]
         return np.where(at < 0, 0, earlier + inside)
-
-
-def _cut(ranges: RowSelection, pieces: RowSelection) -> RowSelection:
-    # Like intersect, but neighbours that touch stay apart: each result lies in one piece.
-    return ranges.intersect(pieces)
 
 
 def match_selection(
