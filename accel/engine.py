@@ -87,13 +87,14 @@ class Engine:
         cache: Cache | None,
         in_store: bool = False,
         convert: bool = False,
+        names: list[str] | None = None,
     ) -> None:
         self.spec = spec
         self._client_for = client_for
         self._cache = cache
         self._in_store = in_store
         self._convert = convert
-        self._names: list[str] | None = None
+        self._names = names
         self._output: pa.Schema | None = None
         self._consumed = False
         self._sample: pa.RecordBatch | None = None
@@ -197,15 +198,14 @@ class Engine:
             raise ValueError(
                 f"record batches to scan have a `path` column, or are tasks of a plan; these have {sorted(names)}"
             )
-        part = Engine(
+        return Engine(
             replace(spec, source=source),
             self._client_for,
             cache=self._cache,
             in_store=self._in_store,
             convert=True,
+            names=self._names,
         )
-        part._names = self._names
-        return part
 
     # -- running ---------------------------------------------------------------------------------
 
@@ -216,11 +216,23 @@ class Engine:
             _once_each(self._client_for), cache=cache, options=self.spec.options, metrics=metrics, tails=tails
         )
 
-    def _session(self, metrics: Metrics, tails: Tails = Tails.DROP) -> Session:
-        session = Session(self.spec, self._reader(metrics, tails), in_store=self._in_store)
-        session.first_names = self._names
-        self._last = session
-        return session
+    def _session(
+        self,
+        metrics: Metrics,
+        tails: Tails = Tails.DROP,
+        *,
+        limit: int | None = None,
+        answering: Answering | None = None,
+    ) -> Session:
+        self._last = Session(
+            self.spec,
+            self._reader(metrics, tails),
+            in_store=self._in_store,
+            limit=limit,
+            answering=answering,
+            first_names=self._names,
+        )
+        return self._last
 
     def start(
         self, metrics: Metrics, *, limit: int | None = None, answering: Answering | None = None
@@ -244,9 +256,7 @@ class Engine:
                 tasks = answering.answer_planned(reader, tasks, _schema_of(spec.source))
             run = Run(reader, partial(planned_work, reader, tasks), limit=limit, ordered=spec.order)
             return Running(run, None, _schema_of(spec.source), convert)
-        session = self._session(metrics, Tails.SERVE)
-        session.limit = limit
-        session.answering = answering
+        session = self._session(metrics, Tails.SERVE, limit=limit, answering=answering)
         run = Run(session.reader, session.work, limit=limit, ordered=spec.order)
         return Running(run, session, None, convert)
 
@@ -273,8 +283,7 @@ class Engine:
             return source if isinstance(source, Plan) else Plan(_tasks_of(source), schema=_schema_of(source))
         from accel.sweep import plan_files
 
-        session = self._session(metrics)
-        session.answering = answering
+        session = self._session(metrics, answering=answering)
         try:
             plans = await plan_files(session)
             question = await session.question()

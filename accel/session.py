@@ -59,15 +59,24 @@ class _Counts:
 class Session:
     """Resolves a `ScanSpec` with the help of a reader, and plans its files one by one."""
 
-    def __init__(self, spec: ScanSpec, reader: Reader, *, in_store: bool = False) -> None:
+    def __init__(
+        self,
+        spec: ScanSpec,
+        reader: Reader,
+        *,
+        in_store: bool = False,
+        limit: int | None = None,
+        answering: Answering | None = None,
+        first_names: list[str] | None = None,
+    ) -> None:
         self.spec = spec
         self.reader = reader
         self._in_store = in_store
-        self.first_names: list[str] | None = None
+        self.first_names = first_names
         """With `by_position`: the columns of the first file, in order, that every file must have."""
-        self.limit = spec.limit
+        self.limit = spec.limit if limit is None else limit
         """Rows that will be taken at most; None for all."""
-        self.answering: Answering | None = None
+        self.answering = answering
         self.counts = _Counts()
         self._listing: Listing | None = None
         self.settled: Question | None = None
