@@ -8,7 +8,6 @@ import numpy as np
 import pyarrow as pa
 
 from accel.decode.arrow import projected_schema
-from accel.decode.chunks import ChunkPages
 from accel.decode.columns import decode_columns
 from accel.decode.nested import count_levels
 from accel.errors import AccelError
@@ -20,7 +19,7 @@ from accel.writing.original import At, Original
 from accel.writing.page_bounds import BoundsBuilder, bounds_builder
 from accel.writing.page_locations import ChunkPageList, encode_offset_index, list_pages
 from accel.writing.source import Source
-from accel.writing.values import flat_leaf
+from accel.writing.values import flat_leaf, whole_chunk
 
 __all__ = ["PageIndexMaking", "PageIndexes"]
 
@@ -124,21 +123,10 @@ class PageIndexMaking:
     def _locate_counted(self, at: At, leaf: Leaf, pages: ChunkPageList) -> OffsetIndex | None:
         """By decoding the chunk: pages of version 1 inside lists do not say how many rows they hold."""
         chunks, schema = self.metadata.chunks, self.metadata.schema
-        start, end = int(chunks.start[at]), int(chunks.end[at])
         num_rows = int(self.metadata.group_rows[at[0]])
-        if end - start > self.options.memory_limit // 4:
+        if int(chunks.end[at] - chunks.start[at]) > self.options.memory_limit // 4:
             return None
-        [data] = self.source.read([(start, end)])
-        whole = ChunkPages(
-            leaf=leaf.ordinal,
-            codec=int(chunks.codec[at]),
-            dictionary=None,
-            buffers=(data,),
-            first_rows=np.zeros(1, np.int64),
-            stop_rows=np.full(1, num_rows, np.int64),
-            num_values=int(chunks.num_values[at]),
-            whole=True,
-        )
+        whole = whole_chunk(self.source, self.metadata, at)
         try:
             [array] = decode_columns(
                 schema,

@@ -25,7 +25,7 @@ from accel.planning.selection import RowSelection
 from accel.writing.original import At
 from accel.writing.source import Source
 
-__all__ = ["ColumnValues", "Texts", "find_leaf", "flat_leaf", "join_parts"]
+__all__ = ["ColumnValues", "Texts", "find_leaf", "flat_leaf", "join_parts", "whole_chunk"]
 
 Int64s = npt.NDArray[np.int64]
 
@@ -70,6 +70,22 @@ def find_leaf(metadata: FileMetadata, column: str) -> Leaf:
 def flat_leaf(leaf: Leaf) -> bool:
     """Whether the column has one value a row."""
     return leaf.max_repetition == 0
+
+
+def whole_chunk(source: Source, metadata: FileMetadata, at: At) -> ChunkPages:
+    """A chunk read as it stands in the file, its pages not known one by one."""
+    chunks = metadata.chunks
+    [data] = source.read([(int(chunks.start[at]), int(chunks.end[at]))])
+    return ChunkPages(
+        leaf=at[1],
+        codec=int(chunks.codec[at]),
+        dictionary=None,
+        buffers=(data,),
+        first_rows=np.zeros(1, np.int64),
+        stop_rows=np.full(1, int(metadata.group_rows[at[0]]), np.int64),
+        num_values=int(chunks.num_values[at]),
+        whole=True,
+    )
 
 
 class Texts(enum.Enum):
@@ -129,7 +145,8 @@ class ColumnValues:
         if not num_rows:
             return
         if index is None:
-            yield self._decode(group, self._whole(group, num_rows), 0, num_rows, np.zeros(1, np.int64))
+            pages = whole_chunk(self.source, self.metadata, (group, self.leaf.ordinal))
+            yield self._decode(group, pages, 0, num_rows, np.zeros(1, np.int64))
             return
         at = (group, self.leaf.ordinal)
         start = int(self.metadata.chunks.start[at])
@@ -148,20 +165,6 @@ class ColumnValues:
         most = max(1, min(_PIECE_BYTES, self.options.memory_limit // 8))
         turns = (np.cumsum(index.size) * expansion // most).astype(np.int64) + index.first_row // _PIECE_ROWS
         return [0, *(np.flatnonzero(np.diff(turns)) + 1).tolist(), index.num_pages]
-
-    def _whole(self, group: int, num_rows: int) -> ChunkPages:
-        chunks, at = self.metadata.chunks, (group, self.leaf.ordinal)
-        [data] = self.source.read([(int(chunks.start[at]), int(chunks.end[at]))])
-        return ChunkPages(
-            leaf=self.leaf.ordinal,
-            codec=int(chunks.codec[at]),
-            dictionary=None,
-            buffers=(data,),
-            first_rows=np.zeros(1, np.int64),
-            stop_rows=np.full(1, num_rows, np.int64),
-            num_values=int(chunks.num_values[at]),
-            whole=True,
-        )
 
     def _pages(
         self, index: OffsetIndex, lo: int, hi: int, dictionary: memoryview | None, at: At, num_rows: int
