@@ -17,7 +17,10 @@ import pyarrow as pa
 from accel.memory import allocate
 
 __all__ = [
+    "Bools",
     "Filled",
+    "Int64s",
+    "Uint64s",
     "bools",
     "bytes_array",
     "from_numpy",
@@ -38,7 +41,10 @@ __all__ = [
 # So many bytes of Python's would lie in pages of their own.
 _LONG = 64 << 10
 _BYTES = (memoryview, bytes, bytearray)
+# Annotations are all they are for: whoever uses them imports them for type checkers only.
 Bools = npt.NDArray[np.bool_]
+Int64s = npt.NDArray[np.int64]
+Uint64s = npt.NDArray[np.uint64]
 Number = TypeVar("Number", bound=np.generic)
 
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import numpy as np
-import numpy.typing as npt
+from typing import TYPE_CHECKING
 
 from accel.ranges import Buffer
 from accel.records import dataclass
 
-__all__ = ["ChunkPages"]
+if TYPE_CHECKING:
+    from accel.arrays import Int64s
 
-Int64s = npt.NDArray[np.int64]
+__all__ = ["ChunkPages"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -7,19 +7,20 @@ nothing tells from a text. pyarrow asks for so many texts and does not look at w
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from accel.decode.verify import PageFacts
 from accel.errors import ParquetFormatError
 from accel.format.model import Encoding, Leaf, PageType
 
+if TYPE_CHECKING:
+    from accel.arrays import Int64s
+
 __all__ = ["check_filled"]
 
-Int64s = npt.NDArray[np.int64]
 
 _PREFIX = 4
 _OFFSETS: dict[int, np.dtype[Any]] = {

@@ -6,19 +6,20 @@ Sources: parquet-format `Encodings.md` (PLAIN), `LogicalTypes.md`.
 from __future__ import annotations
 
 import enum
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from accel.decode.bodies import Bytes
 from accel.format.model import Physical, SchemaElement
 from accel.records import dataclass
 
+if TYPE_CHECKING:
+    from accel.arrays import Int64s
+
 __all__ = ["Form", "Shape", "form_of", "put", "widen"]
 
-Int64s = npt.NDArray[np.int64]
 
 _DECIMAL_BYTES: Final = 16
 

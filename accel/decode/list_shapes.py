@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from accel.decode.chunks import ChunkPages
@@ -21,9 +21,10 @@ from accel.errors import ParquetFormatError
 from accel.format.model import ParquetSchema, Repetition
 from accel.planning.selection import RowSelection
 
-__all__ = ["Siblings", "check_levels"]
+if TYPE_CHECKING:
+    from accel.arrays import Int64s
 
-Int64s = npt.NDArray[np.int64]
+__all__ = ["Siblings", "check_levels"]
 
 
 def check_levels(chunk: ChunkPages, array: pa.ChunkedArray, page_values: Int64s) -> None:

@@ -8,6 +8,7 @@ for all, and every leaf gives its values.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -15,9 +16,10 @@ import pyarrow as pa
 
 from accel.errors import ParquetFormatError
 
-__all__ = ["count_levels", "list_sizes", "merge_leaves"]
+if TYPE_CHECKING:
+    from accel.arrays import Int64s
 
-Int64s = npt.NDArray[np.int64]
+__all__ = ["count_levels", "list_sizes", "merge_leaves"]
 
 
 def merge_leaves(arrays: Sequence[pa.Array], target: pa.DataType) -> pa.Array:

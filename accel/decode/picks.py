@@ -9,7 +9,7 @@ Source: parquet-format `Encodings.md` (RLE/bit-packed hybrid; RLE_DICTIONARY).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -24,9 +24,11 @@ from accel.decode.verify import DictionaryFacts
 from accel.format.model import SchemaElement
 from accel.planning.selection import RowSelection
 
+if TYPE_CHECKING:
+    from accel.arrays import Int64s
+
 __all__ = ["MOST_PICKED", "Runs", "read_picks"]
 
-Int64s = npt.NDArray[np.int64]
 
 MOST_PICKED: Final = 1 << 15
 """More rows, selected or not, are faster decoded by pyarrow."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from accel import kernels
@@ -11,9 +12,11 @@ from accel.arrays import from_numpy
 from accel.decode.chunks import ChunkPages
 from accel.planning.selection import RowSelection
 
+if TYPE_CHECKING:
+    from accel.arrays import Int64s
+
 __all__ = ["is_view", "place_rows", "take_views", "trim"]
 
-Int64s = npt.NDArray[np.int64]
 
 _FEW_SLICES = 12
 """Up to so many ranges joining slices is faster than gathering by index."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -20,9 +21,11 @@ from accel.format.page_header import parse_page_header, walk_pages
 from accel.ranges import Buffer
 from accel.records import dataclass
 
+if TYPE_CHECKING:
+    from accel.arrays import Int64s
+
 __all__ = ["DictionaryFacts", "PageFacts", "needs_dictionary", "verify_chunk", "walk_dictionary"]
 
-Int64s = npt.NDArray[np.int64]
 
 _MAX_PAGES = 1 << 24
 _CODECS = frozenset(Codec)

@@ -5,13 +5,15 @@ Source: parquet-format `Encodings.md` (PLAIN), `LogicalTypes.md` (DECIMAL, FLOAT
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
-from accel.format.model import Bools, Int64s
 from accel.format.reading import Raw, Reading
+
+if TYPE_CHECKING:
+    from accel.arrays import Bools, Int64s
 
 __all__ = ["decode_bounds"]
 

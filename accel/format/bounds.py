@@ -17,11 +17,12 @@ import pyarrow as pa
 
 from accel.format.bound_values import decode_bounds
 from accel.format.domain import Bounds, Domain
-from accel.format.model import Bools, ColumnIndex, ColumnOrder, FileMetadata, Int64s, Physical, SchemaElement
+from accel.format.model import ColumnIndex, ColumnOrder, FileMetadata, Physical, SchemaElement
 from accel.format.reading import Reading, reading_of
 from accel.records import dataclass
 
 if TYPE_CHECKING:
+    from accel.arrays import Bools, Int64s
     from accel.format.packed import Kin, PackedMetadata
 
 __all__ = ["chunk_bounds", "joined_chunk_bounds", "page_bounds"]

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Mapping
-from typing import Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import numpy as np
 
-from accel.format.model import Int64s
 from accel.format.thrift import BINARY, FALSE, I32, I64, LIST, STRUCT, TRUE, Reader
+
+if TYPE_CHECKING:
+    from accel.arrays import Int64s
 
 __all__ = [
     "SLOTS",

@@ -6,13 +6,15 @@ PageEncodingStats). The names are those of `format.chunk.SLOTS`, and so is what 
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from accel.format.lanes import Field, Lanes, Value, Words
-from accel.format.model import Int64s
 from accel.format.thrift import BINARY, FALSE, I32, I64, LIST, STRUCT, TRUE
+
+if TYPE_CHECKING:
+    from accel.arrays import Int64s
 
 __all__ = ["CHUNK_FIELDS"]
 

@@ -10,7 +10,7 @@ else does not fit nothing is read here. So a footer means the same, whoever read
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -18,10 +18,13 @@ from accel.errors import ParquetFormatError
 from accel.format.chunk import SLOTS, allows, empty_row, read_chunk_on
 from accel.format.chunk_fields import CHUNK_FIELDS
 from accel.format.lanes import Field, Lanes, Words, as_words
-from accel.format.model import Int64s, SortingColumn
+from accel.format.model import SortingColumn
 from accel.format.row_groups import GroupReader, RowGroups, read_sorting_columns
 from accel.format.thrift import I16, I32, I64, LIST, STRUCT, Reader
 from accel.ranges import Buffer
+
+if TYPE_CHECKING:
+    from accel.arrays import Int64s
 
 __all__ = ["read_groups_at_once"]
 

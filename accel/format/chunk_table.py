@@ -6,12 +6,15 @@ Sources: parquet-format `parquet.thrift` (ColumnChunk, ColumnMetaData), PARQUET-
 from __future__ import annotations
 
 import re
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from accel.errors import ParquetFormatError
-from accel.format.model import Bools, ChunkTable, Int64s, ParquetSchema
+from accel.format.model import ChunkTable, ParquetSchema
+
+if TYPE_CHECKING:
+    from accel.arrays import Bools, Int64s
 
 __all__ = ["build_chunks", "leaves_out_dictionary_header"]
 

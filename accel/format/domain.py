@@ -8,16 +8,17 @@ from __future__ import annotations
 import enum
 from collections.abc import Sequence
 from dataclasses import field
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from accel.records import dataclass
 
-__all__ = ["Bounds", "Domain"]
+if TYPE_CHECKING:
+    from accel.arrays import Bools, Int64s
 
-Bools = npt.NDArray[np.bool_]
-Int64s = npt.NDArray[np.int64]
+__all__ = ["Bounds", "Domain"]
 
 
 class Domain(enum.Enum):

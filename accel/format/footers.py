@@ -11,7 +11,7 @@ several lists of row groups, one list after the other, are those of one longer l
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -20,11 +20,14 @@ from accel.format.chunk import allows
 from accel.format.chunk_lanes import read_groups_at_once
 from accel.format.chunk_table import build_chunks, leaves_out_dictionary_header
 from accel.format.footer import FooterBytes
-from accel.format.model import ChunkTable, FileMetadata, Int64s
+from accel.format.model import ChunkTable, FileMetadata
 from accel.format.packed import Kin, PackedMetadata, pack_chunks
 from accel.format.row_groups import RowGroups
 from accel.format.thrift import I64, LIST, STRUCT, Reader
 from accel.records import dataclass
+
+if TYPE_CHECKING:
+    from accel.arrays import Int64s
 
 __all__ = ["Alike", "learn_alike", "read_alike"]
 

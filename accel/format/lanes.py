@@ -11,13 +11,15 @@ about what is valid, only about what is usual.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from accel.format.model import Bools, Int64s
 from accel.format.thrift import FALSE, TRUE
+
+if TYPE_CHECKING:
+    from accel.arrays import Bools, Int64s
 
 __all__ = ["Field", "Lanes", "Value", "Words", "as_words"]
 

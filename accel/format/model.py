@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import numpy.typing as npt
 
 from accel.records import dataclass
+
+if TYPE_CHECKING:
+    from accel.arrays import Bools, Int64s
 
 __all__ = [
     "ChunkTable",
@@ -33,9 +36,7 @@ __all__ = [
     "SortingColumn",
 ]
 
-Int64s = npt.NDArray[np.int64]
 Int32s = npt.NDArray[np.int32]
-Bools = npt.NDArray[np.bool_]
 
 
 _CHUNK_BYTES: Final = 217

@@ -7,13 +7,16 @@ these point to. An array and the footer's bytes it passes over; what is read of 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
-from accel.format.model import ChunkTable, FileMetadata, Int64s, ParquetSchema, SortingColumn
+from accel.format.model import ChunkTable, FileMetadata, ParquetSchema, SortingColumn
 from accel.records import dataclass
+
+if TYPE_CHECKING:
+    from accel.arrays import Int64s
 
 __all__ = ["Kin", "PackedMetadata", "chunks_of_leaf", "pack_chunks", "rows_of", "unpack"]
 

@@ -5,14 +5,19 @@ Sources: parquet-format `PageIndex.md`, `parquet.thrift` (OffsetIndex, PageLocat
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from accel.errors import IndexFormatError, ParquetFormatError
 from accel.format.chunk import read_ints
-from accel.format.model import Bools, ColumnIndex, FileMetadata, Int64s, OffsetIndex
+from accel.format.model import ColumnIndex, FileMetadata, OffsetIndex
 from accel.format.thrift import BINARY, FALSE, I16, I64, LIST, STRUCT, TRUE, Reader
 from accel.format.varints import decode_tokens, read_zigzags, split_tokens
 from accel.ranges import Buffer
+
+if TYPE_CHECKING:
+    from accel.arrays import Bools, Int64s
 
 __all__ = ["parse_column_index", "parse_offset_index"]
 

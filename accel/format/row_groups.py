@@ -7,13 +7,16 @@ from __future__ import annotations
 
 from array import array
 from dataclasses import field
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from accel.errors import ParquetFormatError
 from accel.format.chunk import Handler, chunk_arrays, read_chunks, read_ints
-from accel.format.model import Int64s, SortingColumn
+from accel.format.model import SortingColumn
 from accel.format.thrift import I16, I64, LIST, STRUCT, TRUE, Reader
 from accel.records import dataclass
+
+if TYPE_CHECKING:
+    from accel.arrays import Int64s
 
 __all__ = ["LEAST_BYTES", "GroupReader", "RowGroups", "read_sorting_columns"]
 

@@ -5,13 +5,15 @@ Every varint ends at its first byte below 128, so the ends of a run of them are 
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import numpy.typing as npt
 
-from accel.format.model import Int64s
 from accel.format.thrift import Reader
+
+if TYPE_CHECKING:
+    from accel.arrays import Int64s
 
 __all__ = ["decode_tokens", "read_zigzags", "split_tokens"]
 

@@ -8,10 +8,9 @@ the head (which stays cached) and one part.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-import numpy.typing as npt
 
 from accel.arrays import sort_distinct
 from accel.errors import IndexFormatError
@@ -31,11 +30,10 @@ from accel.indexes.parts import Directory, head_length
 from accel.indexes.question import LeafOp
 from accel.records import dataclass
 
-__all__ = ["Bitmap"]
+if TYPE_CHECKING:
+    from accel.arrays import Bools, Int64s, Uint64s
 
-Bools = npt.NDArray[np.bool_]
-Int64s = npt.NDArray[np.int64]
-Uint64s = npt.NDArray[np.uint64]
+__all__ = ["Bitmap"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,19 +7,20 @@ keys stands in.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
 from accel.errors import IndexFormatError
 from accel.indexes.bitmap_parts import BitmapHead, Part, encode_head, keys_per_part, read_head
 from accel.indexes.kind import Presence
 from accel.indexes.parts import Directory, head_length
 
+if TYPE_CHECKING:
+    from accel.arrays import Int64s, Uint64s
+
 __all__ = ["join_bitmaps"]
 
-Int64s = npt.NDArray[np.int64]
-Uint64s = npt.NDArray[np.uint64]
 Read = Callable[[int, int], bytes]
 
 _AT_ONCE = 1 << 19

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-import numpy.typing as npt
 
 from accel.arrays import sort_distinct
 from accel.errors import IndexFormatError
@@ -29,11 +28,11 @@ from accel.indexes.wire import BlobReader, BlobWriter
 from accel.predicate.evidence import Evidence
 from accel.records import dataclass
 
+if TYPE_CHECKING:
+    from accel.arrays import Int64s, Uint64s
+
 __all__ = ["BitmapHead", "ParsedBitmap", "Part", "encode_head", "keys_per_part", "read_head"]
 
-Bools = npt.NDArray[np.bool_]
-Int64s = npt.NDArray[np.int64]
-Uint64s = npt.NDArray[np.uint64]
 
 _MAGIC = b"AIBm"
 _JOINED_MAGIC = b"AIBj"

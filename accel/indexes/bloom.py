@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -34,10 +34,11 @@ from accel.indexes.parts import head_length
 from accel.indexes.question import LeafOp
 from accel.records import dataclass
 
+if TYPE_CHECKING:
+    from accel.arrays import Int64s, Uint64s
+
 __all__ = ["Bloom", "ParsedBloom"]
 
-Int64s = npt.NDArray[np.int64]
-Uint64s = npt.NDArray[np.uint64]
 
 _PART_BYTES = 16 << 10
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +19,9 @@ from accel.indexes.wire import BlobReader, BlobWriter
 from accel.predicate.evidence import Evidence
 from accel.records import dataclass
 
+if TYPE_CHECKING:
+    from accel.arrays import Bools, Int64s, Uint64s
+
 __all__ = [
     "FIRST_MAGIC",
     "MOST_PARTS",
@@ -31,9 +34,6 @@ __all__ = [
     "read_head",
 ]
 
-Bools = npt.NDArray[np.bool_]
-Int64s = npt.NDArray[np.int64]
-Uint64s = npt.NDArray[np.uint64]
 
 _MAGIC = b"AIB2"
 FIRST_MAGIC = b"AIBf"

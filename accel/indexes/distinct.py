@@ -7,7 +7,7 @@ value that a unit holds; nothing but null counts where there are more values tha
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -23,9 +23,11 @@ from accel.indexes.wire import BlobReader, BlobWriter
 from accel.predicate.evidence import Evidence
 from accel.records import dataclass
 
+if TYPE_CHECKING:
+    from accel.arrays import Int64s
+
 __all__ = ["Distinct", "ParsedDistinct"]
 
-Int64s = npt.NDArray[np.int64]
 
 _MAGIC = b"AIDs"
 

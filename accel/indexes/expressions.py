@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -14,9 +14,11 @@ from accel.errors import SchemaMismatchError
 from accel.indexes.native import Tag, code_values, tag_of, uniform
 from accel.predicate.kinds import Family, kind_of
 
+if TYPE_CHECKING:
+    from accel.arrays import Int64s
+
 __all__ = ["Expression", "apply_expression", "apply_to_value", "output_type"]
 
-Int64s = npt.NDArray[np.int64]
 
 _SECOND = 1_000_000_000
 

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from accel.arrays import integers, mask, validity
 from accel.indexes.native import Tag, from_natives, tag_of, uniform
 
+if TYPE_CHECKING:
+    from accel.arrays import Bools, Uint64s
+
 __all__ = ["bits_of", "bits_of_rows", "hash_bits", "hash_natives", "hash_values"]
 
 _SAMPLE = 1024
 
-Bools = npt.NDArray[np.bool_]
-Uint64s = npt.NDArray[np.uint64]
 
 _P1, _P2, _P3 = 0x9E3779B185EBCA87, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9
 _P4, _P5 = 0x85EBCA77C2B2AE63, 0x27D4EB2F165667C5

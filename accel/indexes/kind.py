@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, ClassVar, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from accel.arrays import validity
@@ -15,6 +14,9 @@ from accel.indexes.native import code_values
 from accel.indexes.question import LeafOp, LeafQuestion
 from accel.predicate.evidence import Evidence
 from accel.records import dataclass
+
+if TYPE_CHECKING:
+    from accel.arrays import Bools, Int64s
 
 __all__ = [
     "ChunkValues",
@@ -26,9 +28,6 @@ __all__ = [
     "RowRanges",
     "first_rows_of",
 ]
-
-Bools = npt.NDArray[np.bool_]
-Int64s = npt.NDArray[np.int64]
 
 
 class Level(enum.StrEnum):

@@ -10,7 +10,6 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
 from accel.arrays import sort_distinct
 from accel.errors import IndexFormatError
@@ -20,12 +19,11 @@ from accel.records import dataclass
 if TYPE_CHECKING:
     from pyroaring import BitMap
 
+    from accel.arrays import Bools, Int64s
     from accel.indexes.wire import BlobReader, BlobWriter
 
 __all__ = ["Matrix", "distinct_cells", "keys_per_block", "write_matrix"]
 
-Bools = npt.NDArray[np.bool_]
-Int64s = npt.NDArray[np.int64]
 
 _MEMBERS = 1 << 32
 _DENSE = 1 << 20

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import enum
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -20,9 +20,10 @@ from accel.format.domain import Domain
 from accel.predicate.kinds import kind_of, native
 from accel.records import dataclass
 
-__all__ = ["Coded", "Tag", "code_values", "native_values", "signature_of", "tag_of", "uniform"]
+if TYPE_CHECKING:
+    from accel.arrays import Int64s
 
-Int64s = npt.NDArray[np.int64]
+__all__ = ["Coded", "Tag", "code_values", "native_values", "signature_of", "tag_of", "uniform"]
 
 
 class Tag(enum.IntEnum):

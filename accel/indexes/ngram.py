@@ -8,7 +8,7 @@ for each page it occurs in; for words of many kinds a tenth to a half of the com
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -34,9 +34,11 @@ from accel.indexes.wire import BlobReader, BlobWriter
 from accel.predicate.evidence import Evidence
 from accel.records import dataclass
 
+if TYPE_CHECKING:
+    from accel.arrays import Bools
+
 __all__ = ["Ngram", "ParsedNgram"]
 
-Bools = npt.NDArray[np.bool_]
 Uint32s = npt.NDArray[np.uint32]
 
 _MAGIC = b"AIN2"

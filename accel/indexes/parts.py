@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
 from accel.errors import IndexFormatError
 from accel.indexes.wire import BlobReader, BlobWriter
 from accel.records import dataclass
+
+if TYPE_CHECKING:
+    from accel.arrays import Int64s, Uint64s
 
 __all__ = [
     "Directory",
@@ -22,9 +24,6 @@ __all__ = [
     "seal_head",
     "write_directory",
 ]
-
-Int64s = npt.NDArray[np.int64]
-Uint64s = npt.NDArray[np.uint64]
 
 
 def seal_head(magic: bytes, body: BlobWriter) -> bytes:

@@ -5,10 +5,8 @@ from __future__ import annotations
 import dataclasses
 import enum
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from accel.arrays import mask
@@ -27,9 +25,10 @@ from accel.predicate.atoms import (
 from accel.predicate.evaluate import outcome
 from accel.records import dataclass
 
-__all__ = ["MANY_KEYS", "LeafOp", "LeafQuestion", "question_of"]
+if TYPE_CHECKING:
+    from accel.arrays import Bools
 
-Bools = npt.NDArray[np.bool_]
+__all__ = ["MANY_KEYS", "LeafOp", "LeafQuestion", "question_of"]
 
 
 MANY_KEYS = 1000

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -13,9 +13,10 @@ from accel.errors import IndexFormatError
 from accel.indexes.kind import Presence
 from accel.indexes.native import ARROW, NUMPY, Tag, tag_of
 
-__all__ = ["BlobReader", "BlobWriter"]
+if TYPE_CHECKING:
+    from accel.arrays import Bools
 
-Bools = npt.NDArray[np.bool_]
+__all__ = ["BlobReader", "BlobWriter"]
 
 
 class BlobWriter:

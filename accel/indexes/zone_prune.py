@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from accel.format.domain import Bounds
@@ -17,9 +18,11 @@ from accel.predicate.evidence import Evidence
 from accel.predicate.like import successor
 from accel.predicate.prune import prune
 
+if TYPE_CHECKING:
+    from accel.arrays import Bools
+
 __all__ = ["prune_zones"]
 
-Bools = npt.NDArray[np.bool_]
 
 _PATH = ("value",)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -18,10 +18,11 @@ from accel.indexes.native import NUMPY, Tag, code_values, tag_of
 from accel.predicate.like import successor
 from accel.records import dataclass
 
+if TYPE_CHECKING:
+    from accel.arrays import Bools, Int64s
+
 __all__ = ["ZoneStats", "unit_stats"]
 
-Bools = npt.NDArray[np.bool_]
-Int64s = npt.NDArray[np.int64]
 
 _LONG = 64
 """Bounds of more bytes are cut."""

@@ -9,10 +9,9 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -26,10 +25,11 @@ from accel.indexes.zone_stats import FILL
 from accel.predicate.like import successor
 from accel.records import dataclass
 
+if TYPE_CHECKING:
+    from accel.arrays import Bools, Int64s
+
 __all__ = ["TupleZones", "read_tuples", "tuple_zones", "write_tuples"]
 
-Bools = npt.NDArray[np.bool_]
-Int64s = npt.NDArray[np.int64]
 Values = tuple[Any, ...]
 """Native values, None for NULL. Fewer than there are columns: the first of a tuple, whatever comes behind."""
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import field
+from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from accel.planning.handle import FileHandle
@@ -28,10 +28,11 @@ from accel.planning.zones import Zones
 from accel.ranges import ByteRange, Want
 from accel.records import dataclass
 
+if TYPE_CHECKING:
+    from accel.arrays import Bools, Int64s
+
 __all__ = ["Answer", "answer_tasks", "narrow_tasks"]
 
-Bools = npt.NDArray[np.bool_]
-Int64s = npt.NDArray[np.int64]
 
 # Figures are fetched when the pages that they may save are so many times their size.
 _WORTH = 2

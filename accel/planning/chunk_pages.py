@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
 from accel.format.model import ChunkTable, Encoding, OffsetIndex
 from accel.planning.pages import LeafReads
 from accel.planning.selection import RowSelection
 from accel.ranges import ByteRange
 
+if TYPE_CHECKING:
+    from accel.arrays import Int64s
+
 __all__ = ["ChunkFacts", "PagesOf", "chunk_facts"]
 
-Int64s = npt.NDArray[np.int64]
 
 _DICTIONARY_ENCODINGS = (1 << Encoding.PLAIN_DICTIONARY) | (1 << Encoding.RLE_DICTIONARY)
 _NOTHING = np.empty(0, np.int64)

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
 from accel.errors import IndexFormatError
 from accel.format.embedded import verify_blob, verify_head
@@ -28,10 +27,12 @@ from accel.predicate.atoms import column_atoms
 from accel.ranges import ByteRange, Kind, ReadKey, Stash, Want
 from accel.records import dataclass
 
+if TYPE_CHECKING:
+    from accel.arrays import Int64s
+
 __all__ = ["Embedded"]
 
 OnBad = Callable[[IndexFormatError], None]
-Int64s = npt.NDArray[np.int64]
 
 
 @dataclass(slots=True)

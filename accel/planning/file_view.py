@@ -9,12 +9,13 @@ import pyarrow as pa
 
 from accel.errors import IndexFormatError
 from accel.format.domain import Bounds
-from accel.format.model import ColumnIndex, FileMetadata, Int64s, OffsetIndex
+from accel.format.model import ColumnIndex, FileMetadata, OffsetIndex
 from accel.planning.chunk_pages import ChunkFacts, chunk_facts
 from accel.planning.decoded_size import decoded_bytes
 from accel.records import dataclass
 
 if TYPE_CHECKING:
+    from accel.arrays import Int64s
     from accel.format.bloom import BloomState
     from accel.format.embedded import Toc
     from accel.indexes.kind import ParsedIndex

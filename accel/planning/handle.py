@@ -9,13 +9,14 @@ import pyarrow as pa
 from accel.errors import IndexFormatError
 from accel.format.domain import Bounds
 from accel.format.footer import IDX1_KEY
-from accel.format.model import FileMetadata, Int64s, SortingColumn
+from accel.format.model import FileMetadata, SortingColumn
 from accel.planning.chunk_pages import ChunkFacts
 from accel.planning.file import ObjectId
 from accel.planning.file_view import FileView, Viewed
 from accel.ranges import ByteRange
 
 if TYPE_CHECKING:
+    from accel.arrays import Int64s
     from accel.format.packed import Kin, PackedMetadata
     from accel.planning.shelf import Shelf
 

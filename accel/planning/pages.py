@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import field, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -14,9 +15,11 @@ from accel.planning.selection import RowSelection
 from accel.ranges import ByteRange, Kind, ReadKey, Want
 from accel.records import dataclass
 
+if TYPE_CHECKING:
+    from accel.arrays import Int64s
+
 __all__ = ["LeafReads", "Piece", "PieceLeaf", "cut_pieces", "dictionary_wants", "piece_wants"]
 
-Int64s = npt.NDArray[np.int64]
 
 # Pages that follow each other are wanted together up to about so many bytes: no request is cut to less.
 _LONG_RUN = 512 << 10

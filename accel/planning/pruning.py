@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -24,9 +25,10 @@ from accel.predicate.evidence import Evidence, Verdict
 from accel.predicate.prune import prune
 from accel.records import dataclass
 
-__all__ = ["PageVerdicts", "group_bounds", "prune_pages", "prune_row_groups"]
+if TYPE_CHECKING:
+    from accel.arrays import Int64s
 
-Int64s = npt.NDArray[np.int64]
+__all__ = ["PageVerdicts", "group_bounds", "prune_pages", "prune_row_groups"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from accel.format.bounds import joined_chunk_bounds
@@ -24,6 +23,7 @@ from accel.predicate.evidence import Verdict
 from accel.predicate.prune import prune
 
 if TYPE_CHECKING:
+    from accel.arrays import Int64s
     from accel.format.packed import Kin
 
 __all__ = ["excluded_files"]
@@ -32,8 +32,6 @@ _LONGEST = 64 * 1024
 """Bytes of a footer; longer ones are not copied to be looked at together."""
 _FEWEST = 8
 """Files; of fewer the bounds stay with each."""
-
-Int64s = npt.NDArray[np.int64]
 
 
 def excluded_files(handles: Sequence[FileHandle], query: FileQuery) -> list[bool]:

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
 from accel.errors import redact
 from accel.planning.file import DataFile
 from accel.records import dataclass
 
-__all__ = ["RowSelection", "match_selection"]
+if TYPE_CHECKING:
+    from accel.arrays import Bools, Int64s
 
-Int64s = npt.NDArray[np.int64]
-Bools = npt.NDArray[np.bool_]
+__all__ = ["RowSelection", "match_selection"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

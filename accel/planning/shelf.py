@@ -6,16 +6,14 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
 from accel.format.domain import Bounds
 
 if TYPE_CHECKING:
+    from accel.arrays import Int64s
     from accel.planning.handle import FileHandle
 
 __all__ = ["Shelf", "group_starts"]
-
-Int64s = npt.NDArray[np.int64]
 
 
 def group_starts(handles: Sequence[FileHandle]) -> Int64s:

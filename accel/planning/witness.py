@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import field
+from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
 from accel.predicate.atoms import Node
 from accel.predicate.evidence import Evidence
 from accel.predicate.prune import Witness
 from accel.records import dataclass
 
-__all__ = ["Statement", "Witnesses", "together"]
+if TYPE_CHECKING:
+    from accel.arrays import Int64s
 
-Int64s = npt.NDArray[np.int64]
+__all__ = ["Statement", "Witnesses", "together"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -20,12 +20,10 @@ from accel.planning.tally import Tally
 from accel.records import dataclass
 
 if TYPE_CHECKING:
+    from accel.arrays import Bools, Int64s
     from accel.indexes.zone_stats import ZoneStats
 
 __all__ = ["Zones", "zones_of_bounds", "zones_of_stats"]
-
-Bools = npt.NDArray[np.bool_]
-Int64s = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

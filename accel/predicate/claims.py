@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -13,9 +13,11 @@ from accel.predicate.atoms import BoundColumn
 from accel.predicate.evidence import Evidence
 from accel.records import dataclass
 
+if TYPE_CHECKING:
+    from accel.arrays import Bools
+
 __all__ = ["Claims", "alike", "claims_of", "where_both", "where_flagged"]
 
-Bools = npt.NDArray[np.bool_]
 Values: TypeAlias = npt.NDArray[Any]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -15,9 +15,11 @@ from accel.format.domain import Domain
 from accel.predicate.atoms import Order
 from accel.predicate.kinds import Kind
 
+if TYPE_CHECKING:
+    from accel.arrays import Bools
+
 __all__ = ["compare_arrays", "holds"]
 
-Bools = npt.NDArray[np.bool_]
 Signs = npt.NDArray[np.int8]
 
 _KERNELS = {Order.EQ: pc.equal, Order.LT: pc.less, Order.LE: pc.less_equal}

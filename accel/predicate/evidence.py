@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import enum
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from accel.records import dataclass
 
-__all__ = ["Evidence", "Verdict"]
+if TYPE_CHECKING:
+    from accel.arrays import Bools
 
-Bools = npt.NDArray[np.bool_]
+__all__ = ["Evidence", "Verdict"]
 
 
 class Verdict(enum.IntEnum):

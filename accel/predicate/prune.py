@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -34,9 +34,11 @@ from accel.predicate.atoms import (
 from accel.predicate.claims import Claims, alike, claims_of, where_both, where_flagged
 from accel.predicate.evidence import Evidence
 
+if TYPE_CHECKING:
+    from accel.arrays import Bools
+
 __all__ = ["Witness", "prune"]
 
-Bools = npt.NDArray[np.bool_]
 Values: TypeAlias = npt.NDArray[Any]
 Witness: TypeAlias = Callable[[Node], Evidence | None]
 """What indexes know of a part of the tree, by unit; None where they cannot say."""

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from typing import Self
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from accel.errors import AccelError, MemoryLimitError
@@ -20,8 +19,6 @@ from accel.writing.values import join_parts
 from accel.writing.wanted import WantedIndex
 
 __all__ = ["BuiltIndex", "IndexSet", "in_asked_order"]
-
-Int64s = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -9,12 +9,15 @@ they are, known to accel or not, so that memory and risk stay small.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
 
 from accel.errors import ParquetFormatError
-from accel.format.model import Int64s
 from accel.format.thrift import BINARY, FALSE, I32, I64, LIST, STRUCT, Reader, write_struct
 from accel.format.thrift_value import Struct, encode_varint
 from accel.records import dataclass
+
+if TYPE_CHECKING:
+    from accel.arrays import Int64s
 
 __all__ = ["PageIndexPlaces", "edit_footer"]
 

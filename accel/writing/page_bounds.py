@@ -15,10 +15,9 @@ import struct
 from collections.abc import Callable, Sequence
 from dataclasses import field
 from decimal import Decimal
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -26,9 +25,11 @@ from accel.format.model import Physical, SchemaElement
 from accel.format.thrift import BINARY, I32, I64, LIST, TRUE, ThriftList, write_struct
 from accel.records import dataclass
 
+if TYPE_CHECKING:
+    from accel.arrays import Int64s
+
 __all__ = ["BoundsBuilder", "bounds_builder"]
 
-Int64s = npt.NDArray[np.int64]
 
 _MOST_BYTES = 64
 """Longer text bounds are cut, as parquet-java and arrow-rs cut them."""

@@ -7,14 +7,18 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from accel.errors import ParquetFormatError
-from accel.format.model import Int64s, OffsetIndex, PageType
+from accel.format.model import OffsetIndex, PageType
 from accel.format.page_header import PageHeader, parse_page_header
 from accel.format.thrift import I32, I64, LIST, STRUCT, Struct, ThriftList, write_struct
 from accel.writing.source import Source
+
+if TYPE_CHECKING:
+    from accel.arrays import Int64s
 
 __all__ = ["ChunkPageList", "encode_offset_index", "list_pages"]
 

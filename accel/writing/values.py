@@ -6,9 +6,9 @@ import base64
 import enum
 import itertools
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -25,9 +25,11 @@ from accel.planning.selection import RowSelection
 from accel.writing.original import At
 from accel.writing.source import Source
 
+if TYPE_CHECKING:
+    from accel.arrays import Int64s
+
 __all__ = ["ColumnValues", "Texts", "find_leaf", "flat_leaf", "join_parts", "whole_chunk"]
 
-Int64s = npt.NDArray[np.int64]
 
 _TEXTS = (pa.string(), pa.large_string(), pa.binary(), pa.large_binary())
 _DICTIONARY_ENCODINGS = (1 << Encoding.PLAIN_DICTIONARY) | (1 << Encoding.RLE_DICTIONARY)
