@@ -10,6 +10,7 @@ __all__ = [
     "ObjectGoneError",
     "ShortObjectError",
     "SuffixUnsupportedError",
+    "changed_object",
     "foremost",
     "transient_status",
 ]
@@ -18,6 +19,17 @@ __all__ = [
 def transient_status(status: int) -> bool:
     """Whether the same request may succeed later: timeouts, throttling, and the server's own failures."""
     return status in (408, 425, 429) or (500 <= status < 600 and status not in (501, 505))
+
+
+def changed_object(path: str, place: str | None) -> ObjectChangedError:
+    """What an answer with status 412 stands for."""
+    return ObjectChangedError(
+        "the object is no longer the version that was asked for",
+        path=path,
+        place=place,
+        hint="read it again",
+        status=412,
+    )
 
 
 class IncompleteBodyError(StoreError):

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 
-from accel.errors import ObjectChangedError, ObjectNotFoundError, ParquetFormatError, StoreError
-from accel.io.faults import ShortObjectError, SuffixUnsupportedError, transient_status
+from accel.errors import ObjectNotFoundError, ParquetFormatError, StoreError
+from accel.io.faults import ShortObjectError, SuffixUnsupportedError, changed_object, transient_status
 from accel.ranges import ByteRange, Suffix
 from accel.records import dataclass
 
@@ -53,13 +53,7 @@ def refusal(
     if status in (200, 206):
         return None
     if status == 412:
-        return ObjectChangedError(
-            "the object is no longer the version that was asked for",
-            path=path,
-            place=place,
-            hint="read it again",
-            status=412,
-        )
+        return changed_object(path, place)
     if status in (404, 410):
         hint = "there is no such bucket" if code == "NoSuchBucket" else None
         return ObjectNotFoundError("there is no such object", path=path, hint=hint, status=status)

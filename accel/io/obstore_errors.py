@@ -7,8 +7,8 @@ import re
 
 from obstore import exceptions
 
-from accel.errors import AccelError, ObjectChangedError, ObjectNotFoundError, StoreError, redact
-from accel.io.faults import ShortObjectError, SuffixUnsupportedError, transient_status
+from accel.errors import AccelError, ObjectNotFoundError, StoreError, redact
+from accel.io.faults import ShortObjectError, SuffixUnsupportedError, changed_object, transient_status
 from accel.ranges import ByteRange, Suffix
 
 __all__ = ["code_in", "translate"]
@@ -96,7 +96,7 @@ def translate(error: BaseException, path: str, *, want: ByteRange | Suffix | Non
         hint = "there is no such bucket" if code in _NO_BUCKET else None
         return ObjectNotFoundError("there is no such object", path=path, hint=hint, status=404)
     if isinstance(error, exceptions.PreconditionError):
-        return _changed(path, place)
+        return changed_object(path, place)
     denied = isinstance(error, (exceptions.PermissionDeniedError, exceptions.UnauthenticatedError))
     if denied or status in (401, 403):
         status = status or (403 if isinstance(error, exceptions.PermissionDeniedError) else 401)
@@ -120,21 +120,11 @@ def _no_credentials(raw: str) -> str:
     )
 
 
-def _changed(path: str, place: str | None) -> ObjectChangedError:
-    return ObjectChangedError(
-        "the object is no longer the version that was asked for",
-        path=path,
-        place=place,
-        hint="read it again",
-        status=412,
-    )
-
-
 def _generic(
     text: str, debug: str, path: str, want: ByteRange | Suffix | None, status: int | None, address: str
 ) -> StoreError:
     if status == 412:
-        return _changed(path, None if want is None else str(want))
+        return changed_object(path, None if want is None else str(want))
     odd = status in (400, 416, 501) if status is not None else any(odd in debug for odd in _ODD_RANGE)
     if isinstance(want, Suffix) and odd:
         return SuffixUnsupportedError(path=path, sent=True, certain=False, status=status)

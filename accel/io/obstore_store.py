@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from typing import Any
 
 import obstore
@@ -19,7 +19,7 @@ from accel.memory import allocate
 from accel.options import MIB
 from accel.ranges import Buffer, ByteRange, Suffix
 
-__all__ = ["ObstoreStore", "without_retries"]
+__all__ = ["ObstoreStore", "with_tries", "without_retries"]
 
 # A cut body is resumed after the last whole part. A part costs a hand-off from obstore's threads (about 0.1 ms) and a
 # copy: so longer bodies are read whole too, up to a length that is soon here again, unless one was cut lately.
@@ -209,17 +209,22 @@ def without_retries(store: Any) -> Any:
 
     obstore's own ten tries would lie behind our gate, our counts and our patience.
     """
+    return with_tries(store, 0, where=lambda retries: retries is None)
+
+
+def with_tries(store: Any, most: int, *, where: Callable[[Any], bool]) -> Any:
+    """A store of a cloud with so many more tries of its own, `where` its present `retry_config` is one to replace."""
     if not isinstance(store, (S3Store, GCSStore, AzureStore)):
         return store
     try:
-        if store.retry_config is not None:
+        if not where(store.retry_config):
             return store
         return type(store)(
             config=store.config,  # type: ignore[arg-type]
             prefix=store.prefix,
             client_options=store.client_options,
             credential_provider=store.credential_provider,  # type: ignore[arg-type]
-            retry_config={"max_retries": 0},
+            retry_config={"max_retries": most},
         )
     except BaseException as error:  # its `config` panics over some legal arguments
         if isinstance(error, (KeyboardInterrupt, SystemExit)):

@@ -6,10 +6,11 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import obstore
-from obstore.store import AzureStore, GCSStore, LocalStore, S3Store
+from obstore.store import LocalStore
 
 from accel.errors import AccelError, ObjectChangedError, StoreError
 from accel.io.obstore_errors import translate
+from accel.io.obstore_store import with_tries
 from accel.io.store import is_weak
 
 __all__ = ["replace_object", "upload"]
@@ -106,19 +107,4 @@ def _conditional(error: BaseException, path: str) -> BaseException:
 
 def _with_retries(store: Any) -> Any:
     """The same store with a few tries a part: above it only the whole upload could be tried again."""
-    if not isinstance(store, (S3Store, GCSStore, AzureStore)):
-        return store
-    try:
-        if (store.retry_config or {}).get("max_retries") != 0:
-            return store
-        return type(store)(
-            config=store.config,  # type: ignore[arg-type]
-            prefix=store.prefix,
-            client_options=store.client_options,
-            credential_provider=store.credential_provider,  # type: ignore[arg-type]
-            retry_config={"max_retries": _RETRIES},
-        )
-    except BaseException as error:  # its `config` panics over some legal arguments
-        if isinstance(error, (KeyboardInterrupt, SystemExit)):
-            raise
-        return store
+    return with_tries(store, _RETRIES, where=lambda retries: (retries or {}).get("max_retries") == 0)
