@@ -10,6 +10,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from accel.planning.conform import is_bytes, is_text
+
 __all__ = ["plain_values", "safe_text", "shown_values"]
 
 _UNITS = {"s": "s", "ms": "ms", "us": "us", "ns": "ns"}
@@ -39,9 +41,9 @@ def plain_values(array: pa.Array) -> list[Any]:
         return [None if v is None else f"{v}{unit}" for v in array.cast(pa.int64()).to_pylist()]
     if types.is_decimal(kind):
         return [None if v is None else format(v, "f") for v in array.to_pylist()]
-    if _is_binary(kind):
+    if is_bytes(kind):
         return [None if v is None else base64.b64encode(v).decode() for v in array.to_pylist()]
-    if _is_text(kind):
+    if is_text(kind):
         return _strings(array)
     if types.is_struct(kind):
         return _structs(array)
@@ -59,7 +61,7 @@ def shown_values(array: pa.Array) -> list[str | None]:
         return [None if v is None else str(v).lower() for v in array.to_pylist()]
     if pa.types.is_timestamp(kind):
         return _texts(array)
-    if _is_binary(kind):
+    if is_bytes(kind):
         return [None if v is None else f"x'{v.hex()}'" for v in array.to_pylist()]
     values = plain_values(array)
     nested = pa.types.is_nested(kind)
@@ -74,20 +76,6 @@ def safe_text(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
-
-
-def _is_binary(kind: pa.DataType) -> bool:
-    types = pa.types
-    return bool(
-        types.is_binary(kind)
-        or types.is_large_binary(kind)
-        or types.is_fixed_size_binary(kind)
-        or types.is_binary_view(kind)
-    )
-
-
-def _is_text(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
 
 
 def _is_list(kind: pa.DataType) -> bool:
@@ -167,6 +155,6 @@ def _maps(array: pa.Array) -> list[Any]:
             out.append(None)
             continue
         entries = pairs[span[0] - first : span[1] - first]
-        objects = _is_text(array.type.key_type) and len({key for key, _ in entries}) == len(entries)
+        objects = is_text(array.type.key_type) and len({key for key, _ in entries}) == len(entries)
         out.append(dict(entries) if objects else [list(pair) for pair in entries])
     return out

@@ -14,10 +14,11 @@ from accel.ranges import ByteRange
 if TYPE_CHECKING:
     from accel.arrays import Int64s
 
-__all__ = ["ChunkFacts", "PagesOf", "chunk_facts"]
+__all__ = ["DICTIONARY_ENCODINGS", "ChunkFacts", "PagesOf", "chunk_facts"]
 
 
-_DICTIONARY_ENCODINGS = (1 << Encoding.PLAIN_DICTIONARY) | (1 << Encoding.RLE_DICTIONARY)
+DICTIONARY_ENCODINGS = (1 << Encoding.PLAIN_DICTIONARY) | (1 << Encoding.RLE_DICTIONARY)
+"""Their bits among `ChunkTable.encodings`."""
 _NOTHING = np.empty(0, np.int64)
 _new = tuple.__new__
 # Ways in which the chunks of a row group are cut into pages, as far as they are remembered.
@@ -127,4 +128,4 @@ def _dictionary_pages(chunks: ChunkTable, at: tuple[int, int]) -> int:
     known = int(chunks.dictionary_pages[at])
     if known >= 0:
         return known
-    return -1 if int(chunks.encodings[at]) & _DICTIONARY_ENCODINGS else 0
+    return -1 if int(chunks.encodings[at]) & DICTIONARY_ENCODINGS else 0

@@ -6,7 +6,7 @@ import pyarrow as pa
 
 from accel.errors import SchemaMismatchError
 
-__all__ = ["check_schema", "conform_array", "widens"]
+__all__ = ["check_schema", "conform_array", "is_bytes", "is_text", "widens"]
 
 # Integers up to this many bits are exact in a float of the width on the right.
 _EXACT_IN_FLOAT = {8: 16, 16: 32, 32: 64}
@@ -60,10 +60,10 @@ def _number_widens(have: pa.DataType, to: pa.DataType) -> bool:
 
 
 def _other_widens(have: pa.DataType, to: pa.DataType) -> bool:
-    if _is_text(have):
-        return _is_text(to)
-    if _is_bytes(have):
-        return _is_bytes(to) and not pa.types.is_fixed_size_binary(to)
+    if is_text(have):
+        return is_text(to)
+    if is_bytes(have):
+        return is_bytes(to) and not pa.types.is_fixed_size_binary(to)
     if pa.types.is_timestamp(have) and pa.types.is_timestamp(to):
         return (have.tz is None) == (to.tz is None) and _finer(have.unit, to.unit)
     for family in (pa.types.is_time, pa.types.is_duration):
@@ -72,11 +72,11 @@ def _other_widens(have: pa.DataType, to: pa.DataType) -> bool:
     return bool(pa.types.is_date32(have) and pa.types.is_date64(to))
 
 
-def _is_text(kind: pa.DataType) -> bool:
+def is_text(kind: pa.DataType) -> bool:
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
 
 
-def _is_bytes(kind: pa.DataType) -> bool:
+def is_bytes(kind: pa.DataType) -> bool:
     return bool(
         pa.types.is_binary(kind)
         or pa.types.is_large_binary(kind)

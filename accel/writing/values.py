@@ -18,9 +18,10 @@ from accel.decode.chunks import ChunkPages
 from accel.decode.columns import decode_columns
 from accel.errors import ColumnNotFoundError, MemoryLimitError, SchemaMismatchError
 from accel.format.footer import ARROW_SCHEMA_KEY
-from accel.format.model import Encoding, FileMetadata, Leaf, OffsetIndex
+from accel.format.model import FileMetadata, Leaf, OffsetIndex
 from accel.indexes.kind import ChunkValues
 from accel.options import MIB, Options
+from accel.planning.chunk_pages import DICTIONARY_ENCODINGS
 from accel.planning.selection import RowSelection
 from accel.writing.original import At
 from accel.writing.source import Source
@@ -32,7 +33,6 @@ __all__ = ["ColumnValues", "Texts", "find_leaf", "flat_leaf", "join_parts", "who
 
 
 _TEXTS = (pa.string(), pa.large_string(), pa.binary(), pa.large_binary())
-_DICTIONARY_ENCODINGS = (1 << Encoding.PLAIN_DICTIONARY) | (1 << Encoding.RLE_DICTIONARY)
 _PIECE_BYTES = 8 * MIB
 """Stored bytes that are read and decoded at once."""
 _PIECE_ROWS = 1 << 19
@@ -124,7 +124,7 @@ class ColumnValues:
 
     def _has_dictionaries(self) -> bool:
         encodings = self.metadata.chunks.encodings[:, self.leaf.ordinal]
-        return bool((encodings & _DICTIONARY_ENCODINGS).any())
+        return bool((encodings & DICTIONARY_ENCODINGS).any())
 
     @property
     def type(self) -> pa.DataType:
