@@ -191,13 +191,9 @@ class IndexBuilder(Protocol):
 class IndexKind(Protocol):
     """One kind of index. Derive from it to inherit what is optional.
 
-    A kind may have a method `builder(*, level) -> IndexBuilder` besides: then row groups are not decoded as a whole,
-    but handed over a run of pages at a time, and large ones cost no more memory than that.
-
-    A kind may have a method `join(runs, *, keep)` and a `joined_version`: then its indexes by page of many row groups become
-    one of all of them (`Bitmap.join`), and what `parse` gives for that tells by `group_units` how many are of each.
-
-    A kind that is of several columns says which by an attribute `inputs`, a sequence of their names or dotted paths.
+    What a kind may have besides is in `accel.indexes.capabilities`: a `builder`, so that row groups are handed over a run of
+    pages at a time; a head, so that large indexes are read in parts; a way to `join` the indexes of many row groups; several
+    columns as `inputs`. An attribute `reads` names the versions that `parse` takes, where that is more than one.
     """
 
     name: ClassVar[str] = ""

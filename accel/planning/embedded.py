@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
@@ -29,6 +29,7 @@ from accel.records import dataclass
 
 if TYPE_CHECKING:
     from accel.arrays import Int64s
+    from accel.indexes.capabilities import PartedIndex, PartedKind
 
 __all__ = ["Embedded"]
 
@@ -111,7 +112,7 @@ class Embedded:
     def _spans(self, source: Source) -> list[ByteRange]:
         if source.ordinal not in self.handle.indexes:
             return [source.first]
-        parsed: Any = self.handle.indexes[source.ordinal]
+        parsed = self.handle.indexes[source.ordinal]
         if parsed is None or source.first == source.span:
             return []
         base = source.span.start
@@ -135,8 +136,9 @@ class Embedded:
                 self._pass_over(source, error, on_bad)
 
     def _take(self, source: Source, stash: Stash) -> None:
-        held: Any = self.handle.indexes.get(source.ordinal)
+        held = self.handle.indexes.get(source.ordinal)
         if held is not None:
+            parted = cast("PartedIndex", held)
             base = source.span.start
             parts = {
                 (span.start - base, span.end - base): stash[source.want(span).key]
@@ -144,12 +146,12 @@ class Embedded:
                 if source.want(span).key in stash
             }
             if parts:
-                self.handle.indexes[source.ordinal] = guarded(held.with_parts, parts)
+                self.handle.indexes[source.ordinal] = guarded(parted.with_parts, parts)
             return
         data = stash.get(source.want(source.first).key)
         if data is None or source.ordinal in self.handle.indexes:
             return
-        kind: Any = source.kind
+        kind = cast("PartedKind", source.kind)
         parse = kind.parse if source.first == source.span else kind.parse_head
         head = source.head(data)
         if source.entry is not None:
@@ -174,7 +176,7 @@ class Embedded:
             except IndexFormatError as error:
                 self._pass_over(source, error, on_bad)
 
-    def _state(self, source: Source, parsed: Any, group: int, witnesses: Witnesses) -> None:
+    def _state(self, source: Source, parsed: ParsedIndex, group: int, witnesses: Witnesses) -> None:
         first_rows = self._first_rows(source, parsed, group)
         if first_rows is None:
             return
@@ -192,7 +194,9 @@ class Embedded:
             if evidence is not None:
                 witnesses.add(node, group, Statement(first_rows, evidence))
 
-    def _state_of_all(self, source: Source, parsed: Any, groups: Sequence[int], witnesses: Witnesses) -> None:
+    def _state_of_all(
+        self, source: Source, parsed: ParsedIndex, groups: Sequence[int], witnesses: Witnesses
+    ) -> None:
         """The same for an index of the pages of all row groups, which is asked once."""
         sizes = getattr(parsed, "group_units", None)
         if sizes is None or len(sizes) != self.handle.metadata.num_row_groups:
@@ -217,7 +221,7 @@ class Embedded:
         return None if offsets is None or offsets.num_pages != source.units else offsets.first_row
 
 
-def _asked_for(parsed: Any, source: Source) -> set[tuple[int, int]]:
+def _asked_for(parsed: PartedIndex, source: Source) -> set[tuple[int, int]]:
     length = source.span.length
     spans = {(int(a), int(b)) for _, question in source.asked for a, b in parsed.wants(question)}
     for start, end in spans:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final, cast
 
 from accel.errors import AccelError, IndexFormatError
 from accel.indexes.kind import Level
 from accel.writing.building import BuiltIndex
 from accel.writing.scratch import Kept, Scratch
+
+if TYPE_CHECKING:
+    from accel.indexes.capabilities import JoinableKind
 
 __all__ = ["MANY_GROUPS", "join_groups"]
 
@@ -37,7 +40,7 @@ def join_groups(built: Sequence[BuiltIndex], scratch: Scratch, *, path: str) -> 
 
 
 def _join(run: Sequence[BuiltIndex], scratch: Scratch, path: str) -> BuiltIndex | None:
-    first, kind = run[0], _joining(run[0])
+    first, kind = run[0], cast("JoinableKind", run[0].wanted.kind)
     parts: list[Kept] = []
     begun = time.thread_time()
     try:
@@ -61,7 +64,3 @@ def _join(run: Sequence[BuiltIndex], scratch: Scratch, path: str) -> BuiltIndex 
         sum(index.seconds for index in run) + time.thread_time() - begun,
         version=kind.joined_version,
     )
-
-
-def _joining(index: BuiltIndex) -> Any:
-    return index.wanted.kind
