@@ -62,15 +62,16 @@ class Dictionaries:
         nodes: dict[int, list[Node]] = {}
         for ordinal, node in single_column_parts(query.bound.root):
             nodes.setdefault(ordinal, []).append(node)
+        # Not of a struct of one field: that is null in other rows than its field.
+        plain = {path: leaf for path, leaf, _ in query.prunable}
         columns = []
         for ordinal, asked in nodes.items():
             column = query.bound.columns[ordinal]
-            leaves = query.filter_paths.get(column.path, ())
-            if len(leaves) != 1:
+            leaf = plain.get(column.path)
+            if leaf is None:
                 continue
-            leaf = leaves[0]
             throughout = (chunks.plain_pages[:, leaf] == 0) & (chunks.dictionary_pages[:, leaf] > 0)
-            if handle.metadata.schema.leaves[leaf].max_repetition == 0 and bool(throughout.any()):
+            if bool(throughout.any()):
                 columns.append(_Column(leaf, column, tuple(asked)))
         return cls(handle, columns, read) if columns else None
 
