@@ -150,4 +150,7 @@ def _in(column: Column, values: object) -> Expr:
 
 def _not_in(column: Column, values: object) -> Expr:
     node, with_null = _split_nulls(member_of(column, values))
-    return Not(node) if with_null else Or((Not(node), IsNull(column)))
+    if not with_null:
+        return Or((Not(node), IsNull(column)))
+    # NOT IN of nothing is true of null too.
+    return Not(node) if len(node.values) else And((Not(node), Not(IsNull(column))))

@@ -53,6 +53,10 @@ B_IS_X = Compare(Op.EQ, B, Literal("x"))
         ([("a", "in", (1, None))], Or((InList(A, (1,)), IsNull(A)))),
         ([("a", "not in", [1])], Or((Not(InList(A, (1,))), IsNull(A)))),
         ([("a", "not in", [1, None])], Not(InList(A, (1,)))),
+        ([("a", "not in", [None])], And((Not(InList(A, ())), Not(IsNull(A))))),
+        pytest.param(
+            [("a", "not in", pa.nulls(2))], And((Not(InArray(A, pa.nulls(0))), Not(IsNull(A)))), id="nulls"
+        ),
         ([("a", "in", np.array([1, 2]))], InArray(A, pa.array([1, 2]))),
         pytest.param(
             [("a", "in", pa.array([1, None]))], Or((InArray(A, pa.array([1])), IsNull(A))), id="arrow"
@@ -75,6 +79,12 @@ def test_trees(filters: Any, expected: Expr) -> None:
         [("a", "in", [1, None])],
         [("a", "not in", [1, 3])],
         [("a", "not in", [1, None])],
+        [("a", "not in", [])],
+        [("a", "in", [None])],
+        [("a", "not in", [None])],
+        [("a", "not in", (None,))],
+        pytest.param([("a", "not in", {None})], id="a set of null"),
+        pytest.param([("a", "not in", pa.array([None], pa.int64()))], id="an array of null"),
         [("a", "!=", 1)],
         pytest.param([("a", ">", 1), ("s", "in", {"x", "y"})], id="a set"),
         [[("a", "<=", 1)], [("s", "not in", ["x"]), ("a", "<", 4)]],
