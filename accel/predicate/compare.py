@@ -71,7 +71,8 @@ def _times(values: npt.NDArray[Any], factor: int) -> npt.NDArray[Any]:
         return values
     if values.dtype != object:
         largest = max(abs(int(values.min())), abs(int(values.max())))
-        if largest * factor <= _INT64.max:
+        # Not the product alone: 0 times a factor that is no int64 fits, and the factor does not.
+        if factor <= _INT64.max and largest * factor <= _INT64.max:
             return values.astype(np.int64) * factor
     return np.asarray(values.astype(object) * factor, object)
 

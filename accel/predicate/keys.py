@@ -91,6 +91,8 @@ def _same_group(values: pa.Array, theirs: Kind, kind: Kind) -> npt.NDArray[Any] 
     width = np.uint64 if low == 0 or raw.dtype == np.uint64 else np.int64
     if up == 1:
         return raw
+    if up > np.iinfo(np.int64).max:
+        return None
     product = max((abs(int(raw.min())), abs(int(raw.max()))), default=0) * up if len(raw) else 0
     return raw.astype(width) * up if product <= np.iinfo(np.int64).max else None
 

@@ -21,6 +21,7 @@ from accel.predicate.expr import (
     Compare,
     Constant,
     Expr,
+    InArray,
     InList,
     IsNull,
     Like,
@@ -152,6 +153,22 @@ def test_column_to_column_is_exact(left: pa.Array, right: pa.Array, expected: st
             assert got == [None if place == "N" else place == name for place in places], op
             opposite = {Op.LT: Op.GE, Op.EQ: Op.NE, Op.GT: Op.LE}[op]
             assert answers(Compare(opposite, A, B), a=a, b=b) == [None if g is None else not g for g in got]
+
+
+@pytest.mark.parametrize("integers", [[0, None, None], [None, None, None], [0, 3, None]])
+def test_a_scale_beyond_int64_stands_beside_integers(integers: list[int | None]) -> None:
+    left, right = pa.array(integers, pa.int64()), pa.array([D("0.5"), D(3), D(0)], pa.decimal128(38, 30))
+    truth = [None if n is None else n < d for n, d in zip(integers, right.to_pylist(), strict=True)]
+    assert answers(Compare(Op.LT, A, B), a=left, b=right) == truth
+    assert answers(Compare(Op.GT, B, A), a=left, b=right) == truth
+
+
+@pytest.mark.parametrize("keys", [[0], [3], [0, 3], [], [-(2**63), 2**63 - 1]])
+def test_keys_of_a_column_of_a_scale_beyond_int64(keys: list[int]) -> None:
+    values = [D("0.5"), D(0), D(3), None]
+    column = pa.array(values, pa.decimal128(38, 30))
+    truth = [None if d is None else d in keys for d in values]
+    assert answers(InArray(A, pa.array(keys, pa.int64())), a=column) == (truth if keys else [False] * 4)
 
 
 def test_distinct_columns_know_null() -> None:
