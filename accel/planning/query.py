@@ -272,6 +272,11 @@ def _overlay(schema: pa.Schema, file: pa.Schema) -> pa.Schema:
 def _overlay_type(kind: pa.DataType, file: pa.DataType) -> pa.DataType:
     if not (pa.types.is_struct(kind) and pa.types.is_struct(file)):
         return file
-    fields = list(file)
-    present = {f.name for f in fields}
-    return pa.struct(fields + [f for f in kind if f.name not in present])
+    fields = []
+    for field in file:
+        index = kind.get_field_index(field.name)
+        fields.append(
+            field if index < 0 else field.with_type(_overlay_type(kind.field(index).type, field.type))
+        )
+    present = {field.name for field in fields}
+    return pa.struct(fields + [field for field in kind if field.name not in present])

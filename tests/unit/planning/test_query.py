@@ -95,6 +95,24 @@ def test_a_struct_that_lacks_what_is_wanted_gives_its_own_nulls() -> None:
     assert dict(ask("s.y = 'a'", ["s"], file=file).constants).keys() == {("s", "y")}
 
 
+def test_a_field_that_a_struct_in_a_struct_lacks_is_a_constant() -> None:
+    whole = pa.struct([("u", pa.int64()), ("v", pa.struct([("w", pa.int64()), ("x", pa.string())]))])
+    cut = pa.struct([("v", pa.struct([("w", pa.int8())])), ("own", pa.int8())])
+    schema, file = (pa.schema([("s", pa.struct([("t", kind)]))]) for kind in (whole, cut))
+    query = ask("s.t.u = 1 OR s.t.v.x = 'a' OR s.t.v.w = 3", [], schema=schema, file=file)
+    assert query.bound is not None
+    assert [(".".join(column.path), column.type) for column in query.bound.columns] == [
+        ("s.t.u", pa.int64()),
+        ("s.t.v.x", pa.string()),
+        ("s.t.v.w", pa.int8()),
+    ]
+    assert dict(query.constants) == {
+        ("s", "t", "u"): pa.scalar(None, pa.int64()),
+        ("s", "t", "v", "x"): pa.scalar(None, pa.string()),
+    }
+    assert dict(query.filter_paths) == {("s", "t", "v", "w"): (0,)}
+
+
 def test_partition_columns_are_constants() -> None:
     partition = {"p": pa.scalar(7, pa.int64())}
     query = ask("p = 7 AND a = 1", ["p", "a"], partition=partition)
