@@ -255,6 +255,8 @@ def _mask(task: ScanTask, columns: Mapping[str, pa.Array], num_rows: int) -> npt
     if query.bound is None:
         return np.ones(num_rows, bool)
     arrays = {path: _pick(columns[path[0]], path[1:]) for path in query.filter_paths}
+    for path, kind in query.conformed.items():
+        arrays[path] = _conformed(arrays[path], pa.field(".".join(path), kind), task.file.url)
     cuts = _cuts(arrays.values(), num_rows)
     masks = []
     for start, stop in itertools.pairwise(cuts):
@@ -339,7 +341,7 @@ def _conformed(array: pa.Array | pa.ChunkedArray, field: pa.Field, url: str) -> 
     if not isinstance(array, pa.ChunkedArray):
         return conform_array(array, field.type, url=url, name=field.name)
     parts = [conform_array(chunk, field.type, url=url, name=field.name) for chunk in array.chunks]
-    return pa.chunked_array(parts)
+    return pa.chunked_array(parts, field.type)
 
 
 def empty_columns(num_rows: int) -> pa.RecordBatch:

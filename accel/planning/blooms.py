@@ -66,17 +66,18 @@ class Blooms:
         offsets = handle.metadata.chunks.bloom_offset
         if query.bound is None or handle.distrusted or not bool((offsets > 0).any()):
             return None
+        plain = {path: leaf for path, leaf, _ in query.prunable}
         questions = []
         for node in column_atoms(query.bound.root):
             if not isinstance(node, Against | Among):
                 continue
             column = query.bound.columns[node.column]
-            leaves = query.filter_paths.get(column.path, ())
-            if len(leaves) != 1 or not bool((offsets[:, leaves[0]] > 0).any()):
+            ordinal = plain.get(column.path)
+            if ordinal is None or not bool((offsets[:, ordinal] > 0).any()):
                 continue
-            leaf = handle.metadata.schema.leaves[leaves[0]]
+            leaf = handle.metadata.schema.leaves[ordinal]
             reading = reading_of(handle.metadata.schema.elements[leaf.element], column.type)
-            if leaf.max_repetition or reading is None:
+            if reading is None:
                 continue
             hashes = _hashes(reading, _values(node))
             if hashes is not None:

@@ -87,10 +87,11 @@ def asked_of(query: FileQuery) -> Asked:
     asked: dict[tuple[str, ...], list[tuple[Node, LeafQuestion]]] = {}
     if query.bound is None:
         return asked
+    plain = {path for path, _, _ in query.prunable}
     for node in column_atoms(query.bound.root):
         column = query.bound.columns[node.column]
         question = question_of(node, column)
-        if question is not None and len(query.filter_paths.get(column.path, ())) == 1:
+        if question is not None and column.path in plain:
             asked.setdefault(column.path, []).append((node, question))
     return asked
 

@@ -49,7 +49,7 @@ class FileQuery:
     """A question compiled for the schema of one file."""
 
     bound: Bound | None
-    """The predicate over the file's own types; None where there is none."""
+    """The predicate over the file's own types, but for the columns in `conformed`; None where there is none."""
     filter_paths: Mapping[tuple[str, ...], tuple[int, ...]]
     """For each column of the predicate that the file has: its leaves."""
     constants: Mapping[tuple[str, ...], pa.Scalar]
@@ -60,7 +60,11 @@ class FileQuery:
     output_constants: Mapping[str, pa.Scalar]
     """Columns of the result that are not in the file."""
     prunable: tuple[tuple[tuple[str, ...], int, pa.DataType], ...]
-    """The columns of the predicate that bounds can speak of, being one plain leaf each: path, leaf, Arrow type."""
+    """The columns of the predicate that metadata can speak of, being one plain leaf each and compared as the file has
+    them: path, leaf, Arrow type."""
+    conformed: Mapping[tuple[str, ...], pa.DataType] = dataclasses.field(default_factory=dict)
+    """The columns of the predicate that are brought to the data set's type before they are compared: there the same
+    literal says something else of the file's type."""
 
 
 class _Compiled:
@@ -148,14 +152,12 @@ def _compile(question: Question, file_schema: ParquetSchema, arrow_schema: pa.Sc
     bound: Bound | None = None
     filter_paths: dict[tuple[str, ...], tuple[int, ...]] = {}
     constants: dict[tuple[str, ...], pa.Scalar] = {}
+    conformed: Mapping[tuple[str, ...], pa.DataType] = {}
     if question.where is not None:
-        from accel.predicate.bind import bind
-
         bound = question.compiled.bound if same else None
         try:
             if bound is None:
-                own = question.schema if same else _overlay(question.schema, pa.schema(named))
-                bound = bind(question.where, own)
+                bound, conformed = _bind(question.where, question.schema, None if same else pa.schema(named))
         except AccelError as error:
             raise error.at(path=url) from None
         if len(result.names) < len(named):
@@ -174,8 +176,24 @@ def _compile(question: Question, file_schema: ParquetSchema, arrow_schema: pa.Sc
         output_leaves=result.leaves,
         filter_leaves=tuple(sorted({x for leaves in filter_paths.values() for x in leaves})),
         output_constants=result.constants,
-        prunable=_prunable(file_schema, bound, filter_paths),
+        prunable=_prunable(file_schema, bound, filter_paths, conformed),
+        conformed=conformed,
     )
+
+
+def _bind(
+    where: Expr, schema: pa.Schema, file: pa.Schema | None
+) -> tuple[Bound, Mapping[tuple[str, ...], pa.DataType]]:
+    """The predicate for a file, whose columns are given where they are not the data set's; and those of them that are
+    conformed first."""
+    from accel.predicate.bind import bind
+
+    if file is None:
+        return bind(where, schema), {}
+    from accel.planning.overlay import conformed_columns, overlay
+
+    bound = bind(where, overlay(schema, file), meant=schema)
+    return bound, conformed_columns(bound, schema, file)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -234,12 +252,15 @@ def _compile_result(
 
 
 def _prunable(
-    schema: ParquetSchema, bound: Bound | None, paths: Mapping[tuple[str, ...], tuple[int, ...]]
+    schema: ParquetSchema,
+    bound: Bound | None,
+    paths: Mapping[tuple[str, ...], tuple[int, ...]],
+    conformed: Mapping[tuple[str, ...], pa.DataType],
 ) -> tuple[tuple[tuple[str, ...], int, pa.DataType], ...]:
     out = []
     for column in bound.columns if bound is not None else ():
         leaves = paths.get(column.path, ())
-        if len(leaves) == 1:
+        if len(leaves) == 1 and column.path not in conformed:
             leaf = schema.leaves[leaves[0]]
             if leaf.max_repetition == 0 and len(leaf.path) == len(column.path):
                 out.append((column.path, leaves[0], column.type))
@@ -256,27 +277,3 @@ def _refuse_ambiguous(named: Sequence[pa.Field], used: Sequence[str], *, url: st
                 path=url,
                 hint="name others in columns= and where=",
             )
-
-
-def _overlay(schema: pa.Schema, file: pa.Schema) -> pa.Schema:
-    """The data set's columns, with the file's own types where the file has them."""
-    fields = []
-    for field in schema:
-        index = file.get_field_index(field.name)
-        if index >= 0:
-            field = field.with_type(_overlay_type(field.type, file.field(index).type))
-        fields.append(field)
-    return pa.schema(fields)
-
-
-def _overlay_type(kind: pa.DataType, file: pa.DataType) -> pa.DataType:
-    if not (pa.types.is_struct(kind) and pa.types.is_struct(file)):
-        return file
-    fields = []
-    for field in file:
-        index = kind.get_field_index(field.name)
-        fields.append(
-            field if index < 0 else field.with_type(_overlay_type(kind.field(index).type, field.type))
-        )
-    present = {field.name for field in fields}
-    return pa.struct(fields + [field for field in kind if field.name not in present])

@@ -94,8 +94,8 @@ class _Column:
         sketches: Mapping[tuple[str, ...], ParsedSketch],
     ) -> _Column:
         rows = handle.metadata.group_rows.item(row_group)
-        leaves = query.filter_paths.get(path, ())
-        bounds = handle.chunk_bounds.get(leaves[0]) if len(leaves) == 1 else None
+        leaf = next((leaf for plain, leaf, _ in query.prunable if plain == path), None)
+        bounds = None if leaf is None else handle.chunk_bounds.get(leaf)
         sketch = sketches.get(path)
         if bounds is None:
             return cls(0.0, rows, None, None, False, sketch)

@@ -35,7 +35,7 @@ class Sketches:
         """None where the file has none for the predicate's columns."""
         if query.bound is None or handle.toc is None or handle.distrusted:
             return None
-        paths = {column.path for column in query.bound.columns if column.path in query.filter_paths}
+        paths = {path for path, _, _ in query.prunable}
         entries = [
             (ordinal, entry)
             for ordinal, entry in enumerate(handle.toc.entries)

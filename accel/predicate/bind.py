@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
+from accel.arrays import from_numpy
 from accel.errors import PredicateError
 from accel.predicate import expr as ast
 from accel.predicate.atoms import (
@@ -24,14 +25,14 @@ from accel.predicate.atoms import (
     Pair,
     Truth,
 )
-from accel.predicate.coerce import order_atom
-from accel.predicate.kinds import Family
+from accel.predicate.coerce import nearest_double, order_atom
+from accel.predicate.kinds import Family, kind_of
 from accel.predicate.resolve import place, resolve
 
 __all__ = ["Bound", "BoundColumn", "bind"]
 
 
-def bind(expr: ast.Expr, schema: pa.Schema) -> Bound:
+def bind(expr: ast.Expr, schema: pa.Schema, *, meant: pa.Schema | None = None) -> Bound:
     """Resolve the columns of a predicate and put its literals into their terms.
 
     Parameters
@@ -40,6 +41,9 @@ def bind(expr: ast.Expr, schema: pa.Schema) -> Bound:
         Any predicate.
     schema : pyarrow.Schema
         The columns as the rows will come; their decoded types decide how values compare.
+    meant : pyarrow.Schema, optional
+        The columns that the predicate is about, where those are some file's. Beside floats a literal is a double:
+        it stays that where the file has whole numbers.
 
     Returns
     -------
@@ -53,7 +57,7 @@ def bind(expr: ast.Expr, schema: pa.Schema) -> Bound:
     PredicateError
         A comparison that has no meaning, at the literal's position where it has one.
     """
-    binder = _Binder(schema)
+    binder = _Binder(schema, meant)
     try:
         root = binder.node(expr)
     except RecursionError:
@@ -78,11 +82,13 @@ _MIRRORED = {ast.Op.LT: ast.Op.GT, ast.Op.LE: ast.Op.GE, ast.Op.GT: ast.Op.LT, a
 class _Binder:
     """One walk of a tree: collects its columns."""
 
-    def __init__(self, schema: pa.Schema) -> None:
+    def __init__(self, schema: pa.Schema, meant: pa.Schema | None = None) -> None:
         self.schema = schema
+        self.meant = meant
         self.columns: list[BoundColumn] = []
         self._ordinals: dict[tuple[str, ...], int] = {}
         self._seen: dict[ast.Column, int] = {}
+        self._doubles: set[int] = set()
 
     def column(self, named: ast.Column) -> tuple[int, BoundColumn]:
         ordinal = self._seen.get(named)
@@ -91,8 +97,15 @@ class _Binder:
             ordinal = self._ordinals.setdefault(bound.path, len(self.columns))
             if ordinal == len(self.columns):
                 self.columns.append(bound)
+                if self._is_meant_as_floats(named, bound):
+                    self._doubles.add(ordinal)
             self._seen[named] = ordinal
         return ordinal, self.columns[ordinal]
+
+    def _is_meant_as_floats(self, named: ast.Column, bound: BoundColumn) -> bool:
+        if self.meant is None or bound.kind.family not in (Family.INTEGER, Family.DECIMAL):
+            return False
+        return resolve(named, self.meant).kind.family is Family.FLOAT
 
     def node(self, expr: ast.Expr) -> Node:
         match expr:
@@ -150,8 +163,9 @@ class _Binder:
             atom = Truth(both) if column.kind.family is Family.NULL else Null(ordinal)
         else:
             position = right.position if right.position >= 0 else expr.position
+            value = nearest_double(right.value) if ordinal in self._doubles else right.value
             atom = order_atom(
-                ordinal, column.kind, order, right.value, where=_shown(left, column), position=position
+                ordinal, column.kind, order, value, where=_shown(left, column), position=position
             )
             atom = IsTrue(atom) if distinct else atom
         return _negated(atom, negated)
@@ -184,13 +198,17 @@ class _Binder:
         from accel.predicate.keys import array_keys, list_keys
 
         where, position = _shown(expr.column, column), expr.position
+        doubles = ordinal in self._doubles
+        kind = kind_of(pa.float64()) if doubles else column.kind
         if isinstance(expr, ast.InArray):
             with_null = expr.values.null_count > 0
-            keys = array_keys(expr.values, column.kind, where=where, position=position)
+            keys = array_keys(expr.values, kind, where=where, position=position)
         else:
             with_null = None in expr.values
             present = (value for value in expr.values if value is not None)
-            keys = list_keys(present, column.kind, where=where, position=position)
+            keys = list_keys(present, kind, where=where, position=position)
+        if doubles:
+            keys = array_keys(from_numpy(keys.sorted), column.kind, where=where, position=position)
         return _membership(ordinal, column, keys, with_null)
 
     def like(self, expr: ast.Like) -> Node:

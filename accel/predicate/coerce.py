@@ -19,7 +19,7 @@ from accel.predicate.kinds import Family, Kind
 from accel.predicate.resolve import place
 from accel.records import dataclass
 
-__all__ = ["Cut", "cut", "key", "order_atom"]
+__all__ = ["Cut", "cut", "key", "nearest_double", "order_atom"]
 
 # Beyond this many digits a decimal literal is past every column; it is not expanded.
 _MAX_EXPONENT = 400
@@ -179,6 +179,12 @@ def _double(value: Value) -> float | None:
         return float(value) + 0.0
     except OverflowError:
         return math.inf if value > 0 else -math.inf
+
+
+def nearest_double(value: Value) -> Value:
+    """A number as the double that it is beside floats; anything else as it is."""
+    number = _double(value)
+    return value if number is None else number
 
 
 def _uuid(value: Value) -> bytes | None:

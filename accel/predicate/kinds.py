@@ -11,7 +11,7 @@ from accel.arrays import relabel
 from accel.format.domain import Domain
 from accel.records import dataclass
 
-__all__ = ["Family", "Kind", "kind_of", "native", "plain_type"]
+__all__ = ["Family", "Kind", "kind_of", "native", "plain_type", "reads_alike"]
 
 _DAY = 86_400_000_000_000
 _TICKS = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1_000, "ns": 1}
@@ -118,6 +118,15 @@ def kind_of(kind: pa.DataType) -> Kind:
     if t.is_null(kind):
         return Kind(Family.NULL, Domain.NONE, kind)
     return _temporal(kind) or Kind(Family.OPAQUE, Domain.NONE, kind)
+
+
+def reads_alike(kind: Kind, other: Kind) -> bool:
+    """Whether a literal says the same of equal values, be they of one kind or the other."""
+    families = {kind.family, other.family}
+    if families == {Family.DURATION}:
+        # A whole number counts the column's own ticks.
+        return kind.step == other.step
+    return len(families) == 1 or Family.NULL in families or families == {Family.INTEGER, Family.DECIMAL}
 
 
 _DECIMALS = {

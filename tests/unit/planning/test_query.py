@@ -136,6 +136,18 @@ def test_the_predicate_is_bound_to_the_files_own_types() -> None:
     assert [column.type for column in query.bound.columns] == [pa.int8()]
 
 
+def test_a_column_that_is_conformed_has_no_metadata_to_ask() -> None:
+    schema = pa.schema([("x", pa.duration("ms")), ("y", pa.int64())])
+    file = pa.schema([("x", pa.duration("s")), ("y", pa.int8())])
+    query = ask("x = 60000 AND y = 1", [], schema=schema, file=file)
+    assert dict(query.conformed) == {("x",): pa.duration("ms")}
+    assert query.prunable == ((("y",), 1, pa.int8()),)
+    assert dict(query.filter_paths) == {("x",): (0,), ("y",): (1,)}
+    with pytest.raises(SchemaMismatchError) as caught:
+        ask("x = 60", [], schema=file, file=schema)
+    assert caught.value.path == "u"
+
+
 def test_types_that_do_not_fit_name_the_file() -> None:
     with pytest.raises(SchemaMismatchError) as caught:
         ask(columns=["a"], file=pa.schema([("a", pa.string())]))

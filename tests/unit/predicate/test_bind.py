@@ -25,6 +25,7 @@ from accel.predicate.atoms import (
     Truth,
 )
 from accel.predicate.bind import bind
+from accel.predicate.evaluate import outcome
 from accel.predicate.expr import (
     And,
     Column,
@@ -39,6 +40,7 @@ from accel.predicate.expr import (
     Op,
     Or,
 )
+from accel.predicate.where import to_expr
 
 POINT = pa.struct([("x", pa.int32()), ("y.z", pa.int32()), ("inner", pa.struct([("w", pa.string())]))])
 SCHEMA = pa.schema(
@@ -224,6 +226,31 @@ def test_deep_nesting_is_an_error_of_ours() -> None:
         deep = (And if i % 2 else Or)((deep, IsNull(A)))  # type: ignore[arg-type]
     with pytest.raises(PredicateError, match="nested too deeply"):
         bind(deep, SCHEMA)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("where", "as_if"),
+    [
+        ("a = 1.00000000000000000000001", "a = 1"),
+        ("a < 0.99999999999999999999", "a < 1"),
+        ("a > 9007199254740993", "a > 9007199254740992"),
+        ("a IS DISTINCT FROM 1.00000000000000000000001", "a IS DISTINCT FROM 1"),
+        ("a IN (1.00000000000000000000001, 2, NULL)", "a IN (1, 2, NULL)"),
+        ("a NOT IN (1.5, DOUBLE 'NaN', 3)", "a NOT IN (3, 3)"),
+        ("a = 0.1", "a = 0.1"),
+        ("a IS NULL", "a IS NULL"),
+    ],
+)
+@pytest.mark.parametrize("kind", [pa.int64(), pa.decimal128(38, 0)], ids=str)
+def test_whole_numbers_that_are_meant_as_floats(where: str, as_if: str, kind: pa.DataType) -> None:
+    schema, meant = pa.schema([("a", kind)]), pa.schema([("a", pa.float64())])
+    values = {("a",): pa.array([None, -1, 0, 1, 2, 3, 2**53, 2**53 + 1], kind)}
+
+    def answers(bound: Bound) -> list[bool | None]:
+        return outcome(bound, values, 8).to_pylist()  # type: ignore[no-any-return]
+
+    assert answers(bind(to_expr(where), schema, meant=meant)) == answers(bind(to_expr(as_if), schema))
+    assert answers(bind(to_expr(where), schema, meant=schema)) == answers(bind(to_expr(where), schema))
 
 
 def test_a_hundred_thousand_keys_bind_in_no_time() -> None:
