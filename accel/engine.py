@@ -177,9 +177,9 @@ class Engine:
             return None
         names = set(batch.schema.names)
         source: Any
-        if {"version", "footer", "leaves"} <= names:
-            from accel.planning.wire import decode_tasks
+        from accel.planning.wire import are_tasks, decode_tasks
 
+        if are_tasks(names):
             refuse_beside_a_plan(
                 where=spec.where,
                 columns=spec.columns,

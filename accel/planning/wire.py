@@ -7,7 +7,7 @@ credential is part of it; a presigned URL is, because reading takes it.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -24,7 +24,7 @@ from accel.planning.task_check import check_task
 from accel.predicate import codec
 from accel.ranges import ByteRange
 
-__all__ = ["TASK_ARROW_SCHEMA", "checksum_of", "decode_tasks", "encode_tasks"]
+__all__ = ["TASK_ARROW_SCHEMA", "are_tasks", "checksum_of", "decode_tasks", "encode_tasks"]
 
 _VERSION = 3
 _LONGS = pa.list_(pa.int64())
@@ -32,6 +32,11 @@ _LONGS = pa.list_(pa.int64())
 _OF_FILE = (
     *("root", "path", "url", "etag", "size", "footer", "arrow_schema"),
     *("where", "data_schema", "output_schema", "partition"),
+)
+# Columns that a listing of files may well have too: only the others tell tasks from one.
+_OF_LISTINGS = frozenset(
+    {"version", "root", "path", "url", "size", "etag", "num_rows", "rows", "bytes", "share", "partition"}
+    | {"where", "checksum"}
 )
 _PAGES = ("ordinal", "offset", "size", "first_row", "stop_row")
 
@@ -83,6 +88,27 @@ TASK_ARROW_SCHEMA = pa.schema(
 )
 """The columns of a task row. `rows` and `bytes` are there to be looked at, and to balance by; `checksum` is that of all
 others, for a task that is damaged on its way may well be one of other rows."""
+
+
+def are_tasks(names: Collection[str]) -> bool:
+    """Whether columns of these names are tasks, rather than a listing of files.
+
+    Raises
+    ------
+    AccelError
+        They are, but some columns of a task are missing: what is left names files too, and reading those
+        whole would give rows that the plan left out.
+    """
+    due = TASK_ARROW_SCHEMA.names
+    if not any(name in names for name in due if name not in _OF_LISTINGS):
+        return False
+    missing = [name for name in due if name not in names]
+    if missing:
+        raise AccelError(
+            f"these are tasks of a plan without the columns {missing}",
+            hint="keep the columns of a plan's tasks as they are, or give only their `path` to read whole files",
+        )
+    return True
 
 
 def encode_tasks(tasks: Sequence[ScanTask]) -> pa.RecordBatch:

@@ -13,6 +13,7 @@ import pytest
 
 import accel
 from accel.io import runtime
+from accel.planning.wire import TASK_ARROW_SCHEMA
 from accel.testing import (
     DictStore,
     FaultStore,
@@ -268,3 +269,38 @@ def test_tasks_of_like_columns_are_read_together() -> None:
     store, plans = two_plans(where="a = 2", columns=["a", "b"])
     found = accel.scan(itertools.chain(*plans), store=store, cache=None).to_table()
     assert found.to_pydict() == {"a": [1, 2, 2], "b": [3, 4, 4]}
+
+
+@pytest.mark.parametrize("lost", [*TASK_ARROW_SCHEMA.names, "Footer"])
+def test_tasks_without_one_of_their_columns_are_not_taken_for_paths(lost: str) -> None:
+    """They name their file: without its predicate all of its rows would come out."""
+    store, (_, plan) = two_plans(where="a = 2", columns=["a", "b"])
+    (batch,) = plan
+    gone = lost.lower()
+    if lost == gone:
+        batch = batch.drop_columns([gone])
+    else:
+        batch = batch.rename_columns([lost if name == gone else name for name in batch.schema.names])
+    with pytest.raises(accel.AccelError) as caught:
+        accel.scan(iter([batch]), store=store, cache=None).to_table()
+    assert str(caught.value) == (
+        f"these are tasks of a plan without the columns ['{gone}'] (keep the columns of a plan's tasks as they "
+        "are, or give only their `path` to read whole files)"
+    )
+
+
+def test_a_listing_may_have_columns_of_the_names_of_a_tasks() -> None:
+    store, _ = two_plans()
+    listing = pa.RecordBatch.from_pydict(
+        {
+            "path": ["f"],
+            "size": [1],
+            "etag": ["x"],
+            "version": [7],
+            "checksum": [0],
+            "rows": [2],
+            "where": [""],
+        }
+    )
+    found = accel.scan(iter([listing]), store=store, cache=None).to_table()
+    assert found.to_pydict() == {"a": [1, 2], "b": [3, 4]}
