@@ -65,12 +65,18 @@ class translate_errors:
 _BAD_BYTES = (pa.ArrowException, OSError, ValueError, TypeError, OverflowError, NotImplementedError)
 
 
-def open_reader(data: bytes, *, verify_checksums: bool = True) -> ParquetReader:
-    """A reader with the settings that `pyarrow.parquet.read_table` has, but for page checksums."""
+def open_reader(
+    data: bytes, *, verify_checksums: bool = True, int96_unit: str | None = None
+) -> ParquetReader:
+    """A reader with the settings that `pyarrow.parquet.read_table` has, but for page checksums.
+
+    INT96 is decoded to timestamps of `int96_unit`; by default to nanoseconds.
+    """
     reader = ParquetReader(memory_pool=pool())
     reader.open(
         pa.BufferReader(data),
         pre_buffer=False,
+        coerce_int96_timestamp_unit=int96_unit,
         page_checksum_verification=verify_checksums,
         arrow_extensions_enabled=True,
     )

@@ -17,6 +17,7 @@ from accel.decode.chunks import ChunkPages
 from accel.decode.entries import read_as_indices
 from accel.decode.filled import check_filled
 from accel.decode.indexed import Values, check_indices, is_indexed, join_arrays, look_up
+from accel.decode.instants import CONTROL_UNIT, check_instants, has_instants
 from accel.decode.page_heads import read_tables
 from accel.decode.splice import SplicePlan, plan_splice
 from accel.decode.spliced import cut_calls, splice_units
@@ -238,10 +239,20 @@ class _Job:
             step = steps.get(batch[0])
             for unit, array in zip(batch, self._read(reader, plan, batch, step), strict=True):
                 arrays[unit] = self._cut(unit, array, arrow_schema.field(unit.field).type)
+                if has_instants(self._schema, unit.leaves):
+                    self._check_instants(arrays[unit], data, plan, unit, step)
                 if siblings is not None:
                     siblings.add(unit.leaves[0], array)
         if siblings is not None:
             siblings.check()
+
+    def _check_instants(
+        self, array: pa.ChunkedArray, data: bytes, plan: SplicePlan, unit: Unit, step: int | None
+    ) -> None:
+        with translate_errors(place=partial(self._place, unit.leaves)):
+            reader = open_reader(data, verify_checksums=False, int96_unit=CONTROL_UNIT)
+            (control,) = self._read(reader, plan, [unit], step)
+            check_instants(array, self._cut(unit, control, array.type))
 
     def _siblings(self, units: Sequence[Unit]) -> Siblings | None:
         if len({unit.field for unit in units}) == len(units):

@@ -12,7 +12,7 @@ import pyarrow as pa
 from accel.arrays import mask
 from accel.errors import AccelError
 from accel.format.domain import Domain
-from accel.format.model import SchemaElement
+from accel.format.model import Physical, SchemaElement
 from accel.planning.handle import FileHandle
 from accel.planning.query import FileQuery
 from accel.planning.task import ScanTask
@@ -71,6 +71,10 @@ class Dictionaries:
             if leaf is None:
                 continue
             throughout = (chunks.plain_pages[:, leaf] == 0) & (chunks.dictionary_pages[:, leaf] > 0)
+            # Decoded as they are, INT96 entries may have wrapped around: decode/instants.py sees to that elsewhere.
+            schema = handle.metadata.schema
+            if schema.elements[schema.leaves[leaf].element].physical is Physical.INT96:
+                continue
             if bool(throughout.any()):
                 columns.append(_Column(leaf, column, tuple(asked)))
         return cls(handle, columns, read) if columns else None

@@ -1,0 +1,87 @@
+"""INT96 timestamps, which reach far beyond the years that nanoseconds in 64 bits can tell.
+
+pyarrow decodes them to nanoseconds and wraps around: Spark's 9999-12-31 would be a day of 1816. Milliseconds hold every
+day that INT96 has, so a column is decoded to these as well and both are compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from accel.errors import SchemaMismatchError
+from accel.format.model import ParquetSchema, Physical
+
+__all__ = ["CONTROL_UNIT", "check_instants", "has_instants"]
+
+CONTROL_UNIT: Final = "ms"
+"""What `check_instants` wants the same values in."""
+
+_PER_MILLI: Final = {"ns": 1_000_000, "us": 1_000}
+
+
+def has_instants(schema: ParquetSchema, leaves: Sequence[int]) -> bool:
+    """Whether a leaf among these is INT96."""
+    elements = schema.elements
+    return any(elements[schema.leaves[leaf].element].physical is Physical.INT96 for leaf in leaves)
+
+
+def check_instants(values: pa.ChunkedArray, control: pa.ChunkedArray) -> None:
+    """See that no INT96 timestamp wrapped around.
+
+    Parameters
+    ----------
+    values, control : pyarrow.ChunkedArray
+        The same rows of a column, as pyarrow decodes them by default and to `CONTROL_UNIT`.
+
+    Raises
+    ------
+    SchemaMismatchError
+        One does not fit in 64 bits of nanoseconds; the message says which.
+    """
+    for fine, coarse in zip(_moments(values), _moments(control), strict=True):
+        if fine.type.equals(coarse.type):
+            continue
+        millis = _numbers(coarse)
+        wrong = np.flatnonzero(_numbers(fine) // _PER_MILLI[fine.type.unit] != millis)
+        if len(wrong):
+            raise SchemaMismatchError(
+                f"{_shown(int(millis[wrong[0]]))}, stored as INT96, does not fit in timestamp[{fine.type.unit}]",
+                hint="leave the column out with columns=, or write it with 64-bit timestamps",
+            )
+
+
+def _moments(column: pa.ChunkedArray) -> Iterator[pa.Array]:
+    """The timestamps that a column holds, at any depth of nesting; those that are null left out."""
+    pending = [_join(column)]
+    while pending:
+        array = pending.pop()
+        kind = array.type
+        if pa.types.is_timestamp(kind):
+            yield array.drop_null() if array.null_count else array
+        elif pa.types.is_struct(kind):
+            pending += array.flatten()
+        elif pa.types.is_map(kind):
+            entry = pa.struct([kind.key_field.with_name("key"), kind.item_field.with_name("value")])
+            pending.append(array.cast(pa.list_(entry)))
+        elif pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
+            pending.append(array.flatten())
+
+
+def _join(column: pa.ChunkedArray) -> pa.Array:
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+
+
+def _numbers(moments: pa.Array) -> npt.NDArray[np.int64]:
+    return np.frombuffer(moments.buffers()[1] or b"", np.int64, len(moments), 8 * moments.offset)
+
+
+def _shown(millis: int) -> str:
+    try:
+        return str(np.datetime64(millis, "ms"))
+    except ValueError:
+        return f"{millis} ms after 1970"
