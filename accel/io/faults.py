@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from accel.errors import AccelError, ObjectChangedError, ObjectNotFoundError, StoreError
+from accel.io.store import version_of
 from accel.ranges import ByteRange
 
 __all__ = [
@@ -52,7 +53,7 @@ class IncompleteBodyError(StoreError):
         self.range = range
         self.partial = partial
         self.size = size
-        self.etag = etag
+        self.etag = version_of(etag)
 
     def __reduce__(self) -> tuple[object, ...]:
         # Where it is the last word, in another process say, the bytes are of no more use; and a view does not pickle.
@@ -66,7 +67,7 @@ class ShortObjectError(StoreError):
         told = "the object is shorter" if size is None else f"the object has only {size} bytes"
         super().__init__(told, path=path, place=str(want), status=416)
         self.size = size
-        self.etag = etag
+        self.etag = version_of(etag)
 
 
 class SuffixUnsupportedError(StoreError):

@@ -20,6 +20,7 @@ __all__ = [
     "RangeStore",
     "Writer",
     "is_weak",
+    "version_of",
 ]
 
 LIST_PAGE = 1000
@@ -29,6 +30,11 @@ LIST_PAGE = 1000
 def is_weak(etag: str) -> bool:
     """A weak etag never satisfies If-Match, so it is compared on every response instead."""
     return etag.startswith(("W/", "w/"))
+
+
+def version_of(etag: str | None) -> str | None:
+    """The etag, None where it is empty: all versions of all objects would have the same."""
+    return etag if etag and etag.strip('" \t') not in ("", "W/", "w/") else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +48,11 @@ class Payload:
     size: int | None
     """The whole object's size, where the store says it."""
     etag: str | None
-    """As the store wrote it, quotes and weakness mark included; None where it gives none."""
+    """As the store wrote it, quotes and weakness mark included; None where it gives none, or an empty one."""
+
+    def __post_init__(self) -> None:
+        if self.etag is not None and version_of(self.etag) is None:
+            object.__setattr__(self, "etag", None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +62,11 @@ class ObjectEntry:
     path: str
     size: int
     etag: str | None = None
+    """As in `Payload`."""
+
+    def __post_init__(self) -> None:
+        if self.etag is not None and version_of(self.etag) is None:
+            object.__setattr__(self, "etag", None)
 
 
 PageSeen: TypeAlias = Callable[[Sequence[ObjectEntry]], None]

@@ -6,11 +6,13 @@ import pytest
 
 from accel.errors import ObjectChangedError, ObjectNotFoundError, StoreError
 from accel.io.client import Client
+from accel.io.faults import IncompleteBodyError, ShortObjectError
+from accel.io.store import ObjectEntry
 from accel.metrics import Metrics
 from accel.options import Options
 from accel.planning.file import ObjectId
-from accel.ranges import ByteRange, Kind, ReadKey, Want
-from accel.testing import DictStore, FaultStore, OtherVersion
+from accel.ranges import ByteRange, Kind, ReadKey, Suffix, Want
+from accel.testing import CutBody, DictStore, FaultStore, OtherVersion
 
 OLD = bytes(i % 251 for i in range(1000))
 SAME_SIZE = bytes(reversed(OLD))
@@ -19,8 +21,10 @@ WANTS = [Want(KEY, ByteRange(100, 200))]
 TWO = [*WANTS, Want(ReadKey(Kind.PAGE, 0, 0, 1), ByteRange(800, 900))]
 
 
-def client_over(store: object, *, allow_unpinned: bool = False) -> Client:
-    options = Options(max_gap_bytes=10, max_attempts=1, allow_unpinned=allow_unpinned)
+def client_over(store: object, *, allow_unpinned: bool = False, max_attempts: int = 1) -> Client:
+    options = Options(
+        max_gap_bytes=10, max_attempts=max_attempts, backoff_base=1e-6, allow_unpinned=allow_unpinned
+    )
     return Client(store, root="mem://box", token="t", options=options)  # type: ignore[arg-type]
 
 
@@ -145,3 +149,37 @@ async def test_unpinned_reads_can_be_allowed_and_still_compare_sizes() -> None:
     store.objects["f"] = OLD + b"more"
     with pytest.raises(ObjectChangedError):
         await client.read("f", TWO, pin=pin, metrics=Metrics())
+
+
+EMPTY = {"nothing": "", "quotes": '""', "weak quotes": 'W/""', "a blank": " ", "a quoted blank": '" "'}
+
+
+@pytest.mark.parametrize("etag", EMPTY.values(), ids=EMPTY)
+async def test_an_empty_etag_is_none(etag: str) -> None:
+    store = DictStore({"f": OLD})
+    store.etags["f"] = etag
+    client = client_over(store)
+    tail = await client.read_tail("f", 50, metrics=Metrics())
+    assert (tail.size, tail.etag) == (1000, None)
+    assert [entry.etag for entry in await client.list_below("")] == [None]
+    for pin, wants in ((ObjectId("f", 1000, None), WANTS), (None, TWO)):
+        with pytest.raises(StoreError, match="gives no etag"):
+            await client.read("f", wants, pin=pin, metrics=Metrics())
+
+
+@pytest.mark.parametrize("etag", EMPTY.values(), ids=EMPTY)
+async def test_a_cut_body_under_an_empty_etag_is_asked_for_from_its_start(etag: str) -> None:
+    """The rest may be another version's."""
+    store = DictStore({"f": OLD})
+    store.etags["f"] = etag
+    recorded = FaultStore(store, [CutBody(20)])
+    client = client_over(recorded, max_attempts=2)
+    await client.read_tail("f", 50, metrics=Metrics())
+    assert [attempt.want for attempt in recorded.attempts] == [Suffix(50), Suffix(50)]
+
+
+def test_where_an_empty_etag_would_come_in() -> None:
+    entry = ObjectEntry("f", 1000, 'W/""')
+    short = ShortObjectError(path="f", want=ByteRange(0, 9), size=5, etag='""')
+    cut = IncompleteBodyError("cut", path="f", range=ByteRange(0, 9), partial=b"", size=9, etag="")
+    assert (entry.etag, short.etag, cut.etag) == (None, None, None)
