@@ -181,7 +181,7 @@ def retry_after(value: str | None) -> float | None:
         return float(text[:9])
     try:
         when = parsedate_to_datetime(text)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):  # the last for numbers too large
         return None
     if when.tzinfo is None:
         when = when.replace(tzinfo=UTC)

@@ -254,7 +254,18 @@ async def test_an_expired_presigned_url_says_so_and_hides_itself(server: Any, st
     assert "SIGNATURE" not in str(caught.value) + repr(caught.value)
 
 
-@pytest.mark.parametrize(("value", "seconds"), [("7", 7.0), ("0", 0.0), ("soon", None), ("-3", None)])
+@pytest.mark.parametrize(
+    ("value", "seconds"),
+    [
+        ("7", 7.0),
+        ("0", 0.0),
+        ("soon", None),
+        ("-3", None),
+        ("Wed, 21 Oct 2015 07:28:00 GMT", 0.0),
+        ("Wed, 21 Oct 2015 07:28:00 +99999999999999999999", None),
+        ("Wed, 21 Oct 99999999999999999999 07:28:00 GMT", None),
+    ],
+)
 async def test_retry_after(server: Any, store: HttpStore, value: str, seconds: float | None) -> None:
     def busy(reply: Any) -> None:
         reply.status = 503
