@@ -18,7 +18,7 @@ from accel.io.http_answer import range_header, read_answer, refusal
 from accel.io.obstore_errors import code_in, translate
 from accel.io.obstore_store import ObstoreStore, without_retries
 from accel.io.signing import Signed, Signer, signer_of
-from accel.io.store import Payload
+from accel.io.store import Payload, can_be_sent
 from accel.options import KIB, Options, Transport
 from accel.ranges import ByteRange, Suffix
 
@@ -106,7 +106,7 @@ def _request(signed: Signed, want: ByteRange | Suffix, if_match: str | None) -> 
         "User-Agent: accel",
     ]
     if if_match is not None:
-        if not (if_match.isascii() and if_match.isprintable()):
+        if not can_be_sent(if_match):
             return None
         lines.append(f"If-Match: {if_match}")
     return Request("\r\n".join((*lines, "", "")).encode("ascii"))

@@ -14,7 +14,7 @@ from accel.io.gate import Gate
 from accel.io.hedge import Hedge, Race
 from accel.io.network import Network
 from accel.io.retry import Retry
-from accel.io.store import Gatherer, Payload, RangeStore, is_weak
+from accel.io.store import Gatherer, Payload, RangeStore, can_be_sent, is_weak
 from accel.metrics import Metrics
 from accel.ranges import Buffer, ByteRange, Kind, Suffix
 from accel.records import dataclass
@@ -31,8 +31,9 @@ class Pin:
 
     @property
     def if_match(self) -> str | None:
-        """What can be sent: a weak etag never satisfies If-Match."""
-        return None if self.etag is None or is_weak(self.etag) else self.etag
+        """What can be sent: a weak etag never satisfies If-Match. All others are compared with what comes."""
+        etag = self.etag
+        return None if etag is None or is_weak(etag) or not can_be_sent(etag) else etag
 
 
 def same_etag(one: str, other: str) -> bool:

@@ -28,6 +28,7 @@ _MAX_REDIRECTS = 5
 _REDIRECTS = (301, 302, 303, 307, 308)
 # In all of its clouds.
 _AZURE = re.compile(r"\.(blob|dfs)\.(core|storage|fabric)\.[a-z.]+$")
+_NO_TARGET = "the server redirects to what is no https URL"
 _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 _OWN_HEADERS = ("range", "if-match", "accept-encoding", "host", "content-length", "connection")
 
@@ -202,6 +203,7 @@ class _Exchange:
         store, shown = self._store, self._path
         url = f"{store._root}/{self._path}"
         failure: BaseException
+        wrong = "this is no URL, or a header is none"
         try:
             for _ in range(_MAX_REDIRECTS + 1):
                 self._response = await self._send(url)
@@ -209,10 +211,11 @@ class _Exchange:
                 if self._response.status not in _REDIRECTS or target is None:
                     return self._response
                 self._response.release()
+                wrong = _NO_TARGET
                 url = _redirected(url, target, shown)
             raise StoreError(f"more than {_MAX_REDIRECTS} redirects", path=shown)
         except Exception as error:  # noqa: BLE001 (`_translate` makes a StoreError of a failed exchange)
-            failure = _translate(error, shown)
+            failure = _translate(error, shown, wrong)
         raise failure from None
 
     async def _send(self, url: str) -> aiohttp.ClientResponse:
@@ -253,7 +256,7 @@ def _redirected(url: str, target: str, shown: str) -> str:
     except ValueError:
         scheme = ""
     if scheme not in ("http", "https") or (scheme == "http" and url.startswith("https:")):
-        raise StoreError("the server redirects to what is no https URL", path=shown)
+        raise StoreError(_NO_TARGET, path=shown)
     return new
 
 
@@ -283,7 +286,8 @@ def _last(
     return Payload(memoryview(body).toreadonly()[got.start : got.end], got, size, answer.etag)
 
 
-def _translate(error: BaseException, shown: str) -> BaseException:
+def _translate(error: BaseException, shown: str, wrong: str = "the answer is not HTTP") -> BaseException:
+    """What is raised instead; `wrong` says what it means that something was no value for its purpose."""
     import aiohttp
 
     if isinstance(error, (StoreError, ParquetFormatError, asyncio.CancelledError)):
@@ -293,8 +297,6 @@ def _translate(error: BaseException, shown: str) -> BaseException:
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
         hint = "its authority can be named by the environment variable SSL_CERT_FILE"
         return StoreError("the server's certificate is not trusted", path=shown, hint=hint)
-    if isinstance(error, aiohttp.InvalidURL):
-        return StoreError("this is no URL", path=shown)
     if isinstance(error, aiohttp.ClientConnectorError) and isinstance(error.os_error, socket.gaierror):
         may_pass = error.os_error.errno == socket.EAI_AGAIN
         return StoreError(
@@ -302,6 +304,9 @@ def _translate(error: BaseException, shown: str) -> BaseException:
         )
     if isinstance(error, (aiohttp.ClientConnectionError, aiohttp.ClientPayloadError, ConnectionError)):
         return StoreError(f"the connection failed ({type(error).__name__})", path=shown, transient=True)
+    if isinstance(error, ValueError):
+        # Of a URL (aiohttp's InvalidURL is one too), a name, or a header; the text may quote the URL.
+        return StoreError(f"{wrong} ({type(error).__name__})", path=shown)
     if isinstance(error, aiohttp.ClientError):
         return StoreError(f"the answer is not HTTP ({type(error).__name__})", path=shown)
     return error

@@ -14,7 +14,7 @@ from accel.errors import ParquetFormatError, StoreError
 from accel.io import runtime
 from accel.io.faults import IncompleteBodyError, ShortObjectError, SuffixUnsupportedError
 from accel.io.obstore_errors import translate
-from accel.io.store import LIST_PAGE, ObjectEntry, Payload
+from accel.io.store import LIST_PAGE, ObjectEntry, Payload, can_be_sent
 from accel.memory import allocate
 from accel.options import MIB
 from accel.ranges import Buffer, ByteRange, Suffix
@@ -57,6 +57,8 @@ class ObstoreStore:
             "range": {"suffix": want.length} if isinstance(want, Suffix) else (want.start, want.end)
         }
         if if_match is not None:
+            if not can_be_sent(if_match):  # obstore would panic
+                raise StoreError("the etag that was asked for is no header", path=path, place=str(want))
             asked["if_match"] = if_match
         failure: BaseException
         try:

@@ -11,7 +11,7 @@ from obstore.store import LocalStore
 from accel.errors import AccelError, ObjectChangedError, StoreError
 from accel.io.obstore_errors import translate
 from accel.io.obstore_store import with_tries
-from accel.io.store import is_weak
+from accel.io.store import can_be_sent, is_weak
 
 __all__ = ["replace_object", "upload"]
 
@@ -56,9 +56,9 @@ async def replace_object(
     ObjectChangedError
         The store holds another version.
     StoreError
-        The store knows no conditional put, or the etag is weak: such a one never matches.
+        The store knows no conditional put, or the etag is weak, or no header: such a one never matches.
     """
-    if isinstance(store, LocalStore) or is_weak(if_match):
+    if isinstance(store, LocalStore) or is_weak(if_match) or not can_be_sent(if_match):
         raise StoreError(
             "this store cannot replace one certain version of an object",
             path=path,

@@ -19,6 +19,7 @@ __all__ = [
     "Payload",
     "RangeStore",
     "Writer",
+    "can_be_sent",
     "is_weak",
     "version_of",
 ]
@@ -30,6 +31,11 @@ LIST_PAGE = 1000
 def is_weak(etag: str) -> bool:
     """A weak etag never satisfies If-Match, so it is compared on every response instead."""
     return etag.startswith(("W/", "w/"))
+
+
+def can_be_sent(etag: str) -> bool:
+    """Whether it can be a header's value; some libraries fail on others in ways of their own."""
+    return etag.isascii() and etag.isprintable()
 
 
 def version_of(etag: str | None) -> str | None:

@@ -51,6 +51,22 @@ async def test_the_same_version_reads(etag: str) -> None:
     assert [a.if_match for a in recorded.attempts] == [None, None if etag == WEAK else etag]
 
 
+UNSENDABLE = ['"a\x01b"', '"a\r\nX: b"', '"a\x7f"', '"ü"', '"\udcff"']
+
+
+@pytest.mark.parametrize("etag", UNSENDABLE, ids=ascii)
+async def test_an_etag_that_is_no_header_is_compared_like_a_weak_one(etag: str) -> None:
+    store, other = DictStore({"f": OLD}), DictStore({"f": SAME_SIZE})
+    store.etags["f"] = etag
+    recorded = FaultStore(store, [None, None, OtherVersion(other)])
+    client = client_over(recorded)
+    pin = await opened(client, store)
+    assert bytes((await client.read("f", WANTS, pin=pin, metrics=Metrics()))[KEY]) == OLD[100:200]
+    with pytest.raises(ObjectChangedError):
+        await client.read("f", WANTS, pin=pin, metrics=Metrics())
+    assert [attempt.if_match for attempt in recorded.attempts] == [None, None, None]
+
+
 @pytest.mark.parametrize("honoured", [True, False], ids=["If-Match honoured", "If-Match ignored"])
 @pytest.mark.parametrize(
     "data", [SAME_SIZE, OLD + b"more", OLD[:950]], ids=["same size", "larger", "smaller"]

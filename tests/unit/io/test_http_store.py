@@ -444,6 +444,35 @@ async def test_a_redirect_to_elsewhere_is_refused(server: Any, store: HttpStore,
         await store.read("f", ByteRange(10, 20))
 
 
+# Each fails in another place: while it is parsed, while its name is spelt for a lookup, while it is sent.
+NO_TARGETS = {
+    "bytes of no text": b"http://\xff\xfe/x",
+    "a label too long": b"http://" + b"a" * 300 + b"/",
+    "an empty encoded label": b"http://xn--/",
+    "an empty label": b"http://a..b/",
+    "a dot that is none": "http://münchen\u2024/".encode(),
+    "a control character": b"/f?\x01",
+    "a port too large": b"http://h:99999/",
+}
+
+
+@pytest.mark.parametrize("target", NO_TARGETS.values(), ids=NO_TARGETS)
+async def test_a_redirect_to_what_no_client_can_ask_for(server: Any, store: HttpStore, target: bytes) -> None:
+    raw = b"HTTP/1.1 302 Found\r\nContent-Length: 0\r\nLocation: " + target + b"\r\n\r\n"
+    server.always = lambda reply: setattr(reply, "raw", raw)
+    with pytest.raises(StoreError, match="the server redirects to what is no https URL") as caught:
+        await store.read("f?X-Sig=SIGNATURE", ByteRange(10, 20))
+    assert not caught.value.transient
+    assert "SIGNATURE" not in str(caught.value)
+    assert len(server.requests) == 1
+
+
+async def test_a_url_that_cannot_be_sent(server: Any, store: HttpStore) -> None:
+    with pytest.raises(StoreError, match="this is no URL"):
+        await store.read("f?\x01", ByteRange(10, 20))
+    assert server.requests == []
+
+
 # -- head --------------------------------------------------------------------------------------------
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import pathlib
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -353,6 +354,20 @@ async def test_a_panic_is_a_store_error(monkeypatch: pytest.MonkeyPatch) -> None
         await it.read("f", ByteRange(0, 1))
     with pytest.raises(StoreError, match="obstore panicked"):
         await it.head("f")
+
+
+@pytest.mark.parametrize("etag", ['"a\x01b"', '"a\r\nX: b"', '"ü"'], ids=ascii)
+async def test_an_etag_that_is_no_header_is_not_handed_to_obstore(
+    server: Any, s3: ObstoreStore, etag: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    async def parts() -> AsyncIterator[bytes]:
+        yield BODY
+
+    with pytest.raises(StoreError, match="the etag that was asked for is no header"):
+        await s3.read("f", ByteRange(10, 20), if_match=etag)
+    with pytest.raises(StoreError, match="cannot replace one certain version"):
+        await s3.write("f", parts(), size=1000, if_match=etag)
+    assert (server.requests, capfd.readouterr().err) == ([], "")
 
 
 async def test_a_missing_bucket_is_not_found(server: Any, s3: ObstoreStore) -> None:
