@@ -374,6 +374,34 @@ async def test_no_answer_is_transient(server: Any, store: HttpStore, edit: Any) 
     assert caught.value.transient
 
 
+INTERIM = [b"HTTP/1.1 100 Continue\r\n\r\n", b"HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n"]
+
+
+@pytest.mark.parametrize("interim", INTERIM, ids=["100", "103"])
+async def test_silence_after_an_interim_response_ends_in_time(interim: bytes) -> None:
+    asked: list[bytes] = []
+    gone = asyncio.Event()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        asked.append(await reader.readuntil(b"\r\n\r\n"))
+        writer.write(interim)
+        await reader.read()
+        writer.close()
+        await writer.wait_closed()
+        gone.set()
+
+    listening = await asyncio.start_server(serve, "127.0.0.1", 0)
+    url = f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}"
+    it = HttpStore(url, storage_options={}, options=Options(read_timeout=0.1, connect_timeout=0.1))
+    async with asyncio.timeout(5):
+        with pytest.raises(StoreError, match="no progress") as caught:
+            await it.read("f", ByteRange(10, 20))
+        await it.close()
+        await gone.wait()
+    assert (caught.value.transient, len(asked)) == (True, 1)
+    listening.close()
+
+
 async def test_garbage_is_no_http(server: Any, store: HttpStore) -> None:
     server.always = lambda reply: setattr(reply, "raw", b"\x00\x01 garbage\r\n\r\n")
     with pytest.raises(StoreError, match="not HTTP|connection failed"):
