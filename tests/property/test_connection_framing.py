@@ -29,6 +29,9 @@ class Wire:
     def is_closing(self) -> bool:
         return self.closed
 
+    def get_extra_info(self, name: str) -> None:
+        """It has no socket."""
+
 
 def feed(connection: Connection, wire: Wire, data: bytes, cuts: list[int]) -> None:
     """What the event loop does: parts as long as the cuts say, into whatever room the protocol gives."""
