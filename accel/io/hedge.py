@@ -43,9 +43,9 @@ class Hedge:
     share : float
         Second requests as a share of all small ones, at most. 0: none.
     factor : float
-        A request is late after so many times what 95 of 100 take,
+        A request is late after this many times what 95 of 100 take.
     floor : float
-        and after so many seconds.
+        Seconds before which none is late.
     """
 
     def __init__(self, network: Network, gate: Gate, *, share: float, factor: float, floor: float) -> None:
