@@ -32,7 +32,7 @@ ABSENT = {
 ABSENT |= {f"accel.planning.{name}" for name in ("conform", "dictionaries", "plan")}
 ABSENT |= {f"accel.predicate.{name}" for name in ("compare", "constant", "literal", "moments")}
 ABSENT |= {"accel.answering", "accel.format.likeness", "accel.decode.mixed", "accel.decode.nested"}
-ABSENT |= {f"accel.io.{name}" for name in ("data_cache", "listing", "pool")}
+ABSENT |= {f"accel.io.{name}" for name in ("data_cache", "http_names", "listing", "names", "pool")}
 ABSENT |= {"hashlib", "unicodedata"}
 MAX_LINES, MAX_FUNCTION_LINES = 350, 70
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import errno
 import random
-import socket
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from cachetools import LRUCache
@@ -211,11 +210,11 @@ class Connections:
 
     async def _resolve(self) -> list[Any]:
         """The server's addresses; asked once for all that wait for them."""
+        from accel.io.names import resolve
+
         async with self._naming:
             if not self._addresses or self._loop.time() - self._resolved >= _NAME_SECONDS:
-                self._addresses = await self._loop.getaddrinfo(
-                    self._origin.host, self._origin.port, type=socket.SOCK_STREAM
-                )
+                self._addresses = await resolve(self._origin.host, self._origin.port)
                 self._resolved = self._loop.time()
             return self._addresses
 

@@ -168,12 +168,14 @@ class HttpStore:
     def _open_session(self) -> aiohttp.ClientSession:
         import aiohttp
 
+        from accel.io.http_names import Names
+
         loop = asyncio.get_running_loop()
         if self._session is None or self._loop is None or self._loop() is not loop:
             runtime.check_fork()
             self._loop = weakref.ref(loop)
             self._session = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(limit=0, ttl_dns_cache=60),
+                connector=aiohttp.TCPConnector(limit=0, ttl_dns_cache=60, resolver=Names()),
                 timeout=aiohttp.ClientTimeout(
                     total=None,
                     sock_connect=self._options.connect_timeout,
@@ -226,7 +228,7 @@ class _Exchange:
         if _origin(url) == _origin(self._store._root):
             headers = {**self._store._headers, **headers}
         options = self._store._options
-        # aiohttp waits without end for a name, and for what follows an interim response.
+        # Of aiohttp's own limits none is on a name's lookup, nor on what follows an interim response.
         async with asyncio.timeout(options.connect_timeout + options.read_timeout):
             # encoded=True: a presigned URL is signed as it is spelt.
             return await session.request(

@@ -349,10 +349,10 @@ async def test_a_stalled_body_times_out(server: Any, store: HttpStore) -> None:
 async def test_a_name_that_is_not_known(
     number: int, transient: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def resolve(*args: object, **keywords: object) -> None:
+    def resolve(*args: object) -> None:
         raise socket.gaierror(number, "resolving failed")
 
-    monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", resolve)
+    monkeypatch.setattr(socket, "getaddrinfo", resolve)
     it = HttpStore("http://host.invalid", storage_options={}, options=FAST)
     with pytest.raises(StoreError, match="f: the server's name is not known .check the URL") as caught:
         await it.read("f", ByteRange(10, 20))
