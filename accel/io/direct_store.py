@@ -15,8 +15,9 @@ from accel.io.connection import Loss, LostError, Reply, Request
 from accel.io.connections import Origin, UnreachableError, connections_to
 from accel.io.faults import IncompleteBodyError, transient_status
 from accel.io.http_answer import range_header, read_answer, refusal
-from accel.io.obstore_errors import code_in, translate
+from accel.io.obstore_errors import translate
 from accel.io.obstore_store import ObstoreStore, without_retries
+from accel.io.refusals import code_in
 from accel.io.signing import Signed, Signer, signer_of
 from accel.io.store import Payload, can_be_sent
 from accel.options import KIB, Options, Transport

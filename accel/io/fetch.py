@@ -13,6 +13,7 @@ from accel.io.faults import IncompleteBodyError, ObjectGoneError, ShortObjectErr
 from accel.io.gate import Gate
 from accel.io.hedge import Hedge, Race
 from accel.io.network import Network
+from accel.io.refusals import quoted
 from accel.io.retry import Retry
 from accel.io.store import Gatherer, Payload, RangeStore, can_be_sent, is_weak
 from accel.metrics import Metrics
@@ -217,7 +218,7 @@ class Fetcher:
             return
         if etag is not None:
             if not same_etag(etag, pin.etag):
-                raise _changed(path, f"its etag was {pin.etag} and is {etag} now")
+                raise _changed(path, f"its etag was {quoted(pin.etag, 80)} and is {quoted(etag, 80)} now")
         elif not self._allow_unpinned:
             raise StoreError(
                 "the response carries no etag, so it cannot be told from another version",

@@ -12,6 +12,7 @@ from email.utils import parsedate_to_datetime
 
 from accel.errors import ObjectNotFoundError, ParquetFormatError, StoreError
 from accel.io.faults import ShortObjectError, SuffixUnsupportedError, changed_object, transient_status
+from accel.io.refusals import CREDENTIAL_FAULTS, quoted
 from accel.ranges import ByteRange, Suffix
 from accel.records import dataclass
 
@@ -59,10 +60,11 @@ def refusal(
         return ObjectNotFoundError("there is no such object", path=path, hint=hint, status=status)
     if status == 416 and want is not None:
         return _unsatisfiable(headers, path, want)
-    if status in (400, 501) and isinstance(want, Suffix):
+    fault = CREDENTIAL_FAULTS.get(code or "")
+    if status in (400, 501) and isinstance(want, Suffix) and fault is None:
         return SuffixUnsupportedError(path=path, sent=True, certain=False, status=status)
-    hint = None
-    if status in (401, 403):
+    hint = fault
+    if status in (401, 403) and hint is None:
         hint = (
             "a presigned URL may have expired: make a new one"
             if "?" in path
@@ -107,7 +109,7 @@ def read_answer(
     encoding = headers.get("Content-Encoding", "identity").strip().lower()
     if encoding not in ("identity", ""):
         raise StoreError(
-            f"the server encodes the body ({encoding[:40]}), so its bytes are not the file's",
+            f"the server encodes the body ({quoted(encoding, 40)}), so its bytes are not the file's",
             path=path,
             hint="a proxy that compresses Parquet files must be told not to",
         )
@@ -168,7 +170,7 @@ def _unranged(
 
 def _wrong_range(path: str, want: ByteRange | Suffix, told: str) -> StoreError:
     return StoreError(
-        f"the server answered with Content-Range {told[:80]!r}", path=path, place=str(want), status=206
+        f"the server answered with Content-Range {quoted(told, 80)!r}", path=path, place=str(want), status=206
     )
 
 

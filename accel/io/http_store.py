@@ -14,6 +14,7 @@ from accel.errors import ParquetFormatError, StoreError, redact
 from accel.io import runtime
 from accel.io.faults import IncompleteBodyError, ShortObjectError
 from accel.io.http_answer import Answer, range_header, read_answer, refusal
+from accel.io.refusals import code_in
 from accel.io.store import ObjectEntry, Payload
 from accel.options import Options
 from accel.ranges import ByteRange, Suffix
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
 __all__ = ["HttpStore"]
 
 _MAX_REDIRECTS = 5
+# Refusals of which a store's word for them says more.
+_TOLD = (400, 401, 403)
+_MOST_REFUSAL = 8 * 1024
 _REDIRECTS = (301, 302, 303, 307, 308)
 # In all of its clouds.
 _AZURE = re.compile(r"\.(blob|dfs)\.(core|storage|fabric)\.[a-z.]+$")
@@ -87,7 +91,8 @@ class HttpStore:
         if if_match is not None:
             headers["If-Match"] = if_match
         async with _Exchange(self, "GET", path, headers) as response:
-            error = refusal(response.status, response.headers, path, want)
+            code = await self._code(response) if response.status in _TOLD else None
+            error = refusal(response.status, response.headers, path, want, code=code)
             if error is not None:
                 raise error
             answer = read_answer(
@@ -118,6 +123,15 @@ class HttpStore:
         session, self._session = self._session, None
         if session is not None:
             await session.close()
+
+    async def _code(self, response: aiohttp.ClientResponse) -> str | None:
+        """A store's word for a refusal, of a URL that was presigned for it."""
+        try:
+            async with asyncio.timeout(self._options.read_timeout):
+                body = await response.content.read(_MOST_REFUSAL)
+        except Exception:  # noqa: BLE001 (the status says enough)
+            return None
+        return code_in(body.decode("latin-1"))
 
     async def _body(
         self, response: aiohttp.ClientResponse, path: str, want: ByteRange | Suffix, answer: Answer

@@ -7,17 +7,17 @@ import re
 
 from obstore import exceptions
 
-from accel.errors import AccelError, ObjectNotFoundError, StoreError, redact
+from accel.errors import AccelError, ObjectNotFoundError, StoreError
 from accel.io.faults import ShortObjectError, SuffixUnsupportedError, changed_object, transient_status
+from accel.io.refusals import CREDENTIAL_FAULTS, code_in, quoted
 from accel.ranges import ByteRange, Suffix
 
-__all__ = ["code_in", "translate"]
+__all__ = ["translate"]
 
 # Both patterns lie in the debug part, across line ends: a path or body quoted there has its own escaped.
 _STATUS = re.compile(r"inner: Status \{\s+status: (\d{3}),")
 _KIND = re.compile(r"HttpError \{\s+kind: (\w+),")
 _BODY = re.compile(r"(non-2xx status code: \d{3}[^:]*):.*", re.DOTALL)
-_CODE = re.compile(r"<Code>([A-Za-z0-9_.]{1,80})</Code>")
 _CERTIFICATE = re.compile(r"InvalidCertificate\(|invalid peer certificate: ")
 _LENGTH = re.compile(r"length: (\d+),|object was only (\d+) bytes long")
 # A suffix of an empty object, and a server without suffix ranges, both end in one of these.
@@ -50,22 +50,7 @@ _DENIED = (
     "check the credentials and the object's name: a store may answer so where there is no such object; "
     "skip_signature=True reads public buckets"
 )
-# Where the server's own word for a refusal says more.
-_BY_CODE = {
-    "ExpiredToken": "the credentials have expired: get new ones",
-    "InvalidToken": "session_token is wrong, or has expired",
-    "InvalidTokenId": "session_token is wrong, or has expired",
-    "InvalidAccessKeyId": "the store knows no such access_key_id",
-    "SignatureDoesNotMatch": "secret_access_key or account_key is wrong, or a proxy changes what is sent",
-    "RequestTimeTooSkewed": "this machine's clock is wrong",
-}
 _NO_BUCKET = ("NoSuchBucket", "ContainerNotFound")
-
-
-def code_in(body: str) -> str | None:
-    """The word that S3 has for what went wrong, out of the body of its answer."""
-    found = _CODE.search(body)
-    return None if found is None else found[1]
 
 
 def translate(error: BaseException, path: str, *, want: ByteRange | Suffix | None = None) -> BaseException:
@@ -81,7 +66,7 @@ def translate(error: BaseException, path: str, *, want: ByteRange | Suffix | Non
     raw = str(error)
     text, _, debug = raw.partition("\n\nDebug source:\n")
     code = code_in(raw)
-    text = redact(_BODY.sub(r"\1", text).split("\n", 1)[0])[:500] + (f" [{code}]" if code else "")
+    text = quoted(_BODY.sub(r"\1", text).split("\n", 1)[0], 500) + (f" [{code}]" if code else "")
     if type(error).__name__ == "PanicException":
         return StoreError(f"obstore panicked: {text}", path=path, place=place)
     found = _STATUS.search(debug)
@@ -98,9 +83,11 @@ def translate(error: BaseException, path: str, *, want: ByteRange | Suffix | Non
     if isinstance(error, exceptions.PreconditionError):
         return changed_object(path, place)
     denied = isinstance(error, (exceptions.PermissionDeniedError, exceptions.UnauthenticatedError))
-    if denied or status in (401, 403):
+    # Of a suffix a 400 may also mean that the server knows none.
+    if denied or status in (401, 403) or (status == 400 and code in CREDENTIAL_FAULTS):
         status = status or (403 if isinstance(error, exceptions.PermissionDeniedError) else 401)
-        return StoreError(text, path=path, place=place, hint=_BY_CODE.get(code or "", _DENIED), status=status)
+        hint = CREDENTIAL_FAULTS.get(code or "", _DENIED)
+        return StoreError(text, path=path, place=place, hint=hint, status=status)
     if isinstance(error, exceptions.NotSupportedError) and isinstance(want, Suffix):
         return SuffixUnsupportedError(path=path, sent=False, certain=True)
     if isinstance(error, PermissionError):
