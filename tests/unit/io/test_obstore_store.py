@@ -239,6 +239,27 @@ async def test_a_body_longer_than_its_range_is_refused(server: Any, s3: ObstoreS
         await s3.read("f", ByteRange(10, 20))
 
 
+async def test_of_a_body_far_longer_than_its_range_little_is_taken(server: Any, s3: ObstoreStore) -> None:
+    """More than is taken may never come."""
+
+    def endless(reply: Any) -> None:
+        reply.headers["Content-Length"] = str(1500 << 20)
+        reply.body, reply.stall = bytes(1 << 20), (1 << 20, 3600.0)
+
+    server.script[0] = endless
+    async with asyncio.timeout(5):
+        with pytest.raises(StoreError, match="bytes that are not the wanted ones") as caught:
+            await s3.read("f", ByteRange(10, 20))
+    assert not caught.value.transient
+
+
+async def test_a_body_that_is_missing_is_asked_for_again(server: Any, s3: ObstoreStore) -> None:
+    server.script[0] = lambda reply: setattr(reply, "body", b"")
+    with pytest.raises(IncompleteBodyError) as caught:
+        await s3.read("f", ByteRange(10, 20))
+    assert (len(caught.value.partial), caught.value.range) == (0, ByteRange(10, 20))
+
+
 CONNECTIONS = {
     "closed": lambda reply: setattr(reply, "vanish", True),
     "stalled": lambda reply: setattr(reply, "delay", 5.0),
