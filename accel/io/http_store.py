@@ -189,7 +189,9 @@ class HttpStore:
             runtime.check_fork()
             self._loop = weakref.ref(loop)
             self._session = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(limit=0, ttl_dns_cache=60, resolver=Names()),
+                connector=aiohttp.TCPConnector(
+                    limit=0, ttl_dns_cache=60, resolver=Names(self._options.connect_timeout)
+                ),
                 timeout=aiohttp.ClientTimeout(
                     total=None,
                     sock_connect=self._options.connect_timeout,
@@ -242,7 +244,7 @@ class _Exchange:
         if _origin(url) == _origin(self._store._root):
             headers = {**self._store._headers, **headers}
         options = self._store._options
-        # Of aiohttp's own limits none is on a name's lookup, nor on what follows an interim response.
+        # aiohttp has no limit on what follows an interim response.
         async with asyncio.timeout(options.connect_timeout + options.read_timeout):
             # encoded=True: a presigned URL is signed as it is spelt.
             return await session.request(

@@ -83,7 +83,7 @@ async def test_dead_names_keep_nothing_else_waiting(server: Any, lookups: Lookup
 async def test_a_dead_name_is_given_up_in_time_and_asked_for_once(lookups: Lookups) -> None:
     pool = Connections(Origin("dead.example", 80, False), Patience(0.05, 5.0))
     web = HttpStore(
-        "http://dead.example", storage_options={}, options=Options(connect_timeout=0.05, read_timeout=0.05)
+        "http://dead.example", storage_options={}, options=Options(connect_timeout=0.05, read_timeout=60.0)
     )
     async with asyncio.timeout(5):
         for _ in range(3):
@@ -92,6 +92,7 @@ async def test_a_dead_name_is_given_up_in_time_and_asked_for_once(lookups: Looku
             with pytest.raises(StoreError) as caught:
                 await web.read("f", ByteRange(0, 1))
             assert caught.value.transient
+    assert asyncio.all_tasks() == {asyncio.current_task()}
     # aiohttp's are other questions: of the kinds of address that this machine has.
     assert lookups.asked == ["dead.example", "dead.example"]
     await pool.close()
