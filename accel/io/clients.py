@@ -105,7 +105,7 @@ def client_for(
     key = (location.root, token, share)
     with _registry.lock:
         client = _registry.clients.get(key)
-        if client is None:
+        if client is None or _is_broken(client.store):
             try:
                 transport = build_store(location, storage_options, options)
             except AccelError as error:
@@ -120,7 +120,7 @@ def _client_of(store: Any, options: Options, share: tuple[object, ...]) -> Clien
     with _registry.lock:
         token = _token_of(store)
         client = _registry.given.get((token, share))
-        if client is None:
+        if client is None or _is_broken(client.store):
             known = (token, options.assumed_latency, options.assumed_bandwidth)
             network = _registry.networks.get(known)
             if network is None:
@@ -175,7 +175,7 @@ def _token_of(store: Any) -> str:
 
 def _transport_of(store: Any, token: str, options: Options, share: tuple[object, ...]) -> RangeStore:
     kept = _registry.transports.get((token, share))
-    if kept is not None:
+    if kept is not None and not _is_broken(kept):
         return kept
     if type(store).__module__.partition(".")[0] == "obstore":
         from accel.io.direct_store import adapt
@@ -189,6 +189,11 @@ def _transport_of(store: Any, token: str, options: Options, share: tuple[object,
         serving: RangeStore = store
         return serving
     raise _no_store(store)
+
+
+def _is_broken(transport: RangeStore) -> bool:
+    """Whether it will fail for as long as it lives: see `ObstoreStore.broken`. Another is made in its place."""
+    return getattr(transport, "broken", None) is True
 
 
 def _no_store(store: object) -> StoreError:

@@ -38,7 +38,9 @@ def adapt(store: object, options: Options) -> ObstoreStore:
     """Any obstore store as accel reads it."""
     own = without_retries(store)
     signer = None if options.transport == Transport.OBSTORE else signer_of(own, options)
-    return ObstoreStore(own) if signer is None else DirectStore(own, signer)
+    if signer is None:
+        return ObstoreStore(own, read_timeout=options.read_timeout)
+    return DirectStore(own, signer, read_timeout=options.read_timeout)
 
 
 class DirectStore(ObstoreStore):
@@ -49,10 +51,12 @@ class DirectStore(ObstoreStore):
     store : obstore.store.S3Store
     signer : Signer
         Of that store.
+    read_timeout : float, optional
+        See `ObstoreStore`.
     """
 
-    def __init__(self, store: object, signer: Signer) -> None:
-        super().__init__(store)
+    def __init__(self, store: object, signer: Signer, *, read_timeout: float | None = None) -> None:
+        super().__init__(store, read_timeout=read_timeout)
         self._signer = signer
 
     async def read(self, path: str, want: ByteRange | Suffix, *, if_match: str | None = None) -> Payload:

@@ -12,7 +12,7 @@ from accel.io.faults import ShortObjectError, SuffixUnsupportedError, changed_ob
 from accel.io.refusals import CREDENTIAL_FAULTS, code_in, quoted
 from accel.ranges import ByteRange, Suffix
 
-__all__ = ["translate"]
+__all__ = ["panicked", "translate"]
 
 # Both patterns lie in the debug part, across line ends: a path or body quoted there has its own escaped.
 _STATUS = re.compile(r"inner: Status \{\s+status: (\d{3}),")
@@ -53,6 +53,11 @@ _DENIED = (
 _NO_BUCKET = ("NoSuchBucket", "ContainerNotFound")
 
 
+def panicked(error: BaseException) -> bool:
+    """Whether obstore broke off in the middle of things: in the call itself, or in a thread of its own."""
+    return type(error).__name__ in ("PanicException", "RustPanic")
+
+
 def translate(error: BaseException, path: str, *, want: ByteRange | Suffix | None = None) -> BaseException:
     """Turn what obstore raised into what accel raises.
 
@@ -67,7 +72,7 @@ def translate(error: BaseException, path: str, *, want: ByteRange | Suffix | Non
     text, _, debug = raw.partition("\n\nDebug source:\n")
     code = code_in(raw)
     text = quoted(_BODY.sub(r"\1", text).split("\n", 1)[0], 500) + (f" [{code}]" if code else "")
-    if type(error).__name__ == "PanicException":
+    if panicked(error):
         return StoreError(f"obstore panicked: {text}", path=path, place=place)
     found = _STATUS.search(debug)
     status = int(found[1]) if found else None

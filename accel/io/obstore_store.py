@@ -13,7 +13,8 @@ from obstore.store import AzureStore, GCSStore, HTTPStore, LocalStore, MemorySto
 from accel.errors import ParquetFormatError, StoreError
 from accel.io import runtime
 from accel.io.faults import IncompleteBodyError, ShortObjectError, SuffixUnsupportedError
-from accel.io.obstore_errors import translate
+from accel.io.obstore_chunks import Chunks
+from accel.io.obstore_errors import panicked, translate
 from accel.io.store import LIST_PAGE, ObjectEntry, Payload, can_be_sent
 from accel.memory import allocate
 from accel.options import MIB
@@ -34,10 +35,19 @@ class ObstoreStore:
     Reads go through `get_async` with a range and If-Match, because `get_range` takes no precondition and
     tells neither size nor etag. What comes back is held against what was asked for: obstore cuts a
     range that runs past the end without a word.
+
+    Parameters
+    ----------
+    store : obstore store
+    read_timeout : float, optional
+        Seconds that one request may take, by which a listing's patience is measured; None: for ever.
     """
 
-    def __init__(self, store: Any) -> None:
+    def __init__(self, store: Any, *, read_timeout: float | None = None) -> None:
+        self.broken = False
+        """Whether obstore has panicked: it may have left a lock behind that no later request gets past."""
         self._store = without_retries(store)
+        self._read_timeout = read_timeout
         self._streams = not isinstance(store, (LocalStore, MemoryStore))
         self._careful_until = -math.inf
 
@@ -69,7 +79,7 @@ class ObstoreStore:
             data = await self._body(result, path, promised, size, etag)
         except BaseException as error:  # noqa: BLE001 (a Rust panic is no Exception)
             # Not chained: the original quotes the response, and a presigned URL in clear.
-            failure = translate(error, path, want=want)
+            failure = self._told(error, path, want)
         else:
             return Payload(data, promised, size, etag)
         finally:
@@ -143,7 +153,7 @@ class ObstoreStore:
         try:
             meta = await obstore.head_async(self._store, path)
         except BaseException as error:  # noqa: BLE001 (a Rust panic is no Exception)
-            failure = translate(error, path)
+            failure = self._told(error, path)
         else:
             return ObjectEntry(path, int(meta["size"]), meta["e_tag"])
         finally:
@@ -173,23 +183,23 @@ class ObstoreStore:
             raise StoreError("a plain HTTP server cannot list", path=prefix, hint="name the files")
         failure: BaseException
         try:
-            chunks = obstore.list(
-                self._store, prefix=prefix.rstrip("/") or None, offset=after, chunk_size=LIST_PAGE
+            chunks = Chunks(
+                obstore.list(
+                    self._store, prefix=prefix.rstrip("/") or None, offset=after, chunk_size=LIST_PAGE
+                ),
+                prefix,
+                self._read_timeout,
             )
-            while True:
-                try:
-                    chunk = await anext(chunks)
-                except StopAsyncIteration:
-                    return
-                finally:
-                    runtime.obstore_ended()
+            while (chunk := await chunks.take()) is not None:
                 # Azure lists etags without the quotes that all its other answers give them.
                 spell = _quoted if isinstance(self._store, (AzureStore, GCSStore)) else _as_given
                 yield [ObjectEntry(m["path"], int(m["size"]), spell(m["e_tag"])) for m in chunk]
         except GeneratorExit:
             raise
         except BaseException as error:  # noqa: BLE001 (a Rust panic is no Exception)
-            failure = translate(error, prefix)
+            failure = self._told(error, prefix)
+        else:
+            return
         raise failure from None
 
     async def list(self, prefix: str) -> AsyncIterator[ObjectEntry]:
@@ -199,6 +209,10 @@ class ObstoreStore:
         entries.sort(key=lambda entry: entry.path)
         for entry in entries:
             yield entry
+
+    def _told(self, error: BaseException, path: str, want: ByteRange | Suffix | None = None) -> BaseException:
+        self.broken = self.broken or panicked(error)
+        return translate(error, path, want=want)
 
     async def write(
         self, path: str, parts: AsyncIterator[bytes], *, size: int, if_match: str | None = None

@@ -172,6 +172,21 @@ def test_what_reads_a_given_store_is_made_once_and_does_not_keep_it() -> None:
     assert not any(kept is first for kept in clients._registry.transports.values())
 
 
+def test_a_client_whose_store_is_broken_is_not_given_again() -> None:
+    given = S3Store("b", region="us-east-1", access_key_id="K", secret_access_key="S")
+    asks = (
+        lambda: client_for("s3://bucket", storage_options=KEYS),
+        lambda: client_for("store:", store=given),
+    )
+    for ask in asks:
+        first = ask()
+        assert isinstance(first.store, ObstoreStore)
+        first.store.broken = True
+        second = ask()
+        assert (second.store is first.store, second.token) == (False, first.token)
+        assert ask() is second
+
+
 def test_of_more_clients_than_there_is_room_for_those_not_used_for_longest_go() -> None:
     many = [client_for(f"s3://bucket-{n}", storage_options=KEYS) for n in range(clients._MOST)]
     assert client_for("s3://bucket-0", storage_options=KEYS) is many[0]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import pathlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -365,16 +365,30 @@ async def test_a_panic_is_a_store_error(monkeypatch: pytest.MonkeyPatch) -> None
     class PanicException(BaseException):
         pass
 
+    class RustPanic(Exception):
+        pass
+
     async def panic(*_: object, **__: object) -> None:
         raise PanicException("index out of bounds")
 
+    async def fall_over(*_: object, **__: object) -> AsyncIterator[Any]:
+        raise RustPanic("rust future panicked: unknown error")
+        yield
+
     for name in ("get_async", "head_async"):
         monkeypatch.setattr(obstore_store.obstore, name, panic)
-    it = ObstoreStore(MemoryStore())
-    with pytest.raises(StoreError, match="obstore panicked: index out of bounds"):
-        await it.read("f", ByteRange(0, 1))
-    with pytest.raises(StoreError, match="obstore panicked"):
-        await it.head("f")
+    monkeypatch.setattr(obstore_store.obstore, "list", fall_over)
+    calls: dict[str, Callable[[ObstoreStore], Awaitable[Any]]] = {
+        "f, bytes 0..1: obstore panicked: index out of bounds": lambda it: it.read("f", ByteRange(0, 1)),
+        "f: obstore panicked: index out of bounds": lambda it: it.head("f"),
+        "d: obstore panicked: rust future panicked: unknown error": lambda it: anext(it.pages("d")),
+    }
+    for told, call in calls.items():
+        it = ObstoreStore(MemoryStore())
+        assert not it.broken
+        with pytest.raises(StoreError) as caught:
+            await call(it)
+        assert (str(caught.value), caught.value.transient, it.broken) == (told, False, True)
 
 
 @pytest.mark.parametrize("etag", ['"a\x01b"', '"a\r\nX: b"', '"ü"'], ids=ascii)
