@@ -16,7 +16,7 @@ from bisect import bisect_right
 from collections import deque
 from collections.abc import Sequence
 from contextlib import aclosing
-from itertools import pairwise, starmap
+from itertools import groupby, pairwise, starmap
 from typing import Final
 
 from cachetools import LRUCache
@@ -25,6 +25,7 @@ from accel.errors import StoreError
 from accel.io.faults import foremost
 from accel.io.gate import Gate
 from accel.io.groups import Group
+from accel.io.page_walk import PageWalk
 from accel.io.retry import Retry
 from accel.io.slices import breathe
 from accel.io.store import LIST_PAGE, Lister, ObjectEntry, Pager, PageSeen, RangeStore
@@ -76,10 +77,10 @@ class Listings:
     async def list_below(
         self, prefix: str, metrics: Metrics, *, begun: PageSeen | None = None
     ) -> list[ObjectEntry]:
-        """Objects at or below `prefix`, sorted by path (by code point). Counts a request for each page.
+        """Objects at or below `prefix`, each path once, sorted (by code point). Counts a request for each page.
 
-        Where there are several, `begun` is called with the first page as it has come, in the store's order; once more
-        where the listing is tried again.
+        Where there are several, `begun` is called with the first page as it has come, in the store's order if no path
+        comes twice; once more where the listing is tried again.
 
         Between two pages objects may come and go, and do so here as they would if pages were asked for one by one:
         each stretch of keys is as it was at some moment of the call.
@@ -87,13 +88,13 @@ class Listings:
         Raises
         ------
         StoreError
-            The store cannot list, or failed to.
+            The store cannot list, failed to, goes round in circles, or lists two different objects by one name.
         """
         store = self._store
         if not isinstance(store, Pager):
             if not isinstance(store, Lister):
                 raise StoreError("this store cannot list", path=prefix, hint="name the files")
-            return _sorted(await self._walk(store, prefix, metrics))
+            return _in_order(await self._walk(store, prefix, metrics))
         cuts = self._cuts.get(prefix)
         if cuts:
             try:
@@ -106,7 +107,7 @@ class Listings:
         entries = await self._stretch(store, prefix, metrics, begun=begun)
         if cuts is None and prefix and store.cuts_listings and _fits(entries):
             self._learn(prefix, entries)
-        return _sorted(entries)
+        return _in_order(entries)
 
     def _learn(self, prefix: str, entries: Sequence[ObjectEntry]) -> None:
         """Remember where pages end: the last key of each but the last."""
@@ -166,28 +167,21 @@ class Listings:
         """The objects whose keys come after one key and not after another, page by page."""
 
         async def attempt() -> list[ObjectEntry]:
-            entries: list[ObjectEntry] = []
-            asked, last = 0, after
+            walk = PageWalk(store, prefix, after=after, page_keys=LIST_PAGE)
+            entries, last = walk.entries, after
             try:
-                async with self._gate.slot(0), aclosing(store.pages(prefix, after=after)) as pages:
+                async with self._gate.slot(0), aclosing(walk.pages()) as pages:
                     async for page in pages:
-                        asked += 1
-                        if not page:
-                            continue
                         if check and not _fits(page, last):
                             raise _UnfitError
-                        if begun is not None and not entries and len(page) >= LIST_PAGE:
-                            begun(page)
-                        entries += page
+                        if begun is not None and len(entries) == len(page) >= LIST_PAGE:
+                            begun(page if _fits(page) else _in_order(list(page)))
                         last = page[-1].path
                         if until is not None and last >= until:
                             del entries[bisect_right(entries, until, key=_path_of) :]
                             break
-            except StoreError:
-                asked += 1
-                raise
             finally:
-                for _ in range(max(1, asked)):
+                for _ in range(walk.requests):
                     metrics.count_request(Kind.LISTING, 0)
             return entries
 
@@ -228,9 +222,30 @@ def _fits(page: Sequence[ObjectEntry], after: str | None = None) -> bool:
     return all(map(str.isascii, paths)) and all(starmap(operator.lt, pairwise(paths)))
 
 
-def _sorted(entries: list[ObjectEntry]) -> list[ObjectEntry]:
+def _in_order(entries: list[ObjectEntry]) -> list[ObjectEntry]:
+    """Sorted by path, and each path once; the list itself where that is so."""
     entries.sort(key=_path_of)
-    return entries
+    paths = [entry.path for entry in entries]
+    if all(starmap(operator.lt, pairwise(paths))):
+        return entries
+    return [_one_of(list(same)) for _, same in groupby(entries, key=_path_of)]
+
+
+def _one_of(same: Sequence[ObjectEntry]) -> ObjectEntry:
+    """The object that entries of one path are of.
+
+    A marker `x.parquet/` is listed as `x.parquet`, and a server may list a key twice: its rows are there once. An empty
+    one says less than one with bytes, which is read as the version it is listed as, or not at all. Which of two such
+    versions the path is read as cannot be told, and rows of the other would be missing: neither is taken.
+    """
+    first, *others = [entry for entry in same if entry.size] or same[:1]
+    if any((other.size, other.etag) != (first.size, first.etag) for other in others):
+        raise StoreError(
+            "the store lists two different objects by this name",
+            path=first.path,
+            hint="one may have a / at its end: rename it, or delete it",
+        )
+    return first
 
 
 def _size(cuts: Sequence[str]) -> int:

@@ -32,6 +32,8 @@ def small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
 class Bucket:
     """Lists as S3 does through obstore: raw keys in byte order by pages, of which a `/` at the end goes lost.
 
+    What ends in one is an empty marker.
+
     `before` is called before a request is answered, with what it is to begin after.
     """
 
@@ -61,7 +63,7 @@ class Bucket:
             finally:
                 self.under_way -= 1
             if keys:
-                yield [ObjectEntry(key.strip("/"), len(key), f'"{key}"') for key in keys]
+                yield list(map(entry_of, keys))
             if not more:
                 return
             last, page = keys[-1], page + 1
@@ -74,6 +76,16 @@ class Bucket:
 
     async def read(self, path: str, want: Any, *, if_match: str | None = None) -> Any:
         raise AssertionError
+
+
+def entry_of(key: str) -> ObjectEntry:
+    return ObjectEntry(key.strip("/"), 0 if key.endswith("/") else len(key), f'"{key}"')
+
+
+def told(keys: Iterable[str]) -> list[ObjectEntry]:
+    """What is to be told of some keys: each path once, as the file rather than as a marker of its name."""
+    by_path = {entry.path: entry for entry in map(entry_of, sorted(keys, reverse=True))}
+    return [by_path[path] for path in sorted(by_path)]
 
 
 def listings(store: Any, *, most: int = 64, attempts: int = 1) -> Listings:
@@ -105,7 +117,7 @@ async def asked_twice(
     change(store)
     metrics = Metrics()
     found = await it.list_below("d", metrics)
-    assert [(e.path, e.size, e.etag) for e in found] == [(k, len(k), f'"{k}"') for k in sorted(store.keys)]
+    assert found == told(store.keys)
     assert metrics.requests_by_kind == {Kind.LISTING: len(store.asked)}
     return sorted(store.asked, key=lambda one: (one[0] or "", one[1]))
 
@@ -152,12 +164,22 @@ async def test_it_is_shown_once_more_where_the_listing_is_tried_again() -> None:
 
 @pytest.mark.parametrize(
     ("count", "cuts"),
-    [(0, []), (1, []), (5, []), (6, [4]), (10, [4]), (11, [4, 9]), (15, [4, 9])],
+    [(0, []), (1, []), (4, []), (6, [4]), (9, [4]), (11, [4, 9]), (14, [4, 9])],
 )
 async def test_the_next_is_asked_for_at_once(count: int, cuts: list[int]) -> None:
     store = Bucket(keys(range(count)))
     assert await asked_twice(store) == [(None, 0), *((f"d/{cut:03}", 0) for cut in cuts)]
     assert store.most == 1 + len(cuts)
+
+
+@pytest.mark.parametrize("pages", [1, 2, 3])
+async def test_where_the_last_page_is_full_it_is_asked_for_more(pages: int) -> None:
+    store = Bucket(keys(range(PAGE * pages)))
+    ends = [f"d/{PAGE * page - 1:03}" for page in range(1, pages + 1)]
+    assert await asked_twice(store) == [(None, 0), *((end, 0) for end in ends)]
+    store.cuts_listings, store.asked = False, []
+    assert await paths(listings(store)) == keys(range(PAGE * pages))
+    assert store.asked == [(None, page) for page in range(pages)]
 
 
 @pytest.mark.parametrize(
@@ -176,10 +198,12 @@ async def test_the_next_is_asked_for_at_once(count: int, cuts: list[int]) -> Non
         ),
         pytest.param(
             lambda s: s.keys.update(keys(range(12, 30))),
-            [(None, 0), ("d/004", 0), ("d/009", 0), ("d/009", 1), ("d/009", 2), ("d/009", 3), ("d/009", 4)][
-                :6
-            ]
-            + [("d/009", 4)] * 0,
+            [(None, 0), ("d/004", 0), *(("d/009", page) for page in range(4)), ("d/029", 0)],
+            id="many came at the end, in full pages",
+        ),
+        pytest.param(
+            lambda s: s.keys.update(keys(range(12, 29))),
+            [(None, 0), ("d/004", 0), *(("d/009", page) for page in range(4))],
             id="many came at the end",
         ),
         pytest.param(
@@ -222,10 +246,10 @@ async def test_where_pages_end_is_learned_from_every_listing() -> None:
     store = Bucket(keys(range(12)))
     it = listings(store)
     await paths(it)
-    store.keys.update(keys(range(12, 20)))
+    store.keys.update(keys(range(12, 19)))
     await paths(it)
     store.asked = []
-    assert await paths(it) == keys(range(20))
+    assert await paths(it) == keys(range(19))
     assert sorted(store.asked, key=str) == [("d/004", 0), ("d/009", 0), ("d/014", 0), (None, 0)]
     store.keys = set(keys(range(3)))
     assert await paths(it) == keys(range(3))
@@ -252,10 +276,10 @@ async def test_prefixes_have_cuts_of_their_own() -> None:
 
 @pytest.mark.parametrize(("most", "seen"), [(1, 1), (3, 3), (64, listing._AT_ONCE)])
 async def test_few_are_under_way_at_once(most: int, seen: int) -> None:
-    store = Bucket(keys(range(200)))
+    store = Bucket(keys(range(199)))
     it = listings(store, most=most)
     for _ in range(2):
-        assert await paths(it) == keys(range(200))
+        assert await paths(it) == keys(range(199))
     assert (store.most, len(store.asked)) == (seen, 80)
 
 
@@ -296,7 +320,7 @@ class _Ignoring(Bucket):
 )
 async def test_what_is_in_no_plain_order_is_never_cut(store: Bucket) -> None:
     it = listings(store)
-    whole = sorted(key.strip("/") for key in store.keys)
+    whole = [entry.path for entry in told(store.keys)]
     for _ in range(3):
         store.asked = []
         assert await paths(it) == whole
@@ -318,7 +342,7 @@ async def test_what_does_not_fit_has_it_all_listed_again(came: str, requests: in
     store.keys.add(came)
     for at_most in (requests + 1, 3):
         store.asked = []
-        assert await paths(it) == sorted(key.strip("/") for key in store.keys)
+        assert await it.list_below("d", Metrics()) == told(store.keys)
         assert len(store.asked) <= at_most
 
 
@@ -448,6 +472,64 @@ async def test_a_store_that_knows_no_pages_is_asked_again() -> None:
     assert (metrics.retries, metrics.requests_by_kind) == (1, {Kind.LISTING: 2 + 3})
 
 
+# -- keys that are listed twice ------------------------------------------------------------------
+
+
+class _Told(Bucket):
+    """Answers with these very entries, by pages."""
+
+    def __init__(self, *pages: Sequence[ObjectEntry]) -> None:
+        super().__init__([])
+        self.told = pages
+        self.cuts_listings = False
+
+    async def pages(
+        self, prefix: str, *, after: str | None = None
+    ) -> AsyncGenerator[Sequence[ObjectEntry], None]:
+        for page in self.told:
+            yield page
+
+
+A, B, MARKER = ObjectEntry("d/a", 7, '"1"'), ObjectEntry("d/b", 7, '"2"'), ObjectEntry("d/a", 0, '"0"')
+
+
+@pytest.mark.parametrize(
+    "pages",
+    [
+        pytest.param([[A, A, B]], id="in one page"),
+        pytest.param([[A], [A, B]], id="at the end of a page and at the beginning of the next"),
+        pytest.param([[B, A], [A]], id="in no order"),
+        pytest.param([[A, MARKER, B]], id="a file and a marker of its name"),
+        pytest.param([[MARKER], [A, B]], id="the marker first"),
+    ],
+)
+async def test_a_key_that_is_listed_twice_is_one(pages: list[list[ObjectEntry]]) -> None:
+    assert await listings(_Told(*pages)).list_below("d", Metrics()) == [A, B]
+
+
+async def test_two_markers_are_one() -> None:
+    assert await listings(_Told([MARKER, MARKER])).list_below("d", Metrics()) == [MARKER]
+
+
+@pytest.mark.parametrize(
+    "other", [ObjectEntry("d/a", 8, '"1"'), ObjectEntry("d/a", 7, '"3"'), ObjectEntry("d/a", 7)]
+)
+async def test_which_of_two_objects_of_one_name_is_meant_is_not_guessed(other: ObjectEntry) -> None:
+    with pytest.raises(StoreError) as caught:
+        await listings(_Told([A, other, B])).list_below("d", Metrics())
+    assert str(caught.value) == (
+        "d/a: the store lists two different objects by this name "
+        "(one may have a / at its end: rename it, or delete it)"
+    )
+
+
+async def test_what_comes_twice_in_the_first_page_is_shown_once() -> None:
+    store = _Told([A, A, MARKER, B, B])
+    seen: list[Sequence[ObjectEntry]] = []
+    assert await listings(store).list_below("d", Metrics(), begun=seen.append) == [A, B]
+    assert seen == [[A, B]]
+
+
 # -- any keys, any change ------------------------------------------------------------------------
 
 _PLAIN = st.text("-./01a", min_size=1, max_size=4)
@@ -464,8 +546,7 @@ def test_it_is_always_what_one_page_after_the_other_gives(many: set[str], change
         for change in (set(), *changes):
             store.keys = store.keys ^ change
             found = await it.list_below("d", Metrics())
-            assert sorted(entry.etag or "" for entry in found) == sorted(f'"{key}"' for key in store.keys)
-            assert [entry.path for entry in found] == sorted(key.strip("/") for key in store.keys)
+            assert found == told(store.keys)
 
     asyncio.run(play())
 
@@ -490,8 +571,8 @@ def test_what_stays_is_listed_once_whatever_comes_and_goes_meanwhile(
                 always.intersection_update(store.keys)
 
         store.before = move
-        found = [entry.etag for entry in await it.list_below("d", Metrics())]
+        found = [entry.path for entry in await it.list_below("d", Metrics())]
         assert len(found) == len(set(found))
-        assert {f'"{key}"' for key in always} <= set(found) <= {f'"{key}"' for key in ever}
+        assert {key.strip("/") for key in always} <= set(found) <= {key.strip("/") for key in ever}
 
     asyncio.run(play())
