@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import operator
 import os
 import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -23,6 +24,7 @@ __all__ = ["ListingClient", "discover"]
 
 _LOGS = {"Delta": "_delta_log/", "Hudi": ".hoodie/"}
 _NO_COLUMNS = pa.schema([])
+_size_of = operator.attrgetter("size")
 
 Begun = Callable[[Iterable[DataFile]], None]
 """Is shown the first files of a listing while the others are waited for; it takes as many as it wants."""
@@ -39,6 +41,10 @@ class ListingClient(Protocol):
         begun: PageSeen | None = None,
     ) -> list[ObjectEntry]:
         """Objects at or below `prefix`, sorted by path; `begun` may be shown some while others are waited for."""
+        ...
+
+    async def head(self, path: str, *, metrics: Metrics | None = None) -> ObjectEntry:
+        """Size and etag of one object: asked of those that are listed as empty files."""
         ...
 
 
@@ -219,7 +225,15 @@ async def _find(
     entries = await _list_below(item, client_for, metrics, show)
     if item.shape is not Shape.GLOB:
         _warn_of_tables(item, entries, metrics)
-    return await listed.choose(item, entries)
+    chosen = await listed.choose(item, entries)
+    if item.location.scheme == "file" or 0 not in map(_size_of, chosen):
+        return chosen
+    from accel.tables.markers import find_markers
+
+    gone = await find_markers(chosen, client_for(item.location.root), metrics)
+    if not gone:
+        return chosen
+    return await listed.choose(item, [entry for entry in entries if entry.path not in gone])
 
 
 def _show(item: Named, begun: Begun, page: Sequence[ObjectEntry]) -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -27,6 +28,9 @@ class Stores:
     def __init__(self, **buckets: Sequence[str] | Mapping[str, int]) -> None:
         self.buckets = {f"s3://{name}": keys for name, keys in buckets.items()}
         self.listed: list[tuple[str, str]] = []
+        self.headed: list[str] = []
+        self.markers: set[str] = set()
+        """Keys whose `/` at the end went lost."""
 
     def client(self, root: str) -> _Bucket:
         return _Bucket(self, root)
@@ -55,6 +59,12 @@ class _Bucket:
         if begun is not None:
             begun(found[: len(found) // 2])
         return found
+
+    async def head(self, path: str, *, metrics: Metrics | None = None) -> ObjectEntry:
+        self.stores.headed.append(path)
+        if path in self.stores.markers:
+            raise ObjectNotFoundError("there is no such object", path=path)
+        return ObjectEntry(path, 0)
 
 
 def listed(key: str, partition: tuple[object, ...] = (), *, url: str | None = None) -> DataFile:
@@ -205,6 +215,56 @@ async def test_the_marker_of_a_directory_that_has_an_extension(source: str) -> N
 async def test_the_marker_of_the_directory_itself_is_no_file_though_it_holds_something() -> None:
     stores = Stores(bucket={"t/": 5, "t/a.parquet": 100})
     assert (await find(stores, "s3://bucket/t/")).files == (listed("t/a.parquet"),)
+
+
+@pytest.mark.parametrize("source", ["s3://bucket/t/", "s3://bucket/t", "s3://bucket/t/*.parquet"])
+async def test_a_marker_below_which_there_is_nothing_is_told_from_an_empty_file(source: str) -> None:
+    stores = Stores(
+        bucket={"t/a.parquet": 0, "t/b.parquet": 100, "t/c.parquet": 0, "t/_d.parquet": 0, "t/e": 0}
+    )
+    stores.markers = {"t/a.parquet"}
+    found = await find(stores, source)
+    assert [(file.path, file.size) for file in found.files] == [("t/b.parquet", 100), ("t/c.parquet", 0)]
+    assert (stores.listed, stores.headed) == ([(S3, "t")], ["t/a.parquet", "t/c.parquet"])
+
+
+@pytest.mark.parametrize(
+    ("source", "told"),
+    [
+        ("s3://bucket/t/", "the directory holds no data file"),
+        ("s3://bucket/t/*.parquet", "nothing matches the pattern"),
+    ],
+)
+async def test_where_there_is_nothing_but_a_marker(source: str, told: str) -> None:
+    stores = Stores(bucket={"t/a.parquet": 0})
+    stores.markers = {"t/a.parquet"}
+    with pytest.raises(ObjectNotFoundError, match=f"^{re.escape(source)}: {told}"):
+        await find(stores, source)
+
+
+async def test_a_pattern_that_only_markers_match_names_directories() -> None:
+    stores = Stores(bucket={"t/a.parquet": 0, "t/b.parquet/part": 100})
+    stores.markers = {"t/a.parquet"}
+    assert (await find(stores, "s3://bucket/t/*.parquet")).files == (listed("t/b.parquet/part"),)
+
+
+async def test_many_empty_files_are_not_all_asked_for() -> None:
+    stores = Stores(bucket={f"t/{n:03}.parquet": 0 for n in range(100)})
+    assert len((await find(stores, "s3://bucket/t/")).files) == 100
+    assert stores.headed == [f"t/{n:03}.parquet" for n in range(16)]
+    stores.headed, stores.markers = [], {f"t/{n:03}.parquet" for n in range(0, 32, 2)}
+    assert len((await find(stores, "s3://bucket/t/")).files) == 84
+    assert stores.headed == [f"t/{n:03}.parquet" for n in range(48)]
+
+
+async def test_a_store_that_does_not_say_keeps_its_empty_files() -> None:
+    class Silent(_Bucket):
+        async def head(self, path: str, *, metrics: Metrics | None = None) -> ObjectEntry:
+            raise StoreError("the store answered with status 403", path=path, status=403)
+
+    stores = Stores(bucket={"t/a.parquet": 0})
+    found = await discover("s3://bucket/t/", client_for=lambda root: Silent(stores, root), metrics=Metrics())
+    assert [file.path for file in found.files] == ["t/a.parquet"]
 
 
 async def test_what_is_hidden_above_the_directory_does_not_matter() -> None:
