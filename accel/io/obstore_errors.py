@@ -50,6 +50,8 @@ _DENIED = (
     "check the credentials and the object's name: a store may answer so where there is no such object; "
     "skip_signature=True reads public buckets"
 )
+# A listed one: empty segments, `.` and `..`, control characters.
+_BAD_KEY = "Encountered object with invalid path"
 _NO_BUCKET = ("NoSuchBucket", "ContainerNotFound")
 
 
@@ -132,6 +134,9 @@ def _generic(
         return StoreError(
             text, path=path, place=place, hint=hint, status=status, transient=transient_status(status)
         )
+    if _BAD_KEY in text:
+        hint = "obstore takes no such key: rename or delete that object, or name the files to read"
+        return StoreError(text, path=path, place=place, hint=hint)
     if "BareRedirect" in debug:
         return StoreError(text, path=path, place=place, hint=address)
     if _CERTIFICATE.search(debug):

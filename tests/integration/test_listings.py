@@ -98,3 +98,8 @@ async def test_a_directory_of_some_pages(minio: S3Admin, bucket: str) -> None:
         keys.remove(key)
         await obstore.delete_async(store, key)
     assert [await requests() for _ in range(2)] == [3, 3]
+    # Two full pages, and the question whether that was all.
+    gone, keys[:] = keys[2000:], keys[:2000]
+    await obstore.delete_async(store, gone)
+    client = client_of(minio, bucket)
+    assert [await requests() for _ in range(2)] == [3, 3]

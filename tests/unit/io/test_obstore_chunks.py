@@ -76,6 +76,32 @@ async def test_a_cancelled_listing_ends_its_request_at_once(server: ObjectServer
     listening.close()
 
 
+@pytest.mark.parametrize(
+    ("key", "why"),
+    [
+        ("d/a//b", 'Path "d/a//b" contained empty path segment'),
+        (
+            "d/./b",
+            'Error parsing Path "d/./b": Encountered illegal character sequence "." whilst parsing path segment "."',
+        ),
+        (
+            "d/a\x7fb",
+            'Error parsing Path "d/a\x7fb": Encountered illegal character sequence "\x7f" whilst parsing path '
+            + 'segment "a\x7fb"',
+        ),
+    ],
+    ids=["an empty segment", "a dot", "a control character"],
+)
+async def test_a_key_that_obstore_cannot_spell_is_named(server: ObjectServer, key: str, why: str) -> None:
+    server.always = answer(b"<Contents>" + ONE.replace(b"d/a", key.encode()) + b"</Contents>")
+    with pytest.raises(StoreError) as caught:
+        await names(store_at(server.url))
+    assert str(caught.value) == (
+        f"d: Encountered object with invalid path: {why} "
+        "(obstore takes no such key: rename or delete that object, or name the files to read)"
+    )
+
+
 async def test_empty_pages_without_an_end_are_given_up(
     server: ObjectServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
