@@ -50,8 +50,6 @@ class Chunks:
         except BaseException:
             self._let_go(turn)
             raise
-        finally:
-            runtime.obstore_ended()
         if not done:
             self._let_go(turn)
             raise StoreError(
@@ -59,6 +57,7 @@ class Chunks:
                 path=self._path,
                 hint="it is slow, or sends empty pages without an end; options.read_timeout allows for more",
             )
+        runtime.obstore_ended()
         try:
             return turn.result()
         except StopAsyncIteration:
@@ -72,3 +71,4 @@ class Chunks:
         with contextlib.suppress(RuntimeError):  # the loop is closed
             if not turn.cancel() and not turn.cancelled():
                 turn.exception()  # seen, though nobody waits for it any more
+        runtime.obstore_ended()
