@@ -69,6 +69,5 @@ class Chunks:
         # come meanwhile: hyper's pool panics with its lock held, and so does every later request of that store.
         self._stream = None
         with contextlib.suppress(RuntimeError):  # the loop is closed
-            if not turn.cancel() and not turn.cancelled():
-                turn.exception()  # seen, though nobody waits for it any more
+            turn.cancel()
         runtime.obstore_ended()

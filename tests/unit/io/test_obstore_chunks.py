@@ -13,8 +13,10 @@ from obstore.store import S3Store
 
 from accel.errors import StoreError
 from accel.io import obstore_chunks
+from accel.io.direct_store import adapt
 from accel.io.obstore_chunks import Chunks
 from accel.io.obstore_store import ObstoreStore
+from accel.options import Options, Transport
 from tests.unit.io.conftest import ObjectServer, Reply
 
 ONE = b"<Key>d/a</Key><LastModified>2015-10-21T07:28:00.000Z</LastModified><Size>1</Size>"
@@ -30,19 +32,20 @@ def answer(inside: bytes) -> Callable[[Reply], None]:
     return edit
 
 
-def store_at(url: str, **more: Any) -> ObstoreStore:
-    return ObstoreStore(
-        S3Store(
-            "b",
-            endpoint=url,
-            access_key_id="KEY",
-            secret_access_key="SECRET",
-            region="us-east-1",
-            client_options={"allow_http": True},
-            retry_config={"max_retries": 0},
-        ),
-        **more,
+def s3_at(url: str) -> S3Store:
+    return S3Store(
+        "b",
+        endpoint=url,
+        access_key_id="KEY",
+        secret_access_key="SECRET",
+        region="us-east-1",
+        client_options={"allow_http": True},
+        retry_config={"max_retries": 0},
     )
+
+
+def store_at(url: str) -> ObstoreStore:
+    return ObstoreStore(s3_at(url))
 
 
 async def names(store: ObstoreStore) -> list[str]:
@@ -102,13 +105,14 @@ async def test_a_key_that_obstore_cannot_spell_is_named(server: ObjectServer, ke
     )
 
 
+@pytest.mark.parametrize("transport", Transport)
 async def test_empty_pages_without_an_end_are_given_up(
-    server: ObjectServer, monkeypatch: pytest.MonkeyPatch
+    server: ObjectServer, monkeypatch: pytest.MonkeyPatch, transport: Transport
 ) -> None:
     monkeypatch.setattr(obstore_chunks, "_PATIENCE", 2)
     server.always = answer(b"<IsTruncated>true</IsTruncated><NextContinuationToken>t</NextContinuationToken>")
     with pytest.raises(StoreError) as caught:
-        await names(store_at(server.url, read_timeout=0.1))
+        await names(adapt(s3_at(server.url), Options(read_timeout=0.1, transport=transport)))
     assert str(caught.value) == (
         "d: the store listed nothing more in 0.2 seconds "
         "(it is slow, or sends empty pages without an end; options.read_timeout allows for more)"
@@ -169,6 +173,8 @@ async def test_a_failure_that_nobody_waits_for_any_more_is_not_reported(
     turn.set_exception(ValueError("late"))
     with pytest.raises(asyncio.CancelledError):
         await task
+    await asyncio.sleep(0)  # what it calls when it is done holds it
+    watched = weakref.ref(turn)
     del turn, task
     gc.collect()
-    assert caplog.records == []
+    assert (watched(), caplog.records) == (None, [])
