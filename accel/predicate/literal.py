@@ -14,6 +14,7 @@ from accel.errors import PredicateError
 from accel.predicate.expr import Ticks, Value
 from accel.predicate.literal_text import MAX_DIGITS, bounded
 from accel.predicate.moments import (
+    date_from_days,
     instant_from_nanos,
     nanos_of_instant,
     time_from_nanos,
@@ -158,7 +159,7 @@ def _from_datetime64(value: Any, np: Any) -> Value:
         value, unit, count = value.astype("datetime64[D]"), "D", 1
     ticks = int(value.view(np.int64)) * count
     if unit == "D":
-        return datetime.date(1970, 1, 1) + datetime.timedelta(days=ticks)
+        return date_from_days(ticks)
     if unit not in _NUMPY_NANOS:
         raise ValueError(f"the unit {unit} is finer than a nanosecond")
     return instant_from_nanos(ticks * _NUMPY_NANOS[unit], utc=False)
@@ -196,7 +197,7 @@ def _from_arrow(value: Any) -> Value:
         return time_from_nanos(value.value * _NANOS[kind.unit])
     if pa.types.is_date(kind):
         days = value.value if pa.types.is_date32(kind) else value.value // 86_400_000
-        return datetime.date(1970, 1, 1) + datetime.timedelta(days=days)
+        return date_from_days(days)
     if pa.types.is_nested(kind) or pa.types.is_duration(kind) or pa.types.is_interval(kind):
         raise ValueError(f"{kind} has no order to compare by")
     plain = value.as_py()

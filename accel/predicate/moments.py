@@ -10,6 +10,7 @@ from accel.predicate.expr import Ticks
 __all__ = [
     "DAY_NANOS",
     "EPOCH_ORDINAL",
+    "date_from_days",
     "date_from_text",
     "instant_from_nanos",
     "nanos_of_date",
@@ -45,6 +46,14 @@ def date_from_text(text: str) -> datetime.date:
         return datetime.date(year, month, day)
     except ValueError as error:
         raise ValueError(f"{text!r} is not a date: {error}") from None
+
+
+def date_from_days(days: int) -> datetime.date:
+    """The date that many days after 1970-01-01; a ValueError outside the years 0001 to 9999."""
+    try:
+        return datetime.date.fromordinal(days + EPOCH_ORDINAL)
+    except (ValueError, OverflowError):
+        raise ValueError("a date must lie in the years 0001 to 9999") from None
 
 
 def _clock_nanos(text: str) -> int:

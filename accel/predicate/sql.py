@@ -8,6 +8,7 @@ import math
 import re
 from collections.abc import Iterable
 from itertools import islice
+from typing import Any
 
 from accel.errors import PredicateError
 from accel.predicate.cursor import OPERATOR_WORDS
@@ -52,7 +53,7 @@ def to_sql(expr: Expr, *, max_values: int | None = None) -> str:
     str
         Text that `parse` turns into an equal tree, if nothing was cut and the tree is as the parser
         makes it: no AND directly within an AND, nor OR within OR, no comparison of two literals,
-        and lists for arrays.
+        and lists for arrays, whose keys have literals.
     """
     out: list[str] = []
     stack: list[Expr | str] = [expr]
@@ -89,10 +90,9 @@ def _condition(node: Expr, negation: str, max_values: int | None) -> str:
         case Compare(op, left, right):
             return f"{_operand(left)} {op.value} {_operand(right)}"
         case InList(column, values):
-            return f"{name_sql(column)} {negation}IN ({_values(values, len(values), max_values)})"
+            return f"{name_sql(column)} {negation}IN ({_texts(map(literal_sql, values), len(values), max_values)})"
         case InArray(column, array):
-            scalars = (literal_value(scalar) for scalar in array)
-            return f"{name_sql(column)} {negation}IN ({_values(scalars, len(array), max_values)})"
+            return f"{name_sql(column)} {negation}IN ({_texts(map(_key, array), len(array), max_values)})"
         case Like(column, pattern, ignore_case):
             word = "ILIKE" if ignore_case else "LIKE"
             return f"{name_sql(column)} {negation}{word} {literal_sql(pattern)}"
@@ -104,9 +104,18 @@ def _condition(node: Expr, negation: str, max_values: int | None) -> str:
             raise PredicateError(f"a {type(node).__name__} is no part of a predicate")
 
 
-def _values(values: Iterable[Value], count: int, max_values: int | None) -> str:
+def _key(scalar: Any) -> str:
+    """A key of an Arrow array: as a literal, or (outside the years 0001 to 9999, durations) its ticks and type."""
+    try:
+        return literal_sql(literal_value(scalar))
+    except PredicateError:
+        ticks = getattr(scalar, "value", None)
+        return f"{ticks} {scalar.type}" if isinstance(ticks, int) else "…"
+
+
+def _texts(texts: Iterable[str], count: int, max_values: int | None) -> str:
     shown = count if max_values is None else min(count, max_values)
-    text = ", ".join(map(literal_sql, islice(values, shown)))
+    text = ", ".join(islice(texts, shown))
     return text if shown == count else f"{text}, … {count - shown:,} more"
 
 

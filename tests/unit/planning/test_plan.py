@@ -46,6 +46,18 @@ def test_explained_where_it_was_planned() -> None:
         accel.Plan.from_arrow(plan.to_arrow()).explain()
 
 
+def test_keys_that_no_literal_can_hold_travel_in_plans() -> None:
+    moments = pa.array([-(2**62), 0], pa.timestamp("ms"))
+    store = DictStore({"f": write_file(pa.table({"a": moments}))})
+    where = accel.col("a").isin(moments)
+    plan = accel.plan("f", where, store=store)
+    sent = pickle.loads(pickle.dumps(plan))
+    shown = f"a IN ({-(2**62)} timestamp[ms], TIMESTAMP '1970-01-01 00:00:00')"
+    assert (sent.explain().where, repr(where)) == (shown, f"<{shown}>")
+    for back in (plan, sent, accel.Plan.from_arrow(plan.to_arrow())):
+        assert accel.scan(back, store=store).to_table()["a"].cast(pa.int64()).to_pylist() == [-(2**62), 0]
+
+
 def test_tables_that_are_no_plans() -> None:
     for data in (table(x=[1]), table(version=[99])):
         with pytest.raises(accel.AccelError, match="not a scan task of version"):

@@ -119,7 +119,12 @@ def test_nan_is_a_float(nan: Any) -> None:
         (pa.scalar([1]), "has no order to compare by"),
         (pa.scalar(1, pa.duration("s")), "has no order to compare by"),
         (pa.array([1]), "a pyarrow Int64Array is no literal"),
-        (pa.scalar(2**31 - 1, pa.date32()), "a Date32Scalar cannot be a literal"),
+        (
+            pa.scalar(2**31 - 1, pa.date32()),
+            "a Date32Scalar cannot be a literal: a date must lie in the years 0001",
+        ),
+        (pa.scalar(-(2**31), pa.date32()), "a date must lie in the years 0001 to 9999"),
+        (np.datetime64(10**7, "D"), "a date must lie in the years 0001 to 9999"),
     ],
     ids=lambda value: value if isinstance(value, str) else type(value).__name__,
 )

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from accel.predicate.expr import Ticks
 from accel.predicate.moments import (
     DAY_NANOS,
+    date_from_days,
     date_from_text,
     instant_from_nanos,
     nanos_of_date,
@@ -29,6 +30,13 @@ LAST = nanos_of_instant(datetime.datetime.max) + 999
 @given(st.dates())
 def test_dates(value: datetime.date) -> None:
     assert date_from_text(text_from_moment(value)) == value
+    assert date_from_days((value - datetime.date(1970, 1, 1)).days) == value
+
+
+@pytest.mark.parametrize("days", [-(2**31), -719_163, 2_932_897, 2**31 - 1, 2**63])
+def test_days_without_a_date(days: int) -> None:
+    with pytest.raises(ValueError, match="a date must lie in the years 0001 to 9999"):
+        date_from_days(days)
 
 
 @given(st.integers(0, DAY_NANOS - 1))

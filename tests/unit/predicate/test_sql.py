@@ -89,6 +89,24 @@ def test_long_lists_can_be_cut() -> None:
     assert parse(to_sql(array)) == InList(A, tuple(range(2000)))
 
 
+@pytest.mark.parametrize(
+    ("array", "text"),
+    [
+        (
+            pa.array([-(2**62), 0], pa.timestamp("ms")),
+            f"{-(2**62)} timestamp[ms], TIMESTAMP '1970-01-01 00:00:00'",
+        ),
+        (pa.array([2**31 - 1, None], pa.date32()), f"{2**31 - 1} date32[day], NULL"),
+        (pa.array([-1], pa.int64()).view(pa.time64("us")), "-1 time64[us]"),
+        (pa.array([5], pa.duration("s")), "5 duration[s]"),
+        (pa.array([b"\xff", b"a"]).view(pa.string()), "…, 'a'"),
+    ],
+    ids=lambda value: str(value.type) if isinstance(value, pa.Array) else "",
+)
+def test_keys_without_a_literal_are_shown(array: pa.Array, text: str) -> None:
+    assert to_sql(InArray(A, array)) == f"a IN ({text})"
+
+
 def test_the_deepest_tree_is_written() -> None:
     tree: Expr = A
     for _ in range(3000):
