@@ -27,7 +27,7 @@ from accel.predicate.atoms import (
 )
 from accel.predicate.coerce import nearest_double, order_atom
 from accel.predicate.kinds import Family, kind_of
-from accel.predicate.resolve import place, resolve
+from accel.predicate.resolve import follow, place, resolve
 
 __all__ = ["Bound", "BoundColumn", "bind"]
 
@@ -93,19 +93,18 @@ class _Binder:
     def column(self, named: ast.Column) -> tuple[int, BoundColumn]:
         ordinal = self._seen.get(named)
         if ordinal is None:
-            bound = resolve(named, self.schema)
+            bound = resolve(named, self.schema if self.meant is None else self.meant)
+            meant = bound.kind.family
+            if self.meant is not None:
+                # A file's own fields are nothing that a name could mean.
+                bound = follow(named, bound.path, self.schema)
             ordinal = self._ordinals.setdefault(bound.path, len(self.columns))
             if ordinal == len(self.columns):
                 self.columns.append(bound)
-                if self._is_meant_as_floats(named, bound):
+                if meant is Family.FLOAT and bound.kind.family in (Family.INTEGER, Family.DECIMAL):
                     self._doubles.add(ordinal)
             self._seen[named] = ordinal
         return ordinal, self.columns[ordinal]
-
-    def _is_meant_as_floats(self, named: ast.Column, bound: BoundColumn) -> bool:
-        if self.meant is None or bound.kind.family not in (Family.INTEGER, Family.DECIMAL):
-            return False
-        return resolve(named, self.meant).kind.family is Family.FLOAT
 
     def node(self, expr: ast.Expr) -> Node:
         match expr:

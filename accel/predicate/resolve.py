@@ -9,7 +9,7 @@ from accel.predicate.atoms import BoundColumn
 from accel.predicate.expr import Column
 from accel.predicate.kinds import plain_type
 
-__all__ = ["place", "resolve"]
+__all__ = ["follow", "place", "resolve"]
 
 
 def place(position: int) -> int | None:
@@ -20,6 +20,8 @@ def place(position: int) -> int | None:
 def resolve(column: Column, schema: pa.Schema) -> BoundColumn:
     """Find a column: an exact top-level name first, then its dotted parts down through structs.
 
+    A top-level name may hold dots itself: of those that a path may begin with the longest that has the rest is meant.
+
     Raises
     ------
     ColumnNotFoundError
@@ -27,21 +29,35 @@ def resolve(column: Column, schema: pa.Schema) -> BoundColumn:
     PredicateError
         The name is ambiguous, or a part of the path has no fields.
     """
-    found = schema.get_all_field_indices(column.name)
-    if len(found) == 1:
-        return BoundColumn((column.name,), schema.field(found[0]).type)
-    if found:
-        raise _ambiguous(column, column.name)
+    if _has(column, column.name, schema):
+        return follow(column, (column.name,), schema)
     parts = column.parts or ((column.name,) if column.quoted else tuple(column.name.split(".")))
-    tops = schema.get_all_field_indices(parts[0])
-    if len(parts) < 2 or not tops:
-        raise _missing(column, column.name if len(parts) < 2 else parts[0], schema.names)
-    if len(tops) > 1:
-        raise _ambiguous(column, parts[0])
-    field = schema.field(tops[0])
-    for depth, part in enumerate(parts[1:], 1):
-        field = _child(column, field, parts, depth)
-    return BoundColumn(parts, field.type)
+    refusal: PredicateError | ColumnNotFoundError | None = None
+    for cut in range(len(parts) - 1, 0, -1):
+        head = ".".join(parts[:cut])
+        if not _has(column, head, schema):
+            continue
+        try:
+            return follow(column, (head, *parts[cut:]), schema)
+        except (PredicateError, ColumnNotFoundError) as error:
+            refusal = refusal or error
+    raise refusal or _missing(column, column.name if len(parts) < 2 else parts[0], schema.names)
+
+
+def _has(column: Column, name: str, schema: pa.Schema) -> bool:
+    """Whether there is a top-level column of this name; an error where there are several."""
+    found = schema.get_all_field_indices(name)
+    if len(found) > 1:
+        raise _ambiguous(column, name)
+    return bool(found)
+
+
+def follow(column: Column, path: tuple[str, ...], schema: pa.Schema) -> BoundColumn:
+    """The column at a path whose first name the schema has once; errors are those of `resolve`."""
+    field = schema.field(path[0])
+    for depth in range(1, len(path)):
+        field = _child(column, field, path, depth)
+    return BoundColumn(path, field.type)
 
 
 def _child(column: Column, field: pa.Field, parts: tuple[str, ...], depth: int) -> pa.Field:

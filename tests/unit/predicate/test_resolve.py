@@ -1,0 +1,95 @@
+"""Names of a predicate in schemas whose own names hold dots."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import accel
+from accel.errors import AccelError, ColumnNotFoundError, PredicateError
+from accel.predicate.atoms import BoundColumn
+from accel.predicate.expr import Column, column_of
+from accel.predicate.resolve import resolve
+from accel.testing import DictStore, write_file
+
+
+def struct(**kinds: pa.DataType) -> pa.DataType:
+    return pa.struct(list(kinds.items()))
+
+
+INT, TEXT = pa.int64(), pa.string()
+SCHEMA = pa.schema(
+    [
+        ("a.b", struct(x=INT, y=struct(z=INT))),
+        ("a", struct(b=struct(x=TEXT, w=TEXT))),
+        ("a.b.y", struct(v=TEXT)),
+        ("whole.name", INT),
+        ("twice.x", struct(n=INT)),
+        ("twice.x", struct(n=INT)),
+    ]
+)
+
+
+@pytest.mark.parametrize(
+    ("parts", "path", "kind"),
+    [
+        (("a", "b"), ("a.b",), SCHEMA.field("a.b").type),
+        (("a", "b", "x"), ("a.b", "x"), INT),
+        (("a.b", "x"), ("a.b", "x"), INT),
+        (("a", "b", "w"), ("a", "b", "w"), TEXT),
+        (("a", "b", "y", "z"), ("a.b", "y", "z"), INT),
+        (("a", "b", "y", "v"), ("a.b.y", "v"), TEXT),
+        (("whole", "name"), ("whole.name",), INT),
+    ],
+    ids=str,
+)
+def test_the_longest_name_that_has_the_rest_is_meant(
+    parts: tuple[str, ...], path: tuple[str, ...], kind: pa.DataType
+) -> None:
+    assert resolve(column_of(parts), SCHEMA) == BoundColumn(path, kind)
+    assert resolve(Column(".".join(parts)), SCHEMA) == BoundColumn(path, kind)
+
+
+@pytest.mark.parametrize(
+    ("name", "error", "message"),
+    [
+        ("a.b.q", ColumnNotFoundError, "no column 'a.b.q': no 'q' in 'a.b' (there are: x, y)"),
+        ("a.b.y.q", ColumnNotFoundError, "no column 'a.b.y.q': no 'q' in 'a.b.y' (there are: v)"),
+        ("a.b.x.q", PredicateError, "column 'a.b.x' is int64 and has no field 'q'"),
+        ("whole.name.q", PredicateError, "column 'whole.name' is int64 and has no field 'q'"),
+        ("whole.other", ColumnNotFoundError, "no column 'whole.other': no 'whole'"),
+        ("twice.x.n", PredicateError, "column 'twice.x' is ambiguous"),
+    ],
+)
+def test_what_is_not_there(name: str, error: type[AccelError], message: str) -> None:
+    with pytest.raises(error) as caught:
+        resolve(Column(name), SCHEMA)
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "where",
+    [
+        accel.col("a.b")["x"] == 1,
+        accel.col("a.b.x") == 1,
+        'a.b."x" = 1',
+        '"a.b".x = 1',
+        [(("a.b", "x"), "=", 1)],
+        [(("a", "b", "x"), "=", 1)],
+    ],
+    ids=str,
+)
+def test_all_ways_to_name_it(where: Any) -> None:
+    store = DictStore({"f": write_file(pa.table({"a.b": [{"x": 1}, {"x": 2}]}))})
+    assert accel.scan("f", where, store=store, cache=None).to_table().to_pylist() == [{"a.b": {"x": 1}}]
+
+
+def test_a_files_own_fields_are_not_meant() -> None:
+    """What a name stands for is settled by the data set, not by each of its files."""
+    first = pa.table({"a.b": [{"y": 0}], "a": [{"b": {"x": 1}}]})
+    later = pa.table({"a.b": [{"y": 0, "x": 1}], "a": [{"b": {"x": 2}}]})
+    store = DictStore({"f0": write_file(first), "f1": write_file(later)})
+    found = accel.scan(["f0", "f1"], "a.b.x = 1", columns=["a"], store=store, cache=None)
+    assert found.to_table().to_pylist() == [{"a": {"b": {"x": 1}}}]
