@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
+from accel.arrays import validity
 from accel.errors import SchemaMismatchError
 
 __all__ = ["check_schema", "conform_array", "is_bytes", "is_text", "widens"]
 
 # Integers up to this many bits are exact in a float of the width on the right.
 _EXACT_IN_FLOAT = {8: 16, 16: 32, 32: 64}
+_INT32_MAX = (1 << 31) - 1
 _TIME_UNITS = ("s", "ms", "us", "ns")
 
 
@@ -115,6 +121,10 @@ def conform_array(array: pa.Array, to: pa.DataType, *, url: str = "", name: str 
     try:
         if pa.types.is_struct(array.type) and pa.types.is_struct(to):
             return _conform_struct(array, to, url=url, name=name)
+        if _is_list(array.type) and _is_list(to) and not pa.types.is_fixed_size_list(to):
+            return _conform_list(array, to, url=url, name=name)
+        if pa.types.is_map(array.type) and pa.types.is_map(to):
+            return _conform_map(array, to, url=url, name=name)
         if isinstance(array.type, pa.BaseExtensionType):
             return conform_array(array.storage, to, url=url, name=name)
         if pa.types.is_null(array.type):
@@ -142,3 +152,39 @@ def _conform_struct(array: pa.StructArray, to: pa.StructType, *, url: str, name:
             children.append(conform_array(child, field.type, url=url, name=f"{name}.{field.name}"))
     mask = array.is_null() if array.null_count else None
     return pa.StructArray.from_arrays(children, fields=list(to), mask=mask)
+
+
+def _conform_list(array: pa.Array, to: pa.DataType, *, url: str, name: str) -> pa.Array:
+    if pa.types.is_fixed_size_list(array.type):
+        array = array.cast(pa.list_(array.type.value_field))
+    offsets, values = _offsets(array, array.values)
+    if not pa.types.is_large_list(to) and int(offsets[-1]) > _INT32_MAX:
+        raise pa.ArrowInvalid(f"{int(offsets[-1])} values are more than a list holds")
+    values = conform_array(values, to.value_type, url=url, name=name)
+    width = np.int64 if pa.types.is_large_list(to) else np.int32
+    return _with_offsets(array, to, offsets.astype(width), values)
+
+
+def _conform_map(array: pa.MapArray, to: pa.MapType, *, url: str, name: str) -> pa.Array:
+    entries = pa.StructArray.from_arrays([array.keys, array.items], names=["key", "value"])
+    offsets, entries = _offsets(array, entries)
+    pair = pa.struct([to.key_field, to.item_field])
+    children = [conform_array(entries.field(at), pair.field(at).type, url=url, name=name) for at in range(2)]
+    return _with_offsets(array, to, offsets, pa.StructArray.from_arrays(children, fields=list(pair)))
+
+
+def _offsets(array: pa.Array, values: pa.Array) -> tuple[npt.NDArray[Any], pa.Array]:
+    """Where each list begins and ends among the values, which are cut to those of the array."""
+    if not len(array):
+        return np.zeros(1, np.int64 if pa.types.is_large_list(array.type) else np.int32), values.slice(0, 0)
+    offsets = array.offsets.to_numpy()
+    return offsets - offsets[0], values.slice(int(offsets[0]), int(offsets[-1] - offsets[0]))
+
+
+def _with_offsets(array: pa.Array, to: pa.DataType, offsets: npt.NDArray[Any], values: pa.Array) -> pa.Array:
+    """Lists of other values, null where those of the array are."""
+    bits = None
+    if array.null_count:
+        bits = pa.py_buffer(np.packbits(validity(array), bitorder="little"))
+    buffers = [bits, pa.py_buffer(np.ascontiguousarray(offsets))]
+    return pa.Array.from_buffers(to, len(array), buffers, array.null_count, children=[values])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 from decimal import Decimal
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -46,6 +47,14 @@ WIDENS = [
     (pa.struct([("a", pa.int8())]), pa.struct([("a", pa.int16()), ("b", pa.string())]), True),
     (pa.struct([("a", pa.int16())]), pa.struct([("a", pa.int8())]), False),
     (pa.bool_(), pa.int8(), False),
+    (pa.list_(pa.int32()), pa.list_(pa.dictionary(pa.int8(), pa.int32())), True),
+    (pa.list_(pa.dictionary(pa.int8(), pa.string())), pa.large_list(pa.string_view()), True),
+    (pa.list_(pa.int8(), 2), pa.list_(pa.int16()), True),
+    (pa.list_(pa.int8()), pa.list_(pa.int8(), 2), False),
+    (pa.list_(pa.uuid()), pa.list_(pa.binary()), True),
+    (pa.large_list(pa.null()), pa.list_(pa.list_(pa.int8())), True),
+    (pa.map_(pa.string(), pa.int8()), pa.map_(pa.large_string(), pa.dictionary(pa.int8(), pa.int16())), True),
+    (pa.map_(pa.string(), pa.int16()), pa.map_(pa.string(), pa.int8()), False),
 ]
 
 
@@ -85,6 +94,83 @@ def test_struct_children_by_name_missing_ones_null() -> None:
     out = conform_array(array.slice(1), to)
     assert out.type == to
     assert out.to_pylist() == [None, {"a": 3, "c": None, "b": None}]
+
+
+STRUCT = pa.struct([("b", pa.int8()), ("a", pa.int8())])
+WIDER = pa.struct([("a", pa.int16()), ("c", pa.string())])
+NESTED = {
+    "values": (
+        pa.list_(pa.int32()),
+        pa.list_(pa.dictionary(pa.int8(), pa.int32())),
+        [[1, None], None, [], [1, 2], [3]],
+    ),
+    "into large": (pa.list_(pa.int8()), pa.large_list(pa.int64()), [[1, None], None, [], [1, 2], [3]]),
+    "from large": (pa.large_list(pa.int8()), pa.list_(pa.int64()), [[1, None], None, [], [1, 2], [3]]),
+    "of one size": (pa.list_(pa.int8(), 2), pa.list_(pa.int64()), [[1, None], None, [2, 3], None, [4, 5]]),
+    "in lists": (
+        pa.list_(pa.list_(pa.dictionary(pa.int8(), pa.string()))),
+        pa.list_(pa.large_list(pa.string_view())),
+        [[["a", None], None], None, [], [[]], [["b", "a"]]],
+    ),
+    "uuids": (pa.list_(pa.uuid()), pa.list_(pa.binary()), [[b"a" * 16, None], None, [], [b"b" * 16], []]),
+    "structs": (
+        pa.list_(STRUCT),
+        pa.list_(WIDER),
+        [[{"b": 1, "a": 2}, None], None, [], [{"b": 3, "a": None}], []],
+    ),
+    "maps": (
+        pa.map_(pa.string(), pa.dictionary(pa.int8(), pa.string())),
+        pa.map_(pa.string(), pa.string_view()),
+        [[("k", "v"), ("l", None)], None, [], [("m", "v")], [("n", "w")]],
+    ),
+    "maps of structs": (
+        pa.map_(pa.string(), STRUCT),
+        pa.map_(pa.large_string(), WIDER),
+        [[("k", {"b": 1, "a": 2}), ("l", None)], None, [], [("m", {"b": 3, "a": 4})], []],
+    ),
+    "no rows": (pa.list_(pa.int8()), pa.list_(pa.dictionary(pa.int8(), pa.int8())), []),
+    "nulls": (pa.list_(pa.int8()), pa.large_list(pa.int16()), [None, None]),
+}
+
+
+def _array(kind: pa.DataType, values: list[Any]) -> pa.Array:
+    if pa.types.is_list(kind) and isinstance(kind.value_type, pa.BaseExtensionType):
+        plain = pa.array(values, pa.list_(kind.value_type.storage_type))
+        items = pa.ExtensionArray.from_storage(kind.value_type, plain.values)
+        return pa.ListArray.from_arrays(plain.offsets, items, mask=plain.is_null())
+    return pa.array(values, kind)
+
+
+def _shown(value: Any, kind: pa.DataType) -> Any:
+    """A value as Python has it in the wider type: of structs the fields that it has."""
+    if value is None:
+        return None
+    if pa.types.is_struct(kind):
+        return {field.name: value.get(field.name) for field in kind}
+    if pa.types.is_map(kind):
+        return [(key, _shown(item, kind.item_type)) for key, item in value]
+    return [_shown(item, kind.value_type) for item in value] if isinstance(value, list) else value
+
+
+@pytest.mark.parametrize("case", NESTED.values(), ids=NESTED)
+def test_what_lists_and_maps_hold_is_widened(case: tuple[pa.DataType, pa.DataType, list[Any]]) -> None:
+    have, to, values = case
+    array = _array(have, values)
+    assert widens(have, to)
+    for start in range(len(values) + 1):
+        for stop in range(start, len(values) + 1):
+            found = conform_array(array.slice(start, stop - start), to)
+            found.validate(full=True)
+            assert found.type == to
+            assert found.to_pylist() == [_shown(value, to) for value in values[start:stop]]
+
+
+def test_values_that_a_slice_leaves_out_are_left_alone() -> None:
+    far = pa.array([[2**62], [1]], pa.list_(pa.timestamp("ms")))
+    to = pa.list_(pa.timestamp("ns"))
+    assert conform_array(far[1:], to).cast(pa.list_(pa.int64())).to_pylist() == [[1_000_000]]
+    with pytest.raises(SchemaMismatchError, match="'t'"):
+        conform_array(far, to, name="t")
 
 
 def test_overflow_is_a_mismatch() -> None:
