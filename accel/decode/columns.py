@@ -14,6 +14,7 @@ import pyarrow as pa
 from accel.decode.apart import DecodePart, read_apart
 from accel.decode.arrow import ParquetReader, fields_of, open_reader, translate_errors
 from accel.decode.chunks import ChunkPages
+from accel.decode.empties import verify_filled
 from accel.decode.entries import read_as_indices
 from accel.decode.filled import check_filled
 from accel.decode.indexed import Values, check_indices, is_indexed, join_arrays, look_up
@@ -23,7 +24,7 @@ from accel.decode.splice import SplicePlan, plan_splice
 from accel.decode.spliced import cut_calls, splice_units
 from accel.decode.trim import place_rows, trim
 from accel.decode.units import Unit, Verified, cut_units, group_units, step_of
-from accel.decode.verify import PageFacts, verify_chunk
+from accel.decode.verify import PageFacts
 from accel.errors import AccelError, MemoryLimitError, ParquetFormatError
 from accel.format.model import ParquetSchema
 from accel.planning.selection import RowSelection
@@ -142,7 +143,7 @@ class _Job:
         memory_limit: int | None,
     ) -> None:
         self._schema = schema
-        self._chunks = chunks
+        self._chunks = chunks = dict(chunks)
         self._rows = rows
         self._row_group = row_group
         self._memory_limit = memory_limit
@@ -160,7 +161,7 @@ class _Job:
         tables = read_tables([self._chunks[ordinal] for ordinal in leaves])
         for ordinal in leaves:
             leaf = self._schema.leaves[ordinal]
-            self._facts[ordinal] = verify_chunk(
+            self._chunks[ordinal], self._facts[ordinal] = verify_filled(
                 self._chunks[ordinal],
                 leaf,
                 self._schema.elements[leaf.element],
