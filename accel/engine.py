@@ -177,9 +177,11 @@ class Engine:
             return None
         names = set(batch.schema.names)
         source: Any
-        from accel.planning.wire import are_tasks, decode_tasks
+        from accel.planning.task_schema import are_tasks
 
         if are_tasks(names):
+            from accel.planning.wire import decode_tasks
+
             refuse_beside_a_plan(
                 where=spec.where,
                 columns=spec.columns,

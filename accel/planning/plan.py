@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 __all__ = ["Plan"]
 
 _TASKS_PER_BATCH = 256
+_BATCH_BYTES = 256 << 20
+"""A column of a batch holds 2 GiB at most, and a long predicate is in every row."""
 
 
 class Plan:
@@ -59,19 +61,18 @@ class Plan:
 
     def to_arrow(self) -> pa.Table:
         """One row a task, of `accel.spark.TASK_SCHEMA`'s columns."""
-        from accel.planning.wire import TASK_ARROW_SCHEMA
+        from accel.planning.task_schema import TASK_ARROW_SCHEMA
 
         schema = TASK_ARROW_SCHEMA.with_metadata({"accel.schema": self.schema.serialize().to_pybytes()})
         return pa.Table.from_batches([b.replace_schema_metadata(schema.metadata) for b in self], schema)
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
-        from accel.planning.wire import encode_tasks
+        from accel.planning.wire import encode_batches
 
         if not self.tasks:
             # Consumers take the columns from the first batch.
             yield _no_tasks()
-        for at in range(0, len(self.tasks), _TASKS_PER_BATCH):
-            yield encode_tasks(self.tasks[at : at + _TASKS_PER_BATCH])
+        yield from encode_batches(self.tasks, most_rows=_TASKS_PER_BATCH, most_bytes=_BATCH_BYTES)
 
     def __len__(self) -> int:
         return len(self.tasks)
@@ -110,7 +111,7 @@ class Plan:
 
 
 def _no_tasks() -> pa.RecordBatch:
-    from accel.planning.wire import TASK_ARROW_SCHEMA
+    from accel.planning.task_schema import TASK_ARROW_SCHEMA
 
     columns = [pa.nulls(0, field.type) for field in TASK_ARROW_SCHEMA]
     return pa.RecordBatch.from_arrays(columns, schema=TASK_ARROW_SCHEMA)

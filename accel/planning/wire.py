@@ -6,14 +6,14 @@ credential is part of it; a presigned URL is, because reading takes it.
 
 from __future__ import annotations
 
-import zlib
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
 from accel.errors import AccelError, ParquetFormatError
+from accel.format.model import ParquetSchema
 from accel.planning.file import ObjectId
 from accel.planning.pages import LeafReads
 from accel.planning.query import Question, compile_query
@@ -21,110 +21,64 @@ from accel.planning.schema_wire import decode_schema, encode_schema
 from accel.planning.selection import RowSelection
 from accel.planning.task import ScanTask, TaskFile
 from accel.planning.task_check import check_task
+from accel.planning.task_rows import rows_of
+from accel.planning.task_schema import PAGE_LISTS, TASK_ARROW_SCHEMA, checksum_of
 from accel.predicate import codec
 from accel.ranges import ByteRange
 
-__all__ = ["TASK_ARROW_SCHEMA", "are_tasks", "checksum_of", "decode_tasks", "encode_tasks"]
+__all__ = ["decode_tasks", "encode_batches", "encode_tasks"]
 
 _VERSION = 3
-_LONGS = pa.list_(pa.int64())
 # Rows that agree on these are of one file and one question.
 _OF_FILE = (
     *("root", "path", "url", "etag", "size", "footer", "arrow_schema"),
     *("where", "data_schema", "output_schema", "partition"),
 )
-# Columns that a listing of files may well have too: only the others tell tasks from one.
-_OF_LISTINGS = frozenset(
-    {"version", "root", "path", "url", "size", "etag", "num_rows", "rows", "bytes", "share", "partition"}
-    | {"where", "checksum"}
-)
-_PAGES = ("ordinal", "offset", "size", "first_row", "stop_row")
-
-_LEAF = pa.struct(
-    [
-        ("leaf", pa.int32()),
-        ("column", pa.int32()),
-        ("codec", pa.int32()),
-        ("chunk_start", pa.int64()),
-        ("chunk_end", pa.int64()),
-        ("dictionary_start", pa.int64()),
-        ("dictionary_end", pa.int64()),
-        ("dictionary_pages", pa.int32()),
-        ("num_values", pa.int64()),
-        ("expansion", pa.float64()),
-        ("for_filter", pa.bool_()),
-        ("for_output", pa.bool_()),
-        ("total_pages", pa.int32()),
-        *((name, _LONGS) for name in _PAGES),
-    ]
-)
-
-TASK_ARROW_SCHEMA = pa.schema(
-    [
-        ("version", pa.int32()),
-        ("root", pa.string()),
-        ("path", pa.string()),
-        ("url", pa.string()),
-        ("size", pa.int64()),
-        ("etag", pa.string()),
-        ("row_group", pa.int32()),
-        ("num_rows", pa.int64()),
-        ("rows", pa.int64()),
-        ("bytes", pa.int64()),
-        ("row_starts", _LONGS),
-        ("row_stops", _LONGS),
-        ("sure_starts", _LONGS),
-        ("sure_stops", _LONGS),
-        ("share", pa.float64()),
-        ("footer", pa.binary()),
-        ("arrow_schema", pa.binary()),
-        ("where", pa.binary()),
-        ("data_schema", pa.binary()),
-        ("output_schema", pa.binary()),
-        ("partition", pa.binary()),
-        ("leaves", pa.list_(_LEAF)),
-        ("checksum", pa.int64()),
-    ]
-)
-"""The columns of a task row. `rows` and `bytes` are there to be looked at, and to balance by; `checksum` is that of all
-others, for a task that is damaged on its way may well be one of other rows."""
-
-
-def are_tasks(names: Collection[str]) -> bool:
-    """Whether columns of these names are tasks, rather than a listing of files.
-
-    Raises
-    ------
-    AccelError
-        They are, but some columns of a task are missing: what is left names files too, and reading those
-        whole would give rows that the plan left out.
-    """
-    due = TASK_ARROW_SCHEMA.names
-    if not any(name in names for name in due if name not in _OF_LISTINGS):
-        return False
-    missing = [name for name in due if name not in names]
-    if missing:
-        raise AccelError(
-            f"these are tasks of a plan without the columns {missing}",
-            hint="keep the columns of a plan's tasks as they are, or give only their `path` to read whole files",
-        )
-    return True
+_OF_QUESTION = ("where", "data_schema", "output_schema")
 
 
 def encode_tasks(tasks: Sequence[ScanTask]) -> pa.RecordBatch:
     """One row a task, in order, of `TASK_ARROW_SCHEMA`."""
-    shared: dict[int, dict[str, Any]] = {}
-    rows = []
-    for task in tasks:
-        key = id(task.file)
-        if key not in shared:
-            shared[key] = _encode_file(task.file)
-        row = _encode_task(task, shared[key])
-        rows.append(row | {"checksum": checksum_of(row)})
+    return _to_batch(list(_encode_rows(tasks)))
+
+
+def encode_batches(tasks: Sequence[ScanTask], *, most_rows: int, most_bytes: int) -> Iterator[pa.RecordBatch]:
+    """The same in batches that end before so many rows or bytes; each has a row at least."""
+    rows: list[dict[str, Any]] = []
+    held = 0
+    for row in _encode_rows(tasks):
+        size = sum(len(value) for value in row.values() if isinstance(value, bytes))
+        if rows and (len(rows) == most_rows or held + size > most_bytes):
+            yield _to_batch(rows)
+            rows, held = [], 0
+        rows.append(row)
+        held += size
+    if rows:
+        yield _to_batch(rows)
+
+
+def _to_batch(rows: Sequence[Mapping[str, Any]]) -> pa.RecordBatch:
     return pa.RecordBatch.from_pylist(rows, schema=TASK_ARROW_SCHEMA)
 
 
-def _encode_file(file: TaskFile) -> dict[str, Any]:
+def _encode_rows(tasks: Sequence[ScanTask]) -> Iterator[dict[str, Any]]:
+    shared: dict[str, Any] = {}
+    of: TaskFile | None = None
+    # A long predicate is encoded once, not for every file.
+    asked: Question | None = None
+    where: bytes | None = None
+    for task in tasks:
+        if task.file is not of:
+            of, question = task.file, task.file.question
+            if question is not asked:
+                asked = question
+                where = None if question.where is None else codec.encode(question.where)
+            shared = _encode_file(of, where)
+        row = _encode_task(task, shared)
+        yield row | {"checksum": checksum_of(row)}
+
+
+def _encode_file(file: TaskFile, where: bytes | None) -> dict[str, Any]:
     question, query = file.question, file.query
     leaves = sorted({*query.output_leaves, *query.filter_leaves})
     footer, arrow, renumbered = encode_schema(
@@ -144,7 +98,7 @@ def _encode_file(file: TaskFile) -> dict[str, Any]:
         "etag": file.id.etag,
         "footer": footer,
         "arrow_schema": arrow.serialize().to_pybytes(),
-        "where": None if question.where is None else codec.encode(question.where),
+        "where": where,
         "data_schema": data_schema.serialize().to_pybytes(),
         "output_schema": question.output.serialize().to_pybytes(),
         "partition": _to_ipc(values),
@@ -196,32 +150,8 @@ def _encode_reads(reads: LeafReads, renumbered: Mapping[int, int]) -> dict[str, 
         "for_filter": reads.for_filter,
         "for_output": reads.for_output,
         "total_pages": reads.total_pages,
-        **{name: getattr(reads, name).tolist() for name in _PAGES},
+        **{name: getattr(reads, name).tolist() for name in PAGE_LISTS},
     }
-
-
-def checksum_of(row: Mapping[str, Any]) -> int:
-    """CRC-32 of a task's columns, whichever process has them, and whether it has read or is to write them."""
-    crc = 0
-    values: list[Any] = []
-    for field in TASK_ARROW_SCHEMA:
-        value = row[field.name] if field.name != "checksum" else None
-        if isinstance(value, str):
-            value = value.encode("utf-8", "surrogatepass")
-        if isinstance(value, bytes):
-            crc = zlib.crc32(value, crc)
-            value = len(value)
-        if field.name == "leaves":
-            leaves = row["leaves"] or ()
-            values += [[_plain(leaf[part.name]) for part in _LEAF] for leaf in leaves]
-        else:
-            values.append(_plain(value))
-    # Numbers, none, and lists of them: as text they are the same everywhere.
-    return zlib.crc32(repr(values).encode("ascii"), crc)
-
-
-def _plain(value: Any) -> Any:
-    return value.item() if isinstance(value, np.generic) else value
 
 
 def decode_tasks(batch: pa.RecordBatch) -> Iterator[ScanTask]:
@@ -232,8 +162,8 @@ def decode_tasks(batch: pa.RecordBatch) -> Iterator[ScanTask]:
     AccelError
         The batch does not hold tasks of this version.
     """
-    last: tuple[Any, TaskFile] | None = None
-    for row in batch.to_pylist():
+    last: _Decoded | None = None
+    for row in rows_of(batch):
         if row.get("version") != _VERSION:
             raise AccelError(
                 f"not a scan task of version {_VERSION}", hint="plan with the same version of accel as scans"
@@ -241,9 +171,8 @@ def decode_tasks(batch: pa.RecordBatch) -> Iterator[ScanTask]:
         try:
             if row["checksum"] != checksum_of(row):
                 raise AccelError("a scan task is damaged: its checksum is another", path=_url_of(row))
-            key = tuple(row[name] for name in _OF_FILE)
-            if last is None or last[0] != key:
-                last = (key, _decode_file(row))
+            if last is None or any(last[0][name] != row[name] for name in _OF_FILE):
+                last = (row, _decode_file(row, last))
             task = _decode_task(row, last[1])
             check_task(task)
         except AccelError:
@@ -261,21 +190,20 @@ def _url_of(row: Mapping[str, Any]) -> str | None:
     return url if isinstance(url, str) else None
 
 
-def _decode_file(row: Mapping[str, Any]) -> TaskFile:
-    metadata = decode_schema(row["footer"])
-    schema = metadata.schema
+_Decoded: TypeAlias = tuple[Mapping[str, Any], TaskFile]
+"""A row, and the file that it is of."""
+
+
+def _decode_file(row: Mapping[str, Any], before: _Decoded | None) -> TaskFile:
+    """What it has in common with the file before it is shared: a long predicate, and what is made of a schema."""
+    schema, key_value, created_by = _decode_footer(row, before)
     arrow_schema = pa.ipc.read_schema(pa.py_buffer(row["arrow_schema"]))
     values = pa.ipc.open_stream(pa.py_buffer(row["partition"])).read_next_batch()
     values.validate(full=True)
     if values.num_columns and values.num_rows != 1:
         raise ParquetFormatError(f"a scan task has {values.num_rows} values of each partition column")
     partition = {n: values.column(i)[0] for i, n in enumerate(values.schema.names)}
-    question = Question(
-        where=None if row["where"] is None else codec.decode(row["where"]),
-        schema=pa.ipc.read_schema(pa.py_buffer(row["data_schema"])),
-        output=pa.ipc.read_schema(pa.py_buffer(row["output_schema"])),
-        partition_names=tuple(partition),
-    )
+    question = _decode_question(row, tuple(partition), before)
     query = compile_query(
         question, file_schema=schema, arrow_schema=arrow_schema, partition=partition, url=row["url"]
     )
@@ -285,11 +213,34 @@ def _decode_file(row: Mapping[str, Any]) -> TaskFile:
         id=ObjectId(row["path"], row["size"], row["etag"]),
         schema=schema,
         arrow_schema=arrow_schema,
-        key_value=metadata.key_value,
-        created_by=metadata.created_by,
+        key_value=key_value,
+        created_by=created_by,
         partition=partition,
         question=question,
         query=query,
+    )
+
+
+def _decode_footer(
+    row: Mapping[str, Any], before: _Decoded | None
+) -> tuple[ParquetSchema, Mapping[str, bytes], str]:
+    if before is not None and before[0]["footer"] == row["footer"]:
+        return before[1].schema, before[1].key_value, before[1].created_by
+    metadata = decode_schema(row["footer"])
+    return metadata.schema, metadata.key_value, metadata.created_by
+
+
+def _decode_question(
+    row: Mapping[str, Any], partition_names: tuple[str, ...], before: _Decoded | None
+) -> Question:
+    same = before is not None and before[1].question.partition_names == partition_names
+    if before is not None and same and all(before[0][name] == row[name] for name in _OF_QUESTION):
+        return before[1].question
+    return Question(
+        where=None if row["where"] is None else codec.decode(row["where"]),
+        schema=pa.ipc.read_schema(pa.py_buffer(row["data_schema"])),
+        output=pa.ipc.read_schema(pa.py_buffer(row["output_schema"])),
+        partition_names=partition_names,
     )
 
 
@@ -311,7 +262,7 @@ def _longs(values: Sequence[int]) -> np.ndarray[Any, np.dtype[np.int64]]:
 
 
 def _decode_reads(leaf: Mapping[str, Any], num_leaves: int, size: int) -> LeafReads:
-    pages = {name: _longs(leaf[name]) for name in _PAGES}
+    pages = {name: _longs(leaf[name]) for name in PAGE_LISTS}
     lengths = {len(p) for p in pages.values()}
     if len(lengths) != 1 or not 0 <= leaf["leaf"] < num_leaves:
         raise ParquetFormatError("the page lists of a scan task do not fit together")

@@ -12,7 +12,8 @@ import pyarrow as pa
 
 from accel.asking import DEFAULT_CACHE, plan, scan
 from accel.options import MIB
-from accel.planning.wire import TASK_ARROW_SCHEMA
+from accel.planning.task_rows import join_rows, take_out
+from accel.planning.task_schema import TASK_ARROW_SCHEMA
 from accel.spark.schema import spark_ddl, spark_schema
 
 if TYPE_CHECKING:
@@ -105,9 +106,11 @@ def read(
         options=options,
     )
     result = spark_schema(planned.schema)
-    tasks = _task_frame(spark, planned.to_arrow(), partitions)
+    batches, shared = take_out(planned)
+    tasks = _task_frame(spark, pa.Table.from_batches(batches), partitions)
     given = {"storage_options": storage_options, "options": options, "store": store, "cache": cache}
-    return tasks.mapInArrow(partial(_read_tasks, keywords=for_executors(given)), result)
+    read_tasks = partial(_read_tasks, keywords=for_executors(given), shared=shared)
+    return tasks.mapInArrow(read_tasks, result)
 
 
 def for_executors(keywords: Mapping[str, Any]) -> dict[str, Any]:
@@ -169,8 +172,8 @@ def _default_partitions(spark: SparkSession, sizes: npt.NDArray[np.int64]) -> in
 
 
 def _read_tasks(
-    batches: Iterator[pa.RecordBatch], *, keywords: Mapping[str, Any]
+    batches: Iterator[pa.RecordBatch], *, keywords: Mapping[str, Any], shared: Mapping[str, bytes]
 ) -> Iterator[pa.RecordBatch]:
-    """Runs in an executor: the tasks of one partition."""
-    tasks = (batch.select(TASK_ARROW_SCHEMA.names) for batch in batches)
+    """Runs in an executor: the tasks of one partition; `shared` is what `take_out` gave."""
+    tasks = (join_rows(batch.select(TASK_ARROW_SCHEMA.names), shared) for batch in batches)
     return iter(scan(tasks, **keywords))

@@ -111,6 +111,13 @@ def test_read_partition_columns(spark: SparkSession, folder: Path) -> None:
     assert frame.groupBy("month").count().orderBy("month").collect() == [(3, ROWS), (4, ROWS)]
 
 
+def test_read_by_a_long_list_of_values(spark: SparkSession, folder: Path) -> None:
+    """It travels once, beside the tasks: a plan of them all holds little."""
+    wanted = np.arange(0, 1_000_000, 100)
+    frame = accel.spark.read(spark, str(folder), where=accel.col("flight").isin(wanted), columns=["flight"])
+    assert [row.flight for row in frame.collect()] == list(range(ROWS, (MONTHS + 1) * ROWS, 100))
+
+
 def test_read_of_nothing(spark: SparkSession, folder: Path) -> None:
     frame = accel.spark.read(spark, str(folder), where="carrier = 'ZZ'", columns=["flight"])
     assert frame.schema.simpleString() == "struct<flight:bigint>"

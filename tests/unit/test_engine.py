@@ -13,7 +13,7 @@ import pytest
 
 import accel
 from accel.io import runtime
-from accel.planning.wire import TASK_ARROW_SCHEMA
+from accel.planning.task_schema import TASK_ARROW_SCHEMA
 from accel.testing import (
     DictStore,
     FaultStore,

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 import accel
-from accel.planning.wire import TASK_ARROW_SCHEMA
+from accel.planning.task_schema import TASK_ARROW_SCHEMA
 from accel.testing import DictStore, Layout, table, write_file
 
 STORE = DictStore({"f": write_file(table(x=pa.array(np.arange(600))), Layout(group_rows=2, page_rows=2))})
@@ -24,6 +24,17 @@ def test_a_plan_of_many_tasks() -> None:
     for back in (accel.Plan.from_arrow(sent), pickle.loads(pickle.dumps(plan))):
         assert [t.row_group for t in back.tasks] == list(range(300))
         assert back.schema == plan.schema
+
+
+def test_a_batch_ends_before_it_holds_too_much(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A predicate of megabytes is in every row, and a column of a batch holds 2 GiB."""
+    plan = accel.plan("f", accel.col("x").isin(np.arange(0, 600, 2)), store=STORE)
+    row = sum(len(value) for value in plan.to_arrow().to_pylist()[0].values() if isinstance(value, bytes))
+    monkeypatch.setattr("accel.planning.plan._BATCH_BYTES", 100 * row + row // 2)
+    assert [batch.num_rows for batch in plan] == [100, 100, 100]
+    monkeypatch.setattr("accel.planning.plan._BATCH_BYTES", 1)
+    assert [batch.num_rows for batch in plan] == [1] * 300
+    assert accel.scan(accel.Plan.from_arrow(plan.to_arrow()), store=STORE).count_rows() == 300
 
 
 def test_a_plan_without_tasks_keeps_its_schema() -> None:

@@ -11,7 +11,8 @@ import pytest
 
 import accel
 from accel.errors import ParquetFormatError
-from accel.planning.wire import TASK_ARROW_SCHEMA, checksum_of, decode_tasks
+from accel.planning.task_schema import TASK_ARROW_SCHEMA, checksum_of
+from accel.planning.wire import decode_tasks
 from accel.testing import DictStore, Layout, table, write_file
 
 TOP = 2**63 - 1
