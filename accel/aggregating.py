@@ -11,7 +11,6 @@ import pyarrow as pa
 
 from accel.arrays import integers_array, whole
 from accel.decode.pool import DecodePool
-from accel.engine import Running
 from accel.errors import IndexFormatError, SchemaMismatchError
 from accel.indexes.expressions import Expression
 from accel.planning.answers import Answer, answer_tasks, narrow_tasks
@@ -24,6 +23,7 @@ from accel.planning.query import Question
 from accel.planning.tally import Tally, finish, tally_array
 from accel.planning.task import ScanTask
 from accel.reader import Reader
+from accel.running import Running
 
 __all__ = ["Aggregation"]
 

@@ -21,6 +21,7 @@ from accel.planning.query import Question
 from accel.planning.task import ScanTask, check_alike
 from accel.reader import Reader, Tails
 from accel.run import Run
+from accel.running import Running, converted_schema
 from accel.scan_spec import ScanSpec
 from accel.session import Session
 
@@ -28,52 +29,7 @@ if TYPE_CHECKING:
     from accel.answering import Answering
     from accel.planning.plan import Plan
 
-__all__ = ["Engine", "Running"]
-
-Convert = Callable[[pa.RecordBatch], pa.RecordBatch]
-
-
-class Running:
-    """One run under way: batches by `take`, then `close`."""
-
-    def __init__(self, run: Run, session: Session | None, schema: pa.Schema | None, convert: bool) -> None:
-        self._run = run
-        self._session = session
-        self._schema = schema
-        self._convert = convert
-        self._converter: Convert | None = None
-        self.ended = False
-
-    async def schema(self) -> pa.Schema:
-        """The schema of the batches."""
-        if self._schema is None and self._session is not None:
-            self._schema = (await self._session.question()).output
-        schema = self._schema if self._schema is not None else pa.schema([])
-        return _converted_schema(schema) if self._convert else schema
-
-    async def take(self) -> pa.RecordBatch | None:
-        """The next batch, or None; whatever is raised, the run has ended then."""
-        try:
-            batch = await self._run.take()
-        except BaseException:
-            await self.close()
-            raise
-        if batch is None:
-            await self.close()
-            return None
-        if self._convert:
-            batch = self._converted(batch)
-        return batch
-
-    def _converted(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        if self._converter is None:
-            self._converter = _conversion(batch.schema)
-        return self._converter(batch)
-
-    async def close(self) -> None:
-        """Stop; nothing of the run is under way afterwards."""
-        self.ended = True
-        await self._run.close()
+__all__ = ["Engine"]
 
 
 class Engine:
@@ -257,10 +213,12 @@ class Engine:
             if answering is not None:
                 tasks = answering.answer_planned(reader, tasks, _schema_of(spec.source))
             run = Run(reader, partial(planned_work, reader, tasks), limit=limit, ordered=spec.order)
-            return Running(run, None, _schema_of(spec.source), convert)
+            urls = {task.file.url for task in tasks}
+            url = urls.pop() if len(urls) == 1 else None
+            return Running(run, None, _schema_of(spec.source), convert, url=url)
         session = self._session(metrics, Tails.SERVE, limit=limit, answering=answering)
         run = Run(session.reader, session.work, limit=limit, ordered=spec.order)
-        return Running(run, session, None, convert)
+        return Running(run, session, None, convert, url=_only_path(spec.source))
 
     async def schema(self, metrics: Metrics) -> pa.Schema:
         """The schema of the result."""
@@ -268,7 +226,7 @@ class Engine:
             schema = _schema_of(self.spec.source)
         else:
             schema = (await self._session(metrics).question()).output
-        return _converted_schema(schema) if self._convert else schema
+        return converted_schema(schema) if self._convert else schema
 
     # -- planning --------------------------------------------------------------------------------
 
@@ -332,13 +290,7 @@ def _schema_of(source: Any) -> pa.Schema:
     return _tasks_of(source)[0].file.question.output
 
 
-def _conversion(schema: pa.Schema) -> Convert:
-    """To what mapInArrow takes."""
-    from accel.decode.spark_types import spark_conversion
-
-    return spark_conversion(schema) or (lambda same: same)
-
-
-def _converted_schema(schema: pa.Schema) -> pa.Schema:
-    empty = pa.RecordBatch.from_arrays([pa.nulls(0, field.type) for field in schema], schema=schema)
-    return _conversion(schema)(empty).schema
+def _only_path(source: Any) -> str | None:
+    """What a source of one path names, which may be a folder."""
+    paths = source if isinstance(source, list | tuple) else [source]
+    return str(paths[0]) if len(paths) == 1 else None

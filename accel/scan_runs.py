@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from accel.engine import Engine, Running
+from accel.engine import Engine
 from accel.io import runtime
 from accel.metrics import Metrics
+from accel.running import Running
 
 if TYPE_CHECKING:
     from accel.aggregating import Aggregation

@@ -292,7 +292,11 @@ def _against(pin: Pin, error: StoreError, path: str) -> StoreError:
     if error.status == 416 and not (isinstance(error, ShortObjectError) and error.size == pin.size):
         return _changed(path, error.message)
     if isinstance(error, ObjectNotFoundError) and not isinstance(error, ObjectChangedError):
-        return ObjectGoneError("the object has been deleted since its metadata was read", path=path)
+        return ObjectGoneError(
+            "the object has been deleted since its metadata was read",
+            path=path,
+            hint="list the files anew: scan or plan again",
+        )
     return error
 
 

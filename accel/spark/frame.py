@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from accel.arguments import check_count
 from accel.asking import DEFAULT_CACHE, plan, scan
 from accel.options import MIB
 from accel.planning.task_rows import join_rows, take_out
@@ -85,12 +86,14 @@ def read(
     SchemaMismatchError
         A column has a type that Spark has no counterpart for.
     ValueError
-        `partitions` is less than 1.
+        `partitions` is no int of at least 1.
     AccelError
         Whatever planning raises. An executor that finds a file changed since raises `ObjectChangedError`.
     """
-    if partitions is not None and partitions < 1:
-        raise ValueError(f"partitions is at least 1, not {partitions}")
+    if partitions is not None:
+        partitions = check_count(partitions, "partitions")
+        if partitions < 1:
+            raise ValueError(f"partitions is at least 1, not {partitions}")
     planned = plan(
         url,
         where,

@@ -9,7 +9,7 @@ import subprocess
 import sys
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -188,9 +188,21 @@ def test_workers_that_used_accel_end_well(files: list[str]) -> None:
     assert said == []
 
 
-def test_partitions_below_one_are_refused(spark: SparkSession, folder: Path) -> None:
-    with pytest.raises(ValueError, match="partitions is at least 1"):
-        accel.spark.read(spark, str(folder), partitions=0)
+@pytest.mark.parametrize(
+    ("partitions", "told"),
+    [
+        (0, "partitions is at least 1, not 0"),
+        (-1, "partitions is a non-negative int, not -1"),
+        ("3", "partitions is a non-negative int, not '3'"),
+        (2.5, "partitions is a non-negative int, not 2.5"),
+        (True, "partitions is a non-negative int, not True"),
+    ],
+    ids=str,
+)
+def test_partitions_that_are_no_number_of_them_are_refused(partitions: Any, told: str) -> None:
+    """Before anything is planned."""
+    with pytest.raises(ValueError, match=rf"^{re.escape(told)}$"):
+        accel.spark.read(None, "nowhere/", partitions=partitions)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,103 @@
+"""One run under way, and its batches as its caller takes them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from accel.errors import AccelError, ObjectChangedError
+
+if TYPE_CHECKING:
+    from accel.run import Run
+    from accel.session import Session
+
+__all__ = ["Running", "converted_schema"]
+
+Convert = Callable[[pa.RecordBatch], pa.RecordBatch]
+
+_PLAN_AGAIN = "plan again, by accel.plan or a new accel.spark.read: a plan is of the versions that it found"
+
+
+class Running:
+    """One run under way: batches by `take`, then `close`.
+
+    Parameters
+    ----------
+    run : Run
+    session : Session or None
+        None for a plan, whose tasks are fixed.
+    schema : pyarrow.Schema or None
+        Of the batches, where it is known without the session.
+    convert : bool
+        Whether the batches are for Spark.
+    url : str, optional
+        The file, where it is the only one.
+    """
+
+    def __init__(
+        self,
+        run: Run,
+        session: Session | None,
+        schema: pa.Schema | None,
+        convert: bool,
+        *,
+        url: str | None = None,
+    ) -> None:
+        self._run = run
+        self._session = session
+        self._schema = schema
+        self._convert = convert
+        self._url = url
+        self._converter: Convert | None = None
+        self.ended = False
+
+    async def schema(self) -> pa.Schema:
+        """The schema of the batches."""
+        if self._schema is None and self._session is not None:
+            self._schema = (await self._session.question()).output
+        schema = self._schema if self._schema is not None else pa.schema([])
+        return converted_schema(schema) if self._convert else schema
+
+    async def take(self) -> pa.RecordBatch | None:
+        """The next batch, or None; whatever is raised, the run has ended then."""
+        try:
+            batch = await self._run.take()
+            if batch is not None and self._convert:
+                batch = self._converted(batch)
+        except BaseException as error:
+            if self._session is None and isinstance(error, ObjectChangedError):
+                # What the layers below advise, to read it again, would find the same.
+                error.hint = _PLAN_AGAIN
+            await self.close()
+            raise
+        if batch is None:
+            await self.close()
+        return batch
+
+    def _converted(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        try:
+            if self._converter is None:
+                self._converter = _conversion(batch.schema)
+            return self._converter(batch)
+        except AccelError as error:
+            raise error.at(path=self._url)
+
+    async def close(self) -> None:
+        """Stop; nothing of the run is under way afterwards."""
+        self.ended = True
+        await self._run.close()
+
+
+def _conversion(schema: pa.Schema) -> Convert:
+    """To what mapInArrow takes."""
+    from accel.decode.spark_types import spark_conversion
+
+    return spark_conversion(schema) or (lambda same: same)
+
+
+def converted_schema(schema: pa.Schema) -> pa.Schema:
+    """The schema that mapInArrow takes batches of this one in."""
+    empty = pa.RecordBatch.from_arrays([pa.nulls(0, field.type) for field in schema], schema=schema)
+    return _conversion(schema)(empty).schema
