@@ -7,6 +7,7 @@ import pickle
 import re
 import subprocess
 import sys
+from decimal import Decimal
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -149,6 +150,39 @@ def test_files_of_another_order_are_an_error(spark: SparkSession, tmp_path: Path
         paths.mapInArrow(accel.scan, "x long, y long").collect()
     got = paths.mapInArrow(partial(accel.scan, columns=["x", "y"]), "x long, y long").collect()
     assert sorted(tuple(row) for row in got) == [(1, 2), (2, 1)]
+
+
+@pytest.mark.parametrize(
+    ("column", "declared", "given"),
+    [
+        (pa.array([Decimal("1.25")], pa.decimal128(9, 2)), "decimal(9,1)", "1.3"),
+        (pa.array([7], pa.timestamp("us")), "timestamp", "1970-01-01 00:00:00.000007"),
+        (pa.array([7], pa.timestamp("us")), "long", "7"),
+        (pa.array([7], pa.date32()), "int", "7"),
+        (pa.array([{"x": 1, "y": 2}]), "struct<y:long,x:long>", "y 1, x 2"),
+    ],
+    ids=["decimal", "timestamp", "timestamp as long", "date", "struct"],
+)
+def test_wrong_types_that_spark_does_not_notice(
+    spark: SparkSession, tmp_path: Path, column: pa.Array, declared: str, given: str
+) -> None:
+    """What docs/spark.md warns of: were one of them noticed, the page could drop it."""
+    pq.write_table(pa.table({"c": column}), tmp_path / "f.parquet")
+    paths = spark.createDataFrame([(str(tmp_path / "f.parquet"),)], "path string")
+    frame = paths.mapInArrow(accel.scan, f"c {declared}")
+    text = "concat('y ', c.y, ', x ', c.x)" if declared.startswith("struct") else "cast(c as string)"
+    assert frame.selectExpr(text).collect() == [(given,)]
+
+
+def test_files_of_another_order_in_another_partition(spark: SparkSession, tmp_path: Path) -> None:
+    """A partition is a scan of its own: only names given for all of them hold for all of them."""
+    for name, order in (("a", ["x", "y"]), ("b", ["y", "x"])):
+        pq.write_table(pa.table([[1], [2]], names=order), tmp_path / f"{name}.parquet")
+    names = [(str(tmp_path / f"{name}.parquet"),) for name in "ab"]
+    apart = spark.createDataFrame(names, "path string").repartitionByRange(2, "path")
+    assert _sorted(apart.mapInArrow(accel.scan, "x bigint, y bigint")) == [(1, 2), (1, 2)]
+    ask = partial(accel.scan, columns=["x", "y"])
+    assert _sorted(apart.mapInArrow(ask, "x bigint, y bigint")) == [(1, 2), (2, 1)]
 
 
 def test_a_file_that_changed_fails_the_job(spark: SparkSession, tmp_path: Path) -> None:
