@@ -11,9 +11,9 @@ from accel.errors import MemoryLimitError
 from accel.planning.task import ScanTask, truncate_task
 from accel.records import dataclass
 
-__all__ = ["Admission", "Budget", "Order", "part_of"]
+__all__ = ["Admission", "Budget", "Priority", "part_of"]
 
-Order: TypeAlias = tuple[int, ...]
+Priority: TypeAlias = tuple[int, ...]
 """Priority of a piece: (file number, piece number), and of a part of one (file number, piece number, part number).
 Lower goes first."""
 
@@ -35,12 +35,12 @@ class Admission:
     limit_bytes: int
     limit_pieces: float
     """In full-size pieces; a smaller one counts as the `part` given to `enter`."""
-    held: dict[Order, int] = field(default_factory=dict)
-    pinned: dict[Order, int] = field(default_factory=dict)
-    _parts: dict[Order, float] = field(default_factory=dict)
-    _waiting: list[tuple[Order, int, float, asyncio.Future[None]]] = field(default_factory=list)
+    held: dict[Priority, int] = field(default_factory=dict)
+    pinned: dict[Priority, int] = field(default_factory=dict)
+    _parts: dict[Priority, float] = field(default_factory=dict)
+    _waiting: list[tuple[Priority, int, float, asyncio.Future[None]]] = field(default_factory=list)
 
-    async def enter(self, order: Order, nbytes: int, part: float = 1.0) -> None:
+    async def enter(self, order: Priority, nbytes: int, part: float = 1.0) -> None:
         """Wait for room for so many bytes, and for that part of a piece of full size."""
         if nbytes > self.limit_bytes:
             raise MemoryLimitError(
@@ -60,14 +60,14 @@ class Admission:
             self.leave(order)
             raise
 
-    def leave(self, order: Order) -> None:
+    def leave(self, order: Priority) -> None:
         """What `order` held has been handed out, or dropped."""
         self.held.pop(order, None)
         self.pinned.pop(order, None)
         self._parts.pop(order, None)
         self._admit()
 
-    def pin(self, order: Order) -> None:
+    def pin(self, order: Priority) -> None:
         """Keep counting what `order` holds, but let others pass it: they are parts of it."""
         self.pinned[order] = self.held.pop(order)
         self._parts.pop(order, None)
@@ -77,18 +77,18 @@ class Admission:
         self.limit_pieces = max(self.limit_pieces, pieces)
         self._admit()
 
-    def _hold(self, order: Order, nbytes: int, part: float) -> None:
+    def _hold(self, order: Priority, nbytes: int, part: float) -> None:
         self.held[order] = nbytes
         self._parts[order] = part
 
-    def _fits(self, order: Order, nbytes: int, part: float) -> bool:
+    def _fits(self, order: Priority, nbytes: int, part: float) -> bool:
         if self._is_next(order):
             return True
         if sum(self._parts.values()) + part > self.limit_pieces:
             return False
         return sum(self.held.values()) + sum(self.pinned.values()) + nbytes <= self.limit_bytes
 
-    def _is_next(self, order: Order) -> bool:
+    def _is_next(self, order: Priority) -> bool:
         """Whether nothing before it is under way but what it is a part of."""
         whole = all(order < other or order[: len(other)] == other for other in self.pinned)
         return whole and all(order < other for other in self.held)

@@ -13,7 +13,7 @@ from accel.arrays import integers_array, whole
 from accel.decode.pool import DecodePool
 from accel.errors import IndexFormatError, SchemaMismatchError
 from accel.indexes.expressions import Expression
-from accel.planning.answers import Answer, answer_tasks, narrow_tasks
+from accel.planning.answers import MetadataAnswer, answer_tasks, narrow_tasks
 from accel.planning.file import DataFile
 from accel.planning.filing import FilePlan
 from accel.planning.handle import FileHandle
@@ -51,7 +51,7 @@ class Aggregation:
         self._tallies: tuple[Tally, ...] = ()
         self.rows = 0
         """Rows so far."""
-        self._answers: dict[int, tuple[DataFile | None, Answer]] = {}
+        self._answers: dict[int, tuple[DataFile | None, MetadataAnswer]] = {}
 
     # -- what the run asks -----------------------------------------------------------------------
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from accel.metrics import Metrics
-from accel.planning.explain import Explain, Level, TaskIO, predict_task
+from accel.planning.explain import Explain, RequestLevel, TaskIO, predict_task
 from accel.planning.file import Listing
 from accel.planning.filing import FilePlan
 from accel.planning.query import Question
@@ -39,7 +39,7 @@ def explain_plans(
 
     def explain() -> Explain:
         data = [_predict(reader, task, abreast=len(plan.tasks)) for plan in plans for task in plan.tasks]
-        predicted = Level(
+        predicted = RequestLevel(
             name="data",
             requests=sum(io.requests for io in data),
             round_trips=max((io.round_trips for io in data), default=0),
@@ -120,8 +120,8 @@ def _predict(reader: Reader, task: ScanTask, *, abreast: int) -> TaskIO:
     )
 
 
-def _level(name: str, metrics: Metrics, kinds: Sequence[Kind], round_trips: int) -> Level:
-    return Level(
+def _level(name: str, metrics: Metrics, kinds: Sequence[Kind], round_trips: int) -> RequestLevel:
+    return RequestLevel(
         name=name,
         requests=sum(metrics.requests_by_kind.get(kind, 0) for kind in kinds),
         round_trips=round_trips,

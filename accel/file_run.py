@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from accel.admission import Budget, Order
+from accel.admission import Budget, Priority
 from accel.errors import MemoryLimitError, ObjectChangedError, ParquetFormatError
 from accel.io.faults import foremost
 from accel.io.groups import Group
@@ -35,13 +35,13 @@ class _Line:
     """Pieces under way, in order, and in place of what is not cut yet the line of its parts."""
 
     def __init__(self) -> None:
-        self._queue: asyncio.Queue[tuple[Order, asyncio.Task[list[pa.RecordBatch]]] | _Line | None] = (
+        self._queue: asyncio.Queue[tuple[Priority, asyncio.Task[list[pa.RecordBatch]]] | _Line | None] = (
             asyncio.Queue()
         )
         self.put = self._queue.put_nowait
         """None after the last."""
 
-    async def __aiter__(self) -> AsyncIterator[tuple[Order, asyncio.Task[list[pa.RecordBatch]]]]:
+    async def __aiter__(self) -> AsyncIterator[tuple[Priority, asyncio.Task[list[pa.RecordBatch]]]]:
         while (found := await self._queue.get()) is not None:
             if isinstance(found, _Line):
                 async for one in found:
@@ -53,7 +53,7 @@ class _Line:
 @dataclass(slots=True)
 class Item:
     batch: pa.RecordBatch
-    order: Order
+    order: Priority
     last: bool
     """The last batch of its piece: taking it ends what the piece holds."""
 
@@ -92,7 +92,7 @@ class FileRun:
         self._work = work
         self._sequence = 0
         self._depth = 0
-        self._delivered: set[Order] = set()
+        self._delivered: set[Priority] = set()
         self._budget = Budget(None)
         self.promised = 0
         """Rows that are sure to come out of it."""
@@ -187,7 +187,7 @@ class FileRun:
         except BaseExceptionGroup as errors:
             raise foremost(errors) from errors
 
-    def _deliver(self, order: Order, batches: list[pa.RecordBatch]) -> None:
+    def _deliver(self, order: Priority, batches: list[pa.RecordBatch]) -> None:
         """What came of a piece, in its turn."""
         self._delivered.add(order)
         for at, batch in enumerate(batches):
@@ -239,7 +239,7 @@ class FileRun:
         line: _Line,
         *,
         depth: int,
-        within: Order = (),
+        within: Priority = (),
     ) -> set[asyncio.Task[Any]]:
         """Start the pieces of a task as they are admitted; what is returned empties as they end."""
         run = self._run
@@ -269,7 +269,7 @@ class FileRun:
         task: ScanTask,
         reads: TaskReads,
         piece: Piece,
-        order: Order,
+        order: Priority,
         line: _Line,
         depth: int,
     ) -> None:
@@ -281,7 +281,7 @@ class FileRun:
         )
         run.has_read(depth + first.round_trips)
 
-        async def finish(part: Piece, own: Order) -> list[pa.RecordBatch]:
+        async def finish(part: Piece, own: Priority) -> list[pa.RecordBatch]:
             turn = run.turns.at((1, own))
             batches, trips = await finish_piece(run.reader, task, reads, first, part, turn=turn)
             run.has_read(depth + trips)
@@ -324,13 +324,15 @@ class FileRun:
         reading_on = await self._start_pieces(group, task, reads.over(task), line, depth=depth, within=order)
         await self._leave_after(order, reading_on)
 
-    async def _leave_after(self, order: Order, reading_on: set[asyncio.Task[Any]]) -> None:
+    async def _leave_after(self, order: Priority, reading_on: set[asyncio.Task[Any]]) -> None:
         """Hold what `order` does until all that was cut from it has been read."""
         while reading_on:
             await asyncio.wait([next(iter(reading_on))])
         self._run.admission.leave(order)
 
-    async def _enter(self, task: ScanTask, nbytes: int, part: float, order: Order | None = None) -> Order:
+    async def _enter(
+        self, task: ScanTask, nbytes: int, part: float, order: Priority | None = None
+    ) -> Priority:
         """Wait until so much more may be read, as the next in the file or as `order`, which tells its place."""
         if order is None:
             order = (self._index, self._sequence)

@@ -23,7 +23,7 @@ from accel.io.location import LOCAL_ROOT
 from accel.metrics import Metrics
 from accel.opener import Opener, Tails
 from accel.options import Options, Phases
-from accel.planning.coalesce import Merging, Shape
+from accel.planning.coalesce import Merging, RequestShape
 from accel.planning.file import DataFile
 from accel.planning.filing import FilePlan, plan_file
 from accel.planning.handle import FileHandle
@@ -83,7 +83,7 @@ class Reader:
         self.seen = Seen()
         # Versions that were current by then, give or take the cache's `max_age`, stand for the whole run.
         self._started = time.monotonic()
-        self._shapes: dict[str, Shape] = {}
+        self._shapes: dict[str, RequestShape] = {}
         self._pool = DecodePool.shared(options.decode_threads)
 
     def client(self, root: str) -> Client:

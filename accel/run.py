@@ -18,7 +18,7 @@ from contextlib import aclosing
 
 import pyarrow as pa
 
-from accel.admission import Admission, Order, part_of
+from accel.admission import Admission, Priority, part_of
 from accel.decode.pool import DecodePool
 from accel.errors import AccelError
 from accel.file_run import FileRun, Item, Outbox
@@ -167,7 +167,7 @@ class Run:
         return None if self._limit is None else self._limit - self._passed
 
     async def read_piece(
-        self, task: ScanTask, reads: TaskReads, piece: Piece, *, depth: int, order: Order
+        self, task: ScanTask, reads: TaskReads, piece: Piece, *, depth: int, order: Priority
     ) -> list[pa.RecordBatch]:
         """Fetch and decode one piece; `depth` round trips lie before it."""
         batches, trips = await read_piece(self.reader, task, reads, piece, turn=self.turns.at((1, order)))

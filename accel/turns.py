@@ -12,11 +12,11 @@ import itertools
 from types import TracebackType
 from typing import TypeAlias
 
-from accel.admission import Order
+from accel.admission import Priority
 
 __all__ = ["Place", "Turn", "Turns"]
 
-Place: TypeAlias = tuple[int, Order]
+Place: TypeAlias = tuple[int, Priority]
 """Lower goes first: filters before what their result has to be asked for, then pieces in order."""
 
 

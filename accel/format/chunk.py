@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 import numpy as np
 
-from accel.format.thrift import BINARY, FALSE, I32, I64, LIST, STRUCT, TRUE, Reader
+from accel.format.thrift import BINARY, FALSE, I32, I64, LIST, STRUCT, TRUE, ThriftReader
 
 if TYPE_CHECKING:
     from accel.arrays import Int64s
@@ -77,11 +77,11 @@ _EMPTY = [-1] * WIDTH
 for _name in ("encodings", "external", "encrypted"):
     _EMPTY[_SLOT[_name]] = 0
 
-Handler: TypeAlias = Callable[[Reader, list[int]], None]
+Handler: TypeAlias = Callable[[ThriftReader, list[int]], None]
 
 
 def read_ints(
-    reader: Reader,
+    reader: ThriftReader,
     row: list[int],
     slots: Mapping[int, int],
     handlers: Mapping[int, Handler],
@@ -137,7 +137,7 @@ def read_ints(
             pos = reader.pos
 
 
-def allows(reader: Reader, count: int) -> bool:
+def allows(reader: ThriftReader, count: int) -> bool:
     """Whether a footer of that size can have so many chunks."""
     return count * _LEAST_BYTES <= reader.size
 
@@ -147,14 +147,14 @@ def empty_row() -> list[int]:
     return _EMPTY.copy()
 
 
-def read_chunk_on(reader: Reader) -> list[int]:
+def read_chunk_on(reader: ThriftReader) -> list[int]:
     """Read a ColumnChunk whose first two fields have been passed; returns its row."""
     row = _EMPTY.copy()
     read_ints(reader, row, _CHUNK_INTS, _CHUNK_OTHERS, field=2)
     return row
 
 
-def read_chunks(reader: Reader, table: array[int]) -> int:
+def read_chunks(reader: ThriftReader, table: array[int]) -> int:
     """Read a row group's list of ColumnChunk; appends a row of WIDTH numbers each, returns how many.
 
     Raises ParquetFormatError, or IndexError where the data ends early.
@@ -184,15 +184,15 @@ def chunk_arrays(table: array[int], num_groups: int, num_leaves: int) -> dict[st
     return {name: columns[slot] for name, slot in SLOTS.items()}
 
 
-def _read_metadata(reader: Reader, row: list[int]) -> None:
+def _read_metadata(reader: ThriftReader, row: list[int]) -> None:
     read_ints(reader, row, _METADATA_INTS, _METADATA_OTHERS)
 
 
-def _read_statistics(reader: Reader, row: list[int]) -> None:
+def _read_statistics(reader: ThriftReader, row: list[int]) -> None:
     read_ints(reader, row, _STATISTICS_INTS, _STATISTICS_OTHERS)
 
 
-def _read_encodings(reader: Reader, row: list[int]) -> None:
+def _read_encodings(reader: ThriftReader, row: list[int]) -> None:
     bits = 0
     for _ in range(reader.list_of(I32)):
         encoding = reader.zigzag()
@@ -201,7 +201,7 @@ def _read_encodings(reader: Reader, row: list[int]) -> None:
     row[_ENCODINGS] = bits
 
 
-def _read_encoding_stats(reader: Reader, row: list[int]) -> None:
+def _read_encoding_stats(reader: ThriftReader, row: list[int]) -> None:
     dictionary = plain = 0
     known = True
     stats = [0, 0, 0]
@@ -219,18 +219,18 @@ def _read_encoding_stats(reader: Reader, row: list[int]) -> None:
     row[_PLAIN_PAGES] = min(plain, 0x7FFFFFFF) if known else -1
 
 
-def _pass_path(reader: Reader, row: list[int]) -> None:
+def _pass_path(reader: ThriftReader, row: list[int]) -> None:
     """Columns are matched with the schema by position, as every reader does."""
     for _ in range(reader.list_of(BINARY)):
         reader.span()
 
 
-def _pass_sizes(reader: Reader, row: list[int]) -> None:
+def _pass_sizes(reader: ThriftReader, row: list[int]) -> None:
     read_ints(reader, row, _SIZES_INTS, _SIZES_OTHERS)
 
 
 def _length_into(slot: int) -> Handler:
-    def read(reader: Reader, row: list[int]) -> None:
+    def read(reader: ThriftReader, row: list[int]) -> None:
         row[slot] = reader.list_of(I64)
         for _ in range(row[slot]):
             reader.varint()
@@ -241,7 +241,7 @@ def _length_into(slot: int) -> Handler:
 def _span_into(start: str) -> Handler:
     slot = _SLOT[start]
 
-    def read(reader: Reader, row: list[int]) -> None:
+    def read(reader: ThriftReader, row: list[int]) -> None:
         row[slot], row[slot + 1] = reader.span()
 
     return read
@@ -250,23 +250,23 @@ def _span_into(start: str) -> Handler:
 def _flag(name: str, value: int) -> Handler:
     slot = _SLOT[name]
 
-    def read(reader: Reader, row: list[int]) -> None:
+    def read(reader: ThriftReader, row: list[int]) -> None:
         row[slot] = value
 
     return read
 
 
-def _read_file_path(reader: Reader, row: list[int]) -> None:
+def _read_file_path(reader: ThriftReader, row: list[int]) -> None:
     if reader.span()[1]:
         row[_EXTERNAL] = 1
 
 
-def _read_crypto(reader: Reader, row: list[int]) -> None:
+def _read_crypto(reader: ThriftReader, row: list[int]) -> None:
     reader.skip(STRUCT)
     row[_ENCRYPTED] = 1
 
 
-def _read_encrypted_metadata(reader: Reader, row: list[int]) -> None:
+def _read_encrypted_metadata(reader: ThriftReader, row: list[int]) -> None:
     reader.span()
     row[_ENCRYPTED] = 1
 

@@ -20,7 +20,7 @@ from accel.format.chunk_fields import CHUNK_FIELDS
 from accel.format.lanes import Field, Lanes, Words, as_words
 from accel.format.model import SortingColumn
 from accel.format.row_groups import GroupReader, RowGroups, read_sorting_columns
-from accel.format.thrift import I16, I32, I64, LIST, STRUCT, Reader
+from accel.format.thrift import I16, I32, I64, LIST, STRUCT, ThriftReader
 from accel.ranges import Buffer
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ _OFFSETS: Final = np.array([0, 0, *(int("80" * n + f"{_FILE_OFFSET:02x}", 16) fo
 """By how many bytes that field has: the bits that tell a header and a number of so many bytes, and what they are."""
 
 
-def read_groups_at_once(reader: Reader, num_groups: int, num_leaves: int) -> RowGroups | None:
+def read_groups_at_once(reader: ThriftReader, num_groups: int, num_leaves: int) -> RowGroups | None:
     """Read the elements of FileMetaData's list of row groups, and move `reader` behind them.
 
     None, and nothing has been read, where they are not as usual.
@@ -71,7 +71,7 @@ def read_groups_at_once(reader: Reader, num_groups: int, num_leaves: int) -> Row
         odd = np.flatnonzero(lanes.odd)
         rows = np.empty((len(odd), len(SLOTS)), np.int64)
         for place, lane in enumerate(odd.tolist()):
-            plain = Reader(buf, int(heads[lane]))
+            plain = ThriftReader(buf, int(heads[lane]))
             rows[place] = read_chunk_on(plain)
             ends[lane] = plain.pos
         groups = _read_groups(reader, words, heads.reshape(shape), ends.reshape(shape))
@@ -118,7 +118,7 @@ def _find_chunks(buf: bytes, words: Words, begin: int, count: int) -> Int64s | N
     return heads if len(heads) == count else None
 
 
-def _read_groups(reader: Reader, words: Words, heads: Int64s, ends: Int64s) -> RowGroups | None:
+def _read_groups(reader: ThriftReader, words: Words, heads: Int64s, ends: Int64s) -> RowGroups | None:
     """Read what is around the chunks; None where they and it are not all that is there."""
     buf = reader.buf
     num_leaves = heads.shape[1]
@@ -140,7 +140,7 @@ def _read_groups(reader: Reader, words: Words, heads: Int64s, ends: Int64s) -> R
             groups.add(num_leaves, rows, size, sorting)
             at = after
         else:
-            plain = Reader(buf, end)
+            plain = ThriftReader(buf, end)
             group_reader.read_on(plain, num_leaves)
             at = plain.pos
         groups.ends.append(at)
@@ -173,7 +173,7 @@ def _read_tails(
     def read_sorting(lanes: Lanes) -> dict[str, Int64s]:
         """The first lane's; the others' bytes must be the same."""
         at = lanes.pos + 1
-        plain = Reader(buf, int(at[0]))
+        plain = ThriftReader(buf, int(at[0]))
         sorting.append(read_sorting_columns(plain))
         size = plain.pos - int(at[0])
         for ahead in range(0, size, 8):

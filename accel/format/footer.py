@@ -20,7 +20,7 @@ from accel.format.chunk_table import build_chunks
 from accel.format.model import ColumnOrder, FileMetadata, ParquetSchema, SchemaElement
 from accel.format.row_groups import LEAST_BYTES, GroupReader, RowGroups
 from accel.format.schema import build_schema, read_elements
-from accel.format.thrift import BINARY, I16, I64, LIST, STRUCT, Reader
+from accel.format.thrift import BINARY, I16, I64, LIST, STRUCT, ThriftReader
 from accel.ranges import Buffer
 from accel.records import dataclass
 
@@ -131,7 +131,7 @@ def parse_footer(data: Buffer, *, file_size: int, footer_start: int) -> FileMeta
             f"a footer of {len(footer)} bytes at {footer_start} in a file of {file_size}", place="footer"
         )
     try:
-        raw = _read_file_metadata(Reader(footer))
+        raw = _read_file_metadata(ThriftReader(footer))
     except IndexError as error:
         raise ParquetFormatError("the footer ends early", place="footer") from error
     except ParquetFormatError as error:
@@ -162,7 +162,7 @@ def parse_footer(data: Buffer, *, file_size: int, footer_start: int) -> FileMeta
     )
 
 
-def _read_file_metadata(reader: Reader) -> _Raw:
+def _read_file_metadata(reader: ThriftReader) -> _Raw:
     raw = _Raw()
     required = {2: "schema", 3: "num_rows", 4: "row_groups"}
     for number, ctype in reader.fields():
@@ -189,7 +189,7 @@ def _read_file_metadata(reader: Reader) -> _Raw:
     return raw
 
 
-def _read_groups(reader: Reader, elements: list[SchemaElement]) -> RowGroups:
+def _read_groups(reader: ThriftReader, elements: list[SchemaElement]) -> RowGroups:
     count = reader.list_of(STRUCT)
     if count * LEAST_BYTES > reader.size - reader.pos:
         reader.fail(f"{count} row groups where {reader.size - reader.pos} bytes are left")
@@ -207,7 +207,7 @@ def _read_groups(reader: Reader, elements: list[SchemaElement]) -> RowGroups:
     return groups
 
 
-def _read_key_value(reader: Reader, into: dict[str, bytes]) -> None:
+def _read_key_value(reader: ThriftReader, into: dict[str, bytes]) -> None:
     key: str | None = None
     value = b""
     for number, ctype in reader.fields():
@@ -222,7 +222,7 @@ def _read_key_value(reader: Reader, into: dict[str, bytes]) -> None:
     into.setdefault(key, value)
 
 
-def _read_orders(reader: Reader) -> list[int]:
+def _read_orders(reader: ThriftReader) -> list[int]:
     count = reader.list_of(STRUCT)
     usual = _TYPE_DEFINED * count
     if reader.buf[reader.pos : reader.pos + len(usual)] == usual:
@@ -231,7 +231,7 @@ def _read_orders(reader: Reader) -> list[int]:
     return [_read_order(reader) for _ in range(count)]
 
 
-def _read_order(reader: Reader) -> int:
+def _read_order(reader: ThriftReader) -> int:
     order = ColumnOrder.UNDEFINED
     for number, ctype in reader.fields():
         if ctype == STRUCT and number in (1, 2):

@@ -23,7 +23,7 @@ from accel.format.footer import FooterBytes
 from accel.format.model import ChunkTable, FileMetadata
 from accel.format.packed import Kin, PackedMetadata, pack_chunks
 from accel.format.row_groups import RowGroups
-from accel.format.thrift import I64, LIST, STRUCT, Reader
+from accel.format.thrift import I64, LIST, STRUCT, ThriftReader
 from accel.records import dataclass
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def learn_alike(metadata: FileMetadata) -> Alike | None:
     data = metadata.footer
     if leaves_out_dictionary_header(metadata.created_by):
         return None  # ends depend on what other chunks of the file there are
-    reader = Reader(data)
+    reader = ThriftReader(data)
     ends: list[int] = []
     try:
         for number, ctype in reader.fields():
@@ -94,7 +94,7 @@ def read_alike(alike: Alike, footers: Sequence[FooterBytes]) -> list[PackedMetad
         for footer, begin in zip(footers, begins, strict=True)
     ]
     joined = b"".join((*parts, _PADDING))
-    reader = Reader(joined)
+    reader = ThriftReader(joined)
     # One beyond the last of each file's bytes, and of each file's row groups.
     ends = np.cumsum([len(part) for part in parts])
     last = np.cumsum(counts)
@@ -123,7 +123,7 @@ def _find_lists(alike: Alike, footers: Sequence[FooterBytes]) -> tuple[list[int]
         data = footer.data
         if footer.footer_start < 0 or footer.footer_start + len(data) > footer.file_size:
             raise ParquetFormatError("a footer beyond its file")
-        reader = Reader(data, len(alike.head))
+        reader = ThriftReader(data, len(alike.head))
         if reader.byte() != _ROWS_HEAD:
             reader.fail("no number of rows")
         reader.varint()

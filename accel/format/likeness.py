@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import Final
 
 from accel.format.model import SchemaElement
-from accel.format.thrift import BINARY, I32, Reader
+from accel.format.thrift import BINARY, I32, ThriftReader
 from accel.records import dataclass
 
 __all__ = ["Likenesses"]
@@ -68,7 +68,7 @@ class Likenesses:
         kind = like.element
         field_id = kind.field_id
         if like.rest is not None:
-            reader = Reader(buf, stop)
+            reader = ThriftReader(buf, stop)
             field_id = reader.i32()
             if not buf.startswith(like.rest, reader.pos):
                 return None
@@ -96,7 +96,7 @@ class Likenesses:
     def learn(self, element: SchemaElement) -> None:
         """Remember the kind of an element that has been read from these bytes."""
         raw = element.raw
-        reader = Reader(raw)
+        reader = ThriftReader(raw)
         name = field_id = None
         for number, ctype in reader.fields():
             begin = reader.pos

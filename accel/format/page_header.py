@@ -12,7 +12,7 @@ import numpy as np
 from accel.errors import ParquetFormatError
 from accel.format.chunk import Handler, read_ints
 from accel.format.model import PageTable, PageType
-from accel.format.thrift import FALSE, STRUCT, TRUE, Reader
+from accel.format.thrift import FALSE, STRUCT, TRUE, ThriftReader
 from accel.ranges import Buffer
 from accel.records import dataclass
 
@@ -242,7 +242,7 @@ def _read_row(buf: Buffer, pos: int) -> tuple[list[int], int]:
     place = f"page header at byte {pos}"
     row = _EMPTY.copy()
     try:
-        reader = Reader(buf, pos)
+        reader = ThriftReader(buf, pos)
         read_ints(reader, row, _HEADER_INTS, _HEADER_OTHERS)
         problem = _find_lie(row)
     except IndexError as error:
@@ -289,7 +289,7 @@ def _find_lie(row: list[int]) -> str | None:
 
 
 def _of_kind(kind: PageType, slots: dict[int, int]) -> Handler:
-    def read(reader: Reader, row: list[int]) -> None:
+    def read(reader: ThriftReader, row: list[int]) -> None:
         inner = _EMPTY.copy()
         read_ints(reader, inner, slots, _V2_FLAGS if kind == PageType.DATA_PAGE_V2 else {})
         if row[_TYPE] == kind or row[_TYPE] == -1:
@@ -300,7 +300,7 @@ def _of_kind(kind: PageType, slots: dict[int, int]) -> Handler:
 
 
 def _is_compressed(value: int) -> Handler:
-    def read(reader: Reader, row: list[int]) -> None:
+    def read(reader: ThriftReader, row: list[int]) -> None:
         row[_IS_COMPRESSED] = value
 
     return read

@@ -12,7 +12,7 @@ import numpy as np
 from accel.errors import IndexFormatError, ParquetFormatError
 from accel.format.chunk import read_ints
 from accel.format.model import ColumnIndex, FileMetadata, OffsetIndex
-from accel.format.thrift import BINARY, FALSE, I16, I64, LIST, STRUCT, TRUE, Reader
+from accel.format.thrift import BINARY, FALSE, I16, I64, LIST, STRUCT, TRUE, ThriftReader
 from accel.format.varints import decode_tokens, read_zigzags, split_tokens
 from accel.ranges import Buffer
 
@@ -42,7 +42,7 @@ def parse_offset_index(data: Buffer, *, num_rows: int, lower: int, upper: int) -
     """
     raw = bytes(data)
     try:
-        reader = Reader(raw)
+        reader = ThriftReader(raw)
         locations = _find_locations(reader)
         offset, size, first_row = _read_strict(reader, locations) or _read_plain(reader, locations)
     except (ParquetFormatError, IndexError) as error:
@@ -66,7 +66,7 @@ def _reason(error: Exception) -> str:
     return error.message if isinstance(error, ParquetFormatError) else "the data ends early"
 
 
-def _find_locations(reader: Reader) -> int:
+def _find_locations(reader: ThriftReader) -> int:
     """Go to the page locations; returns how many there are."""
     for field, ctype in reader.fields():
         if field == 1 and ctype == LIST:
@@ -80,7 +80,7 @@ def _find_locations(reader: Reader) -> int:
 _SHAPE = np.array([0x16, 0x15, 0x16, 0x00], np.uint8)
 
 
-def _read_strict(reader: Reader, count: int) -> tuple[Int64s, Int64s, Int64s] | None:
+def _read_strict(reader: ThriftReader, count: int) -> tuple[Int64s, Int64s, Int64s] | None:
     """The locations, if all have the usual shape; else None, and nothing is read."""
     stop = min(reader.size, reader.pos + 34 * count)
     data = np.frombuffer(reader.buf, np.uint8, stop - reader.pos, reader.pos)
@@ -97,7 +97,7 @@ def _read_strict(reader: Reader, count: int) -> tuple[Int64s, Int64s, Int64s] | 
     return offset, size, first_row
 
 
-def _read_plain(reader: Reader, count: int) -> tuple[Int64s, Int64s, Int64s]:
+def _read_plain(reader: ThriftReader, count: int) -> tuple[Int64s, Int64s, Int64s]:
     rows = np.full((3, count), -1, np.int64)
     for index in range(count):
         row = [-1, -1, -1]
@@ -141,7 +141,7 @@ def parse_column_index(data: Buffer, *, num_pages: int) -> ColumnIndex:
         When the bytes do not decode, or a list has not one entry a page.
     """
     raw = bytes(data)
-    reader = Reader(raw)
+    reader = ThriftReader(raw)
     order = 0
     nulls: Bools | None = None
     bounds: dict[int, tuple[Int64s, Int64s]] = {}
@@ -178,14 +178,14 @@ def parse_column_index(data: Buffer, *, num_pages: int) -> ColumnIndex:
     )
 
 
-def _list_size(reader: Reader, etype: int, num_pages: int) -> int:
+def _list_size(reader: ThriftReader, etype: int, num_pages: int) -> int:
     size = reader.list_of(etype)
     if size != num_pages:
         reader.fail(f"{size} entries for {num_pages} pages")
     return size
 
 
-def _read_bools(reader: Reader, num_pages: int) -> Bools:
+def _read_bools(reader: ThriftReader, num_pages: int) -> Bools:
     etype, size = reader.list_header()
     if size != num_pages or (size and etype not in (TRUE, FALSE)):
         reader.fail(f"{size} entries of type {etype} for the null pages of {num_pages} pages")
@@ -194,7 +194,7 @@ def _read_bools(reader: Reader, num_pages: int) -> Bools:
     return bools
 
 
-def _read_spans(reader: Reader, count: int) -> tuple[Int64s, Int64s]:
+def _read_spans(reader: ThriftReader, count: int) -> tuple[Int64s, Int64s]:
     """Starts and lengths of `count` binaries in a row."""
     buf = reader.buf
     pos = reader.pos

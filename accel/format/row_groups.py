@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from accel.errors import ParquetFormatError
 from accel.format.chunk import Handler, chunk_arrays, read_chunks, read_ints
 from accel.format.model import SortingColumn
-from accel.format.thrift import I16, I64, LIST, STRUCT, TRUE, Reader
+from accel.format.thrift import I16, I64, LIST, STRUCT, TRUE, ThriftReader
 from accel.records import dataclass
 
 if TYPE_CHECKING:
@@ -69,15 +69,15 @@ class GroupReader:
             4 << 4 | LIST: self._read_sorting,
         }
 
-    def read(self, reader: Reader) -> None:
+    def read(self, reader: ThriftReader) -> None:
         """Read a RowGroup from its start."""
         self._read(reader, 0, -1)
 
-    def read_on(self, reader: Reader, columns: int) -> None:
+    def read_on(self, reader: ThriftReader, columns: int) -> None:
         """Read a RowGroup of which the list of `columns` chunks has been read."""
         self._read(reader, 1, columns)
 
-    def _read(self, reader: Reader, last: int, columns: int) -> None:
+    def _read(self, reader: ThriftReader, last: int, columns: int) -> None:
         groups = self.groups
         row = [columns, -1, 0]
         groups.sorting.append(())
@@ -89,21 +89,21 @@ class GroupReader:
         groups.rows.append(row[1])
         groups.sizes.append(row[2])
 
-    def _read_columns(self, reader: Reader, row: list[int]) -> None:
+    def _read_columns(self, reader: ThriftReader, row: list[int]) -> None:
         if row[0] >= 0:
             reader.fail("a second list of column chunks")
         row[0] = read_chunks(reader, self.groups.table)
 
-    def _read_sorting(self, reader: Reader, row: list[int]) -> None:
+    def _read_sorting(self, reader: ThriftReader, row: list[int]) -> None:
         self.groups.sorting[-1] = read_sorting_columns(reader)
 
 
-def read_sorting_columns(reader: Reader) -> tuple[SortingColumn, ...]:
+def read_sorting_columns(reader: ThriftReader) -> tuple[SortingColumn, ...]:
     """Read a RowGroup's list of SortingColumn; raises ParquetFormatError."""
     return tuple([_read_sorting(reader) for _ in range(reader.list_of(STRUCT))])
 
 
-def _read_sorting(reader: Reader) -> SortingColumn:
+def _read_sorting(reader: ThriftReader) -> SortingColumn:
     column, flags = -1, {2: False, 3: False}
     for number, ctype in reader.fields():
         if number == 1 and I16 <= ctype <= I64:

@@ -10,7 +10,7 @@ from typing import Final
 
 from accel.errors import ParquetFormatError
 from accel.format.model import Leaf, ParquetSchema, Physical, Repetition, SchemaElement
-from accel.format.thrift import BINARY, FALSE, I8, I32, STRUCT, Reader
+from accel.format.thrift import BINARY, FALSE, I8, I32, STRUCT, ThriftReader
 
 __all__ = ["MAX_PATH_PARTS", "build_schema", "read_elements"]
 
@@ -29,7 +29,7 @@ _INTS[9] = "field_id"
 _DECIMAL, _TIME, _TIMESTAMP, _INTEGER = 5, 7, 8, 10
 
 
-def read_elements(reader: Reader) -> list[SchemaElement]:
+def read_elements(reader: ThriftReader) -> list[SchemaElement]:
     """Read FileMetaData's list of SchemaElement; raises ParquetFormatError."""
     size = reader.list_of(STRUCT)
     if size < _FEW:
@@ -49,7 +49,7 @@ def read_elements(reader: Reader) -> list[SchemaElement]:
     return elements
 
 
-def _read_name(reader: Reader, index: int) -> str:
+def _read_name(reader: ThriftReader, index: int) -> str:
     try:
         return reader.binary().decode()
     except UnicodeDecodeError:
@@ -59,7 +59,7 @@ def _read_name(reader: Reader, index: int) -> str:
         ) from None
 
 
-def _read_element(reader: Reader, index: int) -> SchemaElement:
+def _read_element(reader: ThriftReader, index: int) -> SchemaElement:
     start = reader.pos
     ints: dict[str, int] = {}
     name: str | None = None
@@ -101,7 +101,7 @@ def _read_element(reader: Reader, index: int) -> SchemaElement:
     )
 
 
-def _read_logical(reader: Reader) -> tuple[int | None, dict[str, int]]:
+def _read_logical(reader: ThriftReader) -> tuple[int | None, dict[str, int]]:
     """The member of the LogicalType union, known or not, and what matters of its parameters."""
     member: int | None = None
     params: dict[str, int] = {}
@@ -121,7 +121,7 @@ def _read_logical(reader: Reader) -> tuple[int | None, dict[str, int]]:
     return member, params
 
 
-def _read_params(reader: Reader, names: dict[int, str]) -> dict[str, int]:
+def _read_params(reader: ThriftReader, names: dict[int, str]) -> dict[str, int]:
     params: dict[str, int] = {}
     for field, ctype in reader.fields():
         name = names.get(field)

@@ -50,10 +50,10 @@ __all__ = [
     "STRUCT",
     "TRUE",
     "UUID",
-    "Reader",
     "Struct",
     "ThriftList",
     "ThriftMap",
+    "ThriftReader",
     "read_struct",
     "write_struct",
 ]
@@ -63,7 +63,7 @@ _LEAST = {TRUE: 1, FALSE: 1, I8: 1, I16: 1, I32: 1, I64: 1, DOUBLE: 8, BINARY: 1
 _LEAST |= {LIST: 1, SET: 1, MAP: 1, STRUCT: 1, UUID: 16}
 
 
-class Reader:
+class ThriftReader:
     """A position in compact-protocol bytes, and what can be read there.
 
     Parameters
@@ -290,5 +290,5 @@ def read_struct(buf: Buffer, pos: int = 0) -> tuple[Struct, int]:
     `write_struct` turns it into the same bytes again if they were in the canonical encoding: fields in
     ascending order, each header and number as short as it can be.
     """
-    reader = Reader(buf, pos)
+    reader = ThriftReader(buf, pos)
     return reader.struct(), reader.pos

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import numpy.typing as npt
 
-from accel.format.thrift import Reader
+from accel.format.thrift import ThriftReader
 
 if TYPE_CHECKING:
     from accel.arrays import Int64s
@@ -48,7 +48,7 @@ def decode_tokens(data: npt.NDArray[np.uint8], starts: Int64s, lengths: Int64s) 
     return (values >> 1) ^ -(values & 1)
 
 
-def read_zigzags(reader: Reader, count: int) -> Int64s:
+def read_zigzags(reader: ThriftReader, count: int) -> Int64s:
     """The next `count` numbers; raises ParquetFormatError where one is invalid or they end early."""
     if count >= _FEW:
         # A number has at most ten bytes: what lies beyond is none of this run's.

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from accel.indexes.expressions import Expression
 from accel.records import dataclass
 
-__all__ = ["Member", "inputs_of", "member_of", "split_members"]
+__all__ = ["Member", "inputs_of", "parse_member", "split_members"]
 
 _TOKEN = re.compile(r'\s*(?:"((?:[^"]|"")*)"|([(),])|([^\s"(),]+))\s*')
 _CALL = re.compile(r"\s*([a-z]*)\s*\((.*)\)\s*", re.DOTALL)
@@ -58,7 +58,7 @@ def split_members(text: str) -> tuple[str, ...]:
     return tuple(found)
 
 
-def member_of(text: str, *, default: Expression = Expression.VALUE) -> Member:
+def parse_member(text: str, *, default: Expression = Expression.VALUE) -> Member:
     """Read one member.
 
     Parameters

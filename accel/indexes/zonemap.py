@@ -16,7 +16,7 @@ import pyarrow as pa
 from accel.errors import IndexFormatError, SchemaMismatchError
 from accel.indexes.expressions import Expression, apply_expression
 from accel.indexes.kind import ChunkValues, IndexKind, Level
-from accel.indexes.members import Member, inputs_of, member_of, split_members
+from accel.indexes.members import Member, inputs_of, parse_member, split_members
 from accel.indexes.native import uniform
 from accel.indexes.question import LeafOp, LeafQuestion
 from accel.indexes.wire import BlobReader, BlobWriter
@@ -79,7 +79,7 @@ class Zonemap(IndexKind):
         """What it is of, where that is several things; else nothing."""
         of = Expression(self.of)
         return tuple(
-            member_of(each, default=of) if isinstance(each, str) else Member(of, (".".join(each),))
+            parse_member(each, default=of) if isinstance(each, str) else Member(of, (".".join(each),))
             for each in self.columns
         )
 

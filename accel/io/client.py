@@ -27,7 +27,7 @@ from accel.io.retry import Retry
 from accel.io.store import Header, ObjectEntry, PageSeen, Payload, RangeStore
 from accel.metrics import Metrics
 from accel.options import MIB, Options
-from accel.planning.coalesce import Fetch, Merging, Shape, assemble, joined_bytes
+from accel.planning.coalesce import Fetch, Merging, RequestShape, assemble, joined_bytes
 from accel.planning.file import ObjectId
 from accel.ranges import ByteRange, Kind, Stash, Suffix, Want
 
@@ -110,10 +110,10 @@ class Client:
 
         return Pool(self.gate)
 
-    def shape(self) -> Shape:
+    def shape(self) -> RequestShape:
         """What requests should look like: as the options say, else as the network is known to be now."""
         gap, network = self.options.max_gap_bytes, self.network
-        return Shape(
+        return RequestShape(
             gap_bytes=network.gap_bytes if gap is None else gap,
             wide_gap_bytes=network.wide_gap_bytes if gap is None else gap,
             few_requests=network.few_requests,

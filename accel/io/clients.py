@@ -15,7 +15,7 @@ from accel.io import runtime
 from accel.io.client import Client
 from accel.io.location import Location, parse_url
 from accel.io.network import Network, network_to
-from accel.io.storage_options import StorageOptions, build_store, fingerprint
+from accel.io.storage_options import StorageOptions, build_store, credentials_token
 from accel.io.store import RangeStore
 from accel.options import Options
 
@@ -101,7 +101,7 @@ def client_for(
     location = parse_url(where + "/") if isinstance(where, str) else where
     if storage_options is not None and not hasattr(storage_options, "items"):
         raise StoreError(f"storage_options is a {type(storage_options).__name__}, not a mapping")
-    token = fingerprint(location.root, storage_options)
+    token = credentials_token(location.root, storage_options)
     key = (location.root, token, share)
     with _registry.lock:
         client = _registry.clients.get(key)

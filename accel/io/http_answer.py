@@ -16,14 +16,14 @@ from accel.io.refusals import CREDENTIAL_FAULTS, quoted
 from accel.ranges import ByteRange, Suffix
 from accel.records import dataclass
 
-__all__ = ["Answer", "range_header", "read_answer", "refusal", "retry_after"]
+__all__ = ["BodyPlace", "range_header", "read_answer", "refusal", "retry_after"]
 
 _CONTENT_RANGE = re.compile(r"bytes ([0-9]{1,19})-([0-9]{1,19})/([0-9]{1,19}|\*)", re.IGNORECASE)
 _UNSATISFIED = re.compile(r"bytes \*/([0-9]{1,19})", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class BodyPlace:
     """Where the wanted bytes are in the body to come."""
 
     range: ByteRange | None
@@ -95,7 +95,7 @@ def _unsatisfiable(
 
 def read_answer(
     status: int, headers: Mapping[str, str], path: str, want: ByteRange | Suffix, *, max_unranged: int
-) -> Answer:
+) -> BodyPlace:
     """Check the head of a 200 or 206 against what was asked for.
 
     Raises
@@ -119,7 +119,7 @@ def read_answer(
     return _unranged(headers, path, want, etag, max_unranged)
 
 
-def _ranged(headers: Mapping[str, str], path: str, want: ByteRange | Suffix, etag: str | None) -> Answer:
+def _ranged(headers: Mapping[str, str], path: str, want: ByteRange | Suffix, etag: str | None) -> BodyPlace:
     told = headers.get("Content-Range", "").strip()
     found = _CONTENT_RANGE.fullmatch(told)
     if found is None:
@@ -133,17 +133,17 @@ def _ranged(headers: Mapping[str, str], path: str, want: ByteRange | Suffix, eta
             raise SuffixUnsupportedError(path=path, sent=True, certain=False)
         if (start, end) != (max(0, size - want.length), size):
             raise _wrong_range(path, want, told)
-        return Answer(ByteRange(start, end), 0, size, etag)
+        return BodyPlace(ByteRange(start, end), 0, size, etag)
     if start == want.start and end < want.end and end == size:
         raise ShortObjectError(path=path, want=want, size=size, etag=etag)
     if (start, end) != (want.start, want.end):
         raise _wrong_range(path, want, told)
-    return Answer(want, 0, size, etag)
+    return BodyPlace(want, 0, size, etag)
 
 
 def _unranged(
     headers: Mapping[str, str], path: str, want: ByteRange | Suffix, etag: str | None, limit: int
-) -> Answer:
+) -> BodyPlace:
     length = headers.get("Content-Length", "")
     size = int(length) if length.isascii() and length.isdigit() and len(length) < 20 else None
     if size == 0:
@@ -161,11 +161,11 @@ def _unranged(
             hint="raise options.max_unranged_bytes, or serve the file where ranges are known",
         )
     if isinstance(want, ByteRange):
-        return Answer(want, want.start, size, etag)
+        return BodyPlace(want, want.start, size, etag)
     if size is None:
-        return Answer(None, 0, None, etag)
+        return BodyPlace(None, 0, None, etag)
     start = max(0, size - want.length)
-    return Answer(ByteRange(start, size), start, size, etag)
+    return BodyPlace(ByteRange(start, size), start, size, etag)
 
 
 def _wrong_range(path: str, want: ByteRange | Suffix, told: str) -> StoreError:

@@ -13,7 +13,7 @@ from urllib.parse import urljoin, urlsplit
 from accel.errors import ParquetFormatError, StoreError, redact
 from accel.io import runtime
 from accel.io.faults import IncompleteBodyError, ShortObjectError
-from accel.io.http_answer import Answer, range_header, read_answer, refusal
+from accel.io.http_answer import BodyPlace, range_header, read_answer, refusal
 from accel.io.refusals import code_in
 from accel.io.store import ObjectEntry, Payload
 from accel.options import Options
@@ -134,7 +134,7 @@ class HttpStore:
         return code_in(body.decode("latin-1"))
 
     async def _body(
-        self, response: aiohttp.ClientResponse, path: str, want: ByteRange | Suffix, answer: Answer
+        self, response: aiohttp.ClientResponse, path: str, want: ByteRange | Suffix, answer: BodyPlace
     ) -> Payload:
         skip = answer.skip
         whole: ByteRange | None = answer.range
@@ -168,7 +168,7 @@ class HttpStore:
         return Payload(memoryview(body).toreadonly(), whole, answer.size, answer.etag)
 
     def _incomplete(
-        self, message: str, path: str, whole: ByteRange, body: bytearray, answer: Answer
+        self, message: str, path: str, whole: ByteRange, body: bytearray, answer: BodyPlace
     ) -> IncompleteBodyError:
         return IncompleteBodyError(
             message,
@@ -286,7 +286,7 @@ def _no_size(path: str) -> StoreError:
 
 
 def _last(
-    path: str, want: ByteRange | Suffix, body: bytearray, over: bool, limit: int, answer: Answer
+    path: str, want: ByteRange | Suffix, body: bytearray, over: bool, limit: int, answer: BodyPlace
 ) -> Payload:
     """The wanted end of an object that came whole and without a length."""
     if over:

@@ -13,7 +13,7 @@ from accel.io.location import LOCAL_ROOT, Location
 from accel.io.store import RangeStore
 from accel.options import Options
 
-__all__ = ["build_store", "fingerprint", "lasts", "normalize"]
+__all__ = ["build_store", "credentials_token", "lasts", "normalize"]
 
 StorageOptions = Mapping[str, Any]
 Environment = tuple[tuple[str, str], ...]
@@ -113,7 +113,7 @@ def normalize(options: StorageOptions | None) -> dict[str, Any]:
     return plain
 
 
-def fingerprint(root: str, options: StorageOptions | None) -> str:
+def credentials_token(root: str, options: StorageOptions | None) -> str:
     """A token that differs wherever the store or the credentials do, and tells neither.
 
     The environment counts too: obstore takes credentials from there. Processes come to the same one (`lasts`),

@@ -31,7 +31,7 @@ from accel.records import dataclass
 if TYPE_CHECKING:
     from accel.arrays import Bools, Int64s
 
-__all__ = ["Answer", "answer_tasks", "narrow_tasks"]
+__all__ = ["MetadataAnswer", "answer_tasks", "narrow_tasks"]
 
 
 # Figures are fetched when the pages that they may save are so many times their size.
@@ -39,7 +39,7 @@ _WORTH = 2
 
 
 @dataclass(slots=True)
-class Answer:
+class MetadataAnswer:
     """What the tasks of one file come to without being read, and the tasks that are left."""
 
     tasks: list[ScanTask]
@@ -81,7 +81,7 @@ def answer_tasks(
     *,
     probe_min_bytes: int,
     on_bad: OnBad,
-) -> Steps[Answer]:
+) -> Steps[MetadataAnswer]:
     """Answer what can be answered of one file.
 
     Parameters
@@ -96,7 +96,7 @@ def answer_tasks(
         Told of each index that does not verify; it may raise.
     """
     if not tasks:
-        return Answer([], tuple(Tally() for _ in aggregates.measures))
+        return MetadataAnswer([], tuple(Tally() for _ in aggregates.measures))
     found = _place(tasks[0].file, aggregates)
     if handle.bad_toc is not None and found.columns and tasks[0].file.query.bound is None:
         # With a predicate, planning has told it.
@@ -115,9 +115,9 @@ def answer_tasks(
     return _settle(tasks, aggregates, found)
 
 
-def narrow_tasks(tasks: Sequence[ScanTask], aggregates: Aggregates) -> Answer:
+def narrow_tasks(tasks: Sequence[ScanTask], aggregates: Aggregates) -> MetadataAnswer:
     """The same for tasks that come without their file's metadata: rows and constants are counted, no more."""
-    total = Answer([], tuple(Tally() for _ in aggregates.measures))
+    total = MetadataAnswer([], tuple(Tally() for _ in aggregates.measures))
     for _, run in itertools.groupby(tasks, lambda task: id(task.file)):
         mine = list(run)
         part = _settle(mine, aggregates, _place(mine[0].file, aggregates))
@@ -244,9 +244,9 @@ def _savable(task: ScanTask, leaf: int) -> int:
     return total
 
 
-def _settle(tasks: Sequence[ScanTask], aggregates: Aggregates, found: _Found) -> Answer:
+def _settle(tasks: Sequence[ScanTask], aggregates: Aggregates, found: _Found) -> MetadataAnswer:
     """Add up what is answered, and make the tasks of the rest."""
-    answer = Answer([], tuple(Tally() for _ in aggregates.measures))
+    answer = MetadataAnswer([], tuple(Tally() for _ in aggregates.measures))
     for ordinal, zones in found.of_file.items():
         measure = aggregates.measures[ordinal]
         answer.tallies[ordinal].add(zones.tally(np.ones(len(zones), bool), measure.functions))

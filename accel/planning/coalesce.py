@@ -11,7 +11,7 @@ from accel.arrays import join_buffers
 from accel.ranges import Buffer, ByteRange, Kind, ReadKey, Stash, Want
 from accel.records import dataclass
 
-__all__ = ["Fetch", "Merging", "Shape", "assemble", "coalesce", "joined_bytes"]
+__all__ = ["Fetch", "Merging", "RequestShape", "assemble", "coalesce", "joined_bytes"]
 
 # A learned length of a merged request lies between these.
 _SHORTEST = 512 * 1024
@@ -61,7 +61,7 @@ class Merging:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shape:
+class RequestShape:
     """What requests to one store should look like, taken once for a run: what it learns meanwhile comes too late.
 
     So what was predicted is what is asked for.

@@ -17,7 +17,7 @@ from accel.format.embedded import verify_blob, verify_head
 from accel.indexes.ask import ask, ask_all, guarded
 from accel.indexes.kind import Level, ParsedIndex, first_rows_of
 from accel.indexes.native import signature_of
-from accel.planning.embedded_sources import Source, asked_of, labelled
+from accel.planning.embedded_sources import IndexSource, asked_of, labelled
 from accel.planning.embedded_sources import named as named_sources
 from accel.planning.handle import FileHandle
 from accel.planning.page_indexes import index_want, take_page_indexes
@@ -41,7 +41,7 @@ class Embedded:
     """The embedded indexes that a predicate can ask, of one file."""
 
     handle: FileHandle
-    sources: list[Source]
+    sources: list[IndexSource]
 
     @classmethod
     def of(
@@ -97,7 +97,7 @@ class Embedded:
                     out |= {want.key: want for want in self._places(source, wanted)}
         return list(out.values())
 
-    def _places(self, source: Source, groups: Iterable[int]) -> list[Want]:
+    def _places(self, source: IndexSource, groups: Iterable[int]) -> list[Want]:
         """Where the pages are that an index speaks of in these row groups, if nobody else asked for that column's."""
         if source.level is not Level.PAGE:
             return []
@@ -109,7 +109,7 @@ class Embedded:
                 wants += index_want(chunks, Kind.OFFSET_INDEX, *at)
         return wants
 
-    def _spans(self, source: Source) -> list[ByteRange]:
+    def _spans(self, source: IndexSource) -> list[ByteRange]:
         if source.ordinal not in self.handle.indexes:
             return [source.first]
         parsed = self.handle.indexes[source.ordinal]
@@ -119,7 +119,7 @@ class Embedded:
         spans: set[tuple[int, int]] = guarded(_asked_for, parsed, source)
         return [ByteRange(base + start, base + end) for start, end in sorted(spans)]
 
-    def _pass_over(self, source: Source, error: IndexFormatError, on_bad: OnBad) -> None:
+    def _pass_over(self, source: IndexSource, error: IndexFormatError, on_bad: OnBad) -> None:
         """Ask it nothing from now on."""
         self.handle.indexes[source.ordinal] = None
         on_bad(_at(error, self.handle, _name(source)))
@@ -135,7 +135,7 @@ class Embedded:
             except IndexFormatError as error:
                 self._pass_over(source, error, on_bad)
 
-    def _take(self, source: Source, stash: Stash) -> None:
+    def _take(self, source: IndexSource, stash: Stash) -> None:
         held = self.handle.indexes.get(source.ordinal)
         if held is not None:
             parted = cast("PartedIndex", held)
@@ -176,7 +176,7 @@ class Embedded:
             except IndexFormatError as error:
                 self._pass_over(source, error, on_bad)
 
-    def _state(self, source: Source, parsed: ParsedIndex, group: int, witnesses: Witnesses) -> None:
+    def _state(self, source: IndexSource, parsed: ParsedIndex, group: int, witnesses: Witnesses) -> None:
         first_rows = self._first_rows(source, parsed, group)
         if first_rows is None:
             return
@@ -195,7 +195,7 @@ class Embedded:
                 witnesses.add(node, group, Statement(first_rows, evidence))
 
     def _state_of_all(
-        self, source: Source, parsed: ParsedIndex, groups: Sequence[int], witnesses: Witnesses
+        self, source: IndexSource, parsed: ParsedIndex, groups: Sequence[int], witnesses: Witnesses
     ) -> None:
         """The same for an index of the pages of all row groups, which is asked once."""
         sizes = getattr(parsed, "group_units", None)
@@ -210,7 +210,7 @@ class Embedded:
                     part = told.part(stops[group] - offsets.num_pages, stops[group])
                     witnesses.add(node, group, Statement(offsets.first_row, part))
 
-    def _first_rows(self, source: Source, parsed: ParsedIndex, group: int) -> Int64s | None:
+    def _first_rows(self, source: IndexSource, parsed: ParsedIndex, group: int) -> Int64s | None:
         if source.level in (Level.FILE, Level.ROW_GROUP):
             return np.zeros(1, np.int64)
         if source.level is Level.ROW_RANGE:
@@ -221,7 +221,7 @@ class Embedded:
         return None if offsets is None or offsets.num_pages != source.units else offsets.first_row
 
 
-def _asked_for(parsed: PartedIndex, source: Source) -> set[tuple[int, int]]:
+def _asked_for(parsed: PartedIndex, source: IndexSource) -> set[tuple[int, int]]:
     length = source.span.length
     spans = {(int(a), int(b)) for _, question in source.asked for a, b in parsed.wants(question)}
     for start, end in spans:
@@ -235,6 +235,6 @@ def _at(error: IndexFormatError, handle: FileHandle, place: str) -> IndexFormatE
     return error
 
 
-def _name(source: Source) -> str:
+def _name(source: IndexSource) -> str:
     where = "" if source.row_group < 0 else f", row group {source.row_group}"
     return f"embedded {source.kind.name} index{where}, column {source.leaf}"

@@ -18,7 +18,7 @@ from accel.predicate.atoms import AllOf, AnyOf, IsTrue, Negation, Node, column_a
 from accel.ranges import ByteRange, Kind, ReadKey, Want
 from accel.records import dataclass
 
-__all__ = ["Source", "asked_of", "labelled", "named"]
+__all__ = ["IndexSource", "asked_of", "labelled", "named"]
 
 Asked: TypeAlias = "Mapping[tuple[str, ...], Sequence[tuple[Node, LeafQuestion]]]"
 
@@ -31,7 +31,7 @@ _SMALL = 64 << 10
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Source:
+class IndexSource:
     """One index that can answer something of the predicate."""
 
     ordinal: int
@@ -96,7 +96,9 @@ def asked_of(query: FileQuery) -> Asked:
     return asked
 
 
-def named(handle: FileHandle, query: FileQuery, asked: Asked, columns: Mapping[str, str]) -> Iterator[Source]:
+def named(
+    handle: FileHandle, query: FileQuery, asked: Asked, columns: Mapping[str, str]
+) -> Iterator[IndexSource]:
     """The file's IDX1, for each of the caller's `columns` that the predicate asks something it can answer.
 
     An IDX1 does not say which column it is of, so the caller does.
@@ -112,10 +114,10 @@ def named(handle: FileHandle, query: FileQuery, asked: Asked, columns: Mapping[s
         kind = Idx1()
         answerable = tuple((node, question) for node, question in here if question.op in kind.ops)
         if answerable:
-            yield Source(_IDX1, None, kind, ByteRange(*span), query.filter_paths[path][0], answerable)
+            yield IndexSource(_IDX1, None, kind, ByteRange(*span), query.filter_paths[path][0], answerable)
 
 
-def labelled(handle: FileHandle, query: FileQuery, asked: Asked) -> Iterator[Source]:
+def labelled(handle: FileHandle, query: FileQuery, asked: Asked) -> Iterator[IndexSource]:
     """The indexes of accel's table of contents, which names their columns, that can answer something of the predicate."""
     toc = handle.toc
     for ordinal, entry in enumerate(toc.entries if toc is not None else ()):
@@ -133,7 +135,7 @@ def labelled(handle: FileHandle, query: FileQuery, asked: Asked) -> Iterator[Sou
             questions = {id(node): question for node, question in answerable}
             several = len(entry.paths()) > 1 and query.bound is not None
             together = tuple(_conjunctions(query.bound.root, questions)) if several and query.bound else ()
-            yield Source(ordinal, entry, kind, span, leaf, answerable, together)
+            yield IndexSource(ordinal, entry, kind, span, leaf, answerable, together)
 
 
 def _leaf_of(handle: FileHandle, query: FileQuery, path: tuple[str, ...]) -> int | None:

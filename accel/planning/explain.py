@@ -12,11 +12,11 @@ from accel.planning.two_phase import cut_task, filter_phase, output_phase
 from accel.ranges import ByteRange, ReadKey, Want
 from accel.records import dataclass
 
-__all__ = ["Explain", "Level", "TaskIO", "predict_task"]
+__all__ = ["Explain", "RequestLevel", "TaskIO", "predict_task"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Level:
+class RequestLevel:
     """The I/O of one step of a scan."""
 
     name: str
@@ -136,7 +136,7 @@ class Explain:
     """Rows that the statistics alone prove to match."""
     rows_from_metadata: int = 0
     """Rows that an aggregate takes in without anything of them being read."""
-    levels: tuple[Level, ...]
+    levels: tuple[RequestLevel, ...]
     """The steps in their order: "listing", "metadata", "indexes", "data"."""
     notes: tuple[str, ...] = ()
     """What the prediction hangs on, and what was decided by a guess."""

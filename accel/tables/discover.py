@@ -17,7 +17,7 @@ from accel.io.slices import breathe, each
 from accel.io.store import ObjectEntry, PageSeen
 from accel.metrics import Metrics
 from accel.planning.file import DataFile, Listing
-from accel.tables.source import Named, Shape, read_source
+from accel.tables.source import Named, SourceShape, read_source
 
 __all__ = ["ListingClient", "discover"]
 
@@ -105,7 +105,7 @@ async def discover(
     texts = _texts(source)
     if len(texts) == 1 and not isinstance(partitioning, pa.Schema):
         item = read_source(texts[0], glob=glob, in_store=in_store)
-        if item.shape is Shape.FILE and "=" not in item.text and "=" not in item.location.path:
+        if item.shape is SourceShape.FILE and "=" not in item.text and "=" not in item.location.path:
             # Nothing to list, and no path to tell columns by.
             return Listing((item.as_file(),), _NO_COLUMNS, 0)
     named = await each(texts, partial(read_source, glob=glob, in_store=in_store))
@@ -120,7 +120,11 @@ async def discover(
     waves = max((_waves(named[i]) for i in listed), default=0)
     await breathe()
     # Below one directory the layout is known to be meant; elsewhere a path just may hold a `=`.
-    whole = len(named) == 1 and named[0].shape in (Shape.DIRECTORY, Shape.OPEN) and files[0].url != texts[0]
+    whole = (
+        len(named) == 1
+        and named[0].shape in (SourceShape.DIRECTORY, SourceShape.OPEN)
+        and files[0].url != texts[0]
+    )
     types = partitioning if isinstance(partitioning, pa.Schema) else None
     spelt = bool(files) if types is not None else not all(map(_spells_none, files))
     await breathe()
@@ -179,8 +183,8 @@ def _texts(source: object) -> list[str]:
 
 
 def _waves(item: Named) -> int:
-    walked = item.shape is Shape.GLOB and item.location.scheme == "file"
-    return 0 if item.shape is Shape.FILE or walked else 1
+    walked = item.shape is SourceShape.GLOB and item.location.scheme == "file"
+    return 0 if item.shape is SourceShape.FILE or walked else 1
 
 
 async def _find_all(
@@ -190,7 +194,7 @@ async def _find_all(
     begun: Begun | None,
 ) -> Mapping[int, Sequence[DataFile]]:
     """The files of every source that needs a listing, by its place; they are listed together."""
-    pending = [i for i, item in enumerate(named) if item.shape is not Shape.FILE]
+    pending = [i for i, item in enumerate(named) if item.shape is not SourceShape.FILE]
     if len(pending) == 1:
         sole = begun if len(named) == 1 else None
         return {pending[0]: await _find(named[pending[0]], client_for, metrics, sole)}
@@ -212,7 +216,7 @@ async def _find(
 ) -> Sequence[DataFile]:
     from accel.tables import listed, local
 
-    if item.shape is Shape.GLOB and item.location.scheme == "file":
+    if item.shape is SourceShape.GLOB and item.location.scheme == "file":
         matches, directories = await asyncio.to_thread(local.expand, item)
         if matches or not directories:
             return matches
@@ -223,7 +227,7 @@ async def _find(
         return files or listed.nothing(item)
     show = None if begun is None else partial(_show, item, begun)
     entries = await _list_below(item, client_for, metrics, show)
-    if item.shape is not Shape.GLOB:
+    if item.shape is not SourceShape.GLOB:
         _warn_of_tables(item, entries, metrics)
     chosen = await listed.choose(item, entries)
     if item.location.scheme == "file" or 0 not in map(_size_of, chosen):

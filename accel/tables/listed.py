@@ -11,7 +11,7 @@ from accel.io.slices import each
 from accel.io.store import ObjectEntry
 from accel.planning.file import DataFile
 from accel.tables.pattern import has_hidden
-from accel.tables.source import Named, Shape
+from accel.tables.source import Named, SourceShape
 
 __all__ = ["choose", "choose_surely", "lies_below", "nothing", "visible"]
 
@@ -24,12 +24,12 @@ async def choose(item: Named, entries: Sequence[ObjectEntry]) -> Sequence[DataFi
     ObjectNotFoundError
         A directory without a data file, or a pattern that nothing matches.
     """
-    if item.shape is Shape.GLOB:
+    if item.shape is SourceShape.GLOB:
         return await _choose_matching(item, entries)
     files = await visible(item, entries)
     if files:
         return files
-    if item.shape is Shape.OPEN:
+    if item.shape is SourceShape.OPEN:
         # An object store lists what is below a name, and not the object of that name.
         itself = [entry for entry in entries if entry.path == item.location.path and entry.size]
         if itself:
@@ -83,7 +83,7 @@ def _taking(item: Named, entries: Sequence[ObjectEntry]) -> Callable[[ObjectEntr
 
 def nothing(item: Named) -> NoReturn:
     """Say that a source holds no file."""
-    if item.shape is Shape.GLOB:
+    if item.shape is SourceShape.GLOB:
         hint = "an object whose name holds *, ? or [ is named with glob=False"
         if "?" in item.text and "=" in item.text.partition("?")[2]:
             hint += "; options are no part of a URL, but given by storage_options"

@@ -10,7 +10,7 @@ from accel.io.local_store import etag_of
 from accel.io.location import Location
 from accel.planning.file import DataFile
 from accel.tables.listed import nothing
-from accel.tables.source import Named, Shape
+from accel.tables.source import Named, SourceShape
 
 __all__ = ["expand"]
 
@@ -88,4 +88,4 @@ def _outermost(directories: Sequence[str]) -> list[str]:
 def _directory(item: Named, relative: str) -> Named:
     file = item.named_below(relative)
     location = Location(item.location.scheme, item.location.root, file.path + "/")
-    return Named(item.text, location, Shape.DIRECTORY, file.url + "/")
+    return Named(item.text, location, SourceShape.DIRECTORY, file.url + "/")

@@ -6,7 +6,7 @@ import re
 
 from accel.records import dataclass
 
-__all__ = ["Pattern", "has_hidden", "is_hidden", "split_glob"]
+__all__ = ["Glob", "has_hidden", "is_hidden", "split_glob"]
 
 _GLOB = r"[*?]|\[!?[^/][^/\]]*\]"
 _AUTHORITY = r"([A-Za-z][A-Za-z0-9+.-]*)://[^/]*/?"
@@ -45,7 +45,7 @@ def split_glob(text: str) -> tuple[str, str] | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Pattern:
+class Glob:
     """A glob, run as a small automaton over a path's segments.
 
     `*`, `?`, `[abc]`, `[a-z]` and `[!a]` match within one segment, case-sensitively; a segment that is
@@ -62,7 +62,7 @@ class Pattern:
     """Whether the pattern ends in `/`."""
 
     @classmethod
-    def compile(cls, text: str) -> Pattern:
+    def compile(cls, text: str) -> Glob:
         import fnmatch
 
         parts = [part for part in text.split("/") if part]

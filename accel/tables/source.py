@@ -14,12 +14,12 @@ from accel.io.location import Location, parse_url
 from accel.io.store import ObjectEntry
 from accel.planning.file import DataFile
 from accel.records import dataclass
-from accel.tables.pattern import Pattern, split_glob
+from accel.tables.pattern import Glob, split_glob
 
-__all__ = ["Named", "Shape", "read_source"]
+__all__ = ["Named", "SourceShape", "read_source"]
 
 
-class Shape(enum.Enum):
+class SourceShape(enum.Enum):
     """What a source looks like, before anything is asked of its store."""
 
     FILE = "file"
@@ -37,10 +37,10 @@ class Named:
     """As the user wrote it."""
     location: Location
     """Of the file or directory; of a glob, of the directory before its first wildcard."""
-    shape: Shape
+    shape: SourceShape
     base: str
     """What the names of files below `location` are appended to, to give what the user would call them."""
-    pattern: Pattern | None = None
+    pattern: Glob | None = None
     entry: ObjectEntry | None = None
     """Of a local file: what it was found as, which shows whether what is cached of it still holds."""
 
@@ -118,13 +118,13 @@ def read_source(text: str, *, glob: bool, in_store: bool) -> Named:
                 from urllib.parse import unquote
 
                 pattern = unquote(pattern)
-            return Named(text, location, Shape.GLOB, fixed, Pattern.compile(pattern))
+            return Named(text, location, SourceShape.GLOB, fixed, Glob.compile(pattern))
     location = parse_url(text, in_store=in_store)
     base = text if text.endswith("/") else f"{text}/"
     if location.scheme != "file":
         return Named(text, location, _shape(location), base)
     entry = _local_file(text, location)
-    return Named(text, location, Shape.FILE if entry else Shape.DIRECTORY, base, entry=entry)
+    return Named(text, location, SourceShape.FILE if entry else SourceShape.DIRECTORY, base, entry=entry)
 
 
 def _is_file_url(text: str) -> bool:
@@ -149,15 +149,17 @@ def _local_file(text: str, location: Location) -> ObjectEntry | None:
     return ObjectEntry(location.path, found.st_size, etag_of(found))
 
 
-def _shape(location: Location) -> Shape:
+def _shape(location: Location) -> SourceShape:
     path = location.path
     if not location.globs:
         # Over HTTP only a path that ends in `/` can be no file.
         bare = path.partition("?")[0]
-        return Shape.DIRECTORY if path == bare and (not bare or bare.endswith("/")) else Shape.FILE
+        return (
+            SourceShape.DIRECTORY if path == bare and (not bare or bare.endswith("/")) else SourceShape.FILE
+        )
     if not path or path.endswith("/"):
-        return Shape.DIRECTORY
-    return Shape.FILE if _has_extension(path) else Shape.OPEN
+        return SourceShape.DIRECTORY
+    return SourceShape.FILE if _has_extension(path) else SourceShape.OPEN
 
 
 def _meant(text: str) -> str | None:

@@ -8,7 +8,7 @@ from typing import Final
 
 from cachetools import LRUCache
 
-from accel.testing.shelf import OWN, Kept
+from accel.testing.shelf import OWN, ShelfObject
 
 __all__ = ["Directory", "is_listing"]
 
@@ -29,11 +29,11 @@ class Directory:
     """
 
     def __init__(self, *, limit: int = _LIMIT) -> None:
-        self._pages: LRUCache[str, Kept] = LRUCache(limit, getsizeof=lambda page: len(page.data))
+        self._pages: LRUCache[str, ShelfObject] = LRUCache(limit, getsizeof=lambda page: len(page.data))
         self.writes = 0
         """How often something may have been written: what was asked for before the last time is not to be kept."""
 
-    def find(self, target: str) -> Kept | None:
+    def find(self, target: str) -> ShelfObject | None:
         """The answer to a request, where it is kept."""
         return self._pages.get(target)
 
@@ -43,7 +43,7 @@ class Directory:
             said = "".join(
                 f"{name}: {value}\r\n" for name, value in headers.items() if name.lower() not in OWN
             )
-            self._pages[target] = Kept(memoryview(body), "", said.encode("latin-1"))
+            self._pages[target] = ShelfObject(memoryview(body), "", said.encode("latin-1"))
 
     def forget(self) -> None:
         """Drop all: something is being written, or was."""

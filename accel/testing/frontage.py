@@ -23,7 +23,7 @@ from accel.testing.origin import Answer, Origin, once, plain_answer
 from accel.testing.pace import NOW, lead, piece_size, pieces, until
 from accel.testing.relay import Passage
 from accel.testing.request_head import Head, parse_head
-from accel.testing.shelf import Kept, Shelf, object_path
+from accel.testing.shelf import Shelf, ShelfObject, object_path
 
 __all__ = ["Control", "Frontage"]
 
@@ -64,7 +64,7 @@ class Frontage:
         """Forget what passed, not what is kept."""
         self.passages = []
 
-    def find(self, path: str | None, target: str) -> Kept | None:
+    def find(self, path: str | None, target: str) -> ShelfObject | None:
         """What is kept of an object, or of the listing that is asked for."""
         return self.directory.find(target) if path is None else self.shelf.find(path)
 

@@ -15,7 +15,7 @@ from accel.records import dataclass
 from accel.testing.origin import Answer, Origin
 from accel.testing.s3 import S3Admin
 
-__all__ = ["LIMIT", "OWN", "Kept", "Shelf", "object_path"]
+__all__ = ["LIMIT", "OWN", "Shelf", "ShelfObject", "object_path"]
 
 LIMIT = 2 << 30
 """Bytes of objects that a shelf keeps; what does not fit in what is left of it is relayed each time."""
@@ -45,7 +45,7 @@ def object_path(target: str) -> str | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class ShelfObject:
     """One object: its bytes, and what the origin says of it with every answer."""
 
     data: memoryview
@@ -96,12 +96,12 @@ class Shelf:
         self._reader = reader
         self._limit = limit
         self._held = 0
-        self._kept: dict[str, Kept] = {}
+        self._kept: dict[str, ShelfObject] = {}
         self._refused: set[str] = set()
         self._reads: dict[str, asyncio.Task[None]] = {}
         self._gate = asyncio.Semaphore(_READS)
 
-    def find(self, path: str) -> Kept | None:
+    def find(self, path: str) -> ShelfObject | None:
         """The object, where it is kept."""
         return self._kept.get(path)
 
@@ -156,7 +156,7 @@ class Shelf:
         else:
             self._kept[path] = kept
 
-    async def _whole(self, answer: Answer) -> Kept | None:
+    async def _whole(self, answer: Answer) -> ShelfObject | None:
         """The object that is being answered; None where it does not fit, or is not to be kept."""
         headers = answer.headers
         size, etag = int(headers.get("Content-Length", -1)), headers.get("ETag", "")
@@ -173,7 +173,9 @@ class Shelf:
             if done != size:
                 self._held -= size
         said = "".join(f"{name}: {value}\r\n" for name, value in headers.items() if name.lower() not in OWN)
-        return Kept(memoryview(data).toreadonly(), etag, said.encode("latin-1")) if done == size else None
+        return (
+            ShelfObject(memoryview(data).toreadonly(), etag, said.encode("latin-1")) if done == size else None
+        )
 
 
 _dated: tuple[int, bytes] = (0, b"")

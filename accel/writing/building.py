@@ -14,7 +14,7 @@ from accel.indexes.kind import ChunkValues, Level
 from accel.indexes.native import signature_of
 from accel.records import dataclass
 from accel.writing.makers import TextList, Timed, checked, make_maker, streams
-from accel.writing.scratch import Kept, Scratch
+from accel.writing.scratch import Scratch, ScratchBytes
 from accel.writing.values import join_parts
 from accel.writing.wanted import WantedIndex
 
@@ -32,7 +32,7 @@ class BuiltIndex:
     signatures: tuple[str, ...]
     """What values of the column, or of each of the columns, are stored as, for whom a type of the same name is not
     enough."""
-    data: Kept
+    data: ScratchBytes
     seconds: float
     """What building it took, decoding not counted."""
     version: int = 1

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from accel.errors import ParquetFormatError
-from accel.format.thrift import BINARY, FALSE, I32, I64, LIST, STRUCT, Reader, write_struct
+from accel.format.thrift import BINARY, FALSE, I32, I64, LIST, STRUCT, ThriftReader, write_struct
 from accel.format.thrift_value import Struct, encode_varint
 from accel.records import dataclass
 
@@ -62,14 +62,14 @@ def edit_footer(
     ParquetFormatError
         The footer does not decode, or has other row groups and columns than `places`.
     """
-    reader = Reader(footer)
+    reader = ThriftReader(footer)
     fields: list[tuple[int, int, bytes]] = []
     try:
         for number, ctype, start in _spans(reader):
             if number == _ROW_GROUPS and ctype == LIST:
-                value = _edit_groups(Reader(footer, start, reader.pos), places)
+                value = _edit_groups(ThriftReader(footer, start, reader.pos), places)
             elif number == _KEY_VALUE and ctype == LIST:
-                value = _edit_pairs(Reader(footer, start, reader.pos), key_value)
+                value = _edit_pairs(ThriftReader(footer, start, reader.pos), key_value)
             elif number == _ORDERS and type_orders:
                 continue
             else:
@@ -79,7 +79,7 @@ def edit_footer(
         raise ParquetFormatError("the footer ends early", place="footer") from error
     have = {number for number, _, _ in fields}
     if _KEY_VALUE not in have:
-        fields.append((_KEY_VALUE, LIST, _edit_pairs(Reader(_list_head(0)), key_value)))
+        fields.append((_KEY_VALUE, LIST, _edit_pairs(ThriftReader(_list_head(0)), key_value)))
     if type_orders:
         order: Struct = {1: (STRUCT, {})}
         fields.append((_ORDERS, LIST, _list_head(type_orders) + write_struct(order) * type_orders))
@@ -88,7 +88,7 @@ def edit_footer(
     return _struct(sorted(fields, key=lambda entry: entry[0]))
 
 
-def _spans(reader: Reader) -> Iterator[tuple[int, int, int]]:
+def _spans(reader: ThriftReader) -> Iterator[tuple[int, int, int]]:
     """(field id, type, start) of each field of a struct; the reader stands behind its value."""
     for number, ctype in reader.fields():
         start = reader.pos
@@ -96,7 +96,7 @@ def _spans(reader: Reader) -> Iterator[tuple[int, int, int]]:
         yield number, ctype, start
 
 
-def _edit_groups(reader: Reader, places: PageIndexPlaces) -> bytes:
+def _edit_groups(reader: ThriftReader, places: PageIndexPlaces) -> bytes:
     groups, leaves = places.offset_index_offset.shape
     size = reader.list_of(STRUCT)
     if size != groups:
@@ -115,13 +115,13 @@ def _edit_groups(reader: Reader, places: PageIndexPlaces) -> bytes:
             value = bytes(reader.buf[start : reader.pos])
             if number == _COLUMNS and ctype == LIST:
                 rows = [column[group] for column in table]
-                value = _edit_chunks(Reader(reader.buf, start, reader.pos), rows, leaves)
+                value = _edit_chunks(ThriftReader(reader.buf, start, reader.pos), rows, leaves)
             fields.append((number, ctype, value))
         out.append(_struct(fields))
     return b"".join(out)
 
 
-def _edit_chunks(reader: Reader, places: list[list[int]], leaves: int) -> bytes:
+def _edit_chunks(reader: ThriftReader, places: list[list[int]], leaves: int) -> bytes:
     size = reader.list_of(STRUCT)
     if size != leaves:
         raise ParquetFormatError(f"{size} column chunks where {leaves} were read", place="footer")
@@ -140,14 +140,14 @@ def _edit_chunks(reader: Reader, places: list[list[int]], leaves: int) -> bytes:
     return b"".join(out)
 
 
-def _edit_pairs(reader: Reader, changes: Mapping[str, bytes | None]) -> bytes:
+def _edit_pairs(reader: ThriftReader, changes: Mapping[str, bytes | None]) -> bytes:
     pairs: list[bytes] = []
     for _ in range(reader.list_of(STRUCT)):
         begin = reader.pos
         key = None
         for number, ctype, start in _spans(reader):
             if number == 1 and ctype == BINARY:
-                key = Reader(reader.buf, start, reader.pos).text()
+                key = ThriftReader(reader.buf, start, reader.pos).text()
         if key not in changes:
             pairs.append(bytes(reader.buf[begin : reader.pos]))
     for name, value in changes.items():

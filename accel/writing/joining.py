@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, cast
 from accel.errors import AccelError, IndexFormatError
 from accel.indexes.kind import Level
 from accel.writing.building import BuiltIndex
-from accel.writing.scratch import Kept, Scratch
+from accel.writing.scratch import Scratch, ScratchBytes
 
 if TYPE_CHECKING:
     from accel.indexes.capabilities import JoinableKind
@@ -41,7 +41,7 @@ def join_groups(built: Sequence[BuiltIndex], scratch: Scratch, *, path: str) -> 
 
 def _join(run: Sequence[BuiltIndex], scratch: Scratch, path: str) -> BuiltIndex | None:
     first, kind = run[0], cast("JoinableKind", run[0].wanted.kind)
-    parts: list[Kept] = []
+    parts: list[ScratchBytes] = []
     begun = time.thread_time()
     try:
         head = kind.join(
@@ -60,7 +60,7 @@ def _join(run: Sequence[BuiltIndex], scratch: Scratch, path: str) -> BuiltIndex 
         -1,
         sum(index.units for index in run),
         first.signatures,
-        Kept.joined([Kept(len(head), data=head), *parts]),
+        ScratchBytes.joined([ScratchBytes(len(head), data=head), *parts]),
         sum(index.seconds for index in run) + time.thread_time() - begun,
         version=kind.joined_version,
     )

@@ -11,7 +11,7 @@ from accel.errors import AccelError, EncryptedFileError, IndexFormatError, Parqu
 from accel.format.footer import parse_footer, parse_tail
 from accel.format.model import FileMetadata, OffsetIndex
 from accel.format.page_index import chunk_offset_index, parse_column_index
-from accel.format.thrift import Reader
+from accel.format.thrift import ThriftReader
 from accel.options import MIB, Options
 from accel.records import dataclass
 from accel.writing.source import Source
@@ -85,7 +85,7 @@ def _refuse(metadata: FileMetadata) -> None:
 
 
 def _numbers(footer: bytes) -> list[int]:
-    reader = Reader(footer)
+    reader = ThriftReader(footer)
     found = []
     for number, ctype in reader.fields():
         found.append(number)

@@ -14,7 +14,7 @@ from accel.writing.report import EmbeddedIndex, EmbedReport
 from accel.writing.scratch import Scratch
 from accel.writing.source import Source
 from accel.writing.survey import Survey
-from accel.writing.tail import Tail, make_tail, verify_tail
+from accel.writing.tail import NewTail, make_tail, verify_tail
 from accel.writing.wanted import Indexes, read_wanted
 
 __all__ = ["Made", "prepare", "report_on"]
@@ -30,7 +30,7 @@ class Made:
     original: Original
     built: list[BuiltIndex]
     pages: PageIndexes
-    tail: Tail
+    tail: NewTail
     scratch: Scratch
     """Kept, since the tail reads from it."""
     begun: float

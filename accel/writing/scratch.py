@@ -10,12 +10,12 @@ from collections.abc import Iterator, Sequence
 from accel.errors import StoreError
 from accel.options import MIB
 
-__all__ = ["Kept", "Scratch"]
+__all__ = ["Scratch", "ScratchBytes"]
 
 _MOST_HELD = 32 * MIB
 
 
-class Kept:
+class ScratchBytes:
     """Some bytes, at hand again by `read`."""
 
     __slots__ = ("_data", "_handle", "_start", "_told", "length")
@@ -27,7 +27,7 @@ class Kept:
         data: bytes | None = None,
         handle: int = -1,
         start: int = 0,
-        told: Sequence[Kept] = (),
+        told: Sequence[ScratchBytes] = (),
     ) -> None:
         self.length = length
         self._data = data
@@ -36,7 +36,7 @@ class Kept:
         self._told = told
 
     @classmethod
-    def joined(cls, parts: Sequence[Kept]) -> Kept:
+    def joined(cls, parts: Sequence[ScratchBytes]) -> ScratchBytes:
         """The bytes of all, one after the other."""
         return cls(sum(part.length for part in parts), told=parts)
 
@@ -74,11 +74,11 @@ class Scratch:
         self._handle = -1
         self._end = 0
 
-    def keep(self, data: bytes) -> Kept:
+    def keep(self, data: bytes) -> ScratchBytes:
         """Raises StoreError where the temporary directory is full."""
         if self._held + len(data) <= self._most_held:
             self._held += len(data)
-            return Kept(len(data), data=data)
+            return ScratchBytes(len(data), data=data)
         try:
             if self._handle < 0:
                 self._handle = _open()
@@ -94,7 +94,7 @@ class Scratch:
                 path=tempfile.gettempdir(),
                 hint="TMPDIR names another directory",
             ) from error
-        return Kept(len(data), handle=self._handle, start=start)
+        return ScratchBytes(len(data), handle=self._handle, start=start)
 
 
 def _open() -> int:

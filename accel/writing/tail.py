@@ -38,9 +38,9 @@ from accel.writing.container import (
 from accel.writing.footer_edit import PageIndexPlaces, edit_footer
 from accel.writing.original import At, cut_at
 from accel.writing.page_indexes import PageIndexes
-from accel.writing.scratch import Kept
+from accel.writing.scratch import ScratchBytes
 
-__all__ = ["Tail", "make_tail", "verify_tail"]
+__all__ = ["NewTail", "make_tail", "verify_tail"]
 
 # Bytes of an index; a smaller one is read as a whole.
 _LARGE = 64 << 10
@@ -51,12 +51,12 @@ _FOOTER_GROWTH = 2 << 10
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Tail:
+class NewTail:
     """What stands in the new file from `start` on."""
 
     start: int
     """The cut: the bytes before it are those of the original."""
-    run: tuple[Kept, ...]
+    run: tuple[ScratchBytes, ...]
     """The indexes, in their order."""
     rest: bytes
     """Page indexes, footer, its length and the magic."""
@@ -87,7 +87,7 @@ def make_tail(
     found: PageIndexes,
     *,
     idx1: bool,
-) -> Tail:
+) -> NewTail:
     """Lay everything out behind the cut.
 
     Parameters
@@ -107,7 +107,7 @@ def make_tail(
     own += [(e.head_again[0], sum(e.head_again)) for e in gone if e.head_again is not None]
     start = cut_at(metadata, own)
     at = start
-    run: list[Kept] = []
+    run: list[ScratchBytes] = []
     placed: list[PlacedIndex] = []
     for index in in_order(built):
         placed.append(PlacedIndex(index, at))
@@ -140,7 +140,7 @@ def make_tail(
         type_orders=len(metadata.schema.leaves) if found.type_orders else 0,
     )
     parts += [footer, len(footer).to_bytes(4, "little"), MAGIC]
-    return Tail(start, tuple(run), b"".join(parts), kept, index_bytes, page_index_bytes, len(footer))
+    return NewTail(start, tuple(run), b"".join(parts), kept, index_bytes, page_index_bytes, len(footer))
 
 
 def _heads_again(placed: Sequence[PlacedIndex], at: int, room: int) -> tuple[list[PlacedIndex], list[bytes]]:
@@ -165,7 +165,7 @@ def in_order(built: Sequence[BuiltIndex]) -> list[BuiltIndex]:
     return sorted(built, key=lambda index: index.wanted.kind is not None)
 
 
-def verify_tail(tail: Tail, original: FileMetadata, built: Sequence[BuiltIndex]) -> FileMetadata:
+def verify_tail(tail: NewTail, original: FileMetadata, built: Sequence[BuiltIndex]) -> FileMetadata:
     """Read the new file's end back as a reader would, and hold it against the original.
 
     Returns

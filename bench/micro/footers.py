@@ -24,8 +24,8 @@ from accel.format.thrift import (
     LIST,
     STRUCT,
     TRUE,
-    Reader,
     ThriftList,
+    ThriftReader,
     read_struct,
     write_struct,
 )
@@ -65,7 +65,7 @@ def footer_of(data: bytes) -> bytes:
 
 def repeated(footer: bytes, groups: int) -> bytes:
     """The footer with its first row group as often as asked, up to 127 times."""
-    reader = Reader(footer)
+    reader = ThriftReader(footer)
     for number, ctype in reader.fields():
         begin = reader.pos
         if number != 4 or ctype != LIST:

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import accel
-from accel.admission import Admission, Budget, Order
+from accel.admission import Admission, Budget, Priority
 from accel.errors import MemoryLimitError
 from accel.planning.selection import RowSelection
 from accel.planning.task import ScanTask
@@ -30,7 +30,7 @@ async def settle() -> None:
 class Entrant:
     """A piece that wants in."""
 
-    order: Order
+    order: Priority
     nbytes: int
     task: asyncio.Task[None]
 
@@ -39,7 +39,7 @@ class Entrant:
         return self.task.done() and not self.task.cancelled()
 
 
-def enter(admission: Admission, order: Order, nbytes: int) -> Entrant:
+def enter(admission: Admission, order: Priority, nbytes: int) -> Entrant:
     return Entrant(order, nbytes, asyncio.create_task(admission.enter(order, nbytes)))
 
 
@@ -156,8 +156,8 @@ def test_against_a_model(files: list[list[int]], pieces: int, choices: list[int]
         admission = Admission(LIMIT, pieces)
         queues = [[((f, i), n) for i, n in enumerate(sizes)] for f, sizes in enumerate(files)]
         waiting: dict[int, Entrant] = {}
-        inside: set[Order] = set()
-        taken: list[Order] = []
+        inside: set[Priority] = set()
+        taken: list[Priority] = []
         turns = iter(choices)
         while any(queues) or waiting or inside:
             for f, queue in enumerate(queues):

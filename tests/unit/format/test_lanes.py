@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from accel.format.lanes import Field, Lanes, as_words
-from accel.format.thrift import BINARY, I32, I64, STRUCT, TRUE, Reader, Struct, write_struct
+from accel.format.thrift import BINARY, I32, I64, STRUCT, TRUE, Struct, ThriftReader, write_struct
 
 NUMBERS = [
     0,
@@ -134,7 +134,7 @@ def test_as_the_plain_reader():
     data = write_struct({1: (I64, -12345), 2: (BINARY, b"abc"), 5: (I32, 9)})
     lanes = lanes_of([data])
     found = lanes.read(FIELDS)
-    reader = Reader(data)
+    reader = ThriftReader(data)
     assert [ctype for _, ctype in [next(reader.fields())]] == [I64]
     assert reader.zigzag() == found["a"][0]
     assert data[found["start"][0] :][: found["length"][0]] == b"abc"

@@ -6,7 +6,7 @@ import pytest
 
 from accel.format.likeness import Likenesses
 from accel.format.schema import read_elements
-from accel.format.thrift import BINARY, I32, I64, STRUCT, TRUE, Reader, Struct, write_struct
+from accel.format.thrift import BINARY, I32, I64, STRUCT, TRUE, Struct, ThriftReader, write_struct
 
 
 def element(name: bytes, **more: object) -> Struct:
@@ -17,7 +17,7 @@ def element(name: bytes, **more: object) -> Struct:
 def read(first: Struct, second: Struct) -> tuple[object, object] | None:
     """What the second is by its likeness to the first, and what it is."""
     data = write_struct(first) + write_struct(second)
-    plain = read_elements(Reader(b"\x2c" + data))
+    plain = read_elements(ThriftReader(b"\x2c" + data))
     likes = Likenesses(data)
     likes.learn(plain[0])
     found = likes.read(len(plain[0].raw))
@@ -61,21 +61,21 @@ UNLIKE = {
 def test_unlike(first, second):
     data = write_struct(first) + write_struct(second)
     likes = Likenesses(data)
-    likes.learn(read_elements(Reader(b"\x1c" + write_struct(first)))[0])
+    likes.learn(read_elements(ThriftReader(b"\x1c" + write_struct(first)))[0])
     assert likes.read(len(write_struct(first))) is None
 
 
 def test_two_names_are_not_learned():
     twice = b"\x48\x01a\x08\x08\x01b\x00"
     likes = Likenesses(twice)
-    likes.learn(read_elements(Reader(b"\x1c" + twice))[0])
+    likes.learn(read_elements(ThriftReader(b"\x1c" + twice))[0])
     assert likes.read(0) is None
 
 
 def test_a_wide_schema_is_read_by_likeness():
     structs = [element(b"name %d" % i, f9=(I32, i)) for i in range(500)]
     data = b"\xfc\xf4\x03" + b"".join(map(write_struct, structs))
-    reader = Reader(data)
+    reader = ThriftReader(data)
     elements = read_elements(reader)
     assert [e.name for e in elements] == [f"name {i}" for i in range(500)]
     assert [e.field_id for e in elements] == list(range(500))

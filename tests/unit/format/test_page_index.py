@@ -12,7 +12,7 @@ from accel.errors import IndexFormatError
 from accel.format import page_index
 from accel.format.page_header import walk_pages
 from accel.format.page_index import parse_column_index, parse_offset_index
-from accel.format.thrift import BINARY, I32, I64, LIST, STRUCT, TRUE, Reader, ThriftList, write_struct
+from accel.format.thrift import BINARY, I32, I64, LIST, STRUCT, TRUE, ThriftList, ThriftReader, write_struct
 from tests.unit.format.files import parse, write
 
 ROWS = 5000
@@ -102,7 +102,7 @@ def pages_of(steps) -> tuple[list[tuple[int, int, int]], int]:
 def test_the_strict_pass_equals_the_loop(steps):
     rows, num_rows = pages_of(steps)
     data = locations(rows)
-    strict, plain = Reader(data), Reader(data)
+    strict, plain = ThriftReader(data), ThriftReader(data)
     count = page_index._find_locations(strict)
     assert page_index._find_locations(plain) == count == len(rows)
     fast = page_index._read_strict(strict, count)
@@ -112,7 +112,7 @@ def test_the_strict_pass_equals_the_loop(steps):
     assert np.transpose(slow).tolist() == [list(row) for row in rows]
     # A field more, and the strict pass must leave it to the loop, with the same outcome.
     other = locations(rows, {9: (TRUE, True)})
-    reader = Reader(other)
+    reader = ThriftReader(other)
     assert page_index._read_strict(reader, page_index._find_locations(reader)) is None
     upper = rows[-1][0] + rows[-1][1]
     for encoded in (data, other):
@@ -129,7 +129,7 @@ GOOD = [(100, 50, 0), (150, 50, 10), (210, 40, 30)]
 def test_the_strict_pass_never_reads_what_the_loop_would_not(noise, at):
     data = bytearray(locations(GOOD))
     data[at : at + len(noise)] = noise
-    strict, plain = Reader(bytes(data)), Reader(bytes(data))
+    strict, plain = ThriftReader(bytes(data)), ThriftReader(bytes(data))
     try:
         count = page_index._find_locations(strict)
         page_index._find_locations(plain)
@@ -206,7 +206,7 @@ def test_counts_may_be_absent_and_an_order_unknown():
 def test_bounds_of_one_width_are_found_as_by_the_loop(width, count):
     values = [bytes([i % 256]) * width for i in range(count)]
     data = write_struct({1: (LIST, ThriftList(BINARY, values))})
-    reader = Reader(data, 1)
+    reader = ThriftReader(data, 1)
     starts, lengths = page_index._read_spans(reader, reader.list_of(BINARY))
     assert [data[s : s + n] for s, n in zip(starts, lengths, strict=True)] == values
     assert reader.pos == len(data) - 1

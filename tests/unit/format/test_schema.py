@@ -9,7 +9,7 @@ import pytest
 from accel.errors import ParquetFormatError
 from accel.format.model import Repetition
 from accel.format.schema import build_schema, read_elements
-from accel.format.thrift import BINARY, I16, I32, I64, LIST, STRUCT, Reader, ThriftList, write_struct
+from accel.format.thrift import BINARY, I16, I32, I64, LIST, STRUCT, ThriftList, ThriftReader, write_struct
 from tests.unit.format.files import parse, write
 
 SCHEMA = pa.schema(
@@ -77,7 +77,7 @@ def test_raw_is_each_elements_own_encoding():
     metadata = parse(write(SCHEMA.empty_table()))
     for element in metadata.schema.elements:
         assert element.raw in metadata.footer
-        again = read_elements(Reader(b"\x1c" + element.raw))
+        again = read_elements(ThriftReader(b"\x1c" + element.raw))
         assert again == [element]
 
 
@@ -89,7 +89,7 @@ def element(name: str, children: int | None = None, *, repetition: int = 1, **mo
 
 def build(*elements: dict):
     encoded = write_struct({2: (LIST, ThriftList(STRUCT, list(elements)))})
-    reader = Reader(encoded, 1)
+    reader = ThriftReader(encoded, 1)
     return build_schema(read_elements(reader))
 
 
@@ -97,7 +97,7 @@ def build(*elements: dict):
 def test_a_number_of_another_width_is_passed_over_as_pyarrow_does(kind):
     element = {1: (I32, 1), 3: (kind, 1), 4: (BINARY, b"n"), 6: (kind, 18)}
     data = write_struct({2: (LIST, ThriftList(STRUCT, [element]))})
-    reader = Reader(data)
+    reader = ThriftReader(data)
     assert next(reader.fields())[0] == 2
     (found,) = read_elements(reader)
     assert (found.repetition, found.converted_type) == (Repetition.REQUIRED, None)

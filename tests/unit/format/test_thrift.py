@@ -22,9 +22,9 @@ from accel.format.thrift import (
     STRUCT,
     TRUE,
     UUID,
-    Reader,
     ThriftList,
     ThriftMap,
+    ThriftReader,
     read_struct,
     write_struct,
 )
@@ -106,7 +106,7 @@ def test_any_struct_round_trips(fields):
 @given(structs)
 def test_skip_passes_over_exactly_what_value_reads(fields):
     encoded = write_struct(fields) + b"\x55"
-    reader = Reader(encoded)
+    reader = ThriftReader(encoded)
     reader.skip(STRUCT)
     assert reader.pos == len(encoded) - 1
 
@@ -117,7 +117,7 @@ def test_every_truncation_is_refused():
         with pytest.raises(ParquetFormatError):
             read_struct(encoded[:length])
         with pytest.raises(ParquetFormatError):
-            Reader(encoded, 0, length).skip(STRUCT)
+            ThriftReader(encoded, 0, length).skip(STRUCT)
 
 
 BAD = {
@@ -140,25 +140,25 @@ def test_what_cannot_be_is_refused(encoded):
     with pytest.raises(ParquetFormatError, match="Thrift"):
         read_struct(encoded)
     with pytest.raises(ParquetFormatError, match="Thrift"):
-        Reader(encoded).skip(STRUCT)
+        ThriftReader(encoded).skip(STRUCT)
 
 
 @pytest.mark.parametrize(
     "encoded", [b"\x1c" * 100_000, b"\x19" + b"\x19" * 100_000], ids=["structs", "lists"]
 )
 def test_nesting_is_bounded(encoded):
-    for read in (read_struct, lambda data: Reader(data).skip(STRUCT)):
+    for read in (read_struct, lambda data: ThriftReader(data).skip(STRUCT)):
         with pytest.raises(ParquetFormatError, match=f"more than {MAX_DEPTH} levels"):
             read(encoded)
 
 
 def test_a_reader_stops_at_its_end():
-    reader = Reader(b"\x01\x02\x03", 1, 2)
+    reader = ThriftReader(b"\x01\x02\x03", 1, 2)
     assert reader.varint() == 2
     with pytest.raises(ParquetFormatError):
         reader.varint()
     with pytest.raises(ParquetFormatError, match="outside"):
-        Reader(b"abc", 1, 4)
+        ThriftReader(b"abc", 1, 4)
 
 
 def test_what_the_protocol_cannot_say_is_a_value_error():

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from accel.errors import ParquetFormatError
-from accel.format.thrift import I64, Reader, ThriftList, write_struct
+from accel.format.thrift import I64, ThriftList, ThriftReader, write_struct
 from accel.format.varints import read_zigzags
 
 numbers = st.lists(st.integers(-(1 << 63), (1 << 63) - 1) | st.integers(-300, 300), min_size=1, max_size=120)
@@ -23,7 +23,7 @@ def encode(values: list[int]) -> bytes:
 @given(numbers)
 def test_read_zigzags_is_the_plain_loop(values):
     data = encode(values) + b"\x05"
-    fast, plain = Reader(data), Reader(data)
+    fast, plain = ThriftReader(data), ThriftReader(data)
     assert read_zigzags(fast, len(values)).tolist() == [plain.zigzag() for _ in values] == values
     assert fast.pos == plain.pos == len(data) - 1
 
@@ -32,5 +32,5 @@ def test_read_zigzags_is_the_plain_loop(values):
 def test_numbers_that_end_early_are_refused(count):
     data = encode([1000] * count)
     with pytest.raises(ParquetFormatError):
-        read_zigzags(Reader(data[:-1]), count)
-    assert read_zigzags(Reader(data), count).dtype == np.int64
+        read_zigzags(ThriftReader(data[:-1]), count)
+    assert read_zigzags(ThriftReader(data), count).dtype == np.int64

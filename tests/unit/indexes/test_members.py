@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from accel.indexes.expressions import Expression
-from accel.indexes.members import Member, inputs_of, member_of, split_members
+from accel.indexes.members import Member, inputs_of, parse_member, split_members
 
 V, L, Y = Expression.VALUE, Expression.LOWER, Expression.YEAR
 
@@ -40,13 +40,13 @@ def test_a_list(text: str, parts: tuple[str, ...]) -> None:
     ],
 )
 def test_a_member(text: str, member: Member) -> None:
-    assert member_of(text) == member
-    assert member_of(str(member)) == member
+    assert parse_member(text) == member
+    assert parse_member(str(member)) == member
 
 
 def test_what_a_bare_column_means() -> None:
-    assert member_of("s", default=L) == Member(L, ("s",))
-    assert member_of("value(s)", default=L) == Member(V, ("s",))
+    assert parse_member("s", default=L) == Member(L, ("s",))
+    assert parse_member("value(s)", default=L) == Member(V, ("s",))
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,7 @@ def test_what_a_bare_column_means() -> None:
 def test_what_is_none(text: str) -> None:
     with pytest.raises(ValueError, match=r"is no list of|a tuple is of|an index is of"):
         for part in split_members(text):
-            member_of(part)
+            parse_member(part)
 
 
 @given(
@@ -65,5 +65,5 @@ def test_what_is_none(text: str) -> None:
 def test_any_names_there_and_back(names: list[str]) -> None:
     members = (Member(V, tuple(names)), Member(L, (names[0],)), Member(V, (names[1],)))
     text = ", ".join(map(str, members))
-    assert tuple(member_of(part) for part in split_members(text)) == members
+    assert tuple(parse_member(part) for part in split_members(text)) == members
     assert inputs_of(members) == tuple(names)

@@ -14,7 +14,7 @@ import pytest
 from accel.io.cache import Cache, CacheStats
 from accel.io.disk import Disk
 from accel.io.kept import Kept, decode, encode, entry_key
-from accel.io.storage_options import fingerprint, lasts
+from accel.io.storage_options import credentials_token, lasts
 
 TOKEN = "0123456789abcdef" * 2
 KEY, OTHER = entry_key(TOKEN, "a.parquet"), entry_key(TOKEN, "b.parquet")
@@ -231,8 +231,8 @@ def test_the_cache_hands_its_disk_to_lasting_tokens_only(tmp_path: Path) -> None
 
 def test_a_token_lasts_unless_an_option_is_an_object() -> None:
     plain = {"access_key_id": "KEY", "headers": {"a": "1"}, "allow_http": True, "region": None}
-    assert lasts(fingerprint("s3://b", plain))
-    assert lasts(fingerprint("s3://b", None))
+    assert lasts(credentials_token("s3://b", plain))
+    assert lasts(credentials_token("s3://b", None))
     # Another process may have another object at the same address.
     for odd in ({"credential_provider": object()}, {"client_options": {"x": ["list"]}}):
-        assert not lasts(fingerprint("s3://b", odd))
+        assert not lasts(credentials_token("s3://b", odd))

@@ -11,7 +11,7 @@ from accel.io.client import Client
 from accel.io.network import Network
 from accel.metrics import Metrics
 from accel.options import MIB, Options
-from accel.planning.coalesce import Merging, Shape
+from accel.planning.coalesce import Merging, RequestShape
 from accel.ranges import ByteRange, Kind, ReadKey, Want
 from accel.testing import DictStore, LatencyStore
 
@@ -315,5 +315,5 @@ def test_the_shape_of_requests() -> None:
     assert learned.merging(100 * MIB, reads=100) == Merging(32 * KIB, 8 * MIB, 128 * KIB, 1)
     told = client_over(DictStore(), max_gap_bytes=0, max_coalesced_bytes=77).shape()
     assert told.merging(100 * MIB) == Merging(0, 77, 0, 64)
-    alone = Shape(gap_bytes=7, wide_gap_bytes=9, few_requests=3, streams=1)
+    alone = RequestShape(gap_bytes=7, wide_gap_bytes=9, few_requests=3, streams=1)
     assert alone.merging(100) == Merging(7, 8 * MIB, 9, 3)

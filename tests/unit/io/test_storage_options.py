@@ -14,7 +14,7 @@ from accel.io.http_store import HttpStore
 from accel.io.local_store import FileStore
 from accel.io.location import parse_url
 from accel.io.obstore_store import ObstoreStore
-from accel.io.storage_options import build_store, fingerprint, normalize
+from accel.io.storage_options import build_store, credentials_token, normalize
 from accel.options import Options
 
 
@@ -141,14 +141,14 @@ def test_refused(options: dict[str, Any], message: str, monkeypatch: pytest.Monk
 def test_a_fingerprint_follows_the_environment_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """However often it was asked for before: a variable set, changed, taken away, or of another's concern."""
     monkeypatch.delenv("AWS_REGION", raising=False)
-    found = [fingerprint("s3://b", KEYS), fingerprint("s3://b", KEYS)]
+    found = [credentials_token("s3://b", KEYS), credentials_token("s3://b", KEYS)]
     for value in ("one", "two"):
         monkeypatch.setenv("AWS_REGION", value)
-        found += [fingerprint("s3://b", KEYS), fingerprint("s3://b", KEYS)]
+        found += [credentials_token("s3://b", KEYS), credentials_token("s3://b", KEYS)]
     monkeypatch.setenv("SOMETHING_ELSE", "three")
-    found.append(fingerprint("s3://b", KEYS))
+    found.append(credentials_token("s3://b", KEYS))
     monkeypatch.delenv("AWS_REGION")
-    found.append(fingerprint("s3://b", KEYS))
+    found.append(credentials_token("s3://b", KEYS))
     a, b, c = found[0], found[2], found[4]
     assert (found, len({a, b, c})) == ([a, a, b, b, c, c, c, a], 3)
 
@@ -157,34 +157,34 @@ def test_a_fingerprint_follows_the_environment_at_once(monkeypatch: pytest.Monke
 def test_options_that_are_equal_and_not_the_same_have_their_own_fingerprints(
     values: tuple[object, ...],
 ) -> None:
-    assert len({fingerprint("s3://b", {"allow_http": value}) for value in values}) == len(values)
+    assert len({credentials_token("s3://b", {"allow_http": value}) for value in values}) == len(values)
 
 
 def test_fingerprints_tell_credentials_apart_and_tell_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    one = fingerprint("s3://b", KEYS)
-    assert one == fingerprint("s3://b", dict(reversed(KEYS.items())))
+    one = credentials_token("s3://b", KEYS)
+    assert one == credentials_token("s3://b", dict(reversed(KEYS.items())))
     others = {
         one,
-        fingerprint("s3://c", KEYS),
-        fingerprint("s3://b", None),
-        fingerprint("s3://b", {**KEYS, "secret_access_key": "OTHER"}),
-        fingerprint("s3://b", {**KEYS, "headers": {"a": "1"}}),
-        fingerprint("s3://b", {**KEYS, "headers": {"a": "2"}}),
+        credentials_token("s3://c", KEYS),
+        credentials_token("s3://b", None),
+        credentials_token("s3://b", {**KEYS, "secret_access_key": "OTHER"}),
+        credentials_token("s3://b", {**KEYS, "headers": {"a": "1"}}),
+        credentials_token("s3://b", {**KEYS, "headers": {"a": "2"}}),
     }
     assert len(others) == 6
     assert all(re.fullmatch("[0-9a-f]{32}", token) for token in others)
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "another")
-    assert fingerprint("s3://b", KEYS) != one
+    assert credentials_token("s3://b", KEYS) != one
 
 
 def test_a_credential_provider_counts_by_identity() -> None:
     def first() -> None: ...
     def second() -> None: ...
 
-    assert fingerprint("s3://b", {"credential_provider": first}) == fingerprint(
+    assert credentials_token("s3://b", {"credential_provider": first}) == credentials_token(
         "s3://b", {"credential_provider": first}
     )
-    assert fingerprint("s3://b", {"credential_provider": first}) != fingerprint(
+    assert credentials_token("s3://b", {"credential_provider": first}) != credentials_token(
         "s3://b", {"credential_provider": second}
     )
 

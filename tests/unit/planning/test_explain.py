@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 import accel
-from accel.planning.explain import Explain, Level
+from accel.planning.explain import Explain, RequestLevel
 from accel.testing import DictStore, Layout, RecordingStore, bench_table, table, write_file
 
 ROWS = 20_000
@@ -87,7 +87,7 @@ def test_a_limit_is_told() -> None:
 
 def test_as_text() -> None:
     levels = tuple(
-        Level(name=name, requests=i, round_trips=1, bytes=1000 * i, measured=name != "data")
+        RequestLevel(name=name, requests=i, round_trips=1, bytes=1000 * i, measured=name != "data")
         for i, name in enumerate(("listing", "metadata", "indexes", "data"))
     )
     explained = Explain(

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accel.tables.pattern import Pattern, has_hidden, is_hidden, split_glob
+from accel.tables.pattern import Glob, has_hidden, is_hidden, split_glob
 
 
 @pytest.mark.parametrize(
@@ -57,19 +57,19 @@ def test_a_text_is_cut_before_its_first_wildcard(text: str, cut: tuple[str, str]
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_what_a_pattern_matches(pattern: str, yes: list[str], no: list[str]) -> None:
-    compiled = Pattern.compile(pattern)
+    compiled = Glob.compile(pattern)
     assert [path for path in yes + no if compiled.match(path)] == yes
 
 
 def test_directories_above_a_path() -> None:
-    pattern = Pattern.compile("year=*/")
+    pattern = Glob.compile("year=*/")
     paths = ["year=1/x", "year=1/m=2/x", "year=1/_tmp/x", "other/x", "year=1"]
     assert pattern.directories
     assert [path for path in paths if pattern.match_above(path)] == ["year=1/x", "year=1/m=2/x"]
 
 
 def test_many_stars_take_no_long_time() -> None:
-    pattern = Pattern.compile("**/*a*a*a*a*a*a*b/**/*a*a*a*b")
+    pattern = Glob.compile("**/*a*a*a*a*a*a*b/**/*a*a*a*b")
     started = time.perf_counter()
     assert not pattern.match("/".join(["a" * 250] * 4))
     assert time.perf_counter() - started < 2.0
@@ -109,7 +109,7 @@ def test_files_match_as_they_do_for_pythons_glob(tree: Path, parts: list[str]) -
     )
     pattern = "/".join(parts)
     expected = {path for path in glob.glob(pattern, root_dir=tree, recursive=True) if (tree / path).is_file()}
-    compiled = Pattern.compile(pattern)
+    compiled = Glob.compile(pattern)
     assert [path for path in files if compiled.match(path)] == sorted(map(os.path.normpath, expected))
 
 

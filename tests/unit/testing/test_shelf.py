@@ -12,11 +12,11 @@ from accel.testing.origin import Origin
 from accel.testing.proxy import Proxy
 from accel.testing.relay import Passage, RelayFault, Substitute
 from accel.testing.s3 import S3Admin
-from accel.testing.shelf import Kept, Shelf, object_path
+from accel.testing.shelf import Shelf, ShelfObject, object_path
 
 DATA = bytes(range(100))
 ETAG = '"abc"'
-KEPT = Kept(memoryview(DATA), ETAG, b"ETag: %s\r\n" % ETAG.encode())
+KEPT = ShelfObject(memoryview(DATA), ETAG, b"ETag: %s\r\n" % ETAG.encode())
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,7 @@ def test_everything_else_is_the_origins_to_answer(headers: dict[str, str]) -> No
 
 
 def test_an_empty_object_has_no_ranges() -> None:
-    empty = Kept(memoryview(b""), ETAG, b"")
+    empty = ShelfObject(memoryview(b""), ETAG, b"")
     assert empty.answer({"range": "bytes=0-"}) is None
     assert empty.answer({}) is not None
 

@@ -13,7 +13,7 @@ from accel.format.embedded import parse_toc
 from accel.format.footer import parse_footer
 from accel.testing import Layout, write_file
 from accel.writing.joining import MANY_GROUPS
-from accel.writing.scratch import Kept, Scratch
+from accel.writing.scratch import Scratch, ScratchBytes
 
 PAGE, PAGES = 50, 4
 
@@ -54,7 +54,9 @@ def test_many_row_groups_have_one_bitmap(tmp_path: Path, groups: int) -> None:
 
 def test_pieces_are_one_after_the_other() -> None:
     scratch = Scratch(most_held=4)
-    kept = Kept.joined([scratch.keep(b"abc"), scratch.keep(b"defg"), Kept.joined([scratch.keep(b"h")])])
+    kept = ScratchBytes.joined(
+        [scratch.keep(b"abc"), scratch.keep(b"defg"), ScratchBytes.joined([scratch.keep(b"h")])]
+    )
     assert (kept.length, kept.read(), kept.read(2, 5)) == (8, b"abcdefgh", b"cde")
     assert list(kept.pieces()) == [b"abc", b"defg", b"h"]
     assert scratch.keep(b"0123456789").read(3, 6) == b"345"
