@@ -71,7 +71,7 @@ class Aggregation:
             return answer_tasks(
                 handle,
                 plan.tasks,
-                self._resolved,
+                aggregates=self._resolved,
                 probe_min_bytes=reader.probe_min_bytes(file.root),
                 on_bad=on_bad,
             )

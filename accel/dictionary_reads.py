@@ -31,7 +31,7 @@ Read = Callable[[list[Want]], Awaitable[tuple[Stash, int]]]
 """The wanted bytes, and the round trips that they took."""
 
 
-def dictionary_key(client: Client, file: ObjectId, place: ByteRange | None) -> tuple[object, ...]:
+def dictionary_key(client: Client, file: ObjectId, *, place: ByteRange | None) -> tuple[object, ...]:
     """Of a dictionary page in the cache: by where it is, for whose page that is only a task says."""
     return ("dict", client.token, file.path, file.etag, file.size, place)
 
@@ -160,7 +160,7 @@ class DictionaryReads:
                 sought.stash[key] = memoryview(page)
         finally:
             for key, _, leading in due:
-                self.cache.flights.land(self._key(key), leading, None)
+                self.cache.flights.land(self._key(key), leading, value=None)
 
     def _keep(self, want: Want, page: memoryview) -> Buffer:
         """Cache a page like metadata: it is needed again by the next lookup. Not that of a scan: of a large file they
@@ -185,7 +185,7 @@ class DictionaryReads:
     def _key(self, key: ReadKey) -> tuple[object, ...]:
         if self._places is None:
             self._places = {reads.column: reads.dictionary for reads in self.task.reads}
-        return dictionary_key(self.client, self.task.file.id, self._places.get(key.column))
+        return dictionary_key(self.client, self.task.file.id, place=self._places.get(key.column))
 
 
 async def until_done(task: asyncio.Task[None] | None) -> None:

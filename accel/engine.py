@@ -215,10 +215,10 @@ class Engine:
             run = Run(reader, partial(planned_work, reader, tasks), limit=limit, ordered=spec.order)
             urls = {task.file.url for task in tasks}
             url = urls.pop() if len(urls) == 1 else None
-            return Running(run, None, _schema_of(spec.source), convert, url=url)
+            return Running(run, None, schema=_schema_of(spec.source), convert=convert, url=url)
         session = self._session(metrics, Tails.SERVE, limit=limit, answering=answering)
         run = Run(session.reader, session.work, limit=limit, ordered=spec.order)
-        return Running(run, session, None, convert, url=_only_path(spec.source))
+        return Running(run, session, schema=None, convert=convert, url=_only_path(spec.source))
 
     async def schema(self, metrics: Metrics) -> pa.Schema:
         """The schema of the result."""
@@ -253,7 +253,7 @@ class Engine:
         from accel.explaining import explain_plans
 
         explained = explain_plans(
-            session, plans, question, source=self.describe(), listing=await session.listing()
+            session, plans, question=question, source=self.describe(), listing=await session.listing()
         )
         # Without a cache of the caller's it would hold the metadata of all files for as long as the plan lives.
         return Plan(

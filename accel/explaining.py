@@ -23,7 +23,7 @@ _INDEXES = (Kind.OFFSET_INDEX, Kind.COLUMN_INDEX, Kind.BLOOM, Kind.INDEX)
 
 
 def explain_plans(
-    session: Session, plans: Sequence[FilePlan], question: Question, *, source: str, listing: Listing
+    session: Session, plans: Sequence[FilePlan], *, question: Question, source: str, listing: Listing
 ) -> Callable[[], Explain]:
     """A function that makes the Explain of this planning, with a prediction of what reading its tasks will request.
 

@@ -86,7 +86,7 @@ class Outbox:
 class FileRun:
     """Reads one file: its pieces overlap, its batches come out in order, then None or what ended it."""
 
-    def __init__(self, run: Run, index: int, work: FileWork) -> None:
+    def __init__(self, run: Run, index: int, *, work: FileWork) -> None:
         self._run = run
         self._index = index
         self._work = work
@@ -274,16 +274,16 @@ class FileRun:
         depth: int,
     ) -> None:
         """Read the filter's columns of a piece, then start what that leaves of the others."""
-        run, admission = self._run, self._run.admission
+        run, reader, admission = self._run, self._run.reader, self._run.admission
         turn = run.turns.at((0, order))
         first, parts = await filter_piece(
-            run.reader, task, reads, piece, piece_bytes=run.piece_bytes, turn=turn
+            reader, task, reads=reads, piece=piece, piece_bytes=run.piece_bytes, turn=turn
         )
         run.has_read(depth + first.round_trips)
 
         async def finish(part: Piece, own: Priority) -> list[pa.RecordBatch]:
             turn = run.turns.at((1, own))
-            batches, trips = await finish_piece(run.reader, task, reads, first, part, turn=turn)
+            batches, trips = await finish_piece(reader, task, reads=reads, first=first, part=part, turn=turn)
             run.has_read(depth + trips)
             return batches
 
@@ -312,7 +312,7 @@ class FileRun:
         reads = reader.reads(task, abreast=abreast)
         depth = self._depth + 1
         if reads.two_phases:
-            task = await narrow_task(reader, task, reads, piece_bytes=self._run.piece_bytes)
+            task = await narrow_task(reader, task, reads=reads, piece_bytes=self._run.piece_bytes)
             reader.metrics.deepest(depth)
             depth += 1
             if not task.rows:

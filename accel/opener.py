@@ -115,11 +115,11 @@ class Opener:
         """The cached handle of a file that may be used at `now` (monotonic clock) without asking its store."""
         client = self._client_for(file.root)
         handle = self._cache.get(("file", client.token, file.path))
-        if not isinstance(handle, FileHandle) or not self._held.vouched(client, handle, file, now):
+        if not isinstance(handle, FileHandle) or not self._held.vouched(client, handle, file=file, now=now):
             return None
         return handle
 
-    def stands(self, client: Client, handle: FileHandle, moment: float) -> bool:
+    def stands(self, client: Client, handle: FileHandle, *, moment: float) -> bool:
         """Whether a cached handle was of the current version at a moment, as far as `HeldFiles.fresh` asks."""
         return self._held.fresh(client, handle, moment)
 
@@ -187,6 +187,7 @@ class Opener:
         self,
         steps: Steps[T],
         need: Need | NeedTail,
+        *,
         client: Client,
         path: str,
         tail: Tail,
@@ -247,7 +248,7 @@ class Opener:
         handle: FileHandle | None,
     ) -> None:
         """What `begin` announced has come to a handle, or is for others to see to."""
-        self._cache.flights.land(("file", client.token, file.path), flight, handle)
+        self._cache.flights.land(("file", client.token, file.path), flight, value=handle)
 
     def keeps(self, client: Client) -> bool:
         """Whether there is a disk that metadata of a store's files is kept on."""
@@ -261,14 +262,14 @@ class Opener:
         """Put on disk, if there is one, what a file was opened by."""
         await self._held.keep(client, handle, seen)
 
-    async def fetch_tail(self, client: Client, file: DataFile, hint: int) -> Tail:
+    async def fetch_tail(self, client: Client, file: DataFile, *, hint: int) -> Tail:
         """The end of a file, as far as the hint goes."""
         try:
             return await self._read_tail(client, file.path, hint, _listed(client, file))
         except ObjectChangedError:
             return await self._read_tail(client, file.path, hint, None)
 
-    def adopt(self, client: Client, file: DataFile, handle: FileHandle, hint: int) -> None:
+    def adopt(self, client: Client, file: DataFile, *, handle: FileHandle, hint: int) -> None:
         """Keep a file that was opened by a first read of `hint` bytes."""
         self._hints.learn(client, file, handle, hint)
         self._cache.put(("file", client.token, file.path), handle, handle.nbytes)
@@ -288,7 +289,7 @@ class Opener:
         keys: dict[ReadKey, tuple[object, ...]] = {}
         for want in need.wants:
             if want.key.kind is Kind.DICTIONARY and pin is not None and pin.etag is not None:
-                keys[want.key] = dictionary_key(client, pin, want.range)
+                keys[want.key] = dictionary_key(client, pin, place=want.range)
                 found = self._cache.get(keys[want.key])
                 if isinstance(found, bytes):
                     cached[want.key] = memoryview(found)

@@ -223,7 +223,7 @@ class Openings:
                     self._longest = max(self._longest, opening.hint)
                     recalled = await self._opener.recall(client, file) if self._opener.keeps(client) else None
                     if recalled is None:
-                        opening.seen.append(await self._opener.fetch_tail(client, file, opening.hint))
+                        opening.seen.append(await self._opener.fetch_tail(client, file, hint=opening.hint))
                     else:
                         opening.handle, opening.round_trips = recalled
                 except Exception as error:  # noqa: BLE001 - raised when its turn comes
@@ -284,7 +284,7 @@ class Openings:
         """Bring what the tail lacks of a longer footer."""
         try:
             handle, trips = await self._opener.drive_on(
-                steps, need, opening.client, opening.file.path, tail, opening.seen
+                steps, need, client=opening.client, path=opening.file.path, tail=tail, seen=opening.seen
             )
         except Exception as error:  # noqa: BLE001 - raised when its turn comes
             self._fail(opening, error)
@@ -303,7 +303,7 @@ class Openings:
         for opening in opened:
             if opening.handle is None:
                 raise TypeError("a file that is not open cannot be kept")
-            opener.adopt(opening.client, opening.file, opening.handle, opening.hint)
+            opener.adopt(opening.client, opening.file, handle=opening.handle, hint=opening.hint)
             # What a verdict waits for may itself wait for this file.
             opener.end(opening.client, opening.file, opening.flight, opening.handle)
             recalled += not opening.seen

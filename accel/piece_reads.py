@@ -45,9 +45,9 @@ async def read_piece(
 async def filter_piece(
     reader: Reader,
     task: ScanTask,
+    *,
     reads: TaskReads,
     piece: Piece,
-    *,
     piece_bytes: int,
     turn: Turn | None = None,
 ) -> tuple[PieceRead, list[Piece]]:
@@ -62,7 +62,7 @@ async def filter_piece(
         for part in first.piece.leaves
         if part.reads.for_output and rows
     }
-    rest = output_phase(piece, rows, reads.carried.claim) if rows else None
+    rest = output_phase(piece, rows, at_hand=reads.carried.claim) if rows else None
     reads.carried.pass_by(piece.stop)
     parts = [] if rest is None else cut_output(rest, num_rows=task.num_rows, piece_bytes=piece_bytes)
     reads.share(parts)
@@ -72,10 +72,10 @@ async def filter_piece(
 async def finish_piece(
     reader: Reader,
     task: ScanTask,
+    *,
     reads: TaskReads,
     first: PieceRead,
     part: Piece,
-    *,
     turn: Turn | None = None,
 ) -> tuple[list[pa.RecordBatch], int]:
     """The second phase of a piece, or a part of it; and the round trips that both took."""
@@ -85,7 +85,7 @@ async def finish_piece(
     return batches, first.round_trips + read.round_trips
 
 
-async def narrow_task(reader: Reader, task: ScanTask, reads: TaskReads, *, piece_bytes: int) -> ScanTask:
+async def narrow_task(reader: Reader, task: ScanTask, *, reads: TaskReads, piece_bytes: int) -> ScanTask:
     """Read the filter's chunks, which have no offset index, and cut the task down to the rows that match.
 
     What came stays at hand; chunks of other columns are still to be read whole, unless no row is left.
@@ -93,7 +93,9 @@ async def narrow_task(reader: Reader, task: ScanTask, reads: TaskReads, *, piece
     filters = replace(task, reads=tuple(leaf for leaf in task.reads if leaf.for_filter))
     located = await reads.over(filters).fetch_chunks()
     steps = reads.over(located)
-    pieces = cut_pieces(located.reads, task.rows, task.sure, num_rows=task.num_rows, piece_bytes=piece_bytes)
+    pieces = cut_pieces(
+        located.reads, task.rows, sure=task.sure, num_rows=task.num_rows, piece_bytes=piece_bytes
+    )
     steps.expect(pieces)
     rows = RowSelection.none()
     for piece in pieces:

@@ -218,7 +218,7 @@ class Reader:
             self.metrics,
             handle,
             forecast is not None,
-            current=handle is not None and self._opener.stands(client, handle, self._started),
+            current=handle is not None and self._opener.stands(client, handle, moment=self._started),
             merging=self.merging(task, forecast, abreast=abreast),
         )
 
@@ -311,7 +311,7 @@ class _Match:
         from accel.decode.piece import match_piece
 
         try:
-            return match_piece(self.task, self.piece, self.leaves, memory_limit=self.memory_limit)
+            return match_piece(self.task, self.piece, fetched=self.leaves, memory_limit=self.memory_limit)
         except AccelError as error:
             raise error.of(self.task.file.url) from error.__cause__
 

@@ -209,8 +209,8 @@ class Run:
         self._beginning = beginning = _Beginning()
         try:
             self._works = works = await self._work()
-            # With a limit a file is read in smaller pieces.
-            first = None if works.only is None or self._limit is not None else FileRun(self, 0, works.only)
+            only = works.only if self._limit is None else None  # a limit is read up to in smaller pieces
+            first = None if only is None else FileRun(self, 0, work=only)
             if first is not None and await first.begin():
                 self._alone = first.outbox
             else:
@@ -259,7 +259,7 @@ class Run:
             window: deque[FileRun] = deque()
             numbers = itertools.count()
             async for work in works:
-                run = FileRun(self, next(numbers), work)
+                run = FileRun(self, next(numbers), work=work)
                 window.append(run)
                 group.create_task(run.execute())
                 while window and not self._starts_more(window):
@@ -278,7 +278,7 @@ class Run:
                 await slots.acquire()
                 if self.failing:
                     break
-                run = FileRun(self, next(numbers), work)
+                run = FileRun(self, next(numbers), work=work)
                 group.create_task(run.execute())
                 started.put_nowait(run)
             started.put_nowait(None)
@@ -316,7 +316,7 @@ class Run:
             numbers = itertools.count()
             async for work in works:
                 await slots.acquire()
-                run = FileRun(self, next(numbers), work)
+                run = FileRun(self, next(numbers), work=work)
                 group.create_task(run.execute())
                 group.create_task(self._drain(run)).add_done_callback(lambda _: slots.release())
                 while given < self._files:

@@ -40,9 +40,9 @@ class Running:
         self,
         run: Run,
         session: Session | None,
+        *,
         schema: pa.Schema | None,
         convert: bool,
-        *,
         url: str | None = None,
     ) -> None:
         self._run = run

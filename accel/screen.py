@@ -22,8 +22,8 @@ __all__ = ["excluded_together"]
 def excluded_together(
     opened: Sequence[tuple[DataFile, FileHandle]],
     question: Question,
-    paths: PathValues,
     *,
+    paths: PathValues,
     check: Callable[[DataFile, FileHandle], None],
 ) -> list[bool]:
     """Of each file, whether statistics and path are known to exclude it.

@@ -239,7 +239,7 @@ class Session:
             return Works([self.file_work(files[0])])  # nothing is judged together, or opened ahead
         from accel.sweep import Sweep
 
-        return Sweep(self, await self.listing(), files)
+        return Sweep(self, await self.listing(), files=files)
 
     async def plan_current(self, file: DataFile, opened: Opening | None = None) -> FilePlan:
         """Plan a file, once more where it turns out to have changed since its metadata was cached."""

@@ -66,6 +66,7 @@ class Sweep(WorkSource):
         self,
         session: Session,
         listing: Listing,
+        *,
         files: Sequence[DataFile],
         passed: dict[int, FilePlan] | None = None,
     ) -> None:
@@ -200,7 +201,7 @@ class Sweep(WorkSource):
             if handle is not None:
                 places.append(place)
                 at_hand.append((file, handle))
-        out = excluded_together(at_hand, question, session.paths, check=session.check_names)
+        out = excluded_together(at_hand, question, paths=session.paths, check=session.check_names)
         for place, (_, handle), excluded in zip(places, at_hand, out, strict=True):
             if excluded:
                 found[place] = handle
@@ -257,7 +258,7 @@ def openings_for(session: Session) -> Openings | None:
             question = await session.question()
         except Exception:  # noqa: BLE001 - told when the first file's turn comes
             return out
-        return excluded_together(opened, question, session.paths, check=session.check_names)
+        return excluded_together(opened, question, paths=session.paths, check=session.check_names)
 
     return Openings(session.reader.opener, judge, most=most)
 
@@ -266,7 +267,7 @@ async def plan_files(session: Session) -> list[FilePlan]:
     """The plans of all files of a session, in order."""
     files = await session.files()
     plans: dict[int, FilePlan] = {}
-    sweep = Sweep(session, await session.listing(), files, plans)
+    sweep = Sweep(session, await session.listing(), files=files, passed=plans)
 
     async def work() -> None:
         while (left := await sweep.next()) is not None:

@@ -71,7 +71,7 @@ class TaskReads:
         self._source = PinnedReads(
             self.client,
             self.cache,
-            self.task.file.id,
+            file=self.task.file.id,
             metrics=self.metrics,
             current=self.current,
             merging=self.merging,
@@ -177,7 +177,7 @@ class TaskReads:
             index = await self._learn(leaf, stash[wants[leaf.leaf].key]) if leaf.whole else None
             if index is not None:
                 rows = task.rows if leaf.for_output else task.rows.without(task.sure, task.num_rows)
-                leaf = page_reads(leaf, index, rows, task.num_rows)
+                leaf = page_reads(leaf, index, rows=rows, num_rows=task.num_rows)
             reads.append(leaf)
         at_hand = tuple((want.range.start, stash[want.key]) for want in wants.values())
         file = replace(task.file, at_hand=task.file.at_hand + at_hand)
@@ -243,7 +243,7 @@ class TaskReads:
                 continue
             offset, size = part.reads.offset, part.reads.size
             for lo, hi in part.runs():
-                want = part.run_want(self.task.row_group, lo, hi)
+                want = part.run_want(self.task.row_group, lo, hi=hi)
                 for at in range(lo, hi):
                     start = int(offset[at]) - want.range.start
                     self.carried.bring(part.reads, at, stash[want.key][start : start + int(size[at])])

@@ -72,7 +72,7 @@ async def _inspect(given: argparse.Namespace, metrics: Metrics) -> tuple[Listing
     for file in listing.files[:_MOST_FILES]:
         handle, _ = await reader.open(file)
         indexes = await _read_indexes(reader.client(file.root), handle, metrics)
-        layouts.append(describe_layout(file.url, handle, indexes))
+        layouts.append(describe_layout(file.url, handle, indexes=indexes))
     return listing, layouts
 
 
@@ -91,7 +91,7 @@ async def _read_indexes(client: Client, handle: FileHandle, metrics: Metrics) ->
     data = {want.key: held for want in wants if (held := handle.in_tail(want.range)) is not None}
     missing = [want for want in wants if want.key not in data]
     data.update(await client.read(handle.id.path, missing, pin=handle.id, metrics=metrics))
-    take_page_indexes(handle, wants, data, lambda error: metrics.warn(str(error)))
+    take_page_indexes(handle, wants, stash=data, on_bad_index=lambda error: metrics.warn(str(error)))
     return Indexes(
         offset={at: index for at, index in handle.offset_indexes.items() if index is not None},
         column={at: index for at, index in handle.column_indexes.items() if index is not None},

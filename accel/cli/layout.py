@@ -111,7 +111,7 @@ class FileLayout:
     columns: tuple[ColumnLayout, ...]
 
 
-def describe_layout(url: str, handle: FileHandle, indexes: Indexes) -> FileLayout:
+def describe_layout(url: str, handle: FileHandle, *, indexes: Indexes) -> FileLayout:
     """Put together what the footer and the indexes say."""
     metadata = handle.metadata
     chunks = metadata.chunks

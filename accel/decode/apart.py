@@ -63,7 +63,7 @@ def read_apart(
         return None if array is None else pa.chunked_array([array])
     from accel.decode.mixed import cut_pages, cut_ways
 
-    ways = cut_ways(known, unit, field.type, form, pages, wanted=rows.count)
+    ways = cut_ways(known, unit, kind=field.type, form=form, pages=pages, wanted=rows.count)
     if not ways:
         return None
     read = partial(_read_pages, known, unit, field.type, pages, form, verify_checksums)
@@ -72,7 +72,7 @@ def read_apart(
         return None if array is None else pa.chunked_array([array])
     arrays: list[pa.Array] = []
     for way in ways:
-        part = cut_pages(known, leaf.ordinal, way.start, way.stop)
+        part = cut_pages(known, leaf.ordinal, start=way.start, stop=way.stop)
         inside = rows.within(int(part.first_rows[0]), int(part.stop_rows[-1]))
         if not inside:
             continue

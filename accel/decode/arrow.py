@@ -93,7 +93,7 @@ def file_schema(schema: ParquetSchema, key_value: Mapping[str, bytes]) -> pa.Sch
     ParquetFormatError
         pyarrow refuses the schema, or the Arrow schema that the writer stored.
     """
-    plan = plan_splice(schema, key_value, range(len(schema.fields)), carry_metadata=True)
+    plan = plan_splice(schema, key_value, fields=range(len(schema.fields)), carry_metadata=True)
     with translate_errors(place="schema"):
         return open_reader(splice(plan, {}, num_rows=0)).schema_arrow
 
@@ -101,8 +101,8 @@ def file_schema(schema: ParquetSchema, key_value: Mapping[str, bytes]) -> pa.Sch
 def projected_schema(
     schema: ParquetSchema,
     key_value: Mapping[str, bytes],
-    leaves: Sequence[int],
     *,
+    leaves: Sequence[int],
     whole: pa.Schema | None = None,
 ) -> pa.Schema:
     """The Arrow schema of some leaves (by ordinal, in any order), as pyarrow reads just those.
@@ -130,7 +130,7 @@ def projected_schema(
     if whole is not None and not any(schema.leaves[leaf].ancestors for leaf in leaves):
         projected = pa.schema([whole.field(field) for field in fields], metadata=whole.metadata)
         return _projected.put(schema, key_value, question, projected)
-    plan = plan_splice(schema, key_value, fields, carry_metadata=True)
+    plan = plan_splice(schema, key_value, fields=fields, carry_metadata=True)
     with translate_errors(place="schema"):
         reader = open_reader(splice(plan, {}, num_rows=0))
         projected = reader.read_row_groups([], columns_of(plan, leaves), False).schema

@@ -39,7 +39,7 @@ class PackedBody:
 
     __slots__ = ("_body", "_size", "_unpack")
 
-    def __init__(self, body: memoryview, size: int, unpack: Unpack) -> None:
+    def __init__(self, body: memoryview, size: int, *, unpack: Unpack) -> None:
         self._body, self._size, self._unpack = body, size, unpack
 
     def __len__(self) -> int:
@@ -115,7 +115,7 @@ def _bare(
         if levels:
             yield view[body : body + levels]
         if size > levels or end > body + levels:
-            yield PackedBody(view[body + levels : end], size - levels, unpack)
+            yield PackedBody(view[body + levels : end], size - levels, unpack=unpack)
 
 
 _BODIES: Final = frozenset(

@@ -189,7 +189,7 @@ def _decompressed(
             sizes.append(size)
             held += size
         else:
-            yield ((page, None if size < 0 else decompress(body, page.codec, size)),)
+            yield ((page, None if size < 0 else decompress(body, page.codec, size=size)),)
     if group:
         yield zip(group, _unpack(bodies, sizes), strict=True)
 
@@ -220,7 +220,7 @@ def _unpack(bodies: Sequence[memoryview], sizes: Sequence[int]) -> Sequence[Byte
     found = decompress_frames(bodies, sizes) if len(bodies) > 1 else None
     if found is not None:
         return found
-    return [decompress(body, _ZSTD, size) for body, size in zip(bodies, sizes, strict=True)]
+    return [decompress(body, _ZSTD, size=size) for body, size in zip(bodies, sizes, strict=True)]
 
 
 def _present_only(page: DataPage, raw: Bytes, *, optional: bool) -> Bytes | None:
@@ -248,7 +248,7 @@ def check_crc(page: memoryview, crc: int | None) -> None:
         raise ParquetFormatError("the CRC checksum of a page is not that of its bytes")
 
 
-def decompress(body: memoryview, codec: int, size: int) -> Bytes | None:
+def decompress(body: memoryview, codec: int, *, size: int) -> Bytes | None:
     """A page's body of `size` bytes; None where it does not decompress to that, or the codec is not known here."""
     if codec == Codec.UNCOMPRESSED:
         return np.frombuffer(body, np.uint8) if len(body) == size else None

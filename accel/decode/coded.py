@@ -89,7 +89,7 @@ def read_coded(
         indices = _read(pages, (numbers,), Physical.INT32, optional, verify_checksums)
         if indices is None:
             return None
-        found = read_as_indices(indices, named, codec, element, kind)
+        found = read_as_indices(indices, named, codec=codec, element=element, kind=kind)
         check_indices(found)
         return found
     if form is None or element.physical not in _NUMBERS:
@@ -117,7 +117,7 @@ def _read(
     bodies.clear()
     chunk = SplicedChunk(tuple(parts), Codec.UNCOMPRESSED, sum(counts), sum(map(len, parts)))
     schema = _SCHEMAS[physical, Repetition.OPTIONAL if nullable else Repetition.REQUIRED]
-    data = splice(plan_splice(schema, _NO_METADATA, [0]), {0: chunk}, num_rows=sum(counts))
+    data = splice(plan_splice(schema, _NO_METADATA, fields=[0]), {0: chunk}, num_rows=sum(counts))
     del parts, chunk
     column = open_reader(data, verify_checksums=False).read_row_groups([0], [0], False).column(0)
     if len(column) != sum(counts):
@@ -153,7 +153,7 @@ def _bare_dictionary(named: DictionaryFacts, codec: int, width: int) -> tuple[Bu
     body = memoryview(named.page)[header.header_length :][: header.compressed_size]
     check_crc(body, header.crc)
     size = header.uncompressed_size
-    raw = decompress(body, codec, size) if size == width * header.num_values else None
+    raw = decompress(body, codec, size=size) if size == width * header.num_values else None
     if raw is None:
         return None
     counts: Struct = {1: (I32, header.num_values), 2: (I32, int(Encoding.PLAIN))}
@@ -178,7 +178,7 @@ def _shaped(numbers: pa.Array, kind: pa.DataType, form: Form) -> pa.Array:
 
 
 _SCHEMAS: Final = {
-    (physical, repetition): lone_column("number", physical, repetition)
+    (physical, repetition): lone_column("number", physical, repetition=repetition)
     for physical in (Physical.INT32, Physical.INT64)
     for repetition in (Repetition.REQUIRED, Repetition.OPTIONAL)
 }

@@ -45,9 +45,9 @@ class Checksums(enum.Enum):
 def decode_columns(
     schema: ParquetSchema,
     key_value: Mapping[str, bytes],
+    *,
     chunks: Mapping[int, ChunkPages],
     rows: RowSelection,
-    *,
     arrow_schema: pa.Schema,
     leaves: Sequence[int],
     path: str,
@@ -103,7 +103,7 @@ def decode_columns(
     try:
         job = _Job(schema, chunks, rows, row_group, memory_limit)
         job.verify(sorted(set(leaves)))
-        units = cut_units(job.known, fields, arrow_schema)
+        units = cut_units(job.known, fields, arrow_schema=arrow_schema)
 
         def decode_part(
             part: ChunkPages, inside: RowSelection, field: pa.Field
@@ -111,8 +111,8 @@ def decode_columns(
             (array,) = decode_columns(
                 schema,
                 key_value,
-                {part.leaf: part},
-                inside,
+                chunks={part.leaf: part},
+                rows=inside,
                 arrow_schema=pa.schema([field]),
                 leaves=[part.leaf],
                 path=path,
@@ -125,7 +125,7 @@ def decode_columns(
 
         job.read_apart(units, arrow_schema, checksums, decode_part)
         indexed = [unit.leaves[0] for unit in units if unit.indexed]
-        plan = partial(plan_splice, schema, key_value, fields, created_by=created_by, indexed=indexed)
+        plan = partial(plan_splice, schema, key_value, fields=fields, created_by=created_by, indexed=indexed)
         return job.decode(plan, units, arrow_schema, checksums, values)
     except AccelError as error:
         raise error.at(path=path, place=f"row group {row_group}")
@@ -164,7 +164,7 @@ class _Job:
             self._chunks[ordinal], self._facts[ordinal] = verify_filled(
                 self._chunks[ordinal],
                 leaf,
-                self._schema.elements[leaf.element],
+                element=self._schema.elements[leaf.element],
                 memory_limit=self._memory_limit,
                 place=partial(self._place, (ordinal,)),
                 tables=tables.get(ordinal),
@@ -232,7 +232,7 @@ class _Job:
             # a row they have been counted, and pyarrow would reserve twice the memory for one more than 2**20.
             num_rows += 1
         with translate_errors(place=partial(self._place, leaves)):
-            data = splice_units(self.known, plan, units, num_rows=num_rows, verify_checksums=verify)
+            data = splice_units(self.known, plan, units=units, num_rows=num_rows, verify_checksums=verify)
             reader = open_reader(data, verify_checksums=verify)
         steps = {unit: step for unit in units if (step := step_of(self.known, unit)) is not None}
         siblings = self._siblings(units)
@@ -260,7 +260,7 @@ class _Job:
             return None
         from accel.decode.list_shapes import Siblings
 
-        return Siblings(self.known, units, self._rows.count)
+        return Siblings(self.known, units, wanted=self._rows.count)
 
     def _read(
         self, reader: ParquetReader, plan: SplicePlan, batch: Sequence[Unit], step: int | None
@@ -308,11 +308,11 @@ class _Job:
             from accel.decode.list_shapes import check_levels
 
             with translate_errors(place=partial(self._place, (chunk.leaf,))):
-                check_levels(chunk, array, self._facts[chunk.leaf].page_values)
+                check_levels(chunk, array, page_values=self._facts[chunk.leaf].page_values)
         placed = place_rows(chunk, self._rows)
         with translate_errors(place=partial(self._place, unit.leaves)):
             check_indices(array)
-            check_filled(array, self._facts[chunk.leaf], self._schema.leaves[chunk.leaf])
+            check_filled(array, self._facts[chunk.leaf], leaf=self._schema.leaves[chunk.leaf])
             kept = trim(array, placed)
             return self._name_entries(kept, chunk, kind) if unit.indexed else kept
 
@@ -323,7 +323,7 @@ class _Job:
         if named is None:
             raise ValueError("there is no dictionary to read as indices")
         element = self._schema.elements[self._schema.leaves[chunk.leaf].element]
-        return read_as_indices(indices, named, chunk.codec, element, kind)
+        return read_as_indices(indices, named, codec=chunk.codec, element=element, kind=kind)
 
     def _merge(self, parts: Sequence[pa.ChunkedArray], field: pa.Field) -> pa.ChunkedArray:
         """One field out of its leaves, cut where any of them has a chunk's end."""

@@ -111,7 +111,7 @@ def _entries(page: Buffer, codec: int, schema: ParquetSchema) -> pa.ChunkedArray
     if codec != Codec.UNCOMPRESSED:
         # pyarrow would decompress it into the default pool, which may not have been used yet.
         check_crc(body, crc)
-        bare = decompress(body, codec, header.uncompressed_size)
+        bare = decompress(body, codec, size=header.uncompressed_size)
         if bare is not None:
             body, size, crc, codec = bare.data, header.uncompressed_size, None, Codec.UNCOMPRESSED
     levels: Struct = {
@@ -131,7 +131,7 @@ def _entries(page: Buffer, codec: int, schema: ParquetSchema) -> pa.ChunkedArray
         as_data[4] = (I32, crc - (crc >> 31 << 32))
     parts = (write_struct(as_data), body)
     chunk = SplicedChunk(parts, codec, header.num_values, header.uncompressed_size)
-    plan = plan_splice(schema, _NO_METADATA, [0])
+    plan = plan_splice(schema, _NO_METADATA, fields=[0])
     with translate_errors(place="dictionary page"):
         reader = open_reader(splice(plan, {0: chunk}, num_rows=header.num_values))
         column = reader.read_row_groups([0], [0], False).column(0)
@@ -141,4 +141,4 @@ def _entries(page: Buffer, codec: int, schema: ParquetSchema) -> pa.ChunkedArray
 
 
 _NO_METADATA: Final[dict[str, bytes]] = {}
-_SCHEMA: Final = lone_column("text", Physical.BYTE_ARRAY, Repetition.REQUIRED)
+_SCHEMA: Final = lone_column("text", Physical.BYTE_ARRAY, repetition=Repetition.REQUIRED)

@@ -16,8 +16,8 @@ __all__ = ["verify_filled"]
 def verify_filled(
     chunk: ChunkPages,
     leaf: Leaf,
-    element: SchemaElement,
     *,
+    element: SchemaElement,
     memory_limit: int | None,
     place: Callable[[], str],
     tables: Sequence[PageTable | None] | None = None,
@@ -26,11 +26,11 @@ def verify_filled(
 
     Parameters and errors are those of `verify_chunk`.
     """
-    facts = verify_chunk(chunk, leaf, element, memory_limit=memory_limit, place=place, tables=tables)
+    facts = verify_chunk(chunk, leaf, element=element, memory_limit=memory_limit, place=place, tables=tables)
     if facts.page_values.all():
         return chunk, facts
     chunk = _without_empty_pages(chunk, facts)
-    return chunk, verify_chunk(chunk, leaf, element, memory_limit=memory_limit, place=place)
+    return chunk, verify_chunk(chunk, leaf, element=element, memory_limit=memory_limit, place=place)
 
 
 def _without_empty_pages(chunk: ChunkPages, facts: PageFacts) -> ChunkPages:

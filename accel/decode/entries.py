@@ -38,7 +38,7 @@ seem to be of one length are none the less: they are taken as they lie."""
 _FEW_ENTRIES = 4096
 
 
-def stays_indexed(kind: pa.DataType, element: SchemaElement, facts: PageFacts, codec: int) -> bool:
+def stays_indexed(kind: pa.DataType, element: SchemaElement, *, facts: PageFacts, codec: int) -> bool:
     """Whether a top-level column of this type is read as indices: all of its pages are dictionary-encoded."""
     named = facts.dictionary
     return named is not None and named.named == facts.num_values and pays(kind, element, named, codec)
@@ -64,7 +64,7 @@ def _is_even(named: DictionaryFacts) -> bool:
     return named.entries > _FEW_ENTRIES and named.uncompressed % named.entries == 0
 
 
-def splice_indices(chunk: ChunkPages, facts: PageFacts, named: DictionaryFacts) -> SplicedChunk:
+def splice_indices(chunk: ChunkPages, facts: PageFacts, *, named: DictionaryFacts) -> SplicedChunk:
     """The chunk as one of INT32, for a plan that has its leaf among `indexed`."""
     if chunk.dictionary is not None:
         pages = facts.parts[1:]
@@ -77,7 +77,7 @@ def splice_indices(chunk: ChunkPages, facts: PageFacts, named: DictionaryFacts) 
 
 
 def read_as_indices(
-    indices: pa.ChunkedArray, named: DictionaryFacts, codec: int, element: SchemaElement, kind: pa.DataType
+    indices: pa.ChunkedArray, named: DictionaryFacts, *, codec: int, element: SchemaElement, kind: pa.DataType
 ) -> pa.ChunkedArray:
     """The decoded indices with the dictionary that they point into.
 
@@ -94,6 +94,7 @@ def read_as_indices(
 def pick_entries(
     named: DictionaryFacts,
     codec: int,
+    *,
     element: SchemaElement,
     kind: pa.DataType,
     form: Form,

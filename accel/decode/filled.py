@@ -32,7 +32,7 @@ _OFFSETS: dict[int, np.dtype[Any]] = {
 _DATA = (PageType.DATA_PAGE, PageType.DATA_PAGE_V2)
 
 
-def check_filled(array: pa.ChunkedArray, facts: PageFacts, leaf: Leaf) -> None:
+def check_filled(array: pa.ChunkedArray, facts: PageFacts, *, leaf: Leaf) -> None:
     """That the PLAIN texts of a required column take up their pages.
 
     Parameters

@@ -129,13 +129,13 @@ def put(form: Form, raw: Bytes, data: Bytes, row: int) -> None:
         return
     words = part.view("<i8").reshape(count, 2)
     if form.shape is Shape.SWAPPED:
-        widen(raw, form.width, words)
+        widen(raw, form.width, out=words)
         return
     words[:, 0] = raw.view(f"<i{form.width}")
     np.right_shift(words[:, 0], 63, out=words[:, 1])
 
 
-def widen(raw: Bytes, width: int, out: Int64s) -> None:
+def widen(raw: Bytes, width: int, *, out: Int64s) -> None:
     """Big-endian integers of 1 to 16 bytes, two's complement, as rows of two words, the low one first."""
     count = len(out)
     low, high = out[:, 0], out[:, 1]

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["Siblings", "check_levels"]
 
 
-def check_levels(chunk: ChunkPages, array: pa.ChunkedArray, page_values: Int64s) -> None:
+def check_levels(chunk: ChunkPages, array: pa.ChunkedArray, *, page_values: Int64s) -> None:
     """Hold the level values of decoded rows against the pages that should hold these rows.
 
     Raises
@@ -59,7 +59,7 @@ class Siblings:
         Rows that are wanted of each.
     """
 
-    def __init__(self, known: Verified, units: Sequence[Unit], wanted: int) -> None:
+    def __init__(self, known: Verified, units: Sequence[Unit], *, wanted: int) -> None:
         self._known = known
         self._pairs: list[tuple[int, int, int]] = []
         self._depths: dict[int, int] = {}

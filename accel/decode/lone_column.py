@@ -8,7 +8,7 @@ from accel.format.thrift import BINARY, I32, Struct, write_struct
 __all__ = ["lone_column"]
 
 
-def lone_column(name: str, physical: Physical, repetition: Repetition) -> ParquetSchema:
+def lone_column(name: str, physical: Physical, *, repetition: Repetition) -> ParquetSchema:
     """A root with one flat column that has no logical type.
 
     Source: parquet-format `parquet.thrift` (SchemaElement).

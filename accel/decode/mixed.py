@@ -46,10 +46,10 @@ class Way(NamedTuple):
 def cut_ways(
     known: Verified,
     unit: Unit,
+    *,
     kind: pa.DataType,
     form: Form | None,
     pages: Sequence[DataPage],
-    *,
     wanted: int,
 ) -> list[Way]:
     """The parts of a unit, which is a flat column; none where all of it is best decoded in the common way.
@@ -107,7 +107,7 @@ def _without_short(ways: list[int], rows: Sequence[int]) -> list[int]:
     return kept
 
 
-def cut_pages(known: Verified, ordinal: int, start: int, stop: int) -> ChunkPages:
+def cut_pages(known: Verified, ordinal: int, *, start: int, stop: int) -> ChunkPages:
     """Some data pages of a chunk as a chunk: neighbours back to back as they were."""
     facts, chunk = known.facts[ordinal], known.chunks[ordinal]
     stops = np.cumsum(facts.page_values) if chunk.whole else chunk.stop_rows

@@ -87,7 +87,7 @@ def read_picks(
     indices = runs.values(chosen)
     if indices is None:
         return None
-    entries, places = pick_entries(named, codec, element, kind, form, indices)
+    entries, places = pick_entries(named, codec, element=element, kind=kind, form=form, indices=indices)
     return entries if places is None else kernels.take(entries, from_numpy(places))
 
 

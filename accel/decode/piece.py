@@ -44,7 +44,7 @@ class LeafBytes:
 _LARGE = 4 << 20
 
 
-def narrow_leaf(part: PieceLeaf, held: LeafBytes, rows: RowSelection) -> tuple[PieceLeaf, LeafBytes]:
+def narrow_leaf(part: PieceLeaf, held: LeafBytes, *, rows: RowSelection) -> tuple[PieceLeaf, LeafBytes]:
     """Of the pages that were fetched, those that hold any of `rows`: the others need not be decoded."""
     reads, lo, hi = part.reads, part.lo, part.hi
     if reads.whole or hi - lo < 2:
@@ -147,7 +147,7 @@ def _decode_late(
 
 
 def match_piece(
-    task: ScanTask, piece: Piece, fetched: Mapping[int, LeafBytes], *, memory_limit: int
+    task: ScanTask, piece: Piece, *, fetched: Mapping[int, LeafBytes], memory_limit: int
 ) -> RowSelection:
     """The rows of a piece that match, from the leaves that its filter needs.
 
@@ -174,13 +174,13 @@ class _Decoder:
         if not leaves:
             return {}
         file = self._task.file
-        schema = projected_schema(file.schema, file.key_value, leaves, whole=file.arrow_schema)
+        schema = projected_schema(file.schema, file.key_value, leaves=leaves, whole=file.arrow_schema)
         chunks = {leaf: self._chunk(self._parts[leaf], self._fetched[leaf], rows) for leaf in leaves}
         arrays = decode_columns(
             file.schema,
             file.key_value,
-            chunks,
-            rows,
+            chunks=chunks,
+            rows=rows,
             arrow_schema=schema,
             leaves=leaves,
             path=file.id.path,
@@ -221,7 +221,7 @@ class _Decoder:
         return late if sum(self._parts[leaf].decoded_bytes for leaf in late) > _APART_BYTES else []
 
     def _chunk(self, part: PieceLeaf, fetched: LeafBytes, rows: RowSelection) -> ChunkPages:
-        part, fetched = narrow_leaf(part, fetched, rows)
+        part, fetched = narrow_leaf(part, fetched, rows=rows)
         reads = part.reads
         sizes = None
         if reads.whole:

@@ -139,7 +139,7 @@ def uniform_length(page: Buffer, codec: int) -> int | None:
 def _entries_of(page: Buffer, header: PageHeader, codec: int) -> Bytes | None:
     body = memoryview(page)[header.header_length :][: header.compressed_size]
     check_crc(body, header.crc)
-    return decompress(body, codec, header.uncompressed_size)
+    return decompress(body, codec, size=header.uncompressed_size)
 
 
 def _width(page: DataPage, form: Form, *, optional: bool) -> int:

@@ -70,8 +70,8 @@ _plans: SchemaMemo[SplicePlan] = SchemaMemo(64)
 def plan_splice(
     schema: ParquetSchema,
     key_value: Mapping[str, bytes],
-    fields: Sequence[int],
     *,
+    fields: Sequence[int],
     carry_metadata: bool = False,
     created_by: str = "",
     indexed: Collection[int] = (),

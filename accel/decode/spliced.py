@@ -37,7 +37,7 @@ def cut_calls(known: Verified, units: Sequence[Unit]) -> list[list[Unit]]:
 
 
 def splice_units(
-    known: Verified, plan: SplicePlan, units: Sequence[Unit], *, num_rows: int, verify_checksums: bool
+    known: Verified, plan: SplicePlan, *, units: Sequence[Unit], num_rows: int, verify_checksums: bool
 ) -> pa.Buffer:
     """A file of one row group that has the pages of these units; decompressed, where that is faster so.
 
@@ -56,7 +56,7 @@ def splice_units(
 def _as_stored(known: Verified, plan: SplicePlan, leaf: int) -> SplicedChunk:
     chunk, facts = known.chunks[leaf], known.facts[leaf]
     if leaf in plan.indexed and facts.dictionary is not None:
-        return splice_indices(chunk, facts, facts.dictionary)
+        return splice_indices(chunk, facts, named=facts.dictionary)
     return SplicedChunk(facts.parts, chunk.codec, facts.num_values, facts.uncompressed)
 
 

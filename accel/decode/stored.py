@@ -74,7 +74,7 @@ def _stored(page: Buffer, codec: int) -> bytes:
     if size > min(_MOST_BYTES, max(_SMALL_BYTES, _MOST_GROWTH * len(body))):
         raise ValueError("too large")
     check_crc(body, header.crc)
-    data = decompress(body, codec, size)
+    data = decompress(body, codec, size=size)
     if data is None:
         raise ValueError("of another length")
     stored = store(data.data)

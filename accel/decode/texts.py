@@ -72,14 +72,14 @@ def take_texts(dictionary: pa.Array, indices: pa.Array) -> pa.Array:
         fixed = pa.Array.from_buffers(kind, entries, [None, data.slice(int(offsets[0]))])
         taken = kernels.take(fixed, indices)
         valid, values = taken.buffers()
-        starts = text_starts(longest, taken.offset + count, offset_type)
+        starts = text_starts(longest, taken.offset + count, offset_type=offset_type)
         return pa.Array.from_buffers(
             dictionary.type, count, [valid, starts, values], taken.null_count, taken.offset
         )
     return _take_tuples(dictionary, lengths, indices, offset_type)
 
 
-def text_starts(length: int, count: int, offset_type: OffsetType) -> pa.Buffer:
+def text_starts(length: int, count: int, *, offset_type: OffsetType) -> pa.Buffer:
     """Where each of `count` texts of one length begins, and where the last one ends; shared, so it may have more."""
     key = length, offset_type.itemsize
     needed = (count + 1) * offset_type.itemsize

@@ -43,7 +43,7 @@ class Verified:
     """Names leaves in errors."""
 
 
-def cut_units(known: Verified, fields: Sequence[int], arrow_schema: pa.Schema) -> list[Unit]:
+def cut_units(known: Verified, fields: Sequence[int], *, arrow_schema: pa.Schema) -> list[Unit]:
     """Of each field: one unit where its pages align for certain, else one a leaf."""
     units: list[Unit] = []
     for position, field in enumerate(fields):
@@ -80,7 +80,7 @@ def _unit(known: Verified, field: int, leaves: tuple[int, ...], kind: pa.DataTyp
     chunk = known.chunks[leaf]
     element = known.schema.elements[known.schema.leaves[leaf].element]
     num_rows = chunk.num_rows
-    indexed = stays_indexed(kind, element, known.facts[leaf], chunk.codec)
+    indexed = stays_indexed(kind, element, facts=known.facts[leaf], codec=chunk.codec)
     return Unit(field, leaves, num_rows, indexed)
 
 

@@ -98,8 +98,8 @@ def needs_dictionary(buffer: Buffer) -> bool:
 def verify_chunk(
     chunk: ChunkPages,
     leaf: Leaf,
-    element: SchemaElement,
     *,
+    element: SchemaElement,
     memory_limit: int | None,
     place: Callable[[], str],
     tables: Sequence[PageTable | None] | None = None,

@@ -36,7 +36,7 @@ _WIDE = {"u": np.uint64, "i": np.int64, "f": np.float64}
 
 
 def decode_bounds(
-    blob: bytes, reading: Reading, start: Int64s, length: Int64s, wanted: Bools
+    blob: bytes, reading: Reading, *, start: Int64s, length: Int64s, wanted: Bools
 ) -> tuple[Values, Bools]:
     """Decode the bounds where `wanted`; returns the values and where there is one.
 

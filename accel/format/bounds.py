@@ -201,8 +201,12 @@ def _counts_only(counts: _Counts) -> Bounds:
 def _make_bounds(
     blob: bytes, reading: Reading, lower: _Side, upper: _Side, usable: Bools, counts: _Counts
 ) -> Bounds:
-    low, has_low = decode_bounds(blob, reading, lower.start, lower.length, usable & (lower.start >= 0))
-    high, has_high = decode_bounds(blob, reading, upper.start, upper.length, usable & (upper.start >= 0))
+    low, has_low = decode_bounds(
+        blob, reading, start=lower.start, length=lower.length, wanted=usable & (lower.start >= 0)
+    )
+    high, has_high = decode_bounds(
+        blob, reading, start=upper.start, length=upper.length, wanted=usable & (upper.start >= 0)
+    )
     if reading.least is not None:
         has_low = has_high = has_low & has_high
     if reading.domain is Domain.FLOAT:

@@ -83,9 +83,9 @@ Handler: TypeAlias = Callable[[ThriftReader, list[int]], None]
 def read_ints(
     reader: ThriftReader,
     row: list[int],
+    *,
     slots: Mapping[int, int],
     handlers: Mapping[int, Handler],
-    *,
     field: int = 0,
 ) -> None:
     """Read one struct: integer fields into `row` by `slots`, others by the handler of `field << 4 | type`.
@@ -150,7 +150,7 @@ def empty_row() -> list[int]:
 def read_chunk_on(reader: ThriftReader) -> list[int]:
     """Read a ColumnChunk whose first two fields have been passed; returns its row."""
     row = _EMPTY.copy()
-    read_ints(reader, row, _CHUNK_INTS, _CHUNK_OTHERS, field=2)
+    read_ints(reader, row, slots=_CHUNK_INTS, handlers=_CHUNK_OTHERS, field=2)
     return row
 
 
@@ -164,7 +164,7 @@ def read_chunks(reader: ThriftReader, table: array[int]) -> int:
         reader.fail(f"{size} column chunks in a footer of {reader.size} bytes")
     for ordinal in range(size):
         row = _EMPTY.copy()
-        read_ints(reader, row, _CHUNK_INTS, _CHUNK_OTHERS)
+        read_ints(reader, row, slots=_CHUNK_INTS, handlers=_CHUNK_OTHERS)
         if row[PHYSICAL] < 0 and not (row[_EXTERNAL] or row[_ENCRYPTED]):
             reader.fail(f"column chunk {ordinal} has no metadata")
         try:
@@ -176,7 +176,7 @@ def read_chunks(reader: ThriftReader, table: array[int]) -> int:
     return size
 
 
-def chunk_arrays(table: array[int], num_groups: int, num_leaves: int) -> dict[str, Int64s]:
+def chunk_arrays(table: array[int], num_groups: int, *, num_leaves: int) -> dict[str, Int64s]:
     """The rows as int64 arrays of shape (row groups, leaves), by ChunkTable's names, and what is only checked:
     `physical`, and `repetitions` and `definitions`, the lengths of the level histograms (-1: none)."""
     rows = np.frombuffer(table, np.int64) if table else np.zeros(0, np.int64)
@@ -185,11 +185,11 @@ def chunk_arrays(table: array[int], num_groups: int, num_leaves: int) -> dict[st
 
 
 def _read_metadata(reader: ThriftReader, row: list[int]) -> None:
-    read_ints(reader, row, _METADATA_INTS, _METADATA_OTHERS)
+    read_ints(reader, row, slots=_METADATA_INTS, handlers=_METADATA_OTHERS)
 
 
 def _read_statistics(reader: ThriftReader, row: list[int]) -> None:
-    read_ints(reader, row, _STATISTICS_INTS, _STATISTICS_OTHERS)
+    read_ints(reader, row, slots=_STATISTICS_INTS, handlers=_STATISTICS_OTHERS)
 
 
 def _read_encodings(reader: ThriftReader, row: list[int]) -> None:
@@ -207,7 +207,7 @@ def _read_encoding_stats(reader: ThriftReader, row: list[int]) -> None:
     stats = [0, 0, 0]
     for _ in range(reader.list_of(STRUCT)):
         stats[0] = stats[1] = stats[2] = -1
-        read_ints(reader, stats, _ENCODING_STATS_INTS, _NO_OTHERS)
+        read_ints(reader, stats, slots=_ENCODING_STATS_INTS, handlers=_NO_OTHERS)
         known &= stats[2] >= 0
         if stats[0] in (0, 3):  # data pages of either version
             if stats[1] in (2, 8):
@@ -226,7 +226,7 @@ def _pass_path(reader: ThriftReader, row: list[int]) -> None:
 
 
 def _pass_sizes(reader: ThriftReader, row: list[int]) -> None:
-    read_ints(reader, row, _SIZES_INTS, _SIZES_OTHERS)
+    read_ints(reader, row, slots=_SIZES_INTS, handlers=_SIZES_OTHERS)
 
 
 def _length_into(slot: int) -> Handler:

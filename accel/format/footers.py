@@ -112,7 +112,7 @@ def read_alike(alike: Alike, footers: Sequence[FooterBytes]) -> list[PackedMetad
     for name in _POSITIONS:
         positions = getattr(chunks, name)
         np.add(positions, np.repeat(shift, counts)[:, None], out=positions, where=positions >= 0)
-    return _divide(alike.kin, footers, groups, rows, pack_chunks(chunks, rows, sizes), last.tolist())
+    return _divide(alike.kin, footers, groups, rows, pack_chunks(chunks, rows, sizes=sizes), last.tolist())
 
 
 def _find_lists(alike: Alike, footers: Sequence[FooterBytes]) -> tuple[list[int], list[int]]:

@@ -63,7 +63,7 @@ class Lanes:
 
     __slots__ = ("_left", "_word", "last", "odd", "pos", "words")
 
-    def __init__(self, words: Words, pos: Int64s, last: int = 0) -> None:
+    def __init__(self, words: Words, pos: Int64s, *, last: int = 0) -> None:
         self.words = words
         self.pos = pos
         self.last: int | Int64s = last

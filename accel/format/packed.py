@@ -81,7 +81,7 @@ class PackedMetadata:
         """Of what was parsed; `kin`, where another has just that in common with it."""
         return cls(
             Kin.of(metadata) if kin is None else kin,
-            pack_chunks(metadata.chunks, metadata.group_rows, metadata.group_bytes),
+            pack_chunks(metadata.chunks, metadata.group_rows, sizes=metadata.group_bytes),
             metadata.sorting if any(metadata.sorting) else None,
             metadata.footer,
             metadata.file_size,
@@ -114,7 +114,7 @@ def rows_of(numbers: Int64s) -> Int64s:
     return numbers[:, _ROWS]
 
 
-def pack_chunks(chunks: ChunkTable, rows: Int64s, sizes: Int64s) -> Int64s:
+def pack_chunks(chunks: ChunkTable, rows: Int64s, *, sizes: Int64s) -> Int64s:
     """The numbers of some row groups: of each its rows, its bytes, and those of its chunks."""
     groups, leaves = chunks.start.shape
     numbers = np.empty((groups, _CHUNKS + len(_FIELDS) * leaves), np.int64)

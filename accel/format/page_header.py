@@ -243,7 +243,7 @@ def _read_row(buf: Buffer, pos: int) -> tuple[list[int], int]:
     row = _EMPTY.copy()
     try:
         reader = ThriftReader(buf, pos)
-        read_ints(reader, row, _HEADER_INTS, _HEADER_OTHERS)
+        read_ints(reader, row, slots=_HEADER_INTS, handlers=_HEADER_OTHERS)
         problem = _find_lie(row)
     except IndexError as error:
         raise ParquetFormatError("the page header ends early", place=place) from error
@@ -291,7 +291,7 @@ def _find_lie(row: list[int]) -> str | None:
 def _of_kind(kind: PageType, slots: dict[int, int]) -> Handler:
     def read(reader: ThriftReader, row: list[int]) -> None:
         inner = _EMPTY.copy()
-        read_ints(reader, inner, slots, _V2_FLAGS if kind == PageType.DATA_PAGE_V2 else {})
+        read_ints(reader, inner, slots=slots, handlers=_V2_FLAGS if kind == PageType.DATA_PAGE_V2 else {})
         if row[_TYPE] == kind or row[_TYPE] == -1:
             row[_KIND] = kind
             row[_VALUES:] = inner[_VALUES:]

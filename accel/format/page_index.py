@@ -101,7 +101,7 @@ def _read_plain(reader: ThriftReader, count: int) -> tuple[Int64s, Int64s, Int64
     rows = np.full((3, count), -1, np.int64)
     for index in range(count):
         row = [-1, -1, -1]
-        read_ints(reader, row, {1: 0, 2: 1, 3: 2}, {})
+        read_ints(reader, row, slots={1: 0, 2: 1, 3: 2}, handlers={})
         if any(not -1 <= value < 1 << 63 for value in row):
             reader.fail(f"page {index} has the location {row}")
         rows[:, index] = row

@@ -51,7 +51,7 @@ class RowGroups:
         """The chunks' numbers as `chunk_arrays` has them, given that each group has so many chunks."""
         if self.numbers is not None:
             return self.numbers
-        return chunk_arrays(self.table, len(self.rows), num_leaves)
+        return chunk_arrays(self.table, len(self.rows), num_leaves=num_leaves)
 
 
 class GroupReader:
@@ -82,7 +82,7 @@ class GroupReader:
         row = [columns, -1, 0]
         groups.sorting.append(())
         try:
-            read_ints(reader, row, _INTS, self._handlers, field=last)
+            read_ints(reader, row, slots=_INTS, handlers=self._handlers, field=last)
         except ParquetFormatError as error:
             raise error.at(place=f"footer, row group {len(groups.rows)}")
         groups.columns.append(max(row[0], 0))

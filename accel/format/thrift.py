@@ -80,7 +80,7 @@ class ThriftReader:
 
     __slots__ = ("buf", "pos", "size")
 
-    def __init__(self, buf: Buffer, pos: int = 0, end: int | None = None) -> None:
+    def __init__(self, buf: Buffer, pos: int = 0, *, end: int | None = None) -> None:
         size = len(buf)
         if end is None:
             end = size

@@ -165,7 +165,7 @@ class _Builder:
             index, bits = places(hashes, starts[unit], counts[unit])
             for lane in range(WORDS):
                 np.bitwise_or.at(words, index + lane, bits[:, lane])
-        return encode_bloom(presence, self.tag, words, counts // count, count)
+        return encode_bloom(presence, self.tag, words=words, counts=counts // count, parts=count)
 
 
 def _part_count(counts: Int64s) -> int:

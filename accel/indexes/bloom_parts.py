@@ -55,7 +55,7 @@ def places(hashes: Uint64s, starts: Any, counts: Any) -> tuple[Int64s, npt.NDArr
 
 
 def encode_bloom(
-    presence: Presence, tag: int, words: npt.NDArray[np.uint32], counts: Int64s, parts: int
+    presence: Presence, tag: int, *, words: npt.NDArray[np.uint32], counts: Int64s, parts: int
 ) -> bytes:
     """The index's bytes.
 

@@ -94,7 +94,7 @@ def apply_expression(expression: Expression, array: pa.Array) -> pa.Array:
     return pa.Array.from_buffers(pa.int64(), len(plain), [bits, plain.buffers()[1]])
 
 
-def apply_to_value(expression: Expression, value: Any, kind: pa.DataType) -> Any:
+def apply_to_value(expression: Expression, value: Any, *, kind: pa.DataType) -> Any:
     """The same for one native value of a column of that type; None where it has none."""
     if expression is Expression.VALUE:
         return value

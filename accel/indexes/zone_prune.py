@@ -27,7 +27,7 @@ __all__ = ["prune_zones"]
 _PATH = ("value",)
 
 
-def prune_zones(of: Expression, stats: ZoneStats, question: LeafQuestion) -> Evidence | None:
+def prune_zones(of: Expression, stats: ZoneStats, *, question: LeafQuestion) -> Evidence | None:
     """Evidence for each unit; None where the expression says nothing of the question."""
     if question.op is LeafOp.IS_NULL:
         return _presence(stats).nulls()
@@ -60,7 +60,9 @@ def _expression_hit(
     if question.op is LeafOp.LIKE and question.pattern is not None:
         prefix = _folded_prefix(question.pattern) if of is Expression.LOWER else b""
         return _starting(bounds, kind, prefix) if prefix else None
-    values = [apply_to_value(of, value, question.arrow_type) for value in question.values[: MANY_KEYS + 1]]
+    values = [
+        apply_to_value(of, value, kind=question.arrow_type) for value in question.values[: MANY_KEYS + 1]
+    ]
     if None in values or len(values) > MANY_KEYS:
         return None
     if question.op in (LeafOp.LE, LeafOp.LT):

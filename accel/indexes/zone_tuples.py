@@ -201,7 +201,7 @@ def write_tuples(out: BlobWriter, zones: TupleZones) -> None:
             out.values(from_natives([FILL[tag] if value is None else value for value in here], tag))
 
 
-def read_tuples(blob: BlobReader, columns: int, units: int) -> TupleZones:
+def read_tuples(blob: BlobReader, columns: int, *, units: int) -> TupleZones:
     """Raises IndexFormatError for what is not, or contradicts itself."""
     sides: list[tuple[Values, ...]] = []
     tags: list[Tag] = []

@@ -200,7 +200,7 @@ def _read_member(blob: BlobReader, units: int) -> ZoneMember:
     if form not in (_FIGURES, _TUPLES) or not 1 <= count <= MAX_PARTS or (form == _FIGURES and count > 1):
         raise IndexFormatError("a zone map has a member that is none")
     paths = tuple(read_path(blob) for _ in range(count))
-    figures: Figures = read_stats(blob, units) if form == _FIGURES else read_tuples(blob, count, units)
+    figures: Figures = read_stats(blob, units) if form == _FIGURES else read_tuples(blob, count, units=units)
     return ZoneMember(of, paths, figures)
 
 
@@ -248,7 +248,7 @@ class ParsedZonemap:
         found: Evidence | None = None
         for member in self.members:
             if isinstance(member.figures, ZoneStats) and member.paths[0] in (question.path, ()):
-                found = _both(found, prune_zones(member.of, member.figures, question))
+                found = _both(found, prune_zones(member.of, member.figures, question=question))
         return _both(found, self.prune_all([(question, True)]))
 
     def prune_all(self, asked: Sequence[tuple[LeafQuestion, bool]]) -> Evidence | None:

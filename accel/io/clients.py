@@ -107,7 +107,7 @@ def client_for(
         client = _registry.clients.get(key)
         if client is None or _is_broken(client.store):
             try:
-                transport = build_store(location, storage_options, options)
+                transport = build_store(location, storage_options, options=options)
             except AccelError as error:
                 error.hides = True  # from here to the caller all frames hold the options, and these the keys
                 raise

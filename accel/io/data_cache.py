@@ -135,9 +135,9 @@ class DataCache:
 
     def find(self, token: str, file: ObjectId, wanted: ByteRange) -> Held:
         """What is held of a range, which is thereby used."""
-        return self.find_all(token, file, (wanted,))[0]
+        return self.find_all(token, file, wanted=(wanted,))[0]
 
-    def find_all(self, token: str, file: ObjectId, wanted: Sequence[ByteRange]) -> list[Held]:
+    def find_all(self, token: str, file: ObjectId, *, wanted: Sequence[ByteRange]) -> list[Held]:
         """What is held of each range, which is thereby used."""
         found: list[Held] = []
         with self._lock:

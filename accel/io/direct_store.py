@@ -124,7 +124,7 @@ def _payload(reply: Reply, path: str, want: ByteRange | Suffix) -> Payload | Non
         return None
     if head.length is None:
         return None
-    answer = read_answer(206, head.headers, path, want, max_unranged=0)
+    answer = read_answer(206, head.headers, path=path, want=want, max_unranged=0)
     promised = answer.range
     if promised is None or head.length != promised.length:
         raise StoreError(

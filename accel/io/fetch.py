@@ -135,7 +135,7 @@ class Fetcher:
             except (AccelError, OSError, ValueError):
                 return None
             took = time.perf_counter() - started
-            self._network.observe(length, took, (company + gate.requests) / 2)
+            self._network.observe(length, took, in_flight=(company + gate.requests) / 2)
         for want, kind in wants:
             metrics.count_request(kind, want.length)
         return payloads
@@ -148,7 +148,7 @@ class Fetcher:
         if delay is None:
             return await self._send(path, want, if_match, kind, metrics)
         send = partial(self._send, path, want, if_match, kind, metrics)
-        race = Race(self._hedge, delay, send, metrics)
+        race = Race(self._hedge, delay, send=send, metrics=metrics)
         try:
             return await send(sent=race.sent)
         except (asyncio.CancelledError, StoreError) as error:
@@ -183,7 +183,7 @@ class Fetcher:
             took = time.perf_counter() - started
             received = len(payload.data)
             _check_answer(path, want, payload)
-            self._network.observe(received, took, (company + gate.requests) / 2)
+            self._network.observe(received, took, in_flight=(company + gate.requests) / 2)
             return payload
         except IncompleteBodyError as error:
             received = len(error.partial)

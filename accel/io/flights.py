@@ -83,7 +83,7 @@ class Flights:
         flight = self._flights.get((id(asyncio.get_running_loop()), key))
         return None if flight is None else flight.task
 
-    def land(self, key: Hashable, future: asyncio.Future[Any], value: Any) -> None:
+    def land(self, key: Hashable, future: asyncio.Future[Any], *, value: Any) -> None:
         """End what `lead` announced, with what whoever shares it gets."""
         if not future.done():
             future.set_result(value)

@@ -133,7 +133,7 @@ class Race(Generic[T]):
 
     __slots__ = ("_cancels", "_hedge", "_metrics", "_second", "_send", "_task", "_won", "delay", "due")
 
-    def __init__(self, hedge: Hedge, delay: float, send: _Send[T], metrics: Metrics) -> None:
+    def __init__(self, hedge: Hedge, delay: float, *, send: _Send[T], metrics: Metrics) -> None:
         self.delay = delay
         self.due = math.inf
         self._hedge = hedge

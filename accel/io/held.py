@@ -40,9 +40,9 @@ class HeldFiles:
         written by this process since."""
         checked_at = handle.checked_at
         young = checked_at > now or now - checked_at < self._cache.max_age
-        return young and not written_since(client.root, handle.id.path, checked_at)
+        return young and not written_since(client.root, handle.id.path, moment=checked_at)
 
-    def vouched(self, client: Client, handle: FileHandle, file: DataFile, now: float) -> bool:
+    def vouched(self, client: Client, handle: FileHandle, *, file: DataFile, now: float) -> bool:
         """Whether a cached handle may be used unasked: it is young, or a listing has just shown the same version."""
         etag = handle.etag
         if etag is None or (file.size is not None and file.size != handle.size):
@@ -60,7 +60,7 @@ class HeldFiles:
         known = handle.id
         if known.etag is None or (file.size is not None and file.size != known.size):
             return None
-        if self.vouched(client, handle, file, now):
+        if self.vouched(client, handle, file=file, now=now):
             return 0
         key = ("current", client.token, known)
         while True:
@@ -110,7 +110,7 @@ class HeldFiles:
     async def keep(self, client: Client, handle: FileHandle, seen: list[Stash | Tail]) -> None:
         """Put on disk what a file was just opened by."""
         disk = self._cache.disk_for(client.token)
-        kept = None if disk is None else kept_of(handle, seen, _wall(handle.checked_at))
+        kept = None if disk is None else kept_of(handle, seen, checked_at=_wall(handle.checked_at))
         if disk is not None and kept is not None:
             await asyncio.to_thread(disk.write, entry_key(client.token, handle.id.path), kept)
             self._warn_of(disk)

@@ -94,7 +94,7 @@ def _unsatisfiable(
 
 
 def read_answer(
-    status: int, headers: Mapping[str, str], path: str, want: ByteRange | Suffix, *, max_unranged: int
+    status: int, headers: Mapping[str, str], *, path: str, want: ByteRange | Suffix, max_unranged: int
 ) -> BodyPlace:
     """Check the head of a 200 or 206 against what was asked for.
 

@@ -96,7 +96,11 @@ class HttpStore:
             if error is not None:
                 raise error
             answer = read_answer(
-                response.status, response.headers, path, want, max_unranged=self._options.max_unranged_bytes
+                response.status,
+                response.headers,
+                path=path,
+                want=want,
+                max_unranged=self._options.max_unranged_bytes,
             )
             return await self._body(response, path, want, answer)
 

@@ -95,7 +95,7 @@ def recorded(steps: Steps[FileHandle], seen: list[Stash | Tail]) -> Steps[FileHa
     return recording()
 
 
-def kept_of(handle: FileHandle, seen: list[Stash | Tail], checked_at: float) -> Kept | None:
+def kept_of(handle: FileHandle, seen: list[Stash | Tail], *, checked_at: float) -> Kept | None:
     """What to keep of a file that was just opened by these answers; None without a strong etag."""
     etag, size = handle.id.etag, handle.id.size
     if etag is None or not _is_strong(etag) or not seen or not isinstance(seen[0], Tail):

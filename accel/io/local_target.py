@@ -63,7 +63,7 @@ def write_beside(
         raise StoreError(error.strerror or str(error), path=target) from error
 
 
-def copy_bytes(source: int, target: int, length: int, *, note: Callable[[int], None]) -> None:
+def copy_bytes(source: int, target: int, *, length: int, note: Callable[[int], None]) -> None:
     """Copy the first `length` bytes of one open file to the end of another, in the kernel where it can.
 
     `note` is told the bytes of each block. Raises OSError.

@@ -122,7 +122,7 @@ class Network:
     def __repr__(self) -> str:
         return f"Network({1e3 * self.latency:.1f} ms, {self.bandwidth / 1e6:.0f} MB/s)"
 
-    def observe(self, nbytes: int, seconds: float, in_flight: float = 1) -> None:
+    def observe(self, nbytes: int, seconds: float, *, in_flight: float = 1) -> None:
         """Learn from one request that succeeded.
 
         Parameters

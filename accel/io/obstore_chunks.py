@@ -28,7 +28,9 @@ class Chunks:
         Seconds, of one request. None: a chunk may take for ever.
     """
 
-    def __init__(self, stream: AsyncIterator[Sequence[Any]], path: str, read_timeout: float | None) -> None:
+    def __init__(
+        self, stream: AsyncIterator[Sequence[Any]], path: str, *, read_timeout: float | None
+    ) -> None:
         self._stream: AsyncIterator[Sequence[Any]] | None = stream
         self._path = path
         self._seconds = None if read_timeout is None else read_timeout * _PATIENCE

@@ -188,7 +188,7 @@ class ObstoreStore:
                     self._store, prefix=prefix.rstrip("/") or None, offset=after, chunk_size=LIST_PAGE
                 ),
                 prefix,
-                self._read_timeout,
+                read_timeout=self._read_timeout,
             )
             while (chunk := await chunks.take()) is not None:
                 # Azure lists etags without the quotes that all its other answers give them.
@@ -225,7 +225,7 @@ class ObstoreStore:
             if if_match is None:
                 await upload(self._store, path, parts, size=size)
             else:
-                await replace_object(self._store, path, parts, size=size, if_match=if_match)
+                await replace_object(self._store, path, parts=parts, size=size, if_match=if_match)
         finally:
             runtime.obstore_ended()
 

@@ -47,7 +47,7 @@ async def upload(store: Any, path: str, parts: AsyncIterator[bytes], *, size: in
 
 
 async def replace_object(
-    store: Any, path: str, parts: AsyncIterator[bytes], *, size: int, if_match: str
+    store: Any, path: str, *, parts: AsyncIterator[bytes], size: int, if_match: str
 ) -> None:
     """Put an object in one request that only succeeds in the place of one version.
 

@@ -50,8 +50,8 @@ class PinnedReads:
         self,
         client: Client,
         cache: Cache,
-        file: ObjectId,
         *,
+        file: ObjectId,
         metrics: Metrics,
         current: bool,
         merging: Merging | None = None,
@@ -112,7 +112,7 @@ class PinnedReads:
     def _find(self, wants: Sequence[Want]) -> dict[ReadKey, Held]:
         """What is held of the wants, of which not everything is to be asked for."""
         tier, found, hits, nbytes = self._cache.data_tier, {}, 0, 0
-        parts = tier.find_all(self._client.token, self._file, [want.range for want in wants])
+        parts = tier.find_all(self._client.token, self._file, wanted=[want.range for want in wants])
         for want, held in zip(wants, parts, strict=True):
             if held.before or held.after:
                 found[want.key] = held

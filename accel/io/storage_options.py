@@ -186,7 +186,9 @@ def _canonical(value: object) -> str:
     return f"<{type(value).__qualname__} {id(value)}>"  # a credential provider: the very same one
 
 
-def build_store(location: Location, storage_options: StorageOptions | None, options: Options) -> RangeStore:
+def build_store(
+    location: Location, storage_options: StorageOptions | None, *, options: Options
+) -> RangeStore:
     """Make the store that a location names.
 
     Raises

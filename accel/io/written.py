@@ -41,7 +41,7 @@ _written = _Written(_MOST)
 _lock = threading.Lock()
 
 
-def written_since(root: str, path: str, moment: float) -> bool:
+def written_since(root: str, path: str, *, moment: float) -> bool:
     """Whether this process may have written an object at or after a moment of the monotonic clock.
 
     True of some that it has not, where it has written more objects than are remembered.
@@ -53,7 +53,7 @@ def written_since(root: str, path: str, moment: float) -> bool:
 
 
 async def put_object(
-    client: Client, path: str, parts: AsyncIterator[bytes], *, size: int, if_match: str | None = None
+    client: Client, path: str, *, parts: AsyncIterator[bytes], size: int, if_match: str | None = None
 ) -> None:
     """Put an object, as `Writer.write` does; from then on nothing cached of it is used before the store was asked.
 

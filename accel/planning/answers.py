@@ -77,8 +77,8 @@ class _Found:
 def answer_tasks(
     handle: FileHandle,
     tasks: Sequence[ScanTask],
-    aggregates: Aggregates,
     *,
+    aggregates: Aggregates,
     probe_min_bytes: int,
     on_bad: OnBad,
 ) -> Steps[MetadataAnswer]:
@@ -137,7 +137,7 @@ def _place(file: TaskFile, aggregates: Aggregates) -> _Found:
         if constant is not None and constant.is_valid:
             found.constants[ordinal] = constant
             continue
-        leaves = None if constant is not None else path_leaves(schema, file.arrow_schema, measure.path)
+        leaves = None if constant is not None else path_leaves(schema, file.arrow_schema, path=measure.path)
         if leaves is None:
             found.absent.append(ordinal)
             continue
@@ -263,9 +263,9 @@ def _settle(tasks: Sequence[ScanTask], aggregates: Aggregates, found: _Found) ->
             unit = found.chosen.get((place, column.ordinal))
             if unit is not None and column.ordinal not in answered:
                 starts = np.cumsum(unit.zones.rows) - unit.zones.rows
-                answered[column.ordinal] = RowSelection.from_units(starts, task.num_rows, unit.units)
-        read = leftover.rows_to_read(task, answered, found.unknown)
-        left = left_tasks(leftover, task, read)
+                answered[column.ordinal] = RowSelection.from_units(starts, task.num_rows, keep=unit.units)
+        read = leftover.rows_to_read(task, answered, unknown=found.unknown)
+        left = left_tasks(leftover, task, read=read)
         for column in found.columns:
             unit = found.chosen.get((place, column.ordinal))
             taken = read[column.ordinal].count < task.rows.count
@@ -275,7 +275,7 @@ def _settle(tasks: Sequence[ScanTask], aggregates: Aggregates, found: _Found) ->
         for ordinal in found.by_rows:
             answer.tallies[ordinal].count += rows
         for ordinal, value in found.constants.items():
-            answer.tallies[ordinal].add(tally_constant(aggregates.measures[ordinal], value, rows))
+            answer.tallies[ordinal].add(tally_constant(aggregates.measures[ordinal], value, rows=rows))
         answer.rows += rows
         answer.tasks += left
     return answer

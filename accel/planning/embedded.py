@@ -51,7 +51,7 @@ class Embedded:
         if query.bound is None or (handle.toc is None and not named) or handle.distrusted:
             return None
         asked = asked_of(query)
-        found = list(labelled(handle, query, asked)) if handle.toc is not None else []
+        found = list(labelled(handle, query, asked=asked)) if handle.toc is not None else []
         try:
             found += named_sources(handle, query, asked, named)
         except IndexFormatError as error:
@@ -129,7 +129,7 @@ class Embedded:
         for source in self.sources:
             every = range(self.handle.metadata.num_row_groups)
             places = [want for want in self._places(source, every) if want.key in stash]
-            take_page_indexes(self.handle, places, stash, on_bad)
+            take_page_indexes(self.handle, places, stash=stash, on_bad_index=on_bad)
             try:
                 self._take(source, stash)
             except IndexFormatError as error:

@@ -117,7 +117,7 @@ def named(
             yield IndexSource(_IDX1, None, kind, ByteRange(*span), query.filter_paths[path][0], answerable)
 
 
-def labelled(handle: FileHandle, query: FileQuery, asked: Asked) -> Iterator[IndexSource]:
+def labelled(handle: FileHandle, query: FileQuery, *, asked: Asked) -> Iterator[IndexSource]:
     """The indexes of accel's table of contents, which names their columns, that can answer something of the predicate."""
     toc = handle.toc
     for ordinal, entry in enumerate(toc.entries if toc is not None else ()):

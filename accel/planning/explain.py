@@ -67,7 +67,7 @@ def predict_task(
     for piece in pieces:
         waves = 0
         for phase in _phases(piece) if two_phases else _waves(task, piece):
-            pages, dictionaries = piece_wants(phase, task.row_group, cached.__contains__)
+            pages, dictionaries = piece_wants(phase, task.row_group, have_dictionary=cached.__contains__)
             remote = [
                 Want(want.key, rest)
                 for want in (*pages, *dictionaries)
@@ -109,7 +109,7 @@ def _phases(piece: Piece) -> tuple[Piece, ...]:
     """Both phases, the second as if a row of every page matched."""
     if piece.rows.count == piece.sure.count:
         return (piece,)
-    return filter_phase(piece), output_phase(piece, piece.rows, lambda leaf, ordinal: True)
+    return filter_phase(piece), output_phase(piece, piece.rows, at_hand=lambda leaf, ordinal: True)
 
 
 @dataclass(slots=True, kw_only=True)

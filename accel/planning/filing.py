@@ -28,7 +28,7 @@ from accel.planning.probes import Probes, find_embedded
 from accel.planning.pruning import prune_pages, prune_row_groups
 from accel.planning.query import FileQuery
 from accel.planning.selection import RowSelection
-from accel.planning.shares import guess_shares
+from accel.planning.shares import Guesses, guess_shares
 from accel.planning.task import ScanTask, TaskFile
 from accel.planning.witness import Witnesses
 from accel.predicate.evidence import Verdict
@@ -63,6 +63,12 @@ class FilePlan:
     """Tasks whose share of matching rows was guessed, since it may decide how they are read."""
     sketched: bool = False
     """Embedded sketches had a say in that."""
+
+    def take(self, guesses: Guesses, handle: FileHandle) -> None:
+        """Take in the tasks of a file, and how selective its filter was guessed to be."""
+        self.guessed, self.sketched = guesses.guessed, guesses.sketched
+        for task in guesses.tasks:
+            self.add(task, handle)
 
     def add(self, task: ScanTask, handle: FileHandle) -> None:
         """Count a task of a file in."""
@@ -126,19 +132,26 @@ def plan_file(
     ]
     if not kept and handle.bad_toc is None and not task_file.question.embedded:
         return plan  # no index is left to be asked, or to be told of
-    embedded = find_embedded(handle, query, task_file.question.embedded, on_bad_index)
+    embedded = find_embedded(handle, query, named=task_file.question.embedded, on_bad=on_bad_index)
     wants = page_index_wants(
         handle,
         query,
-        kept,
-        selection,
-        piece_bytes,
+        kept=kept,
+        selection=selection,
+        piece_bytes=piece_bytes,
         limit=limit,
         pages_indexed=embedded is not None and embedded.by_page,
         answered=embedded.answered(query) if embedded is not None else (),
         whole_bytes=whole_bytes,
     )
-    probes = Probes(handle, query, embedded, probe_min_bytes, read_dictionary, on_bad_index)
+    probes = Probes(
+        handle,
+        query,
+        embedded=embedded,
+        probe_min_bytes=probe_min_bytes,
+        read_dictionary=read_dictionary,
+        on_bad_index=on_bad_index,
+    )
     witnesses = Witnesses()
     draft = partial(_draft, handle, task_file, selection=selection, witnesses=witnesses)
     if wants:
@@ -146,7 +159,7 @@ def plan_file(
         stash, plan.index_round_trips = yield from fetch_page_indexes(
             handle, wants, early_bytes=early_bytes, along=along
         )
-        take_page_indexes(handle, wants, stash, on_bad_index)
+        take_page_indexes(handle, wants, stash=stash, on_bad_index=on_bad_index)
         probes.learn(stash)
     if handle.bad_toc is not None and query.bound is not None:
         on_bad_index(handle.bad_toc)
@@ -162,10 +175,8 @@ def plan_file(
             drafts = {group: again.get(group, task) for group, task in drafts.items() if group not in gone}
     for group, task in drafts.items():
         _check_chunks(handle, group, task)
-    guesses = guess_shares(handle, query, list(drafts.values()), on_bad_index)
-    plan.guessed, plan.sketched = guesses.guessed, guesses.sketched
-    for task in guesses.tasks:
-        plan.add(task, handle)
+    guesses = guess_shares(handle, query, tasks=list(drafts.values()), on_bad=on_bad_index)
+    plan.take(guesses, handle)
     return plan
 
 
@@ -199,7 +210,7 @@ def _draft(
     query = task_file.query
     group_rows = handle.metadata.group_rows
     doubtful = [group for group, certain in kept if not certain]
-    pages = dict(zip(doubtful, prune_pages(handle, query, doubtful, witnesses), strict=True))
+    pages = dict(zip(doubtful, prune_pages(handle, query, groups=doubtful, witnesses=witnesses), strict=True))
     drafts = {}
     for group, certain in kept:
         num_rows = int(group_rows[group])

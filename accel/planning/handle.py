@@ -60,8 +60,8 @@ class FileHandle(Viewed):
         self,
         id: ObjectId,
         metadata: FileMetadata | PackedMetadata,
-        arrow_schema: pa.Schema,
         *,
+        arrow_schema: pa.Schema,
         tail_start: int,
     ) -> None:
         self.arrow_schema = arrow_schema

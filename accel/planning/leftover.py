@@ -41,7 +41,7 @@ class Leftover:
     _files: dict[tuple[int, ...], TaskFile] = field(default_factory=dict)
 
     def rows_to_read(
-        self, task: ScanTask, answered: Mapping[int, RowSelection], unknown: Sequence[int]
+        self, task: ScanTask, answered: Mapping[int, RowSelection], *, unknown: Sequence[int]
     ) -> dict[int, RowSelection]:
         """For each measure with a column of its own in the file, the rows of the task that it is not answered for.
 
@@ -95,7 +95,7 @@ def _listed(ordinals: Sequence[int]) -> str:
     return ",".join(map(str, ordinals))
 
 
-def left_tasks(leftover: Leftover, task: ScanTask, read: Mapping[int, RowSelection]) -> list[ScanTask]:
+def left_tasks(leftover: Leftover, task: ScanTask, *, read: Mapping[int, RowSelection]) -> list[ScanTask]:
     """The tasks that read, for each measure, the rows in `read`; every row in doubt is among them."""
     out = []
     for measures, rows in _split(task, read).items():

@@ -108,7 +108,7 @@ def open_file(
     handle = FileHandle(
         ObjectId(path, size, tail.etag),
         metadata,
-        arrow_schema(kin.schema, kin.key_value),
+        arrow_schema=arrow_schema(kin.schema, kin.key_value),
         tail_start=kept_start,
     )
     if TOC_KEY in kin.key_value:

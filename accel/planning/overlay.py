@@ -46,7 +46,7 @@ def _compares(file: pa.DataType, kind: pa.DataType) -> bool:
 
 
 def conformed_columns(
-    bound: Bound, schema: pa.Schema, file: pa.Schema
+    bound: Bound, schema: pa.Schema, *, file: pa.Schema
 ) -> Mapping[tuple[str, ...], pa.DataType]:
     """The columns of a predicate bound to an overlay that are to be brought to the data set's type, which is given.
 

@@ -28,10 +28,10 @@ _MANY_GROUPS = 8
 def page_index_wants(
     handle: FileHandle,
     query: FileQuery,
+    *,
     kept: Sequence[tuple[int, bool]],
     selection: Mapping[int, RowSelection] | None,
     piece_bytes: int,
-    *,
     limit: int | None,
     pages_indexed: bool,
     answered: Collection[int] = (),
@@ -107,6 +107,7 @@ def index_want(chunks: ChunkTable, kind: Kind, group: int, leaf: int) -> list[Wa
 def take_page_indexes(
     handle: FileHandle,
     wants: Sequence[Want],
+    *,
     stash: Stash,
     on_bad_index: Callable[[IndexFormatError], None],
 ) -> None:

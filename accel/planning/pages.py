@@ -133,7 +133,7 @@ class PieceLeaf:
         edges = [lo, *breaks.tolist(), self.hi]
         return list(itertools.pairwise(edges))
 
-    def run_want(self, row_group: int, lo: int, hi: int) -> Want:
+    def run_want(self, row_group: int, lo: int, *, hi: int) -> Want:
         reads = self.reads
         start, end = int(reads.offset[lo]), int(reads.offset[hi - 1] + reads.size[hi - 1])
         key = ReadKey(Kind.PAGE, row_group, reads.column, int(reads.ordinal[lo]))
@@ -146,7 +146,7 @@ class PieceLeaf:
         """Its pages, without a carried one, or the chunk."""
         if self.reads.whole:
             return [self.chunk_want(row_group)]
-        return [self.run_want(row_group, lo, hi) for lo, hi in self.runs()]
+        return [self.run_want(row_group, lo, hi=hi) for lo, hi in self.runs()]
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,8 +185,8 @@ def _total(sizes: Int64s) -> int:
 def cut_pieces(
     reads: Sequence[LeafReads],
     rows: RowSelection,
-    sure: RowSelection,
     *,
+    sure: RowSelection,
     num_rows: int,
     piece_bytes: int,
     weighed: Sequence[LeafReads] | None = None,
@@ -253,7 +253,7 @@ def _cut_rows(reads: Sequence[LeafReads], piece_bytes: int) -> list[int]:
 
 
 def piece_wants(
-    piece: Piece, row_group: int, have_dictionary: Callable[[ReadKey], bool]
+    piece: Piece, row_group: int, *, have_dictionary: Callable[[ReadKey], bool]
 ) -> tuple[list[Want], list[Want]]:
     """What a piece asks for in its one round trip: its pages, and the dictionaries that it lacks."""
     pages = [want for part in piece.leaves for want in part.wants(row_group)]

@@ -72,7 +72,7 @@ class PathValues:
         found = self._scalars.get(file.partition)
         if found is None:
             try:
-                found = constant_fields(question, self._listed.names, file.partition)
+                found = constant_fields(question, self._listed.names, partition=file.partition)
             except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
                 raise SchemaMismatchError(
                     f"a partition value of its path does not fit the scan's schema: {error}",

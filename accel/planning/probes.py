@@ -38,6 +38,7 @@ class Probes:
         self,
         handle: FileHandle,
         query: FileQuery,
+        *,
         embedded: Embedded | None,
         probe_min_bytes: int,
         read_dictionary: ReadDictionary,
@@ -135,7 +136,11 @@ def _nbytes(drafts: Mapping[int, ScanTask]) -> int:
 
 
 def find_embedded(
-    handle: FileHandle, query: FileQuery, named: Mapping[str, str], on_bad: Callable[[IndexFormatError], None]
+    handle: FileHandle,
+    query: FileQuery,
+    *,
+    named: Mapping[str, str],
+    on_bad: Callable[[IndexFormatError], None],
 ) -> Embedded | None:
     """The indexes embedded in a file that the question can ask, if there are any."""
     if handle.toc is None and not named:

@@ -167,7 +167,7 @@ def _leaves(schema: ParquetSchema, element: int, have: pa.DataType, wanted: pa.D
     return out or _subtree(schema, element)[:1]
 
 
-def path_leaves(schema: ParquetSchema, arrow: pa.Schema, path: tuple[str, ...]) -> list[int] | None:
+def path_leaves(schema: ParquetSchema, arrow: pa.Schema, *, path: tuple[str, ...]) -> list[int] | None:
     """The leaves below a path through structs, or None where the file has no such column."""
     index = arrow.get_field_index(path[0])
     if index < 0:

@@ -41,7 +41,7 @@ class PageVerdicts:
     """Those of them that are known to."""
 
 
-def group_bounds(handle: FileHandle, leaf: int, kind: pa.DataType) -> Bounds:
+def group_bounds(handle: FileHandle, leaf: int, *, kind: pa.DataType) -> Bounds:
     """What the statistics say of one column, by row group."""
     view = handle.view
     bounds = view.chunk_bounds.get(leaf)
@@ -59,7 +59,7 @@ def prune_row_groups(handle: FileHandle, query: FileQuery) -> npt.NDArray[np.int
     n = metadata.num_row_groups
     if query.bound is None:
         return np.full(n, Verdict.ALL, np.int8)
-    bounds = {path: group_bounds(handle, leaf, kind) for path, leaf, kind in query.prunable}
+    bounds = {path: group_bounds(handle, leaf, kind=kind) for path, leaf, kind in query.prunable}
     if query.constants:
         from accel.predicate.constant import constant_bounds
 
@@ -70,7 +70,7 @@ def prune_row_groups(handle: FileHandle, query: FileQuery) -> npt.NDArray[np.int
 
 
 def prune_pages(
-    handle: FileHandle, query: FileQuery, groups: Sequence[int], witnesses: Witnesses
+    handle: FileHandle, query: FileQuery, *, groups: Sequence[int], witnesses: Witnesses
 ) -> list[PageVerdicts]:
     """Which rows of some row groups may match, from the column indexes that the handle holds, and witnesses.
 
@@ -85,7 +85,11 @@ def prune_pages(
     cut = [_cut(handle, query, group, witnesses) for group in groups]
     bounds = cut[0].bounds if len(cut) == 1 else _join(handle, cut)
     if bounds is None:  # what cannot be compared at once
-        return [found for group in groups for found in prune_pages(handle, query, [group], witnesses)]
+        return [
+            found
+            for group in groups
+            for found in prune_pages(handle, query, groups=[group], witnesses=witnesses)
+        ]
     sizes = [len(one.cuts) for one in cut]
     witness = together([(witnesses.of_rows(one.row_group, one.cuts), len(one.cuts)) for one in cut])
     verdicts = prune(query.bound, bounds, sum(sizes), witness=witness).verdicts()
@@ -97,8 +101,8 @@ def prune_pages(
         start, stop = stop, stop + size
         out.append(
             PageVerdicts(
-                RowSelection.from_units(one.cuts, one.num_rows, kept[start:stop]),
-                RowSelection.from_units(one.cuts, one.num_rows, sure[start:stop])
+                RowSelection.from_units(one.cuts, one.num_rows, keep=kept[start:stop]),
+                RowSelection.from_units(one.cuts, one.num_rows, keep=sure[start:stop])
                 if any_sure
                 else RowSelection.none(),
             )
@@ -127,7 +131,7 @@ def _cut(handle: FileHandle, query: FileQuery, row_group: int, witnesses: Witnes
     for path, leaf, kind in query.prunable:
         found = _page_bounds(view, leaf, kind, row_group)
         if found is None:
-            whole[path] = group_bounds(handle, leaf, kind).take(np.array([row_group], np.int64))
+            whole[path] = group_bounds(handle, leaf, kind=kind).take(np.array([row_group], np.int64))
         else:
             paged[path] = found
     starts = [*(first for first, _ in paged.values()), *witnesses.cuts(row_group)]

@@ -96,7 +96,7 @@ class _Compiled:
 
 
 def constant_fields(
-    question: Question, names: Sequence[str], partition: Sequence[object]
+    question: Question, names: Sequence[str], *, partition: Sequence[object]
 ) -> dict[str, pa.Scalar]:
     """The partition columns' values of one file, as scalars of the data set's types."""
     out: dict[str, pa.Scalar] = {}
@@ -163,7 +163,7 @@ def _compile(question: Question, file_schema: ParquetSchema, arrow_schema: pa.Sc
         if len(result.names) < len(named):
             _refuse_ambiguous(named, [column.path[0] for column in bound.columns], url=url)
         for column in bound.columns:
-            leaves = path_leaves(file_schema, arrow_schema, column.path)
+            leaves = path_leaves(file_schema, arrow_schema, path=column.path)
             if leaves is not None and column.path[0] in result.names:
                 filter_paths[column.path] = tuple(leaves)
                 continue
@@ -193,7 +193,7 @@ def _bind(
     from accel.planning.overlay import conformed_columns, overlay
 
     bound = bind(where, overlay(schema, file), meant=schema)
-    return bound, conformed_columns(bound, schema, file)
+    return bound, conformed_columns(bound, schema, file=file)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

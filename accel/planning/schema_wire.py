@@ -25,9 +25,9 @@ _START = 4
 def encode_schema(
     schema: ParquetSchema,
     arrow: pa.Schema,
+    *,
     key_value: Mapping[str, bytes],
     leaves: Sequence[int],
-    *,
     created_by: str = "",
 ) -> tuple[bytes, pa.Schema, dict[int, int]]:
     """Cut a schema down to the top-level columns that hold `leaves`.

@@ -165,7 +165,7 @@ def _bounds_of(handles: Sequence[FileHandle], leaf: int, kind: pa.DataType) -> l
             found[place] = joined.part(begin, end)
             begin = end
     return [
-        group_bounds(handle, leaf, kind) if bounds is None else bounds
+        group_bounds(handle, leaf, kind=kind) if bounds is None else bounds
         for handle, bounds in zip(handles, found, strict=True)
     ]
 

@@ -59,7 +59,7 @@ class RowSelection:
         return cls(turns[::2].astype(np.int64), turns[1::2].astype(np.int64))
 
     @classmethod
-    def from_units(cls, first_rows: Int64s, num_rows: int, keep: Bools) -> RowSelection:
+    def from_units(cls, first_rows: Int64s, num_rows: int, *, keep: Bools) -> RowSelection:
         """The rows of the units (pages) that are kept; unit i ends where unit i + 1 starts."""
         edges = np.empty(len(keep) + 2, bool)
         edges[0] = edges[-1] = False

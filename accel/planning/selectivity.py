@@ -48,8 +48,8 @@ _PLACE_BYTES = 6
 def expected_share(
     handle: FileHandle,
     query: FileQuery,
-    row_group: int,
     *,
+    row_group: int,
     doubtful: int,
     sketches: Mapping[tuple[str, ...], ParsedSketch],
 ) -> float:

@@ -35,7 +35,7 @@ class Guesses:
 
 
 def guess_shares(
-    handle: FileHandle, query: FileQuery, tasks: list[ScanTask], on_bad: Callable[[IndexFormatError], None]
+    handle: FileHandle, query: FileQuery, *, tasks: list[ScanTask], on_bad: Callable[[IndexFormatError], None]
 ) -> Guesses:
     """Tell the tasks of one file how selective its filter is expected to be."""
     open_to = [late_bytes(task) >= LEAST_LATE_BYTES for task in tasks]
@@ -53,7 +53,7 @@ def guess_shares(
             share = expected_share(
                 handle,
                 query,
-                task.row_group,
+                row_group=task.row_group,
                 doubtful=task.rows.count - task.sure.count,
                 sketches={} if sketches is None else sketches.of_group(task.row_group),
             )

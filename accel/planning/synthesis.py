@@ -58,7 +58,7 @@ def locate_pages(
     )
 
 
-def page_reads(leaf: LeafReads, index: OffsetIndex, rows: RowSelection, num_rows: int) -> LeafReads:
+def page_reads(leaf: LeafReads, index: OffsetIndex, *, rows: RowSelection, num_rows: int) -> LeafReads:
     """The reads of a whole chunk, as reads of its pages."""
     keep = np.flatnonzero(rows.overlaps(index.first_row, num_rows)).astype(np.int64)
     first_page = int(index.offset[0])

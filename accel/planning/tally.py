@@ -89,7 +89,7 @@ def _plain(value: pa.Scalar) -> Any:
     return found + 0.0 if isinstance(found, float) else found
 
 
-def tally_constant(measure: Measure, value: pa.Scalar, rows: int) -> Tally:
+def tally_constant(measure: Measure, value: pa.Scalar, *, rows: int) -> Tally:
     """Fold so many rows of one value."""
     if not rows or not value.is_valid:
         return Tally()

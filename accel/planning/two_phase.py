@@ -99,7 +99,7 @@ def cut_task(task: ScanTask, *, piece_bytes: int, two_phases: bool) -> list[Piec
     return cut_pieces(
         task.reads,
         task.rows,
-        task.sure,
+        sure=task.sure,
         num_rows=task.num_rows,
         piece_bytes=piece_bytes,
         weighed=weighed,
@@ -123,7 +123,7 @@ def filter_phase(piece: Piece) -> Piece:
     return replace(piece, leaves=tuple(part for part in piece.leaves if part.reads.for_filter))
 
 
-def output_phase(piece: Piece, rows: RowSelection, at_hand: Callable[[int, int], bool]) -> Piece:
+def output_phase(piece: Piece, rows: RowSelection, *, at_hand: Callable[[int, int], bool]) -> Piece:
     """The rest of a piece, for the rows that turned out to match.
 
     Parameters
@@ -147,7 +147,7 @@ def cut_output(piece: Piece, *, num_rows: int, piece_bytes: int) -> list[Piece]:
     if piece.weight <= piece_bytes or any(part.reads.whole for part in piece.leaves):
         return [piece]
     reads = [part.reads for part in piece.leaves]
-    parts = cut_pieces(reads, piece.rows, piece.sure, num_rows=num_rows, piece_bytes=piece_bytes)
+    parts = cut_pieces(reads, piece.rows, sure=piece.sure, num_rows=num_rows, piece_bytes=piece_bytes)
     first = parts[0]
     # What the first of them shares with the piece before it stays so.
     leaves = tuple(

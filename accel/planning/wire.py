@@ -82,7 +82,7 @@ def _encode_file(file: TaskFile, where: bytes | None) -> dict[str, Any]:
     question, query = file.question, file.query
     leaves = sorted({*query.output_leaves, *query.filter_leaves})
     footer, arrow, renumbered = encode_schema(
-        file.schema, file.arrow_schema, file.key_value, leaves, created_by=file.created_by
+        file.schema, file.arrow_schema, key_value=file.key_value, leaves=leaves, created_by=file.created_by
     )
     names = [n for n in question.partition_names if n in file.partition]
     values = pa.RecordBatch.from_arrays([_one(file.partition[n]) for n in names], names=names)

@@ -121,7 +121,7 @@ class ZoneSources:
     def learn(self, wants: Sequence[Want], stash: Stash) -> None:
         """Take in what came."""
         pages = [want for want in wants if want.key.kind is not Kind.INDEX]
-        take_page_indexes(self.handle, pages, stash, self.on_bad)
+        take_page_indexes(self.handle, pages, stash=stash, on_bad_index=self.on_bad)
         came = {want.range: stash[want.key] for want in wants if want.key.kind is Kind.INDEX}
         entries = self.handle.toc.entries if self.handle.toc is not None else ()
         for at, entry in enumerate(entries):

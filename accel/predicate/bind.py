@@ -97,7 +97,7 @@ class _Binder:
             meant = bound.kind.family
             if self.meant is not None:
                 # A file's own fields are nothing that a name could mean.
-                bound = follow(named, bound.path, self.schema)
+                bound = follow(named, bound.path, schema=self.schema)
             ordinal = self._ordinals.setdefault(bound.path, len(self.columns))
             if ordinal == len(self.columns):
                 self.columns.append(bound)
@@ -164,7 +164,7 @@ class _Binder:
             position = right.position if right.position >= 0 else expr.position
             value = nearest_double(right.value) if ordinal in self._doubles else right.value
             atom = order_atom(
-                ordinal, column.kind, order, value, where=_shown(left, column), position=position
+                ordinal, column.kind, order=order, value=value, where=_shown(left, column), position=position
             )
             atom = IsTrue(atom) if distinct else atom
         return _negated(atom, negated)

@@ -55,12 +55,14 @@ class Claims:
         """Where both bounds are known, and this."""
         if self.bounded:
             return np.asarray((self.lower == point) & (self.upper == point), bool)
-        same = where_flagged(self.has_lower, self.lower, lambda low: low == point)
-        return same & where_flagged(self.has_upper, self.upper, lambda high: high == point)
+        same = where_flagged(self.has_lower, self.lower, test=lambda low: low == point)
+        return same & where_flagged(self.has_upper, self.upper, test=lambda high: high == point)
 
     def _may(self, known: Bools, bounds: Values, test: Callable[[Values], Any]) -> Bools:
         passes = (
-            np.asarray(test(bounds), bool) if self.bounded else ~known | where_flagged(known, bounds, test)
+            np.asarray(test(bounds), bool)
+            if self.bounded
+            else ~known | where_flagged(known, bounds, test=test)
         )
         return self.plain & passes
 
@@ -68,7 +70,7 @@ class Claims:
         return Evidence(may_true, may_false, self.null)
 
 
-def claims_of(column: BoundColumn, given: Bounds | None, n: int) -> Claims:
+def claims_of(column: BoundColumn, given: Bounds | None, *, n: int) -> Claims:
     """What bounds claim of a column; worked out once for bounds that are kept, and asked again."""
     domain = column.kind.domain
     if given is None:
@@ -111,7 +113,7 @@ def _read(domain: Domain, given: Bounds | None, n: int) -> Claims:
     return Claims(domain, given.lower, given.upper, has_lower, has_upper, null, plain, nan, bounded)
 
 
-def where_flagged(flags: Bools, values: Values, test: Callable[[Values], Any]) -> Bools:
+def where_flagged(flags: Bools, values: Values, *, test: Callable[[Values], Any]) -> Bools:
     """The test where flagged, else False; what stands elsewhere is never looked at."""
     if bool(flags.all()):
         return np.asarray(test(values), bool)

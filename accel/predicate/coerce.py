@@ -33,7 +33,7 @@ class Cut:
     exact: bool
 
 
-def order_atom(column: int, kind: Kind, order: Order, value: Value, *, where: str, position: int) -> Node:
+def order_atom(column: int, kind: Kind, *, order: Order, value: Value, where: str, position: int) -> Node:
     """`column order value` in normal form; `value` is not None.
 
     Raises

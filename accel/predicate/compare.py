@@ -27,7 +27,7 @@ _INT64 = np.iinfo(np.int64)
 
 
 def compare_arrays(
-    left: pa.Array, left_kind: Kind, right: pa.Array, right_kind: Kind, order: Order
+    left: pa.Array, left_kind: Kind, *, right: pa.Array, right_kind: Kind, order: Order
 ) -> pa.BooleanArray:
     """`left order right`, row by row; both arrays native, null where either is."""
     if left_kind.domain is Domain.BYTES:

@@ -181,7 +181,11 @@ class _Run:
 
         left, right = self.bound.columns[node.left], self.bound.columns[node.right]
         return compare_arrays(
-            self.decoded(node.left), left.kind, self.decoded(node.right), right.kind, node.order
+            self.decoded(node.left),
+            left.kind,
+            right=self.decoded(node.right),
+            right_kind=right.kind,
+            order=node.order,
         )
 
     def decoded(self, column: int) -> pa.Array:

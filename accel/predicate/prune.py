@@ -91,7 +91,7 @@ class _Units:
         found = self._claims.get(column)
         if found is None:
             named = self.bound.columns[column]
-            found = self._claims[column] = claims_of(named, self.bounds.get(named.path), self.n)
+            found = self._claims[column] = claims_of(named, self.bounds.get(named.path), n=self.n)
         return found
 
     def node(self, node: Node) -> Evidence:
@@ -215,8 +215,8 @@ def _matches(claims: Claims, pattern: Pattern) -> Evidence:
     prefix = pattern.prefix
     if prefix is not None:
         # All between two values that start with the prefix start with it.
-        starts = where_flagged(claims.has_lower, claims.lower, lambda low: _starting(low, prefix))
-        ends = where_flagged(claims.has_upper, claims.upper, lambda high: _starting(high, prefix))
+        starts = where_flagged(claims.has_lower, claims.lower, test=lambda low: _starting(low, prefix))
+        ends = where_flagged(claims.has_upper, claims.upper, test=lambda high: _starting(high, prefix))
         may_false = may_false & ~(starts & ends)
     return claims.evidence(may_true, may_false)
 

@@ -30,7 +30,7 @@ def resolve(column: Column, schema: pa.Schema) -> BoundColumn:
         The name is ambiguous, or a part of the path has no fields.
     """
     if _has(column, column.name, schema):
-        return follow(column, (column.name,), schema)
+        return follow(column, (column.name,), schema=schema)
     parts = column.parts or ((column.name,) if column.quoted else tuple(column.name.split(".")))
     refusal: PredicateError | ColumnNotFoundError | None = None
     for cut in range(len(parts) - 1, 0, -1):
@@ -38,7 +38,7 @@ def resolve(column: Column, schema: pa.Schema) -> BoundColumn:
         if not _has(column, head, schema):
             continue
         try:
-            return follow(column, (head, *parts[cut:]), schema)
+            return follow(column, (head, *parts[cut:]), schema=schema)
         except (PredicateError, ColumnNotFoundError) as error:
             refusal = refusal or error
     raise refusal or _missing(column, column.name if len(parts) < 2 else parts[0], schema.names)
@@ -52,7 +52,7 @@ def _has(column: Column, name: str, schema: pa.Schema) -> bool:
     return bool(found)
 
 
-def follow(column: Column, path: tuple[str, ...], schema: pa.Schema) -> BoundColumn:
+def follow(column: Column, path: tuple[str, ...], *, schema: pa.Schema) -> BoundColumn:
     """The column at a path whose first name the schema has once; errors are those of `resolve`."""
     field = schema.field(path[0])
     for depth in range(1, len(path)):

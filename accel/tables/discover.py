@@ -234,7 +234,7 @@ async def _find(
         return chosen
     from accel.tables.markers import find_markers
 
-    gone = await find_markers(chosen, client_for(item.location.root), metrics)
+    gone = await find_markers(chosen, client_for(item.location.root), metrics=metrics)
     if not gone:
         return chosen
     return await listed.choose(item, [entry for entry in entries if entry.path not in gone])

@@ -38,7 +38,7 @@ def install_fake_gcs() -> pathlib.Path:
     return find_fake_gcs() or built_by_go(
         "github.com/fsouza/fake-gcs-server",
         FAKE_GCS_VERSION,
-        _cached(),
+        target=_cached(),
         takes="about a minute",
         patience=_PATIENCE,
     )

@@ -38,7 +38,7 @@ def install_minio() -> pathlib.Path:
         When there is neither a MinIO nor a Go to build it with, or the build fails.
     """
     return find_minio() or built_by_go(
-        "github.com/minio/minio", MINIO_VERSION, _cached(), takes="about three minutes"
+        "github.com/minio/minio", MINIO_VERSION, target=_cached(), takes="about three minutes"
     )
 
 

@@ -34,7 +34,7 @@ def found(name: str, cached: pathlib.Path) -> pathlib.Path | None:
 
 
 def built_by_go(
-    module: str, version: str, target: pathlib.Path, *, takes: str, patience: float | None = None
+    module: str, version: str, *, target: pathlib.Path, takes: str, patience: float | None = None
 ) -> pathlib.Path:
     """Build a Go program of a pinned version into the cache of tools. `takes` says how long that is, to a reader.
 

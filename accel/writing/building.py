@@ -57,8 +57,8 @@ class IndexSet:
         self,
         wanted: Sequence[WantedIndex],
         types: Sequence[pa.DataType],
-        scratch: Scratch,
         *,
+        scratch: Scratch,
         path: str,
         memory_limit: int,
     ) -> None:

@@ -47,7 +47,7 @@ class PlacedIndex:
 
 
 def encode_container(
-    metadata: FileMetadata, placed: Sequence[PlacedIndex], kept: Sequence[Entry]
+    metadata: FileMetadata, placed: Sequence[PlacedIndex], *, kept: Sequence[Entry]
 ) -> dict[str, bytes | None]:
     """The footer keys to set; None for one to remove. `kept` are entries of before that stay."""
     pairs: dict[str, bytes | None] = {TOC_KEY: None}
@@ -117,7 +117,7 @@ def _covered(index: BuiltIndex) -> tuple[Covered, ...]:
 
 
 def check_container(
-    metadata: FileMetadata, built: Sequence[BuiltIndex], kept: Sequence[Entry], *, start: int
+    metadata: FileMetadata, built: Sequence[BuiltIndex], *, kept: Sequence[Entry], start: int
 ) -> None:
     """Read the keys of a new footer back, and hold them against the indexes that stand from `start` on, and those kept.
 

@@ -232,7 +232,7 @@ class _Job:
         check = local.check_unchanged if local is not None else None
         with write_beside(target, like=like, check=check) as file:
             if local is not None:
-                copy_bytes(local.handle, file.fileno(), tail.start, note=note)
+                copy_bytes(local.handle, file.fileno(), length=tail.start, note=note)
             else:
                 for start in range(0, tail.start, _PART_BYTES):
                     [data] = source.read([(start, min(tail.start, start + _PART_BYTES))])
@@ -260,7 +260,7 @@ class _Job:
         source = made.original.source
         pinned = source.pin.etag if self.in_place and isinstance(source, RemoteSource) else None
         try:
-            await put_object(client, self.dst.path, parts, size=size, if_match=pinned)
+            await put_object(client, self.dst.path, parts=parts, size=size, if_match=pinned)
         except ObjectChangedError as error:
             raise ObjectChangedError(
                 "the object was changed meanwhile, and is left as it is",

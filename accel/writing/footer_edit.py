@@ -67,9 +67,9 @@ def edit_footer(
     try:
         for number, ctype, start in _spans(reader):
             if number == _ROW_GROUPS and ctype == LIST:
-                value = _edit_groups(ThriftReader(footer, start, reader.pos), places)
+                value = _edit_groups(ThriftReader(footer, start, end=reader.pos), places)
             elif number == _KEY_VALUE and ctype == LIST:
-                value = _edit_pairs(ThriftReader(footer, start, reader.pos), key_value)
+                value = _edit_pairs(ThriftReader(footer, start, end=reader.pos), key_value)
             elif number == _ORDERS and type_orders:
                 continue
             else:
@@ -115,7 +115,7 @@ def _edit_groups(reader: ThriftReader, places: PageIndexPlaces) -> bytes:
             value = bytes(reader.buf[start : reader.pos])
             if number == _COLUMNS and ctype == LIST:
                 rows = [column[group] for column in table]
-                value = _edit_chunks(ThriftReader(reader.buf, start, reader.pos), rows, leaves)
+                value = _edit_chunks(ThriftReader(reader.buf, start, end=reader.pos), rows, leaves)
             fields.append((number, ctype, value))
         out.append(_struct(fields))
     return b"".join(out)
@@ -147,7 +147,7 @@ def _edit_pairs(reader: ThriftReader, changes: Mapping[str, bytes | None]) -> by
         key = None
         for number, ctype, start in _spans(reader):
             if number == 1 and ctype == BINARY:
-                key = ThriftReader(reader.buf, start, reader.pos).text()
+                key = ThriftReader(reader.buf, start, end=reader.pos).text()
         if key not in changes:
             pairs.append(bytes(reader.buf[begin : reader.pos]))
     for name, value in changes.items():

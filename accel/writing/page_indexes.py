@@ -48,7 +48,7 @@ class PageIndexMaking:
     them of all columns of a row group or of none.
     """
 
-    def __init__(self, original: Original, source: Source, options: Options) -> None:
+    def __init__(self, original: Original, source: Source, *, options: Options) -> None:
         self.original = original
         self.source = source
         self.metadata = original.metadata
@@ -111,7 +111,7 @@ class PageIndexMaking:
         pages = list_pages(
             self.source,
             int(chunks.start[at]),
-            int(chunks.end[at]),
+            end=int(chunks.end[at]),
             num_values=int(chunks.num_values[at]),
         )
         if pages is None:
@@ -131,9 +131,9 @@ class PageIndexMaking:
             [array] = decode_columns(
                 schema,
                 self.metadata.key_value,
-                {leaf.ordinal: whole},
-                RowSelection.all(num_rows),
-                arrow_schema=projected_schema(schema, self.metadata.key_value, [leaf.ordinal]),
+                chunks={leaf.ordinal: whole},
+                rows=RowSelection.all(num_rows),
+                arrow_schema=projected_schema(schema, self.metadata.key_value, leaves=[leaf.ordinal]),
                 leaves=[leaf.ordinal],
                 path=self.source.name,
                 row_group=at[0],

@@ -68,7 +68,7 @@ class ChunkPageList:
         return self.locate(np.diff(last + 1, prepend=0), len(levels))
 
 
-def list_pages(source: Source, start: int, end: int, *, num_values: int) -> ChunkPageList | None:
+def list_pages(source: Source, start: int, *, end: int, num_values: int) -> ChunkPageList | None:
     """Walk the page headers of the chunk at bytes `start..end`; the bodies are not looked at.
 
     Returns None where they do not add up to the chunk's values.

@@ -49,8 +49,8 @@ def prepare(source: Source, indexes: Indexes, *, options: Options, counter: Coun
     survey = Survey(original, wanted, options=options, scratch=scratch)
     note = _ignore if counter is None else counter("index", survey.stored_bytes())
     pages, built = survey.run(note)
-    tail = make_tail(metadata, built, pages, idx1=any(index.kind is None for index in wanted))
-    verify_tail(tail, metadata, built)
+    tail = make_tail(metadata, built, found=pages, idx1=any(index.kind is None for index in wanted))
+    verify_tail(tail, metadata, built=built)
     return Made(original, built, pages, tail, scratch, begun)
 
 

@@ -67,7 +67,7 @@ class LocalSource:
 
     window = 16 * 1024
 
-    def __init__(self, path: str, handle: int, found: os.stat_result) -> None:
+    def __init__(self, path: str, handle: int, *, found: os.stat_result) -> None:
         self.path = path
         self.handle = handle
         self.found = found
@@ -118,7 +118,7 @@ class RemoteSource:
 
     window = 4 * 1024 * 1024
 
-    def __init__(self, client: Client, location: Location, pin: ObjectId) -> None:
+    def __init__(self, client: Client, location: Location, *, pin: ObjectId) -> None:
         self.client = client
         self.location = location
         self.pin = pin
@@ -177,7 +177,7 @@ def open_local(path: str) -> LocalSource:
     except BaseException:
         os.close(handle)
         raise
-    return LocalSource(path, handle, found)
+    return LocalSource(path, handle, found=found)
 
 
 def open_remote(client: Client, location: Location) -> RemoteSource:
@@ -193,4 +193,4 @@ def open_remote(client: Client, location: Location) -> RemoteSource:
         raise StoreError(
             "the store gives no etag, so a copy of this object may mix two versions of it", path=str(location)
         )
-    return RemoteSource(client, location, ObjectId(location.path, tail.size, tail.etag))
+    return RemoteSource(client, location, pin=ObjectId(location.path, tail.size, tail.etag))

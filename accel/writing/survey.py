@@ -58,7 +58,7 @@ class Survey:
             if not index.leaves:
                 self.by_leaf.setdefault(index.leaf.ordinal, []).append(index)
         self.source = HeldSource(original.source, most_held=min(_MOST_HELD, options.memory_limit // 4))
-        self.making = PageIndexMaking(original, self.source, options)
+        self.making = PageIndexMaking(original, self.source, options=options)
 
     def run(self, note: Callable[[int], None]) -> tuple[PageIndexes, list[BuiltIndex]]:
         """The page indexes that the file is to have, and its indexes in the order that they were asked for.
@@ -102,13 +102,13 @@ class Survey:
         )
 
     def _values(self, leaf: Leaf, texts: Texts) -> ColumnValues:
-        return ColumnValues(self.source, self.metadata, leaf, self.options, texts=texts)
+        return ColumnValues(self.source, self.metadata, leaf=leaf, options=self.options, texts=texts)
 
     def _set(self, wanted: Sequence[WantedIndex], values: Sequence[ColumnValues]) -> IndexSet:
         return IndexSet(
             wanted,
             [each.type for each in values],
-            self.scratch,
+            scratch=self.scratch,
             path=self.source.name,
             memory_limit=self.options.memory_limit,
         )

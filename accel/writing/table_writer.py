@@ -118,7 +118,7 @@ def write_table(
     with _target(location, storage_options, store, options) as file:
         _write(table, file, settings, row_group_size)
         # Through a handle of its own: reading and writing then have a position each.
-        source = LocalSource(str(location), os.dup(file.fileno()), os.fstat(file.fileno()))
+        source = LocalSource(str(location), os.dup(file.fileno()), found=os.fstat(file.fileno()))
         try:
             made = prepare(source, {} if indexes is None else indexes, options=options)
         finally:
@@ -216,7 +216,7 @@ def _target(
         yield scratch
         size = scratch.seek(0, os.SEEK_END)
         try:
-            runtime.run(put_object(client, location.path, _blocks(scratch.fileno(), size), size=size))
+            runtime.run(put_object(client, location.path, parts=_blocks(scratch.fileno(), size), size=size))
         except AccelError as error:
             raise error.of(str(location)) from error.__cause__
 

@@ -84,8 +84,8 @@ class NewTail:
 def make_tail(
     metadata: FileMetadata,
     built: Sequence[BuiltIndex],
-    found: PageIndexes,
     *,
+    found: PageIndexes,
     idx1: bool,
 ) -> NewTail:
     """Lay everything out behind the cut.
@@ -136,7 +136,7 @@ def make_tail(
     footer = edit_footer(
         metadata.footer,
         places=PageIndexPlaces(*arrays),
-        key_value=encode_container(metadata, placed, kept),
+        key_value=encode_container(metadata, placed, kept=kept),
         type_orders=len(metadata.schema.leaves) if found.type_orders else 0,
     )
     parts += [footer, len(footer).to_bytes(4, "little"), MAGIC]
@@ -165,7 +165,7 @@ def in_order(built: Sequence[BuiltIndex]) -> list[BuiltIndex]:
     return sorted(built, key=lambda index: index.wanted.kind is not None)
 
 
-def verify_tail(tail: NewTail, original: FileMetadata, built: Sequence[BuiltIndex]) -> FileMetadata:
+def verify_tail(tail: NewTail, original: FileMetadata, *, built: Sequence[BuiltIndex]) -> FileMetadata:
     """Read the new file's end back as a reader would, and hold it against the original.
 
     Returns
@@ -188,7 +188,7 @@ def verify_tail(tail: NewTail, original: FileMetadata, built: Sequence[BuiltInde
         raise AccelError("a bloom filter lies among the page indexes: the file's footer contradicts itself")
     for chunk in np.argwhere(chunks.offset_index_offset > 0).tolist():
         _check_page_index(metadata, data, offset, (chunk[0], chunk[1]))
-    check_container(metadata, in_order(built), tail.kept, start=tail.start)
+    check_container(metadata, in_order(built), kept=tail.kept, start=tail.start)
     _check_heads(metadata, data, offset)
     return metadata
 

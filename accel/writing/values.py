@@ -106,9 +106,9 @@ class ColumnValues:
         self,
         source: Source,
         metadata: FileMetadata,
+        *,
         leaf: Leaf,
         options: Options,
-        *,
         texts: Texts = Texts.PLAIN,
     ) -> None:
         self.source = source
@@ -116,11 +116,11 @@ class ColumnValues:
         self.leaf = leaf
         self.options = options
         self.key_value = metadata.key_value
-        self.arrow_schema = projected_schema(metadata.schema, self.key_value, [leaf.ordinal])
+        self.arrow_schema = projected_schema(metadata.schema, self.key_value, leaves=[leaf.ordinal])
         kind = self.arrow_schema.field(0).type
         if texts is Texts.CODED and len(leaf.path) == 1 and kind in _TEXTS and self._has_dictionaries():
             self.key_value = {ARROW_SCHEMA_KEY: _coded_schema(metadata, leaf, kind)}
-            self.arrow_schema = projected_schema(metadata.schema, self.key_value, [leaf.ordinal])
+            self.arrow_schema = projected_schema(metadata.schema, self.key_value, leaves=[leaf.ordinal])
 
     def _has_dictionaries(self) -> bool:
         encodings = self.metadata.chunks.encodings[:, self.leaf.ordinal]
@@ -191,8 +191,8 @@ class ColumnValues:
         [array] = decode_columns(
             self.metadata.schema,
             self.key_value,
-            {self.leaf.ordinal: pages},
-            RowSelection(np.array([start], np.int64), np.array([stop], np.int64)),
+            chunks={self.leaf.ordinal: pages},
+            rows=RowSelection(np.array([start], np.int64), np.array([stop], np.int64)),
             arrow_schema=self.arrow_schema,
             leaves=[self.leaf.ordinal],
             path=self.source.name,

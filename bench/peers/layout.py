@@ -131,7 +131,7 @@ def lay_out(query: Query, task: ScanTask) -> Layout:
     plan = plan_splice(
         schema,
         task.file.key_value,
-        [_field(task, read) for read in reads],
+        fields=[_field(task, read) for read in reads],
         created_by=task.file.created_by,
     )
     names = {schema.leaves[read.leaf].path[0] for read in reads}

@@ -74,7 +74,7 @@ def test_streams_of_every_flipped_bit(name: str, library: snappy.Unpack) -> None
         known += came is not None
         # Of another size than is due nothing comes, nor is anything written behind what was given.
         for size in (len(data) + 1, max(0, len(data) - 1)):
-            found = decompress(memoryview(body), Codec.SNAPPY, size)
+            found = decompress(memoryview(body), Codec.SNAPPY, size=size)
             assert found is None or body[:1] != stream[:1]
     assert known or not data
 

@@ -80,13 +80,15 @@ def fill(handle: FileHandle, source: Bytes) -> None:
     """Give a handle all page indexes."""
     query = query_of(handle, " AND ".join(f"{name} IS NULL" for name in handle.arrow_schema.names))
     kept = [(group, False) for group in range(handle.metadata.num_row_groups)]
-    wants = page_index_wants(handle, query, kept, None, 1, limit=None, pages_indexed=False)
+    wants = page_index_wants(
+        handle, query, kept=kept, selection=None, piece_bytes=1, limit=None, pages_indexed=False
+    )
     stash = {want.key: memoryview(source.data)[want.range.start : want.range.end] for want in wants}
 
     def unexpected(error: Exception) -> None:
         raise error
 
-    take_page_indexes(handle, wants, stash, unexpected)
+    take_page_indexes(handle, wants, stash=stash, on_bad_index=unexpected)
 
 
 def witnesses_of(query: FileQuery, groups: list[int], chance: random.Random) -> Witnesses:
@@ -117,9 +119,9 @@ def test_together_as_one_by_one(part: int) -> None:
         query = query_of(handle, predicate(chance))
         groups = sorted(chance.sample(range(ROWS // GROUP), chance.randint(1, ROWS // GROUP)))
         said = witnesses_of(query, groups, chance)
-        together = prune_pages(handle, query, groups, said)
+        together = prune_pages(handle, query, groups=groups, witnesses=said)
         for group, found in zip(groups, together, strict=True):
-            [alone] = prune_pages(handle, query, [group], said)
+            [alone] = prune_pages(handle, query, groups=[group], witnesses=said)
             assert (found.rows, found.sure) == (alone.rows, alone.sure)
             told += found.rows.count < GROUP
     assert told > 50

@@ -263,7 +263,7 @@ async def test_many_may_take_from_one_sweep(store: RecordingStore, cache: accel.
 
         session = engine._session(Metrics(), Tails.DROP)
         passed: dict[int, Any] = {}
-        sweep = Sweep(session, await session.listing(), await session.files(), passed)
+        sweep = Sweep(session, await session.listing(), files=await session.files(), passed=passed)
         async with asyncio.TaskGroup() as group:
             for _ in range(7):
                 group.create_task(take(sweep))

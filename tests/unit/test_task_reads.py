@@ -66,7 +66,9 @@ def prepare(
     (task,) = accel.plan("f.parquet", store=store, cache=None, options=OPTIONS).tasks
     client = client_for("store:", store=store, options=OPTIONS)
     reads = TaskReads(task, client, cache, Metrics(), None)
-    pieces = cut_pieces(task.reads, task.rows, task.sure, num_rows=task.num_rows, piece_bytes=piece_bytes)
+    pieces = cut_pieces(
+        task.reads, task.rows, sure=task.sure, num_rows=task.num_rows, piece_bytes=piece_bytes
+    )
     assert len(pieces) > 3
     return task, reads, pieces
 

@@ -70,7 +70,7 @@ def run(seed: int, count: int) -> Counter[str]:
         data = _file(rng, chosen)
         meta = open_metadata(data)
         leaves = range(len(meta.schema.leaves))
-        schema = projected_schema(meta.schema, meta.key_value, leaves)
+        schema = projected_schema(meta.schema, meta.key_value, leaves=leaves)
         for _ in range(20):
             # Both ways of reading what is dictionary-encoded.
             apart.MOST_PICKED = rng.choice([0, 1 << 15])
@@ -89,8 +89,8 @@ def run(seed: int, count: int) -> Counter[str]:
                 arrays = decode_columns(
                     meta.schema,
                     meta.key_value,
-                    chunks,
-                    rows,
+                    chunks=chunks,
+                    rows=rows,
                     arrow_schema=schema,
                     leaves=leaves,
                     path="f",

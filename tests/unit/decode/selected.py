@@ -108,7 +108,7 @@ def decode(
     """The rows as accel decodes them, indices looked up; `leaves` defaults to all, `whole` takes whole chunks."""
     meta = open_metadata(data)
     wanted = range(len(meta.schema.leaves)) if leaves is None else leaves
-    schema = projected_schema(meta.schema, meta.key_value, wanted)
+    schema = projected_schema(meta.schema, meta.key_value, leaves=wanted)
     chunks = {
         leaf: whole_chunk(data, meta, group, leaf) if whole else chosen_pages(data, meta, group, leaf, rows)
         for leaf in wanted
@@ -116,8 +116,8 @@ def decode(
     arrays = decode_columns(
         meta.schema,
         meta.key_value,
-        chunks,
-        rows,
+        chunks=chunks,
+        rows=rows,
         arrow_schema=schema,
         leaves=wanted,
         path="file.parquet",

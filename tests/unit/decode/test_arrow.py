@@ -64,9 +64,9 @@ def test_a_projection_is_pyarrows(store: bool) -> None:
         leaves = rng.sample(range(len(paths)), size) if size >= 0 else rng.sample(flat, -size)
         print(leaves)
         expected = file.read_row_groups([], columns=[paths[i] for i in sorted(leaves)]).schema
-        found = projected_schema(meta.schema, meta.key_value, leaves)
+        found = projected_schema(meta.schema, meta.key_value, leaves=leaves)
         assert found.equals(expected, check_metadata=True)
-        same = projected_schema(open_metadata(data).schema, meta.key_value, leaves, whole=whole)
+        same = projected_schema(open_metadata(data).schema, meta.key_value, leaves=leaves, whole=whole)
         assert same.equals(expected, check_metadata=True)
 
 
@@ -100,12 +100,12 @@ def test_an_odd_stored_schema_is_taken_as_pyarrow_takes_it(case: str) -> None:
     except (pa.ArrowInvalid, OSError):
         for leaves in ([0, 1, 2], [0]):
             with pytest.raises(ParquetFormatError):
-                projected_schema(meta.schema, meta.key_value, leaves)
+                projected_schema(meta.schema, meta.key_value, leaves=leaves)
         with pytest.raises(ParquetFormatError, match=r"^schema: pyarrow cannot decode it: "):
             file_schema(meta.schema, meta.key_value)
         return
     assert file_schema(meta.schema, meta.key_value).equals(expected, check_metadata=True)
-    found = projected_schema(meta.schema, meta.key_value, [1, 0])
+    found = projected_schema(meta.schema, meta.key_value, leaves=[1, 0])
     assert found.types == [expected.field("a").type, expected.field("b").type]
 
 
@@ -121,7 +121,7 @@ def test_flipped_bytes_in_a_stored_schema_never_crash() -> None:
         damaged = {"ARROW:schema": base64.b64encode(bytes(message))}
         for leaves in ([0, 1], range(len(meta.schema.leaves))):
             try:
-                found = projected_schema(meta.schema, damaged, leaves)
+                found = projected_schema(meta.schema, damaged, leaves=leaves)
             except ParquetFormatError:
                 refused += 1
             else:
@@ -135,7 +135,7 @@ def test_a_field_that_nests_too_deeply_leaves_the_others_readable() -> None:
     for _ in range(120):
         kind = pa.struct([("s", kind)])
     meta = open_metadata(_empty_file(pa.schema([("deep", kind), ("flat", pa.int8())]), store=False))
-    assert projected_schema(meta.schema, meta.key_value, [1]).types == [pa.int8()]
+    assert projected_schema(meta.schema, meta.key_value, leaves=[1]).types == [pa.int8()]
     with pytest.raises(ParquetFormatError, match="120 levels deep, more than 100"):
         file_schema(meta.schema, meta.key_value)
 

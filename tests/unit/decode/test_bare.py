@@ -35,7 +35,7 @@ def _chunk(table: pa.Table, **options: Any) -> tuple[Any, PageFacts]:
     leaf = meta.schema.leaves[0]
     chunk = whole_chunk(data, meta, 0, 0)
     return chunk, verify_chunk(
-        chunk, leaf, meta.schema.elements[leaf.element], memory_limit=None, place=lambda: ""
+        chunk, leaf, element=meta.schema.elements[leaf.element], memory_limit=None, place=lambda: ""
     )
 
 

@@ -28,7 +28,7 @@ def test_only_the_promised_size_comes(codec: Codec, data: bytes, promised: int) 
     size = len(data) + promised
     if size < 0:
         return
-    found = decompress(memoryview(_packed(codec, data)), codec, size)
+    found = decompress(memoryview(_packed(codec, data)), codec, size=size)
     if promised:
         assert found is None
     elif data or found is not None:
@@ -38,15 +38,15 @@ def test_only_the_promised_size_comes(codec: Codec, data: bytes, promised: int) 
 
 def test_deflate_in_any_wrapper_and_whole() -> None:
     plain = zlib.compress(_DATA)
-    found = decompress(memoryview(plain), Codec.GZIP, len(_DATA))
+    found = decompress(memoryview(plain), Codec.GZIP, size=len(_DATA))
     assert found is not None
     assert found.tobytes() == _DATA
-    assert decompress(memoryview(plain[:-1]), Codec.GZIP, len(_DATA)) is None
+    assert decompress(memoryview(plain[:-1]), Codec.GZIP, size=len(_DATA)) is None
 
 
 @pytest.mark.parametrize("codec", [0, 3, 4, 5, 77])
 def test_what_is_left_to_pyarrow(codec: int) -> None:
-    assert decompress(memoryview(b"\x00" * 9), codec, 8) is None
+    assert decompress(memoryview(b"\x00" * 9), codec, size=8) is None
 
 
 @pytest.mark.parametrize("codec", _CODECS[1:], ids=lambda codec: codec.name)

@@ -147,9 +147,9 @@ def _decode_chunk(data: bytes, chunk: Any, rows: RowSelection) -> list[pa.Array]
     return decode_columns(
         meta.schema,
         meta.key_value,
-        {0: chunk},
-        rows,
-        arrow_schema=projected_schema(meta.schema, meta.key_value, [0]),
+        chunks={0: chunk},
+        rows=rows,
+        arrow_schema=projected_schema(meta.schema, meta.key_value, leaves=[0]),
         leaves=[0],
         path="file.parquet",
         row_group=0,

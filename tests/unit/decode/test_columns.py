@@ -201,12 +201,12 @@ def test_no_rows_need_no_pages() -> None:
     data = _write(pa.Table.from_arrays(arrays, names=names))
     meta = open_metadata(data)
     leaves = range(len(meta.schema.leaves))
-    schema = projected_schema(meta.schema, meta.key_value, leaves)
+    schema = projected_schema(meta.schema, meta.key_value, leaves=leaves)
     found = decode_columns(
         meta.schema,
         meta.key_value,
-        {},
-        RowSelection.none(),
+        chunks={},
+        rows=RowSelection.none(),
         arrow_schema=schema,
         leaves=leaves,
         path="f",
@@ -256,13 +256,13 @@ def test_decimals_stored_as_byte_arrays() -> None:
     elements = (meta.schema.elements[0], replace(element, raw=write_struct(struct)))
     schema = replace(meta.schema, elements=elements)
     rows = RowSelection.of([(1, 4), (5, 9)])
-    arrow_schema = projected_schema(schema, {}, [0])
+    arrow_schema = projected_schema(schema, {}, leaves=[0])
     assert arrow_schema.types == [pa.decimal128(38, 4)]
     found = decode_columns(
         schema,
         {},
-        {0: chosen_pages(data, meta, 0, 0, rows)},
-        rows,
+        chunks={0: chosen_pages(data, meta, 0, 0, rows)},
+        rows=rows,
         arrow_schema=arrow_schema,
         leaves=[0],
         path="f",
@@ -300,12 +300,12 @@ def test_a_whole_chunk_followed_by_padding() -> None:
     meta = open_metadata(data)
     chunk = whole_chunk(data, meta, 0, 0)
     padded = replace(chunk, buffers=(bytes(chunk.buffers[0]) + b"\xff" * 40,))
-    schema = projected_schema(meta.schema, meta.key_value, [0])
+    schema = projected_schema(meta.schema, meta.key_value, leaves=[0])
     found = decode_columns(
         meta.schema,
         meta.key_value,
-        {0: padded},
-        RowSelection.of([(48, 50)]),
+        chunks={0: padded},
+        rows=RowSelection.of([(48, 50)]),
         arrow_schema=schema,
         leaves=[0],
         path="f",
@@ -318,14 +318,14 @@ def test_rows_that_are_on_no_page_are_the_callers_mistake() -> None:
     data = _write(pa.Table.from_arrays([pa.array(range(50))], names=["i"]), max_rows_per_page=10)
     meta = open_metadata(data)
     chunk = chosen_pages(data, meta, 0, 0, RowSelection.of([(10, 20)]))
-    schema = projected_schema(meta.schema, meta.key_value, [0])
+    schema = projected_schema(meta.schema, meta.key_value, leaves=[0])
     assert np.array_equal(chunk.first_rows, [10])
     with pytest.raises(ValueError, match=r"rows RowSelection\(19\.\.21\) are not all on the pages"):
         decode_columns(
             meta.schema,
             meta.key_value,
-            {0: chunk},
-            RowSelection.of([(19, 21)]),
+            chunks={0: chunk},
+            rows=RowSelection.of([(19, 21)]),
             arrow_schema=schema,
             leaves=[0],
             path="f",

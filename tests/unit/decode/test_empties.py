@@ -100,15 +100,15 @@ def test_empty_pages_are_left_out(name: str, whole: bool) -> None:
         found = decode_columns(
             meta.schema,
             meta.key_value,
-            {
+            chunks={
                 leaf: _with_empty_pages(
                     whole_chunk(data, meta, 0, leaf) if whole else chosen_pages(data, meta, 0, leaf, rows),
                     rng,
                 )
                 for leaf in leaves
             },
-            rows,
-            arrow_schema=projected_schema(meta.schema, meta.key_value, leaves),
+            rows=rows,
+            arrow_schema=projected_schema(meta.schema, meta.key_value, leaves=leaves),
             leaves=leaves,
             path="f",
             row_group=0,
@@ -124,9 +124,9 @@ def test_of_empty_pages_alone_no_row_comes() -> None:
         decode_columns(
             meta.schema,
             meta.key_value,
-            {0: chunk},
-            RowSelection.all(1),
-            arrow_schema=projected_schema(meta.schema, meta.key_value, [0]),
+            chunks={0: chunk},
+            rows=RowSelection.all(1),
+            arrow_schema=projected_schema(meta.schema, meta.key_value, leaves=[0]),
             leaves=[0],
             path="f",
             row_group=0,

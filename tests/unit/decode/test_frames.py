@@ -89,7 +89,7 @@ def test_damaged_frames_give_what_they_give_alone_or_nothing(texts: list[bytes],
     found = decompress_frames(views, sizes)
     if found is None:
         return
-    alone = [decompress(view, Codec.ZSTD, size) for view, size in zip(views, sizes, strict=True)]
+    alone = [decompress(view, Codec.ZSTD, size=size) for view, size in zip(views, sizes, strict=True)]
     for part, single in zip(found, alone, strict=True):
         assert single is not None
         np.testing.assert_array_equal(part, single)

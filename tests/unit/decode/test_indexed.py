@@ -60,9 +60,9 @@ def _indexed(data: bytes, rows: RowSelection) -> pa.Array | pa.ChunkedArray:
     return decode_columns(
         meta.schema,
         meta.key_value,
-        {0: chosen_pages(data, meta, 0, 0, rows)},
-        rows,
-        arrow_schema=projected_schema(meta.schema, meta.key_value, [0]),
+        chunks={0: chosen_pages(data, meta, 0, 0, rows)},
+        rows=rows,
+        arrow_schema=projected_schema(meta.schema, meta.key_value, leaves=[0]),
         leaves=[0],
         path="file.parquet",
         row_group=0,
@@ -105,7 +105,7 @@ def _facts(data: bytes, rows: RowSelection) -> PageFacts:
     meta = open_metadata(data)
     chunk = chosen_pages(data, meta, 0, 0, rows)
     return verify_chunk(
-        chunk, meta.schema.leaves[0], meta.schema.elements[1], memory_limit=None, place=lambda: "here"
+        chunk, meta.schema.leaves[0], element=meta.schema.elements[1], memory_limit=None, place=lambda: "here"
     )
 
 
@@ -122,9 +122,9 @@ def _facts(data: bytes, rows: RowSelection) -> PageFacts:
 def test_which_texts_stay_indices(rows: int, options: dict[str, Any], stays: bool) -> None:
     data = _write(pa.array(_values(random.Random(1), 400, 100, 0.1)), **options)
     element, facts = open_metadata(data).schema.elements[1], _facts(data, RowSelection.all(rows))
-    assert stays_indexed(pa.string(), element, facts, Codec.SNAPPY) is stays
-    assert stays_indexed(pa.string_view(), element, facts, Codec.SNAPPY) is stays
-    assert stays_indexed(pa.string(), element, facts, Codec.BROTLI) is False
+    assert stays_indexed(pa.string(), element, facts=facts, codec=Codec.SNAPPY) is stays
+    assert stays_indexed(pa.string_view(), element, facts=facts, codec=Codec.SNAPPY) is stays
+    assert stays_indexed(pa.string(), element, facts=facts, codec=Codec.BROTLI) is False
 
 
 _ONCE = {
@@ -214,9 +214,9 @@ def test_a_page_that_names_no_entry_is_refused(stored: pa.DataType) -> None:
         decode_columns(
             meta.schema,
             meta.key_value,
-            {0: chunk},
-            RowSelection.all(64),
-            arrow_schema=projected_schema(meta.schema, meta.key_value, [0]),
+            chunks={0: chunk},
+            rows=RowSelection.all(64),
+            arrow_schema=projected_schema(meta.schema, meta.key_value, leaves=[0]),
             leaves=[0],
             path="file.parquet",
             row_group=0,

@@ -33,9 +33,9 @@ def _decode(data: bytes, other: bytes, rows: RowSelection) -> pa.Array:
     (found,) = decode_columns(
         meta.schema,
         meta.key_value,
-        {leaf: replace(chunk, num_values=1_000) for leaf, chunk in chunks.items()},
-        rows,
-        arrow_schema=projected_schema(meta.schema, meta.key_value, [0, 1]),
+        chunks={leaf: replace(chunk, num_values=1_000) for leaf, chunk in chunks.items()},
+        rows=rows,
+        arrow_schema=projected_schema(meta.schema, meta.key_value, leaves=[0, 1]),
         leaves=[0, 1],
         path="f",
         row_group=0,

@@ -19,8 +19,8 @@ from accel.format.model import Physical, Repetition
     ],
 )
 def test_pyarrow_reads_the_same(physical: Physical, repetition: Repetition, told: str) -> None:
-    schema = lone_column("n", physical, repetition)
-    plan = plan_splice(schema, {}, [0])
+    schema = lone_column("n", physical, repetition=repetition)
+    plan = plan_splice(schema, {}, fields=[0])
     reader = open_reader(splice(plan, {0: SplicedChunk((b"",), 0, 0, 0)}, num_rows=0))
     assert told in str(reader.metadata.schema)
     (leaf,) = schema.leaves

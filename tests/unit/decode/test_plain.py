@@ -42,7 +42,7 @@ def _read(data: bytes, rows: RowSelection) -> pa.Array | None:
     meta = open_metadata(data)
     leaf, element = meta.schema.leaves[0], meta.schema.elements[1]
     chunk = chosen_pages(data, meta, 0, 0, RowSelection.all(_ROWS))
-    facts = verify_chunk(chunk, leaf, element, memory_limit=None, place=lambda: "here")
+    facts = verify_chunk(chunk, leaf, element=element, memory_limit=None, place=lambda: "here")
     kind = pq.read_schema(pa.BufferReader(data)).field(0).type
     form = form_of(kind, element)
     assert form is not None
@@ -64,7 +64,7 @@ def test_integers_of_every_width(width: int, count: int) -> None:
     numbers = [rng.choice([0, -1, top - 1, -top, rng.randrange(-top, top)]) for _ in range(count)]
     raw = b"".join(number.to_bytes(width, "big", signed=True) for number in numbers)
     out = np.empty((count, 2), np.int64)
-    widen(np.frombuffer(raw, np.uint8), width, out)
+    widen(np.frombuffer(raw, np.uint8), width, out=out)
     found = [int.from_bytes(row.tobytes(), "little", signed=True) for row in out]
     assert found == numbers
 

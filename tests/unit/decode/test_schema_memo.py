@@ -37,8 +37,8 @@ def test_the_least_recently_used_goes_first() -> None:
 
 def test_a_projected_schema_is_worked_out_once_and_right_for_each_projection() -> None:
     meta = open_metadata(write_file(_TABLE))
-    first = projected_schema(meta.schema, meta.key_value, [0])
-    assert projected_schema(meta.schema, dict(meta.key_value), [0]) is first
+    first = projected_schema(meta.schema, meta.key_value, leaves=[0])
+    assert projected_schema(meta.schema, dict(meta.key_value), leaves=[0]) is first
     assert first.names == ["a"]
-    assert projected_schema(meta.schema, meta.key_value, [1]).names == ["b"]
-    assert projected_schema(meta.schema, {}, [0]).names == ["a"]
+    assert projected_schema(meta.schema, meta.key_value, leaves=[1]).names == ["b"]
+    assert projected_schema(meta.schema, {}, leaves=[0]).names == ["a"]

@@ -46,7 +46,7 @@ def _by_both(library: snappy._Library, body: bytes, size: int) -> list[bytes | N
     found = []
     for fast in (True, False):
         _use(library, fast=fast)
-        raw = decompress(memoryview(body), Codec.SNAPPY, size)
+        raw = decompress(memoryview(body), Codec.SNAPPY, size=size)
         found.append(None if raw is None else raw.tobytes())
     return found
 
@@ -122,7 +122,7 @@ def test_without_the_library_pyarrow_decompresses(
     assert library.missing
     data = _bytes("words", 5_000, random.Random(2))
     body = pa.Codec("snappy").compress(data, asbytes=True)
-    raw: Any = decompress(memoryview(body), Codec.SNAPPY, 5_000)
+    raw: Any = decompress(memoryview(body), Codec.SNAPPY, size=5_000)
     assert raw.tobytes() == data
     # It is not looked for again.
     monkeypatch.undo()

@@ -30,7 +30,7 @@ def _footer(spliced: pa.Buffer) -> dict[int, tuple[int, object]]:
 
 def test_the_pages_lie_between_the_magics_and_the_footer_says_where() -> None:
     meta = _meta(_TWO)
-    plan = plan_splice(meta.schema, meta.key_value, [1])
+    plan = plan_splice(meta.schema, meta.key_value, fields=[1])
     assert plan.leaves == (1, 2)
     data = splice(plan, {2: SplicedChunk((b"dict", memoryview(b"page")), 6, 300, 77)}, num_rows=301)
     assert data[:12] == b"PAR1dictpage"
@@ -51,7 +51,7 @@ def test_the_pages_lie_between_the_magics_and_the_footer_says_where() -> None:
 
 def test_without_chunks_there_is_no_row_group() -> None:
     meta = _meta(_TWO)
-    data = splice(plan_splice(meta.schema, meta.key_value, [0, 1]), {}, num_rows=0)
+    data = splice(plan_splice(meta.schema, meta.key_value, fields=[0, 1]), {}, num_rows=0)
     assert data[:4] == b"PAR1"
     assert _footer(data)[4][1].items == []
     assert pq.read_schema(pa.BufferReader(data)) == _TWO
@@ -59,7 +59,7 @@ def test_without_chunks_there_is_no_row_group() -> None:
 
 def test_more_than_fourteen_columns_and_large_numbers() -> None:
     meta = _meta(pa.schema([(f"c{i}", pa.int32()) for i in range(20)]))
-    plan = plan_splice(meta.schema, meta.key_value, range(20))
+    plan = plan_splice(meta.schema, meta.key_value, fields=range(20))
     footer = _footer(splice(plan, {3: SplicedChunk((b"x" * 300,), 0, 1 << 40, 1 << 50)}, num_rows=1 << 33))
     (group,) = footer[4][1].items
     chunks = [chunk[3][1] for chunk in group[1][1].items]
@@ -70,10 +70,10 @@ def test_more_than_fourteen_columns_and_large_numbers() -> None:
 
 def test_a_plan_is_kept_for_the_same_objects_only() -> None:
     meta, other = _meta(_TWO), _meta(_TWO)
-    plan = plan_splice(meta.schema, meta.key_value, [0])
-    assert plan_splice(meta.schema, meta.key_value, (0, 0)) is plan
-    assert plan_splice(meta.schema, meta.key_value, [1]) is not plan
-    assert plan_splice(other.schema, other.key_value, [0]) is not plan
+    plan = plan_splice(meta.schema, meta.key_value, fields=[0])
+    assert plan_splice(meta.schema, meta.key_value, fields=(0, 0)) is plan
+    assert plan_splice(meta.schema, meta.key_value, fields=[1]) is not plan
+    assert plan_splice(other.schema, other.key_value, fields=[0]) is not plan
 
 
 def test_other_keys_travel_only_when_asked() -> None:
@@ -81,7 +81,7 @@ def test_other_keys_travel_only_when_asked() -> None:
     keys = {**meta.key_value, "odd\udcff": b"\x00"}
 
     def written(carry: bool) -> set[bytes]:
-        plan = plan_splice(meta.schema, keys, [0], carry_metadata=carry)
+        plan = plan_splice(meta.schema, keys, fields=[0], carry_metadata=carry)
         return {pair[1][1] for pair in _footer(splice(plan, {}, num_rows=0))[5][1].items}
 
     assert written(False) == {b"ARROW:schema"}
@@ -92,14 +92,14 @@ def test_other_keys_travel_only_when_asked() -> None:
 def test_the_writer_is_named_when_asked(store: bool) -> None:
     meta = _meta(_TWO)
     keys = meta.key_value if store else {}
-    footer = _footer(splice(plan_splice(meta.schema, keys, [0], created_by="naïve"), {}, num_rows=0))
+    footer = _footer(splice(plan_splice(meta.schema, keys, fields=[0], created_by="naïve"), {}, num_rows=0))
     assert footer[6][1] == "naïve".encode()
     assert (5 in footer) is store
-    assert 6 not in _footer(splice(plan_splice(meta.schema, keys, [0]), {}, num_rows=0))
+    assert 6 not in _footer(splice(plan_splice(meta.schema, keys, fields=[0]), {}, num_rows=0))
 
 
 def test_a_stored_schema_of_other_columns_is_left_out() -> None:
     meta, other = _meta(_TWO), _meta(pa.schema([("a", pa.int32())]))
     keys = {**other.key_value, "note": b"x"}
-    plan = plan_splice(meta.schema, keys, [0], carry_metadata=True)
+    plan = plan_splice(meta.schema, keys, fields=[0], carry_metadata=True)
     assert [pair[1][1] for pair in _footer(splice(plan, {}, num_rows=0))[5][1].items] == [b"note"]

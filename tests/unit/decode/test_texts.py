@@ -70,12 +70,16 @@ def test_what_stands_under_a_null_is_no_index(monkeypatch: pytest.MonkeyPatch) -
 
 def test_starts_are_made_once_and_are_long_enough() -> None:
     narrow = np.dtype(np.int32)
-    first = text_starts(7, 1000, narrow)
-    assert text_starts(7, 900, narrow) is first
-    longer = text_starts(7, first.size, narrow)
+    first = text_starts(7, 1000, offset_type=narrow)
+    assert text_starts(7, 900, offset_type=narrow) is first
+    longer = text_starts(7, first.size, offset_type=narrow)
     assert np.frombuffer(longer, np.int32)[: first.size + 1].tolist() == list(range(0, 7 * first.size + 1, 7))
-    assert text_starts(7, 1000, narrow) is longer
-    assert np.frombuffer(text_starts(7, 10, np.dtype(np.int64)), np.int64)[:3].tolist() == [0, 7, 14]
+    assert text_starts(7, 1000, offset_type=narrow) is longer
+    assert np.frombuffer(text_starts(7, 10, offset_type=np.dtype(np.int64)), np.int64)[:3].tolist() == [
+        0,
+        7,
+        14,
+    ]
     # As many as 32 bits reach, and no further.
     most = (2**31 - 1) // (1 << 20)
-    assert np.frombuffer(text_starts(1 << 20, most, narrow), np.int32)[-1] == most << 20
+    assert np.frombuffer(text_starts(1 << 20, most, offset_type=narrow), np.int32)[-1] == most << 20

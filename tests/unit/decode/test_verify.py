@@ -47,9 +47,9 @@ def _decode(data: bytes, chunk: ChunkPages, *, limit: int | None = None, **optio
     return decode_columns(
         meta.schema,
         meta.key_value,
-        {0: chunk},
-        _ALL,
-        arrow_schema=projected_schema(meta.schema, meta.key_value, [0]),
+        chunks={0: chunk},
+        rows=_ALL,
+        arrow_schema=projected_schema(meta.schema, meta.key_value, leaves=[0]),
         leaves=[0],
         path="dir/file.parquet",
         row_group=3,
@@ -413,7 +413,7 @@ def test_facts_of_good_pages() -> None:
     meta = open_metadata(data)
     chunk = chosen_pages(data, meta, 0, 0, RowSelection.of([(30, 60)]))
     facts = verify_chunk(
-        chunk, meta.schema.leaves[0], meta.schema.elements[1], memory_limit=None, place=lambda: "here"
+        chunk, meta.schema.leaves[0], element=meta.schema.elements[1], memory_limit=None, place=lambda: "here"
     )
     assert facts.page_values.tolist() == [25, 25]
     assert facts.num_values == 50

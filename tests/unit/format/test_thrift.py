@@ -117,7 +117,7 @@ def test_every_truncation_is_refused():
         with pytest.raises(ParquetFormatError):
             read_struct(encoded[:length])
         with pytest.raises(ParquetFormatError):
-            ThriftReader(encoded, 0, length).skip(STRUCT)
+            ThriftReader(encoded, 0, end=length).skip(STRUCT)
 
 
 BAD = {
@@ -153,12 +153,12 @@ def test_nesting_is_bounded(encoded):
 
 
 def test_a_reader_stops_at_its_end():
-    reader = ThriftReader(b"\x01\x02\x03", 1, 2)
+    reader = ThriftReader(b"\x01\x02\x03", 1, end=2)
     assert reader.varint() == 2
     with pytest.raises(ParquetFormatError):
         reader.varint()
     with pytest.raises(ParquetFormatError, match="outside"):
-        ThriftReader(b"abc", 1, 4)
+        ThriftReader(b"abc", 1, end=4)
 
 
 def test_what_the_protocol_cannot_say_is_a_value_error():

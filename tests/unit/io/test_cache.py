@@ -191,7 +191,7 @@ async def test_one_cancelled_waiter_leaves_a_load_to_who_leads_it() -> None:
     with pytest.raises(asyncio.CancelledError):
         await waiter
     assert (led.cancelled(), cache.flights.join("k") is led) == (False, True)
-    cache.flights.land("k", led, 7)
+    cache.flights.land("k", led, value=7)
     assert (led.result(), source.calls, len(cache.flights)) == (7, 0, 0)
 
 

@@ -136,7 +136,7 @@ def test_bytes_are_copied_from_the_front(tmp_path: Path, monkeypatch: pytest.Mon
     (tmp_path / "a").write_bytes(data)
     told: list[int] = []
     with open(tmp_path / "a", "rb") as source, open(tmp_path / "b", "wb") as target:
-        copy_bytes(source.fileno(), target.fileno(), 4321, note=told.append)
+        copy_bytes(source.fileno(), target.fileno(), length=4321, note=told.append)
     assert (tmp_path / "b").read_bytes() == data[:4321]
     assert sum(told) == 4321
     with (
@@ -144,4 +144,4 @@ def test_bytes_are_copied_from_the_front(tmp_path: Path, monkeypatch: pytest.Mon
         open(tmp_path / "b", "wb") as target,
         pytest.raises(OSError, match="shorter"),
     ):
-        copy_bytes(source.fileno(), target.fileno(), len(data) + 1, note=told.append)
+        copy_bytes(source.fileno(), target.fileno(), length=len(data) + 1, note=told.append)

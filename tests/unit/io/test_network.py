@@ -105,7 +105,7 @@ def test_many_streams(shared: bool, streams: int, total: float) -> None:
         network.observe(KIB, 0.001)
         for company in (1, 8):
             rate = 90e6 / company if shared else 90e6
-            network.observe(8 * MIB, 0.001 + 8 * MIB / rate, company)
+            network.observe(8 * MIB, 0.001 + 8 * MIB / rate, in_flight=company)
     assert network.bandwidth == pytest.approx(90e6, rel=0.02)
     assert network.total_bandwidth == pytest.approx(total, rel=0.02)
     assert network.streams == streams
@@ -129,7 +129,7 @@ def test_more_company_than_was_seen(rates: dict[int, float], total: float) -> No
     for _ in range(10):
         network.observe(KIB, 0.001)
         for company, rate in rates.items():
-            network.observe(8 * MIB, 0.001 + 8 * MIB / rate, company)
+            network.observe(8 * MIB, 0.001 + 8 * MIB / rate, in_flight=company)
     assert network.total_bandwidth == pytest.approx(total, rel=0.02)
 
 
@@ -138,8 +138,8 @@ def test_a_busy_machine_does_not_look_like_a_slow_network() -> None:
     network = fresh()
     for held_up in (8, 6, 1, 4, 1, 9, 1, 5):
         network.observe(KIB, 0.03)
-        network.observe(2 * MIB, 0.03 + held_up * 2 * MIB / 90e6, 20)
-        network.observe(2 * MIB, 0.03 + 8 * 2 * MIB / 90e6, 5)
+        network.observe(2 * MIB, 0.03 + held_up * 2 * MIB / 90e6, in_flight=20)
+        network.observe(2 * MIB, 0.03 + 8 * 2 * MIB / 90e6, in_flight=5)
     assert network.bandwidth == pytest.approx(90e6, rel=0.01)
     assert (network.gap_bytes, network.early_bytes) == (32 * KIB, 512 * KIB)
 
@@ -148,8 +148,8 @@ def test_company_never_makes_a_stream_faster() -> None:
     """The best of what was seen in any company is what one stream brings at least."""
     network = fresh()
     for _ in range(4):
-        network.observe(2 * MIB, 0.03 + 2 * MIB / 20e6, 2)
-        network.observe(2 * MIB, 0.03 + 2 * MIB / 60e6, 16)
+        network.observe(2 * MIB, 0.03 + 2 * MIB / 20e6, in_flight=2)
+        network.observe(2 * MIB, 0.03 + 2 * MIB / 60e6, in_flight=16)
     assert network.bandwidth == pytest.approx(60e6)
 
 
@@ -157,7 +157,7 @@ def test_only_company_was_seen() -> None:
     """The rate of one is then what one of many had."""
     network = fresh()
     for _ in range(10):
-        network.observe(8 * MIB, 8 * MIB / 10e6, 9)
+        network.observe(8 * MIB, 8 * MIB / 10e6, in_flight=9)
     assert network.total_bandwidth == pytest.approx(9 * network.bandwidth, rel=1e-6)
 
 
@@ -173,7 +173,7 @@ def test_only_company_was_seen() -> None:
 def test_nonsense_leaves_it_sane(nbytes: int, seconds: float, cover: int) -> None:
     network = fresh()
     for _ in range(30):
-        network.observe(nbytes, seconds, 0)
+        network.observe(nbytes, seconds, in_flight=0)
     assert network.latency > 0
     assert 0 < network.bandwidth <= network.total_bandwidth
     assert network.bytes_to_cover() == cover
@@ -183,7 +183,7 @@ def test_memory_is_bounded() -> None:
     network = fresh()
     rng = random.Random(3)
     for _ in range(20_000):
-        network.observe(rng.choice([KIB, MIB]), rng.random(), rng.randrange(1, 65))
+        network.observe(rng.choice([KIB, MIB]), rng.random(), in_flight=rng.randrange(1, 65))
     held = [network._small, *(ring for pair in network._rates.values() for ring in pair)]
     assert len(held) <= 1 + 2 * 7
     assert sum(len(ring.values) for ring in held) <= 128 + 14 * 16
@@ -267,8 +267,8 @@ def test_one_link_for_all_is_not_split() -> None:
     """Eight at once, which share what one has alone: on average, each saw four and a half under way."""
     network = fresh()
     for _ in range(20):
-        network.observe(8 * MIB, 8 * MIB / 90e6, 1)
-        network.observe(8 * MIB, 8 * MIB * 8 / 90e6, 4.5)
+        network.observe(8 * MIB, 8 * MIB / 90e6, in_flight=1)
+        network.observe(8 * MIB, 8 * MIB * 8 / 90e6, in_flight=4.5)
     assert network.few_streams == 1
 
 
@@ -291,7 +291,7 @@ def test_how_many_streams_are_worth_having(company: list[float], rate: list[floa
     network = fresh()
     for _ in range(20):
         for at_once, each in zip(company, rate, strict=True):
-            network.observe(8 * MIB, network.latency + 8 * MIB / each, at_once)
+            network.observe(8 * MIB, network.latency + 8 * MIB / each, in_flight=at_once)
     assert network.few_streams == streams
 
 
@@ -304,7 +304,7 @@ def test_many_requests_are_weighed_by_all_streams() -> None:
     assert network.few_requests == 8
     for _ in range(20):
         for company in (1, 8):
-            network.observe(8 * MIB, 8 * MIB * company / 90e6, company)
+            network.observe(8 * MIB, 8 * MIB * company / 90e6, in_flight=company)
     assert network.wide_gap_bytes == network.gap_bytes == 32 * KIB
 
 

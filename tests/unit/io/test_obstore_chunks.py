@@ -153,7 +153,7 @@ async def test_the_stream_is_let_go_of_before_its_request_is_cancelled() -> None
 
     stream = Stream(Turn())
     watched = weakref.ref(stream)
-    chunks = Chunks(stream, "d", None)
+    chunks = Chunks(stream, "d", read_timeout=None)
     del stream
     task = await waiting(chunks)
     assert watched() is not None
@@ -168,7 +168,7 @@ async def test_a_failure_that_nobody_waits_for_any_more_is_not_reported(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     turn: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-    task = await waiting(Chunks(Stream(turn), "d", None))
+    task = await waiting(Chunks(Stream(turn), "d", read_timeout=None))
     task.cancel()
     turn.set_exception(ValueError("late"))
     with pytest.raises(asyncio.CancelledError):

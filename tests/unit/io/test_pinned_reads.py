@@ -40,7 +40,7 @@ class Bench:
         return PinnedReads(
             self.client,
             self.cache,
-            self.file,
+            file=self.file,
             metrics=self.metrics,
             current=current,
             merging=self.merging,
@@ -205,7 +205,7 @@ async def test_dictionaries_of_a_scan_are_kept_with_its_data() -> None:
     bench = Bench()
     wants = [want(0, 100, Kind.DICTIONARY), want(100, 200)]
     scanning = PinnedReads(
-        bench.client, bench.cache, bench.file, metrics=bench.metrics, current=True, dictionaries=True
+        bench.client, bench.cache, file=bench.file, metrics=bench.metrics, current=True, dictionaries=True
     )
     await scanning.read(wants)
     assert bench.asked() == [(0, 200)]

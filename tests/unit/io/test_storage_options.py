@@ -28,7 +28,7 @@ KEYS: dict[str, Any] = {"access_key_id": "KEY", "secret_access_key": "SECRET"}
 
 
 def build(url: str, **options: Any) -> Any:
-    return build_store(parse_url(url), options, Options(connect_timeout=2.5, read_timeout=7.0))
+    return build_store(parse_url(url), options, options=Options(connect_timeout=2.5, read_timeout=7.0))
 
 
 def test_s3() -> None:

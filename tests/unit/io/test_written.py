@@ -48,19 +48,19 @@ async def parts(data: bytes = b"abc") -> AsyncIterator[bytes]:
 
 
 def put(to: Client, path: str) -> None:
-    asyncio.run(put_object(to, path, parts(), size=3))
+    asyncio.run(put_object(to, path, parts=parts(), size=3))
 
 
 def test_what_was_known_before_is_in_doubt() -> None:
     store = Shelf()
     before = time.monotonic()
-    assert not written_since("s3://one", "a", before)
+    assert not written_since("s3://one", "a", moment=before)
     put(client(store), "a")
     assert store.objects == {"a": b"abc"}
-    assert written_since("s3://one", "a", before)
-    assert not written_since("s3://one", "a", time.monotonic() + 1e-3)
-    assert not written_since("s3://one", "b", before)
-    assert not written_since("s3://two", "a", before)
+    assert written_since("s3://one", "a", moment=before)
+    assert not written_since("s3://one", "a", moment=time.monotonic() + 1e-3)
+    assert not written_since("s3://one", "b", moment=before)
+    assert not written_since("s3://two", "a", moment=before)
 
 
 def test_a_write_that_failed_may_have_been_done() -> None:
@@ -69,7 +69,7 @@ def test_a_write_that_failed_may_have_been_done() -> None:
     before = time.monotonic()
     with pytest.raises(StoreError, match="the answer was lost"):
         put(client(store), "a")
-    assert written_since("s3://one", "a", before)
+    assert written_since("s3://one", "a", moment=before)
 
 
 def test_more_than_are_remembered_leave_all_older_ones_in_doubt() -> None:
@@ -77,8 +77,8 @@ def test_more_than_are_remembered_leave_all_older_ones_in_doubt() -> None:
     for path in "abcd":
         put(to, path)
     # "a" is remembered no more; so what was known before it was written is asked for anew, of any object.
-    assert all(written_since("s3://one", path, before) for path in "abcdz")
-    assert not written_since("s3://one", "z", time.monotonic() + 1e-3)
+    assert all(written_since("s3://one", path, moment=before) for path in "abcdz")
+    assert not written_since("s3://one", "z", moment=time.monotonic() + 1e-3)
     assert len(written._written) == 3
 
 

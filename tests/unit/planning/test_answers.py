@@ -71,9 +71,9 @@ def test_what_is_answered_is_not_read() -> None:
     aggregates = resolve(task, ("x", "sum"), ("y", "max"))
     left = leftover(aggregates, x=1, y=2)
     answered = {0: RowSelection.of([(20, 50)]), 1: RowSelection.of([(30, 50)])}
-    read = left.rows_to_read(task, answered, ())
+    read = left.rows_to_read(task, answered, unknown=())
     assert {o: spans(rows) for o, rows in read.items()} == {0: [(10, 20)], 1: [(10, 30)]}
-    tasks = left_tasks(left, task, read)
+    tasks = left_tasks(left, task, read=read)
     assert sorted(shape(tasks)) == [
         (["x", "y"], [(10, 20)], [], {0: [1], 1: [1], 2: [1]}),
         (["y"], [(20, 30)], [(20, 30)], {2: [2]}),
@@ -81,7 +81,7 @@ def test_what_is_answered_is_not_read() -> None:
     told = {(task.file.query.output.metadata or {})[MEASURES_KEY] for task in tasks}
     assert told == {b"0,1;", b"1;"}
     nothing = left.rows_to_read(
-        task_of("key < 50", ["x", "y"]), dict.fromkeys((0, 1), task.rows.invert(0)), ()
+        task_of("key < 50", ["x", "y"]), dict.fromkeys((0, 1), task.rows.invert(0)), unknown=()
     )
     assert nothing.keys() == {0, 1}
 
@@ -90,9 +90,9 @@ def test_a_chunk_without_pages_is_read_once_or_not_at_all() -> None:
     task = task_of("key >= 15 AND key < 50", ["x", "y"], page_index=False)
     aggregates = resolve(task, ("x", "sum"), ("y", "max"))
     left = leftover(aggregates, x=1, y=2)
-    read = left.rows_to_read(task, {0: RowSelection.of([(20, 50)])}, ())
+    read = left.rows_to_read(task, {0: RowSelection.of([(20, 50)])}, unknown=())
     assert spans(read[0]) == spans(read[1]) == spans(task.rows) == [(0, ROWS)]
-    read = left.rows_to_read(task, {0: task.rows}, ())
+    read = left.rows_to_read(task, {0: task.rows}, unknown=())
     assert (spans(read[0]), spans(read[1])) == ([], [(0, ROWS)])
 
 
@@ -103,7 +103,7 @@ def test_many_kinds_of_rows_are_read_together() -> None:
     many = Aggregates(aggregates.asked, aggregates.measures * 12, aggregates.of, aggregates.schema)
     left = Leftover(many, leaves=dict.fromkeys(range(12), 1), by_rows=(), constants=(), absent=())
     answered = {o: RowSelection.of([(10 * o, 100)]) for o in range(1, 10)}
-    read = left.rows_to_read(task, answered, ())
+    read = left.rows_to_read(task, answered, unknown=())
     assert {tuple(spans(rows)) for rows in read.values()} == {((0, ROWS),)}
 
 

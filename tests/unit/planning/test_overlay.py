@@ -49,7 +49,7 @@ def test_types(
     assert found == schema(bound)
     where = bind(to_expr("s.x IS NULL" if nested else "x IS NULL"), found)
     path = ("s", "x") if nested else ("x",)
-    assert conformed_columns(where, schema(meant), schema(file)) == ({path: meant} if conformed else {})
+    assert conformed_columns(where, schema(meant), file=schema(file)) == ({path: meant} if conformed else {})
 
 
 def test_columns_of_one_of_them() -> None:
@@ -69,7 +69,7 @@ def test_what_cannot_be_compared_is_refused(meant: pa.DataType, file: pa.DataTyp
     schema, other = pa.schema([("x", meant)]), pa.schema([("x", file)])
     bound = bind(to_expr("x IS NULL"), overlay(schema, other))
     with pytest.raises(SchemaMismatchError) as caught:
-        conformed_columns(bound, schema, other)
+        conformed_columns(bound, schema, file=other)
     assert str(caught.value) == (
         f"column 'x' is {file} here and {meant} in the scan's schema (give schema= with a type that holds both)"
     )

@@ -73,7 +73,7 @@ def whole(leaf: int = 0) -> LeafReads:
 
 
 def cut(leaves: list[LeafReads], rows: RowSelection, piece_bytes: int) -> list[Piece]:
-    return cut_pieces(leaves, rows, RowSelection.none(), num_rows=ROWS, piece_bytes=piece_bytes)
+    return cut_pieces(leaves, rows, sure=RowSelection.none(), num_rows=ROWS, piece_bytes=piece_bytes)
 
 
 def no_dictionary(_: ReadKey) -> bool:
@@ -83,7 +83,7 @@ def no_dictionary(_: ReadKey) -> bool:
 def test_neighbouring_pages_are_one_want_and_a_gap_splits() -> None:
     rows = RowSelection.of([(0, 21), (55, 56)])
     (piece,) = cut([reads(first_rows=[0, 10, 20, 30, 50], rows=rows)], rows, 10**6)
-    pages, dictionaries = piece_wants(piece, 3, no_dictionary)
+    pages, dictionaries = piece_wants(piece, 3, have_dictionary=no_dictionary)
     assert pages == [
         Want(ReadKey(Kind.PAGE, 3, 0, 0), ByteRange(1000, 1030)),
         Want(ReadKey(Kind.PAGE, 3, 0, 4), ByteRange(1040, 1050)),
@@ -109,7 +109,7 @@ def test_dictionary_only_for_pages_that_use_it(
     selection = RowSelection.of(rows)
     leaf = reads(first_rows=[0, 10, 20, 30], rows=selection, dictionary=77, dictionary_pages=dictionary_pages)
     (piece,) = cut([leaf], selection, 10**6)
-    _, dictionaries = piece_wants(piece, 0, lambda key: cached)
+    _, dictionaries = piece_wants(piece, 0, have_dictionary=lambda key: cached)
     expected = [Want(ReadKey(Kind.DICTIONARY, 0, 0), ByteRange(1000, 1077))]
     assert dictionaries == (expected if wanted else [])
 
@@ -118,7 +118,7 @@ def test_a_chunk_without_offset_index_is_one_want_and_never_cut() -> None:
     rows = RowSelection.of([(3, 99)])
     pieces = cut([whole(), reads(leaf=1, first_rows=list(range(0, 100, 5)), rows=rows)], rows, 1)
     assert len(pieces) == 1
-    pages, _ = piece_wants(pieces[0], 0, no_dictionary)
+    pages, _ = piece_wants(pieces[0], 0, have_dictionary=no_dictionary)
     assert pages[0] == Want(ReadKey(Kind.CHUNK, 0, 0), ByteRange(4, 504))
 
 
@@ -133,7 +133,7 @@ def test_a_page_across_a_cut_is_asked_for_once_and_carried() -> None:
         [(3, 6, False), (0, 2, True)],
         [(6, 10, False), (1, 2, True)],
     ]
-    asked = [want.range for p in pieces for want in piece_wants(p, 0, no_dictionary)[0]]
+    asked = [want.range for p in pieces for want in piece_wants(p, 0, have_dictionary=no_dictionary)[0]]
     assert sum(r.length for r in asked) == 10 * 20 + 2 * 20
 
 
@@ -141,8 +141,8 @@ def test_filter_leaf_covers_only_what_is_unsure() -> None:
     rows, sure = RowSelection.all(ROWS), RowSelection.of([(0, 50)])
     maybe = RowSelection.of([(50, 100)])
     leaf = reads(first_rows=[0, 25, 50, 75], rows=maybe, for_filter=True, for_output=False)
-    (piece,) = cut_pieces([leaf], rows, sure, num_rows=ROWS, piece_bytes=10**6)
-    pages, _ = piece_wants(piece, 0, no_dictionary)
+    (piece,) = cut_pieces([leaf], rows, sure=sure, num_rows=ROWS, piece_bytes=10**6)
+    pages, _ = piece_wants(piece, 0, have_dictionary=no_dictionary)
     assert [w.range for w in pages] == [ByteRange(1020, 1040)]
     assert piece.sure == sure
 
@@ -182,7 +182,7 @@ def test_pieces_cover_all_rows_once_and_ask_for_every_page_once(
             )
             assert piece.rows.intersect(have) == piece.rows
     assert covered == rows
-    asked = [want.range for p in pieces for want in piece_wants(p, 0, no_dictionary)[0]]
+    asked = [want.range for p in pieces for want in piece_wants(p, 0, have_dictionary=no_dictionary)[0]]
     bytes_asked = sorted(b for r in asked for b in range(r.start, r.end))
     bytes_needed = sorted(
         b for leaf in leaves for o, s in zip(leaf.offset, leaf.size, strict=True) for b in range(o, o + s)

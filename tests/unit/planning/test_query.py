@@ -171,8 +171,8 @@ def test_names_that_stand_for_two_columns_of_a_later_file(where: str | None, col
 def test_partition_values_in_the_data_sets_types() -> None:
     schema = pa.schema([("a", pa.int64()), ("p", pa.int16()), ("q", pa.string())])
     question = Question(None, schema, schema, ("p",))
-    assert constant_fields(question, ["p", "q"], [5, "x"]) == {"p": pa.scalar(5, pa.int16())}
-    assert not constant_fields(question, ["p", "q"], [None, "x"])["p"].is_valid
+    assert constant_fields(question, ["p", "q"], partition=[5, "x"]) == {"p": pa.scalar(5, pa.int16())}
+    assert not constant_fields(question, ["p", "q"], partition=[None, "x"])["p"].is_valid
 
 
 def compiled(question: Question, file: pa.Schema, handles: list[Any], at: int, **partition: Any) -> FileQuery:

@@ -41,7 +41,7 @@ def test_there_and_back(
     handle = Bytes(write_file(SCHEMA.empty_table(), Layout(arrow_schema=stored))).open()
     schema, key_value = handle.metadata.schema, handle.metadata.key_value
     footer, arrow, numbers = encode_schema(
-        schema, handle.arrow_schema, key_value, leaves, created_by="the writer"
+        schema, handle.arrow_schema, key_value=key_value, leaves=leaves, created_by="the writer"
     )
     assert arrow.names == columns
     assert numbers == renumbered

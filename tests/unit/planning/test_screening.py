@@ -35,7 +35,7 @@ def opened(
 def of_schema(handle: FileHandle, schema: ParquetSchema) -> FileHandle:
     """The same file, its schema the very object that others have."""
     metadata = replace(handle.metadata, schema=schema)
-    return FileHandle(handle.id, metadata, handle.arrow_schema, tail_start=handle.tail_start)
+    return FileHandle(handle.id, metadata, arrow_schema=handle.arrow_schema, tail_start=handle.tail_start)
 
 
 HANDLES = [
@@ -115,7 +115,7 @@ def test_bounds_found_together_are_those_found_alone(where: str) -> None:
     excluded_files(many, query)
     for handle in many:
         assert handle.shelf is not None and not handle.keeps_bounds
-        found = group_bounds(handle, leaf, kind)
+        found = group_bounds(handle, leaf, kind=kind)
         alone = chunk_bounds(handle.metadata, leaf, arrow_type=kind)
         for name in (field.name for field in fields(Bounds) if field.init):
             one, other = getattr(found, name), getattr(alone, name)
@@ -135,7 +135,7 @@ def test_files_whose_columns_have_no_order_keep_their_rows(where: str, unlike: i
     odd = many[unlike].metadata
     odd = replace(odd, column_orders=np.zeros_like(odd.column_orders))
     many[unlike] = FileHandle(
-        many[unlike].id, odd, many[unlike].arrow_schema, tail_start=many[unlike].tail_start
+        many[unlike].id, odd, arrow_schema=many[unlike].arrow_schema, tail_start=many[unlike].tail_start
     )
     assert excluded_files(many, query_of(where)) == [place != unlike for place in range(12)]
 

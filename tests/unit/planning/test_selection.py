@@ -93,7 +93,7 @@ def test_units(mask: np.ndarray, cuts: set[int]) -> None:
     rebuilt = np.zeros(n, bool)
     for a, b, k in zip(first, stops, expected, strict=True):
         rebuilt[a:b] = k
-    assert RowSelection.from_units(first, n, keep) == RowSelection.from_mask(rebuilt)
+    assert RowSelection.from_units(first, n, keep=keep) == RowSelection.from_mask(rebuilt)
 
 
 @given(masks, st.sets(st.integers(1, 39)), st.tuples(st.integers(0, 40), st.integers(0, 40)).map(sorted))
@@ -109,7 +109,7 @@ def test_the_places_of_units(mask: np.ndarray, cuts: set[int], one: list[int]) -
 def test_units_may_have_no_rows(units: list[tuple[int, bool]]) -> None:
     sizes, keep = np.array([size for size, _ in units]), np.array([kept for _, kept in units])
     first, n = np.cumsum(sizes) - sizes, int(sizes.sum())
-    assert RowSelection.from_units(first, n, keep) == RowSelection.from_mask(np.repeat(keep, sizes))
+    assert RowSelection.from_units(first, n, keep=keep) == RowSelection.from_mask(np.repeat(keep, sizes))
 
 
 def test_of_unites_and_drops_empty() -> None:

@@ -49,7 +49,7 @@ def guess(where: str, *, doubtful: int = ROWS, data: bytes = DATA) -> float:
     query = ask(handle, where)
     sketches = Sketches.of(handle, query, on_bad=pytest.fail)
     found = {} if sketches is None else sketches.of_group(0)
-    return expected_share(handle, query, 0, doubtful=doubtful, sketches=found)
+    return expected_share(handle, query, row_group=0, doubtful=doubtful, sketches=found)
 
 
 @pytest.mark.parametrize(

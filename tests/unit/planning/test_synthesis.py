@@ -96,7 +96,7 @@ def test_reads_of_the_pages_that_rows_are_in(dictionary: bool) -> None:
     assert whole.whole
     index = locate_pages(chunk, **facts)
     assert index is not None
-    reads = page_reads(whole, index, rows, ROWS)
+    reads = page_reads(whole, index, rows=rows, num_rows=ROWS)
     assert reads.ordinal.tolist() == [1, 4, 5, 6]
     assert reads.first_row.tolist() == [100, 400, 500, 600]
     assert reads.stop_row.tolist() == [200, 500, 600, 700]

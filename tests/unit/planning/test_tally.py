@@ -138,7 +138,7 @@ def test_the_field_of_an_expression() -> None:
 def test_rows_of_one_value(value: pa.Scalar, rows: int, wanted: tuple[Any, ...]) -> None:
     asked = [("x", "sum"), ("x", "min"), ("x", "max")]
     found = resolve_aggregates(check_aggregates(asked), pa.schema([("x", value.type)]))
-    tally = tally_constant(found.measures[0], value, rows)
+    tally = tally_constant(found.measures[0], value, rows=rows)
     assert (tally.count, tally.low, tally.high, tally.total) == wanted
 
 

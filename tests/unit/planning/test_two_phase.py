@@ -105,7 +105,7 @@ def test_a_chunk_without_index_comes_or_does_not() -> None:
 def pieces(piece_bytes: int = 1 << 20) -> list[Piece]:
     filtered = reads(leaf=0, first_rows=FIRST_ROWS, rows=ALL, for_filter=True, for_output=False)
     late = reads(leaf=1, first_rows=[0, 40, 80], rows=ALL, start=9000)
-    return cut_pieces((filtered, late), ALL, NONE, num_rows=ROWS, piece_bytes=piece_bytes)
+    return cut_pieces((filtered, late), ALL, sure=NONE, num_rows=ROWS, piece_bytes=piece_bytes)
 
 
 def test_first_the_filter() -> None:
@@ -118,7 +118,7 @@ def test_first_the_filter() -> None:
 def test_then_the_pages_that_hold_what_matched() -> None:
     (piece,) = pieces()
     rows = RowSelection.of([(3, 5), (99, 100)])
-    second = output_phase(piece, rows, lambda leaf, ordinal: False)
+    second = output_phase(piece, rows, at_hand=lambda leaf, ordinal: False)
     (part,) = second.leaves
     assert second.rows == second.sure == rows
     assert part.reads.ordinal.tolist() == [0, 2]
@@ -137,7 +137,7 @@ def test_a_page_that_straddles_the_cut(here: bool) -> None:
         return here
 
     late: PieceLeaf = next(p for p in second.leaves if p.reads.leaf == 1)
-    found = output_phase(second, second.rows, at_hand)
+    found = output_phase(second, second.rows, at_hand=at_hand)
     assert asked == [(1, int(late.reads.ordinal[late.lo]))]
     assert found.leaves[0].carried is here
     assert found.leaves[0].reads.ordinal.tolist() == late.reads.ordinal[late.lo : late.hi].tolist()
@@ -145,14 +145,14 @@ def test_a_page_that_straddles_the_cut(here: bool) -> None:
     beyond = second.rows.within(int(late.reads.stop_row[late.lo]), ROWS)
     if beyond:
         asked.clear()
-        output_phase(second, beyond, at_hand)
+        output_phase(second, beyond, at_hand=at_hand)
         assert asked == []
 
 
 def test_whole_chunks_stay_whole() -> None:
     late = PieceLeaf(dataclasses.replace(whole(leaf=1), for_output=True), 0, 0, False)
     piece = Piece(ALL, NONE, (late,), 0, ROWS)
-    assert output_phase(piece, RowSelection.of([(1, 2)]), lambda *_: False).leaves == (late,)
+    assert output_phase(piece, RowSelection.of([(1, 2)]), at_hand=lambda *_: False).leaves == (late,)
 
 
 def test_counts_are_of_the_rows_selected() -> None:

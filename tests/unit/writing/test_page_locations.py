@@ -34,7 +34,7 @@ def test_located_as_the_writer_has_it(tmp_path: Path, version: str, window: int)
             offset = int(chunks.offset_index_offset[at])
             stored = data[offset : offset + int(chunks.offset_index_length[at])]
             truth = parse_offset_index(stored, num_rows=rows, lower=start, upper=end)
-            pages = list_pages(source, start, end, num_values=int(chunks.num_values[at]))
+            pages = list_pages(source, start, end=end, num_values=int(chunks.num_values[at]))
             assert pages is not None
             found = pages.locate_flat(rows) if leaf.max_repetition == 0 else pages.locate_versioned(rows)
             if leaf.max_repetition and version == "1.0":
@@ -55,11 +55,11 @@ def test_values_that_do_not_add_up_are_unknown(tmp_path: Path) -> None:
     chunks = metadata.chunks
     source = as_source(path)
     start, end, values = int(chunks.start[0, 0]), int(chunks.end[0, 0]), int(chunks.num_values[0, 0])
-    assert list_pages(source, start, end, num_values=values) is not None
-    assert list_pages(source, start, end, num_values=values + 1) is None
-    assert list_pages(source, start, end, num_values=values - 1) is None
-    assert list_pages(source, start, end - 1, num_values=values) is None
-    assert list_pages(source, start + 1, end, num_values=values) is None
+    assert list_pages(source, start, end=end, num_values=values) is not None
+    assert list_pages(source, start, end=end, num_values=values + 1) is None
+    assert list_pages(source, start, end=end, num_values=values - 1) is None
+    assert list_pages(source, start, end=end - 1, num_values=values) is None
+    assert list_pages(source, start + 1, end=end, num_values=values) is None
     source.close()
 
 
