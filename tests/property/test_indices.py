@@ -125,6 +125,6 @@ def test_every_way_gives_what_pyarrow_gives(seed: int, monkeypatch: pytest.Monke
             for values in Values:
                 assert_same(decode(data, chosen, group=group, whole=whole, values=values), expected)
             with monkeypatch.context() as slow:
-                slow.setattr(units, "stays_indexed", lambda *given: False)
+                slow.setattr(units, "stays_indexed", lambda *given, **named: False)
                 slow.setattr(columns, "read_apart", lambda *given, **named: None)
                 assert_same(decode(data, chosen, group=group, whole=whole, values=Values.DECODED), expected)

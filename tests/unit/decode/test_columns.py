@@ -352,10 +352,10 @@ chunks = {
     )
     for i in leaves
 }
-schema = projected_schema(meta.schema, meta.key_value, leaves)
+schema = projected_schema(meta.schema, meta.key_value, leaves=leaves)
 rows = RowSelection.of([(i, i + 1) for i in range(0, 100, 3)])
 arrays = decode_columns(
-    meta.schema, meta.key_value, chunks, rows, arrow_schema=schema, leaves=leaves, path="f", row_group=0
+    meta.schema, meta.key_value, chunks=chunks, rows=rows, arrow_schema=schema, leaves=leaves, path="f", row_group=0
 )
 heavy = {"pandas", "aiohttp", "pyarrow.acero", "pyarrow.dataset", "pyarrow.fs", "pyarrow.parquet"}
 print([len(a) for a in arrays], sorted(heavy & set(sys.modules)))

@@ -260,7 +260,7 @@ async def test_one_timer_tells_each_in_its_time(monkeypatch: pytest.MonkeyPatch)
 
     class Told(Race[None]):
         def __init__(self, name: str, delay: float) -> None:
-            super().__init__(hedge, delay, lambda **_: asyncio.sleep(0), Metrics())
+            super().__init__(hedge, delay, send=lambda **_: asyncio.sleep(0), metrics=Metrics())
             self.name = name
 
         def late(self) -> None:
