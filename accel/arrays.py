@@ -31,6 +31,7 @@ __all__ = [
     "mask",
     "one",
     "own_copy",
+    "pack_bits",
     "relabel",
     "repeat_scalar",
     "sort_distinct",
@@ -123,7 +124,7 @@ def bools(values: Bools, valid: Bools | None = None) -> pa.BooleanArray:
     return pa.Array.from_buffers(
         pa.bool_(),
         len(values),
-        [None if valid is None else _packed(valid), _packed(values)],
+        [None if valid is None else pack_bits(valid), pack_bits(values)],
         0 if valid is None else len(values) - int(valid.sum()),
     )
 
@@ -227,7 +228,8 @@ def _bits(buffer: pa.Buffer, offset: int, length: int) -> Bools:
     return bits[offset & 7 : (offset & 7) + length].view(np.bool_)
 
 
-def _packed(values: Bools) -> pa.Buffer:
+def pack_bits(values: Bools) -> pa.Buffer:
+    """Truth values as Arrow has them: a bit each, the first the lowest of its byte."""
     return pa.py_buffer(np.packbits(values, bitorder="little"))
 
 

@@ -131,10 +131,10 @@ class Engine:
             raise TypeError(f"the iterator gives a {type(batch).__name__}, not record batches{hint}")
         if batch.num_rows == 0:
             return None
-        names = set(batch.schema.names)
-        source: Any
         from accel.planning.task_schema import are_tasks
 
+        names = set(batch.schema.names)
+        source: Any
         if are_tasks(names):
             from accel.planning.wire import decode_tasks
 
@@ -200,15 +200,12 @@ class Engine:
         With `answering` only what cannot be answered without being read comes out, in the files' own types.
         """
         spec, convert = self.spec, self._convert and answering is None
-        if limit is None:
-            limit = spec.limit
-        elif spec.limit is not None:
-            limit = min(limit, spec.limit)
+        limit = spec.at_most(limit)
         if is_planned(spec.source):
-            tasks: Sequence[ScanTask] = _tasks_of(spec.source)
-            check_alike(tasks, _schema_of(spec.source))
             from accel.planned_work import planned_work
 
+            tasks: Sequence[ScanTask] = _tasks_of(spec.source)
+            check_alike(tasks, _schema_of(spec.source))
             reader = self._reader(metrics, Tails.SERVE)
             if answering is not None:
                 tasks = answering.answer_planned(reader, tasks, _schema_of(spec.source))

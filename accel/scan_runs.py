@@ -61,8 +61,7 @@ class ScanRuns:
 
     def limit(self, limit: int | None = None) -> int | None:
         """The lesser of this limit and the scan's own."""
-        given = self._engine.spec.limit
-        return limit if given is None else given if limit is None else min(limit, given)
+        return self._engine.spec.at_most(limit)
 
     # -- the whole result ------------------------------------------------------------------------
 

@@ -51,6 +51,10 @@ class ScanSpec:
     embedded: Mapping[str, str] = field(default_factory=dict)
     options: Options = field(default_factory=Options)
 
+    def at_most(self, limit: int | None) -> int | None:
+        """The lesser of a limit and the scan's own; None for no limit."""
+        return self.limit if limit is None else limit if self.limit is None else min(limit, self.limit)
+
     @property
     def screens(self) -> bool:
         """Whether files may be judged together, before any is planned by itself."""

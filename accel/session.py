@@ -74,7 +74,7 @@ class Session:
         self._in_store = in_store
         self.first_names = first_names
         """With `by_position`: the columns of the first file, in order, that every file must have."""
-        self.limit = spec.limit if limit is None else limit
+        self.limit = spec.at_most(limit)
         """Rows that will be taken at most; None for all."""
         self.answering = answering
         self.counts = _Counts()

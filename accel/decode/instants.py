@@ -10,9 +10,9 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
+from accel.arrays import integers, whole
 from accel.errors import SchemaMismatchError
 from accel.format.model import ParquetSchema, Physical
 
@@ -46,8 +46,8 @@ def check_instants(values: pa.ChunkedArray, control: pa.ChunkedArray) -> None:
     for fine, coarse in zip(_moments(values), _moments(control), strict=True):
         if fine.type.equals(coarse.type):
             continue
-        millis = _numbers(coarse)
-        wrong = np.flatnonzero(_numbers(fine) // _PER_MILLI[fine.type.unit] != millis)
+        millis = integers(coarse.view(pa.int64()))
+        wrong = np.flatnonzero(integers(fine.view(pa.int64())) // _PER_MILLI[fine.type.unit] != millis)
         if len(wrong):
             raise SchemaMismatchError(
                 f"{_shown(int(millis[wrong[0]]))}, stored as INT96, does not fit in timestamp[{fine.type.unit}]",
@@ -57,7 +57,7 @@ def check_instants(values: pa.ChunkedArray, control: pa.ChunkedArray) -> None:
 
 def _moments(column: pa.ChunkedArray) -> Iterator[pa.Array]:
     """The timestamps that a column holds, at any depth of nesting; those that are null left out."""
-    pending = [_join(column)]
+    pending = [whole(column)]
     while pending:
         array = pending.pop()
         kind = array.type
@@ -70,14 +70,6 @@ def _moments(column: pa.ChunkedArray) -> Iterator[pa.Array]:
             pending.append(array.cast(pa.list_(entry)))
         elif pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
             pending.append(array.flatten())
-
-
-def _join(column: pa.ChunkedArray) -> pa.Array:
-    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
-
-
-def _numbers(moments: pa.Array) -> npt.NDArray[np.int64]:
-    return np.frombuffer(moments.buffers()[1] or b"", np.int64, len(moments), 8 * moments.offset)
 
 
 def _shown(millis: int) -> str:

@@ -17,7 +17,7 @@ import pyarrow as pa
 from cachetools import LRUCache
 
 from accel import kernels
-from accel.arrays import validity
+from accel.arrays import pack_bits, validity
 from accel.memory import allocate
 
 __all__ = ["take_texts", "text_starts"]
@@ -149,7 +149,7 @@ def _tuples(dictionary: pa.Array, entries: int, size: int) -> tuple[pa.Array, np
     flat = digits.ravel()
     valid = None
     if entries > len(dictionary):
-        valid = pa.py_buffer(np.packbits(flat < len(dictionary), bitorder="little"))
+        valid = pack_bits(flat < len(dictionary))
     texts = kernels.take(
         dictionary, pa.Array.from_buffers(pa.int32(), len(flat), [valid, pa.py_buffer(flat)])
     )

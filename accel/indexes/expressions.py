@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from accel.arrays import bytes_array, from_numpy, integers, mask, validity
+from accel.arrays import bytes_array, from_numpy, integers, mask, pack_bits, validity
 from accel.errors import SchemaMismatchError
 from accel.indexes.native import Tag, code_values, tag_of, uniform
 from accel.predicate.kinds import Family, kind_of
@@ -80,7 +80,7 @@ def apply_expression(expression: Expression, array: pa.Array) -> pa.Array:
         indices = pa.Array.from_buffers(
             pa.int64(),
             len(valid),
-            [pa.py_buffer(np.packbits(valid, bitorder="little")), pa.py_buffer(np.maximum(coded.codes, 0))],
+            [pack_bits(valid), pa.py_buffer(np.maximum(coded.codes, 0))],
         )
         if not len(folded):
             return pa.nulls(len(valid), pa.large_binary())
@@ -90,7 +90,7 @@ def apply_expression(expression: Expression, array: pa.Array) -> pa.Array:
     plain = from_numpy(parts)
     if not ticks.null_count:
         return plain
-    bits = pa.py_buffer(np.packbits(validity(ticks), bitorder="little"))
+    bits = pack_bits(validity(ticks))
     return pa.Array.from_buffers(pa.int64(), len(plain), [bits, plain.buffers()[1]])
 
 

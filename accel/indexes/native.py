@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from accel.arrays import bytes_array, integers, mask, validity, whole
+from accel.arrays import bytes_array, integers, mask, pack_bits, validity, whole
 from accel.errors import SchemaMismatchError
 from accel.format.domain import Domain
 from accel.predicate.kinds import kind_of, native
@@ -115,7 +115,7 @@ def uniform(array: pa.Array | pa.ChunkedArray) -> pa.Array:
 
 
 def _fixed(numbers: npt.NDArray[Any], valid: npt.NDArray[np.bool_], kind: pa.DataType) -> pa.Array:
-    bits = None if bool(valid.all()) else pa.py_buffer(np.packbits(valid, bitorder="little"))
+    bits = None if bool(valid.all()) else pack_bits(valid)
     return pa.Array.from_buffers(kind, len(numbers), [bits, pa.py_buffer(numbers)])
 
 

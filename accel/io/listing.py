@@ -219,14 +219,17 @@ def _fits(page: Sequence[ObjectEntry], after: str | None = None) -> bool:
     paths = [entry.path for entry in page]
     if after is not None:
         paths.insert(0, after)
-    return all(map(str.isascii, paths)) and all(starmap(operator.lt, pairwise(paths)))
+    return all(map(str.isascii, paths)) and _ascend(paths)
+
+
+def _ascend(paths: Sequence[str]) -> bool:
+    return all(starmap(operator.lt, pairwise(paths)))
 
 
 def _in_order(entries: list[ObjectEntry]) -> list[ObjectEntry]:
     """Sorted by path, and each path once; the list itself where that is so."""
     entries.sort(key=_path_of)
-    paths = [entry.path for entry in entries]
-    if all(starmap(operator.lt, pairwise(paths))):
+    if _ascend([entry.path for entry in entries]):
         return entries
     return [_one_of(list(same)) for _, same in groupby(entries, key=_path_of)]
 

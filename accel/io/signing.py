@@ -15,6 +15,7 @@ from obstore.store import S3Store
 
 from accel.io import runtime
 from accel.io.connections import Origin, Patience
+from accel.io.store import can_be_sent
 from accel.options import Options
 from accel.records import dataclass
 
@@ -147,7 +148,7 @@ class _Server:
 
 def _sendable(text: str) -> bool:
     """Whether it can stand in a request's line or header as it is."""
-    return text.isascii() and text.isprintable() and " " not in text
+    return can_be_sent(text) and " " not in text
 
 
 def _server_of(front: str) -> _Server:

@@ -33,9 +33,9 @@ def is_weak(etag: str) -> bool:
     return etag.startswith(("W/", "w/"))
 
 
-def can_be_sent(etag: str) -> bool:
-    """Whether it can be a header's value; some libraries fail on others in ways of their own."""
-    return etag.isascii() and etag.isprintable()
+def can_be_sent(text: str) -> bool:
+    """Whether it can be a header's value, as an etag is one; some libraries fail on others in ways of their own."""
+    return text.isascii() and text.isprintable()
 
 
 def version_of(etag: str | None) -> str | None:

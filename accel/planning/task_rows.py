@@ -11,9 +11,10 @@ from typing import Any
 
 import pyarrow as pa
 
+from accel.planning.task_schema import QUESTION_COLUMNS
+
 __all__ = ["join_rows", "rows_of", "take_out"]
 
-_SHARED = ("where", "data_schema", "output_schema")
 _LONG = 64 << 10
 _PREFIX = b"accel.shared."
 
@@ -38,7 +39,7 @@ def take_out(batches: Iterable[pa.RecordBatch]) -> tuple[list[pa.RecordBatch], d
 
 
 def _first(batch: pa.RecordBatch) -> dict[str, bytes]:
-    values = {name: batch.column(name)[0].as_py() for name in _SHARED}
+    values = {name: batch.column(name)[0].as_py() for name in QUESTION_COLUMNS}
     found = {name: value for name, value in values.items() if value is not None}
     return found if sum(map(len, found.values())) > _LONG else {}
 
@@ -51,7 +52,7 @@ def join_rows(batch: pa.RecordBatch, shared: Mapping[str, bytes]) -> pa.RecordBa
 def rows_of(batch: pa.RecordBatch) -> list[dict[str, Any]]:
     """The rows, whole."""
     metadata = batch.schema.metadata or {}
-    shared = {name: metadata.get(_PREFIX + name.encode()) for name in _SHARED}
+    shared = {name: metadata.get(_PREFIX + name.encode()) for name in QUESTION_COLUMNS}
     rows: list[dict[str, Any]] = batch.to_pylist()
     for name, value in shared.items():
         if value is not None:

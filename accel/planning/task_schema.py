@@ -11,9 +11,11 @@ import pyarrow as pa
 
 from accel.errors import AccelError
 
-__all__ = ["PAGE_LISTS", "TASK_ARROW_SCHEMA", "are_tasks", "checksum_of"]
+__all__ = ["PAGE_LISTS", "QUESTION_COLUMNS", "TASK_ARROW_SCHEMA", "are_tasks", "checksum_of"]
 
 _LONGS = pa.list_(pa.int64())
+QUESTION_COLUMNS = ("where", "data_schema", "output_schema")
+"""The columns that say what was asked."""
 PAGE_LISTS = ("ordinal", "offset", "size", "first_row", "stop_row")
 
 _LEAF = pa.struct(

@@ -22,7 +22,7 @@ from accel.planning.selection import RowSelection
 from accel.planning.task import ScanTask, TaskFile
 from accel.planning.task_check import check_task
 from accel.planning.task_rows import rows_of
-from accel.planning.task_schema import PAGE_LISTS, TASK_ARROW_SCHEMA, checksum_of
+from accel.planning.task_schema import PAGE_LISTS, QUESTION_COLUMNS, TASK_ARROW_SCHEMA, checksum_of
 from accel.predicate import codec
 from accel.ranges import ByteRange
 
@@ -32,9 +32,9 @@ _VERSION = 3
 # Rows that agree on these are of one file and one question.
 _OF_FILE = (
     *("root", "path", "url", "etag", "size", "footer", "arrow_schema"),
-    *("where", "data_schema", "output_schema", "partition"),
+    *QUESTION_COLUMNS,
+    "partition",
 )
-_OF_QUESTION = ("where", "data_schema", "output_schema")
 
 
 def encode_tasks(tasks: Sequence[ScanTask]) -> pa.RecordBatch:
@@ -234,7 +234,7 @@ def _decode_question(
     row: Mapping[str, Any], partition_names: tuple[str, ...], before: _Decoded | None
 ) -> Question:
     same = before is not None and before[1].question.partition_names == partition_names
-    if before is not None and same and all(before[0][name] == row[name] for name in _OF_QUESTION):
+    if before is not None and same and all(before[0][name] == row[name] for name in QUESTION_COLUMNS):
         return before[1].question
     return Question(
         where=None if row["where"] is None else codec.decode(row["where"]),

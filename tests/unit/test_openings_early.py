@@ -408,10 +408,8 @@ def test_who_waits_for_the_same_first_file_outlives_one_that_is_cancelled(store:
     assert len(cache.flights) == 0
 
 
-def test_no_more_is_held_than_memory_limit_has_room_for(store: Paged) -> None:
-    """Nothing that comes is let go before all files are known."""
-    options = accel.Options(memory_limit=4 * 5 * 128 * 1024, max_files_in_flight=256)
-    store.wanted = 5
+def counted_between(store: Paged) -> list[int]:
+    """How many files' ends were asked for by the time that the second page of the listing comes."""
     asked: list[int] = []
 
     async def between() -> None:
@@ -421,6 +419,14 @@ def test_no_more_is_held_than_memory_limit_has_room_for(store: Paged) -> None:
         asked.append(len(store.read_of))
 
     store.between = between
+    return asked
+
+
+def test_no_more_is_held_than_memory_limit_has_room_for(store: Paged) -> None:
+    """Nothing that comes is let go before all files are known."""
+    options = accel.Options(memory_limit=4 * 5 * 128 * 1024, max_files_in_flight=256)
+    store.wanted = 5
+    asked = counted_between(store)
     scan = accel.scan("d/", "key = 77", store=store, cache=accel.Cache(), options=options)
     assert keys(scan) == [77]
     assert asked[0] == 5
@@ -433,15 +439,7 @@ def test_nor_where_longer_ends_have_been_learned_to_be_worth_it(store: Paged) ->
     token = client_for("store:", store=store, options=options).token
     cache.put(("hint", token, "d"), end, 256)
     store.wanted = 5
-    asked: list[int] = []
-
-    async def between() -> None:
-        await store.until_read()
-        for _ in range(200):
-            await asyncio.sleep(0)
-        asked.append(len(store.read_of))
-
-    store.between = between
+    asked = counted_between(store)
     assert keys(accel.scan("d/", "key = 77", store=store, cache=cache, options=options)) == [77]
     assert asked[0] == 5
 

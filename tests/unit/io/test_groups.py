@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+from collections.abc import Coroutine
+from typing import Any
 
 import pytest
 
@@ -21,6 +23,18 @@ async def end_slowly(go: asyncio.Event) -> None:
         await go.wait()
 
 
+async def cancel_after(turns: int, work: Coroutine[Any, Any, None], go: asyncio.Event) -> None:
+    """It comes out cancelled, whatever else it met."""
+    task = asyncio.create_task(work)
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    task.cancel()
+    go.set()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert task.cancelled()
+
+
 async def test_a_cancellation_outlives_a_failure() -> None:
     """It comes while the group waits for what it has cancelled because of the failure."""
     go = asyncio.Event()
@@ -31,14 +45,7 @@ async def test_a_cancellation_outlives_a_failure() -> None:
             await asyncio.sleep(0)
             group.create_task(fail())
 
-    task = asyncio.create_task(work())
-    for _ in range(5):
-        await asyncio.sleep(0)
-    task.cancel()
-    go.set()
-    with pytest.raises(asyncio.CancelledError):
-        await task
-    assert task.cancelled()
+    await cancel_after(5, work(), go)
 
 
 async def test_a_cancellation_outlives_a_failure_that_came_before_the_end() -> None:
@@ -51,14 +58,7 @@ async def test_a_cancellation_outlives_a_failure_that_came_before_the_end() -> N
             group.create_task(fail_after(1))
             await asyncio.sleep(60)
 
-    task = asyncio.create_task(work())
-    for _ in range(8):
-        await asyncio.sleep(0)
-    task.cancel()
-    go.set()
-    with pytest.raises(asyncio.CancelledError):
-        await task
-    assert task.cancelled()
+    await cancel_after(8, work(), go)
 
 
 async def test_a_failure_alone_comes_out() -> None:
