@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from accel.io.cache import Cache as Cache
     from accel.io.cache import CacheStats as CacheStats
     from accel.metrics import Metrics as Metrics
+    from accel.options import Int96Unit as Int96Unit
     from accel.options import Options as Options
     from accel.options import Phases as Phases
     from accel.options import Transport as Transport
@@ -51,6 +52,7 @@ _HOMES = {
     "EmbedProgress": "accel.writing",
     "EmbedReport": "accel.writing",
     "Explain": "accel.planning.explain",
+    "Int96Unit": "accel.options",
     "Metrics": "accel.metrics",
     "Options": "accel.options",
     "Phases": "accel.options",

@@ -8,25 +8,22 @@ from __future__ import annotations
 import asyncio
 import enum
 import time
-import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from typing import TypeVar
 
 import pyarrow as pa
 
-from accel.decode.arrow import file_schema
-from accel.decode.schema_memo import SchemaMemo
+from accel.decode.shared_schemas import arrow_schema, shared_schema
 from accel.dictionary_reads import dictionary_key
 from accel.errors import AccelError, ObjectChangedError
-from accel.format.model import ParquetSchema
 from accel.io.cache import Cache
 from accel.io.client import Client
 from accel.io.held import HeldFiles
 from accel.io.kept import recorded
 from accel.io.slices import breathe
 from accel.metrics import Metrics
-from accel.options import Options
+from accel.options import Int96Unit, Options
 from accel.planning.file import DataFile, ObjectId
 from accel.planning.handle import FileHandle
 from accel.planning.need import Need, NeedTail, Steps, Tail
@@ -34,7 +31,7 @@ from accel.planning.opening import open_file
 from accel.ranges import Kind, ReadKey, Stash
 from accel.tail_hints import TailHints
 
-__all__ = ["Opener", "Tails", "arrow_schema", "shared_schema"]
+__all__ = ["Opener", "Tails"]
 
 T = TypeVar("T")
 _TAILS_SHARE = 4
@@ -110,6 +107,13 @@ class Opener:
             if self._held.fresh(client, handle, now):
                 self.metrics.add("metadata_misses")
                 return handle, 1
+
+    def schema_of(self, handle: FileHandle) -> pa.Schema:
+        """The Arrow schema that this scan reads a file with."""
+        if self.options.int96_unit == Int96Unit.NS:
+            return handle.arrow_schema
+        kin = handle.kin
+        return arrow_schema(kin.schema, kin.key_value, int96_unit=self.options.int96_unit)
 
     def at_hand(self, file: DataFile, now: float) -> FileHandle | None:
         """The cached handle of a file that may be used at `now` (monotonic clock) without asking its store."""
@@ -326,23 +330,3 @@ def _listed(client: Client, file: DataFile) -> ObjectId | None:
     if file.size is None or file.etag is None or client.suffixes:
         return None
     return ObjectId(file.path, file.size, file.etag)
-
-
-# Of the files that are held anywhere: a schema goes with the last of them. Its key is the bytes it was parsed from.
-_schemas: weakref.WeakValueDictionary[tuple[bytes, ...], ParquetSchema] = weakref.WeakValueDictionary()
-_arrow_schemas: SchemaMemo[pa.Schema] = SchemaMemo(64)
-
-
-def shared_schema(schema: ParquetSchema) -> ParquetSchema:
-    """The schema that a file met before has, where it is the same; thousands of files often have one."""
-    return _schemas.setdefault(tuple(element.raw for element in schema.elements), schema)
-
-
-def arrow_schema(schema: ParquetSchema, key_value: Mapping[str, bytes]) -> pa.Schema:
-    """`file_schema`, once for files that agree on all that it depends on."""
-    known = _arrow_schemas.get(schema, key_value, None)
-    return (
-        _arrow_schemas.put(schema, key_value, None, file_schema(schema, key_value))
-        if known is None
-        else known
-    )

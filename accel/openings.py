@@ -14,10 +14,11 @@ from dataclasses import field
 from typing import Any, Final
 
 from accel.batches import Batches
+from accel.decode.shared_schemas import shared_schema
 from accel.footer_desk import FooterDesk
 from accel.io.client import Client
 from accel.io.slices import breathe
-from accel.opener import Opener, shared_schema
+from accel.opener import Opener
 from accel.planning.file import DataFile
 from accel.planning.handle import FileHandle
 from accel.planning.need import Need, NeedTail, Steps, Tail

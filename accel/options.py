@@ -9,7 +9,7 @@ from numbers import Integral, Real
 
 from accel.records import dataclass
 
-__all__ = ["KIB", "MIB", "REQUEST_SECONDS", "Options", "Phases", "Transport"]
+__all__ = ["KIB", "MIB", "REQUEST_SECONDS", "Int96Unit", "Options", "Phases", "Transport"]
 
 KIB = 1024
 MIB = 1024 * KIB
@@ -47,6 +47,16 @@ class Transport(enum.StrEnum):
     """Connections of accel's own, by URLs that obstore signs, where that is all that the store asks for."""
     OBSTORE = "obstore"
     """obstore, as it reads all other clouds."""
+
+
+class Int96Unit(enum.StrEnum):
+    """What timestamps that are stored as INT96 are read to."""
+
+    NS = "ns"
+    """Nanoseconds, as pyarrow reads them, which reach from 1677 to 2262; one beyond raises `SchemaMismatchError`."""
+    US = "us"
+    """Microseconds, as Spark means them, which reach 290,000 years to either side. Digits after the sixth are dropped:
+    the time is rounded down."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,6 +142,8 @@ class Options:
     bytes take), but not before `hedge_floor`. Until 20 of a store are known none is late."""
     hedge_floor: float = 0.05
     """Seconds before which no small request is late, whatever `hedge_factor` makes of it."""
+    int96_unit: Int96Unit = Int96Unit.NS
+    """What timestamps that are stored as INT96 (by Impala, and Spark of old) are read to."""
     transport: Transport = Transport.AUTO
     """What reads ranges of S3."""
     max_unranged_bytes: int = 64 * MIB

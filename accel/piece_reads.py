@@ -19,7 +19,7 @@ from accel.task_reads import PieceRead, TaskReads
 from accel.turns import Turn
 
 if TYPE_CHECKING:
-    from accel.decode.piece import LeafBytes
+    from accel.decode.leaf_bytes import LeafBytes
 
 __all__ = ["filter_piece", "finish_piece", "narrow_task", "read_piece"]
 

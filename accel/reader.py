@@ -15,7 +15,6 @@ import pyarrow as pa
 from accel.decode.pool import DecodePool
 from accel.decode.stored import BarePage
 from accel.errors import AccelError, IndexFormatError, redact
-from accel.format.footer import ARROW_SCHEMA_KEY
 from accel.format.model import SchemaElement
 from accel.io.cache import Cache
 from accel.io.client import Client
@@ -29,16 +28,17 @@ from accel.planning.filing import FilePlan, plan_file
 from accel.planning.handle import FileHandle
 from accel.planning.need import Steps
 from accel.planning.pages import Piece
-from accel.planning.query import Question, compile_query
+from accel.planning.query import Question
 from accel.planning.seen import Seen
 from accel.planning.selection import RowSelection
 from accel.planning.shares import LEAST_LATE_BYTES, late_bytes
-from accel.planning.task import ScanTask, TaskFile
+from accel.planning.task import ScanTask
+from accel.planning.task_files import describe_file
 from accel.records import dataclass
 from accel.task_reads import PieceRead, TaskReads
 
 if TYPE_CHECKING:
-    from accel.decode.piece import LeafBytes
+    from accel.decode.leaf_bytes import LeafBytes
     from accel.planning.two_phase import Forecast
 
 __all__ = ["Reader", "Tails"]
@@ -130,7 +130,14 @@ class Reader:
     ) -> tuple[FilePlan, int]:
         """The tasks of one opened file, and the round trips that its page indexes took."""
         client = self._client_for(file.root)
-        task_file = describe_file(file, handle, question, partition=partition)
+        task_file = describe_file(
+            file,
+            handle,
+            question,
+            partition=partition,
+            arrow_schema=self._opener.schema_of(handle),
+            int96_unit=self.options.int96_unit,
+        )
         tail = self._opener.take_tail(client, handle)
         if tail is not None and not task_file.at_hand:
             task_file = replace(task_file, at_hand=(tail,))
@@ -320,30 +327,3 @@ def _read_dictionary(page: memoryview, codec: int, element: SchemaElement, kind:
     from accel.decode.dictionary import dictionary_values
 
     return dictionary_values(page, codec, element, arrow_type=kind)
-
-
-def describe_file(
-    file: DataFile, handle: FileHandle, question: Question, *, partition: Mapping[str, pa.Scalar]
-) -> TaskFile:
-    """What the tasks of an opened file share."""
-    metadata = handle.metadata
-    kept = {k: v for k, v in metadata.key_value.items() if k == ARROW_SCHEMA_KEY}
-    return TaskFile(
-        root=file.root,
-        url=file.url,
-        id=handle.id,
-        schema=metadata.schema,
-        arrow_schema=handle.arrow_schema,
-        key_value=kept,
-        created_by=metadata.created_by,
-        partition=partition,
-        question=question,
-        query=compile_query(
-            question,
-            file_schema=metadata.schema,
-            arrow_schema=handle.arrow_schema,
-            partition=partition,
-            url=file.url,
-        ),
-        at_hand=((0, memoryview(handle.tail)),) if handle.tail_start == 0 else (),
-    )

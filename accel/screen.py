@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import field
 
+import pyarrow as pa
+
 from accel.errors import AccelError
 from accel.planning.file import DataFile
 from accel.planning.handle import FileHandle
@@ -25,6 +27,7 @@ def excluded_together(
     *,
     paths: PathValues,
     check: Callable[[DataFile, FileHandle], None],
+    schema_of: Callable[[FileHandle], pa.Schema],
 ) -> list[bool]:
     """Of each file, whether statistics and path are known to exclude it.
 
@@ -35,6 +38,8 @@ def excluded_together(
     paths : PathValues
     check : callable
         Raises AccelError for a file that is not to be judged: planned in its turn, it says what is wrong.
+    schema_of : callable
+        The Arrow schema that a file is read with.
     """
     out = [False] * len(opened)
     groups: dict[object, _Group] = {}
@@ -49,7 +54,7 @@ def excluded_together(
             form = id(handle.kin.schema), id(handle.arrow_schema), file.partition
             group = asked.get(form)
             if group is None:
-                query, key = _shared_query(file, handle, question, paths)
+                query, key = _shared_query(file, handle, question, paths, schema_of(handle))
                 group = asked[form] = groups.setdefault(key, _Group(query))
         except AccelError:
             continue
@@ -71,13 +76,13 @@ class _Group:
 
 
 def _shared_query(
-    file: DataFile, handle: FileHandle, question: Question, paths: PathValues
+    file: DataFile, handle: FileHandle, question: Question, paths: PathValues, arrow_schema: pa.Schema
 ) -> tuple[FileQuery, object]:
     """What the statistics of a file are asked, and a key that is equal for files that share it."""
     query = compile_query(
         question,
         file_schema=handle.kin.schema,
-        arrow_schema=handle.arrow_schema,
+        arrow_schema=arrow_schema,
         partition={},
         url=file.url,
     )

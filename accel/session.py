@@ -198,7 +198,7 @@ class Session:
             self.counts.opening_trips = max(self.counts.opening_trips, trips)
             own = handle.arrow_schema.names
             if schema is None:
-                schema = handle.arrow_schema
+                schema = self.reader.opener.schema_of(handle)
                 if spec.by_position and spec.columns is None:
                     self.first_names = list(own)
         # A schema given by the caller may name partition columns, and then types and places them.

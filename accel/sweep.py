@@ -201,7 +201,7 @@ class Sweep(WorkSource):
             if handle is not None:
                 places.append(place)
                 at_hand.append((file, handle))
-        out = excluded_together(at_hand, question, paths=session.paths, check=session.check_names)
+        out = _excluded(session, at_hand, question)
         for place, (_, handle), excluded in zip(places, at_hand, out, strict=True):
             if excluded:
                 found[place] = handle
@@ -258,7 +258,7 @@ def openings_for(session: Session) -> Openings | None:
             question = await session.question()
         except Exception:  # noqa: BLE001 - told when the first file's turn comes
             return out
-        return excluded_together(opened, question, paths=session.paths, check=session.check_names)
+        return _excluded(session, opened, question)
 
     return Openings(session.reader.opener, judge, most=most)
 
@@ -281,3 +281,15 @@ async def plan_files(session: Session) -> list[FilePlan]:
             for _ in range(min(len(files), session.spec.options.max_files_in_flight)):
                 group.create_task(work())
     return [plans[place] for place in range(len(files))]
+
+
+def _excluded(
+    session: Session, opened: Sequence[tuple[DataFile, FileHandle]], question: Question
+) -> list[bool]:
+    return excluded_together(
+        opened,
+        question,
+        paths=session.paths,
+        check=session.check_names,
+        schema_of=session.reader.opener.schema_of,
+    )

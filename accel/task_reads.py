@@ -7,9 +7,9 @@ import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
 from functools import partial
-from typing import TYPE_CHECKING
 
 from accel.carried_pages import CarriedPages
+from accel.decode.leaf_bytes import LeafBytes
 from accel.decode.verify import needs_dictionary
 from accel.dictionary_reads import DictionaryReads, until_done
 from accel.errors import AccelError
@@ -26,9 +26,6 @@ from accel.planning.synthesis import locate_pages, page_reads
 from accel.planning.task import ScanTask
 from accel.ranges import ByteRange, Kind, ReadKey, Stash, Want
 from accel.records import dataclass
-
-if TYPE_CHECKING:
-    from accel.decode.piece import LeafBytes
 
 __all__ = ["PieceRead", "TaskReads"]
 
@@ -129,9 +126,6 @@ class TaskReads:
             dictionaries.give_up(sought)
             self._abandon(piece)
             raise
-        # Not before: it may be loaded while the pages are on their way.
-        from accel.decode.piece import LeafBytes
-
         stash = {**found, **sought.stash}
         self._carry(piece, stash)
         leaves: dict[int, LeafBytes] = {}
@@ -148,8 +142,6 @@ class TaskReads:
 
     async def complete(self, read: PieceRead) -> PieceRead | None:
         """A piece that did not decode, with dictionaries that it lacks after all; None where it lacks none."""
-        from accel.decode.piece import LeafBytes
-
         late: dict[int, Want] = {}
         for part in read.piece.leaves:
             held = read.leaves[part.reads.leaf]

@@ -36,7 +36,6 @@ def read_apart(
     rows: RowSelection,
     field: pa.Field,
     *,
-    verify_checksums: bool,
     decode: DecodePart,
 ) -> pa.ChunkedArray | None:
     """The selected rows of a unit, which is the field, where it has a way of its own; else None.
@@ -56,17 +55,17 @@ def read_apart(
     form = form_of(field.type, known.schema.elements[leaf.element])
     if coded and unit.num_rows > MOST_PICKED and rows.count * _RARE > unit.num_rows:
         bare = known.chunks[leaf.ordinal].codec in _WITH_CONTEXTS and len(facts.encoded) >= _LEAST_PAGES
-        return _read_coded(known, unit, field.type, form, verify_checksums, rows) if bare else None
+        return _read_coded(known, unit, field.type, form, rows) if bare else None
     pages = [] if form is None else data_pages(known.chunks[leaf.ordinal], facts)
     if coded:
-        array = None if form is None else _pick(known, unit, field.type, pages, form, verify_checksums, rows)
+        array = None if form is None else _pick(known, unit, field.type, pages, form, rows)
         return None if array is None else pa.chunked_array([array])
     from accel.decode.mixed import cut_pages, cut_ways
 
     ways = cut_ways(known, unit, kind=field.type, form=form, pages=pages, wanted=rows.count)
     if not ways:
         return None
-    read = partial(_read_pages, known, unit, field.type, pages, form, verify_checksums)
+    read = partial(_read_pages, known, unit, field.type, pages, form)
     if len(ways) == 1:
         array = read(ways[0], rows)
         return None if array is None else pa.chunked_array([array])
@@ -100,7 +99,6 @@ def _read_coded(
     unit: Unit,
     kind: pa.DataType,
     form: Form | None,
-    verify_checksums: bool,
     rows: RowSelection,
 ) -> pa.ChunkedArray | None:
     """The selected rows of pages that are all dictionary-encoded, where many rows are wanted."""
@@ -119,7 +117,6 @@ def _read_coded(
             kind=kind,
             form=form,
             optional=leaf.max_definition > 0,
-            verify_checksums=verify_checksums,
         )
         return None if array is None else trim(array, place_rows(chunk, rows))
 
@@ -130,7 +127,6 @@ def _pick(
     kind: pa.DataType,
     pages: Sequence[DataPage],
     form: Form,
-    verify_checksums: bool,
     rows: RowSelection,
 ) -> pa.Array | None:
     """The selected rows of pages that are all dictionary-encoded; None where they are read in the common way."""
@@ -149,7 +145,6 @@ def _pick(
             kind=kind,
             form=form,
             optional=leaf.max_definition > 0,
-            verify_checksums=verify_checksums,
         )
 
 
@@ -159,7 +154,6 @@ def _read_pages(
     kind: pa.DataType,
     pages: Sequence[DataPage],
     form: Form | None,
-    verify_checksums: bool,
     way: Way,
     rows: RowSelection,
 ) -> pa.Array | None:
@@ -189,6 +183,5 @@ def _read_pages(
             kind=kind,
             form=form,
             optional=leaf.max_definition > 0,
-            verify_checksums=verify_checksums,
         )
     return array.slice(low - before, high - low) if cut and array is not None else array

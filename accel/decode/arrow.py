@@ -65,25 +65,25 @@ class translate_errors:
 _BAD_BYTES = (pa.ArrowException, OSError, ValueError, TypeError, OverflowError, NotImplementedError)
 
 
-def open_reader(
-    data: bytes, *, verify_checksums: bool = True, int96_unit: str | None = None
-) -> ParquetReader:
-    """A reader with the settings that `pyarrow.parquet.read_table` has, but for page checksums.
+def open_reader(data: bytes, *, int96_unit: str = "ns") -> ParquetReader:
+    """A reader with the settings that `pyarrow.parquet.read_table` has, which verifies the checksums of pages too.
 
-    INT96 is decoded to timestamps of `int96_unit`; by default to nanoseconds.
+    INT96 is decoded to timestamps of `int96_unit`.
     """
     reader = ParquetReader(memory_pool=pool())
     reader.open(
         pa.BufferReader(data),
         pre_buffer=False,
         coerce_int96_timestamp_unit=int96_unit,
-        page_checksum_verification=verify_checksums,
+        page_checksum_verification=True,
         arrow_extensions_enabled=True,
     )
     return reader
 
 
-def file_schema(schema: ParquetSchema, key_value: Mapping[str, bytes]) -> pa.Schema:
+def file_schema(
+    schema: ParquetSchema, key_value: Mapping[str, bytes], *, int96_unit: str = "ns"
+) -> pa.Schema:
     """The Arrow schema that pyarrow's full read of a file gives, metadata included.
 
     It comes from pyarrow, out of a footer without row groups, so no column metadata reaches it.
@@ -95,7 +95,7 @@ def file_schema(schema: ParquetSchema, key_value: Mapping[str, bytes]) -> pa.Sch
     """
     plan = plan_splice(schema, key_value, fields=range(len(schema.fields)), carry_metadata=True)
     with translate_errors(place="schema"):
-        return open_reader(splice(plan, {}, num_rows=0)).schema_arrow
+        return open_reader(splice(plan, {}, num_rows=0), int96_unit=int96_unit).schema_arrow
 
 
 def projected_schema(
@@ -104,6 +104,7 @@ def projected_schema(
     *,
     leaves: Sequence[int],
     whole: pa.Schema | None = None,
+    int96_unit: str = "ns",
 ) -> pa.Schema:
     """The Arrow schema of some leaves (by ordinal, in any order), as pyarrow reads just those.
 
@@ -122,7 +123,7 @@ def projected_schema(
     ParquetFormatError
         As `file_schema`.
     """
-    question = tuple(leaves)
+    question = (int96_unit, *leaves)
     known = _projected.get(schema, key_value, question)
     if known is not None:
         return known
@@ -132,7 +133,7 @@ def projected_schema(
         return _projected.put(schema, key_value, question, projected)
     plan = plan_splice(schema, key_value, fields=fields, carry_metadata=True)
     with translate_errors(place="schema"):
-        reader = open_reader(splice(plan, {}, num_rows=0))
+        reader = open_reader(splice(plan, {}, num_rows=0), int96_unit=int96_unit)
         projected = reader.read_row_groups([], columns_of(plan, leaves), False).schema
     return _projected.put(schema, key_value, question, projected)
 

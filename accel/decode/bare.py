@@ -57,9 +57,7 @@ class PackedBody:
             raise ParquetFormatError("a page does not decompress to the size that its header says")
 
 
-def bare_chunk(
-    chunk: ChunkPages, facts: PageFacts, *, indexed: bool, verify_checksums: bool
-) -> SplicedChunk | None:
+def bare_chunk(chunk: ChunkPages, facts: PageFacts, *, indexed: bool) -> SplicedChunk | None:
     """A chunk whose pages are decompressed as they are spliced; None where it is to be spliced as it is.
 
     Parameters
@@ -79,11 +77,11 @@ def bare_chunk(
         parts.append(number_page(named.entries, Codec.UNCOMPRESSED))
     elif chunk.dictionary is not None:
         table = walk_dictionary(chunk.dictionary)
-        if verify_checksums and not _sums_hold(chunk.dictionary, table):
+        if not _sums_hold(chunk.dictionary, table):
             return None
         parts.extend(_bare(chunk.dictionary, table, unpack))
     for buffer, table in zip(chunk.buffers, facts.tables, strict=True):
-        if verify_checksums and not _sums_hold(buffer, table):
+        if not _sums_hold(buffer, table):
             return None
         parts.extend(_bare(buffer, table, unpack, without_dictionary=named is not None))
     return SplicedChunk(tuple(parts), Codec.UNCOMPRESSED, facts.num_values, sum(map(len, parts)))

@@ -117,9 +117,7 @@ def plain_size(page: DataPage, *, optional: bool) -> int:
     return page.uncompressed - len(present_levels(page.num_values))
 
 
-def value_bytes(
-    pages: Iterable[DataPage], *, optional: bool, verify_checksum: bool
-) -> Iterator[Bytes | None]:
+def value_bytes(pages: Iterable[DataPage], *, optional: bool) -> Iterator[Bytes | None]:
     """The bytes of each page's values, whatever their encoding; None where some are null, or it does not decode.
 
     Whoever reads such a page in the common way will say what is wrong with it. Small ones are decompressed together.
@@ -130,14 +128,12 @@ def value_bytes(
         The checksum of a page does not match.
     """
     packed = partial(_packed_present, optional=optional)
-    for found in _decompressed(pages, packed, verify_checksum=verify_checksum):
+    for found in _decompressed(pages, packed):
         for page, raw in found:
             yield None if raw is None else _present_only(page, raw, optional=optional)
 
 
-def page_bodies(
-    pages: Iterable[DataPage], *, optional: bool, verify_checksum: bool
-) -> Iterator[tuple[Bytes | None, Bytes] | None]:
+def page_bodies(pages: Iterable[DataPage], *, optional: bool) -> Iterator[tuple[Bytes | None, Bytes] | None]:
     """The levels of each page, as a v1 page has them, and the bytes of its values; None in place of levels that say of
     no value that it is null, and of both where they are of another form or do not decompress.
 
@@ -146,7 +142,7 @@ def page_bodies(
     ParquetFormatError
         The checksum of a page does not match.
     """
-    for found in _decompressed(pages, _packed, verify_checksum=verify_checksum):
+    for found in _decompressed(pages, _packed):
         for page, raw in found:
             if raw is None or not optional:
                 yield None if raw is None else (None, raw)
@@ -167,7 +163,7 @@ def _with_levels(page: DataPage, raw: Bytes) -> tuple[Bytes | None, Bytes] | Non
 
 
 def _decompressed(
-    pages: Iterable[DataPage], packed: Callable[[DataPage], tuple[memoryview, int]], *, verify_checksum: bool
+    pages: Iterable[DataPage], packed: Callable[[DataPage], tuple[memoryview, int]]
 ) -> Iterator[Iterable[tuple[DataPage, Bytes | None]]]:
     """The pages, some at a time, each with what of it is decompressed, which `packed` tells of v2: small ones are
     decompressed together."""
@@ -177,7 +173,7 @@ def _decompressed(
     held = 0
     for page in pages:
         body, size = (page.body, page.uncompressed) if not page.is_v2 else packed(page)
-        if verify_checksum and page.crc >= 0:
+        if page.crc >= 0:
             check_crc(page.body, page.crc)
         together = page.codec == _ZSTD and size >= 0
         if group and (not together or held + size > MOST_TOGETHER):

@@ -63,7 +63,6 @@ def read_coded(
     kind: pa.DataType,
     form: Form | None,
     optional: bool,
-    verify_checksums: bool,
 ) -> pa.ChunkedArray | None:
     """All rows of pages that are all dictionary-encoded; None where they are to be read in the common way.
 
@@ -86,7 +85,7 @@ def read_coded(
     """
     if pays(kind, element, named, codec):
         numbers = number_page(named.entries, Codec.UNCOMPRESSED)
-        indices = _read(pages, (numbers,), Physical.INT32, optional, verify_checksums)
+        indices = _read(pages, (numbers,), Physical.INT32, optional)
         if indices is None:
             return None
         found = read_as_indices(indices, named, codec=codec, element=element, kind=kind)
@@ -98,16 +97,16 @@ def read_coded(
     if dictionary is None:
         return None
     physical = Physical.INT32 if form.width == 4 else Physical.INT64
-    values = _read(pages, dictionary, physical, optional, verify_checksums)
+    values = _read(pages, dictionary, physical, optional)
     return None if values is None else pa.chunked_array([_shaped(part, kind, form) for part in values.chunks])
 
 
 def _read(
-    pages: Sequence[DataPage], dictionary: Sequence[Buffer], physical: Physical, optional: bool, verify: bool
+    pages: Sequence[DataPage], dictionary: Sequence[Buffer], physical: Physical, optional: bool
 ) -> pa.ChunkedArray | None:
     """What the pages name of a dictionary of integers."""
     bodies: list[tuple[Bytes | None, Bytes]] = []
-    for body in page_bodies(pages, optional=optional, verify_checksum=verify):
+    for body in page_bodies(pages, optional=optional):
         if body is None:
             return None
         bodies.append(body)
@@ -119,7 +118,7 @@ def _read(
     schema = _SCHEMAS[physical, Repetition.OPTIONAL if nullable else Repetition.REQUIRED]
     data = splice(plan_splice(schema, _NO_METADATA, fields=[0]), {0: chunk}, num_rows=sum(counts))
     del parts, chunk
-    column = open_reader(data, verify_checksums=False).read_row_groups([0], [0], False).column(0)
+    column = open_reader(data).read_row_groups([0], [0], False).column(0)
     if len(column) != sum(counts):
         raise ParquetFormatError(f"{len(column)} rows were decoded, promised are {sum(counts)}")
     return column

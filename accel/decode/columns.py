@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import enum
 import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
@@ -18,7 +17,7 @@ from accel.decode.empties import verify_filled
 from accel.decode.entries import read_as_indices
 from accel.decode.filled import check_filled
 from accel.decode.indexed import Values, check_indices, is_indexed, join_arrays, look_up
-from accel.decode.instants import CONTROL_UNIT, check_instants, has_instants
+from accel.decode.instants import CONTROL_UNIT, check_instants
 from accel.decode.page_heads import read_tables
 from accel.decode.splice import SplicePlan, plan_splice
 from accel.decode.spliced import cut_calls, splice_units
@@ -27,19 +26,13 @@ from accel.decode.units import Unit, Verified, cut_units, group_units, step_of
 from accel.decode.verify import PageFacts
 from accel.errors import AccelError, MemoryLimitError, ParquetFormatError
 from accel.format.model import ParquetSchema
+from accel.planning.instants import has_instants
 from accel.planning.selection import RowSelection
 
 if TYPE_CHECKING:
     from accel.decode.list_shapes import Siblings
 
-__all__ = ["Checksums", "decode_columns"]
-
-
-class Checksums(enum.Enum):
-    """Whether the CRCs that pages may have are checked."""
-
-    VERIFY = "verify"
-    IGNORE = "ignore"
+__all__ = ["decode_columns"]
 
 
 def decode_columns(
@@ -52,10 +45,10 @@ def decode_columns(
     leaves: Sequence[int],
     path: str,
     row_group: int,
-    checksums: Checksums = Checksums.VERIFY,
     values: Values = Values.DECODED,
     memory_limit: int | None = None,
     created_by: str = "",
+    int96_unit: str = "ns",
 ) -> list[pa.Array | pa.ChunkedArray]:
     """Decode the selected rows of some leaves of one row group.
 
@@ -77,6 +70,8 @@ def decode_columns(
         Bytes that one column may decode to.
     created_by : str
         Of the file: pyarrow makes up for what some old writers did wrong.
+    int96_unit : str
+        Of INT96 timestamps, as `arrow_schema` has them: "ns" or "us".
 
     Returns
     -------
@@ -101,7 +96,7 @@ def decode_columns(
     if not rows:
         return [pa.nulls(0, field.type) for field in arrow_schema]
     try:
-        job = _Job(schema, chunks, rows, row_group, memory_limit)
+        job = _Job(schema, chunks, rows, row_group, memory_limit, int96_unit)
         job.verify(sorted(set(leaves)))
         units = cut_units(job.known, fields, arrow_schema=arrow_schema)
 
@@ -117,16 +112,16 @@ def decode_columns(
                 leaves=[part.leaf],
                 path=path,
                 row_group=row_group,
-                checksums=checksums,
                 memory_limit=memory_limit,
                 created_by=created_by,
+                int96_unit=int96_unit,
             )
             return array
 
-        job.read_apart(units, arrow_schema, checksums, decode_part)
+        job.read_apart(units, arrow_schema, decode_part)
         indexed = [unit.leaves[0] for unit in units if unit.indexed]
         plan = partial(plan_splice, schema, key_value, fields=fields, created_by=created_by, indexed=indexed)
-        return job.decode(plan, units, arrow_schema, checksums, values)
+        return job.decode(plan, units, arrow_schema, values)
     except AccelError as error:
         raise error.at(path=path, place=f"row group {row_group}")
 
@@ -141,7 +136,9 @@ class _Job:
         rows: RowSelection,
         row_group: int,
         memory_limit: int | None,
+        int96_unit: str,
     ) -> None:
+        self._int96_unit = int96_unit
         self._schema = schema
         self._chunks = chunks = dict(chunks)
         self._rows = rows
@@ -170,14 +167,11 @@ class _Job:
                 tables=tables.get(ordinal),
             )
 
-    def read_apart(
-        self, units: Sequence[Unit], arrow_schema: pa.Schema, checksums: Checksums, decode: DecodePart
-    ) -> None:
+    def read_apart(self, units: Sequence[Unit], arrow_schema: pa.Schema, decode: DecodePart) -> None:
         """Decode the units that have a way of their own, and keep them for `decode`."""
-        verify = checksums is Checksums.VERIFY
         for unit in units:
             field = arrow_schema.field(unit.field)
-            array = read_apart(self.known, unit, self._rows, field, verify_checksums=verify, decode=decode)
+            array = read_apart(self.known, unit, self._rows, field, decode=decode)
             if array is not None:
                 self._apart[unit] = array
 
@@ -186,7 +180,6 @@ class _Job:
         plan: Callable[[], SplicePlan],
         units: Sequence[Unit],
         arrow_schema: pa.Schema,
-        checksums: Checksums,
         values: Values,
     ) -> list[pa.Array | pa.ChunkedArray]:
         arrays = dict(self._apart)
@@ -195,7 +188,7 @@ class _Job:
             with translate_errors():
                 planned = plan()
             for call in cut_calls(self.known, left):
-                self._read_all(planned, call, arrow_schema, checksums, arrays)
+                self._read_all(planned, call, arrow_schema, arrays)
         found: list[list[pa.ChunkedArray]] = [[] for _ in arrow_schema]
         for unit in units:
             found[unit.field].append(arrays[unit])
@@ -220,11 +213,9 @@ class _Job:
         plan: SplicePlan,
         units: Sequence[Unit],
         arrow_schema: pa.Schema,
-        checksums: Checksums,
         arrays: dict[Unit, pa.ChunkedArray],
     ) -> None:
         """Decode these units by pyarrow, from one file in memory."""
-        verify = checksums is Checksums.VERIFY
         leaves = [leaf for unit in units for leaf in unit.leaves]
         num_rows = max(unit.num_rows for unit in units)
         if any(self._schema.leaves[leaf].max_repetition for leaf in leaves):
@@ -232,8 +223,8 @@ class _Job:
             # a row they have been counted, and pyarrow would reserve twice the memory for one more than 2**20.
             num_rows += 1
         with translate_errors(place=partial(self._place, leaves)):
-            data = splice_units(self.known, plan, units=units, num_rows=num_rows, verify_checksums=verify)
-            reader = open_reader(data, verify_checksums=verify)
+            data = splice_units(self.known, plan, units=units, num_rows=num_rows)
+            reader = open_reader(data, int96_unit=self._int96_unit)
         steps = {unit: step for unit in units if (step := step_of(self.known, unit)) is not None}
         siblings = self._siblings(units)
         for batch in group_units(units, steps):
@@ -251,7 +242,7 @@ class _Job:
         self, array: pa.ChunkedArray, data: bytes, plan: SplicePlan, unit: Unit, step: int | None
     ) -> None:
         with translate_errors(place=partial(self._place, unit.leaves)):
-            reader = open_reader(data, verify_checksums=False, int96_unit=CONTROL_UNIT)
+            reader = open_reader(data, int96_unit=CONTROL_UNIT)
             (control,) = self._read(reader, plan, [unit], step)
             check_instants(array, self._cut(unit, control, array.type))
 

@@ -1,12 +1,13 @@
 """INT96 timestamps, which reach far beyond the years that nanoseconds in 64 bits can tell.
 
 pyarrow decodes them to nanoseconds and wraps around: Spark's 9999-12-31 would be a day of 1816. Milliseconds hold every
-day that INT96 has, so a column is decoded to these as well and both are compared.
+day that INT96 has, so a column is decoded to these as well and both are compared. So it is with microseconds, which are
+asked for by `Options.int96_unit`: days of 4 bytes reach further.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Final
 
 import numpy as np
@@ -14,20 +15,17 @@ import pyarrow as pa
 
 from accel.arrays import integers, whole
 from accel.errors import SchemaMismatchError
-from accel.format.model import ParquetSchema, Physical
 
-__all__ = ["CONTROL_UNIT", "check_instants", "has_instants"]
+__all__ = ["CONTROL_UNIT", "check_instants"]
 
 CONTROL_UNIT: Final = "ms"
 """What `check_instants` wants the same values in."""
 
 _PER_MILLI: Final = {"ns": 1_000_000, "us": 1_000}
-
-
-def has_instants(schema: ParquetSchema, leaves: Sequence[int]) -> bool:
-    """Whether a leaf among these is INT96."""
-    elements = schema.elements
-    return any(elements[schema.leaves[leaf].element].physical is Physical.INT96 for leaf in leaves)
+_WAYS_OUT: Final = {
+    "ns": 'read INT96 as microseconds with Options(int96_unit="us"), or leave the column out with columns=',
+    "us": "leave the column out with columns=",
+}
 
 
 def check_instants(values: pa.ChunkedArray, control: pa.ChunkedArray) -> None:
@@ -36,12 +34,12 @@ def check_instants(values: pa.ChunkedArray, control: pa.ChunkedArray) -> None:
     Parameters
     ----------
     values, control : pyarrow.ChunkedArray
-        The same rows of a column, as pyarrow decodes them by default and to `CONTROL_UNIT`.
+        The same rows of a column, as pyarrow decodes them to nanoseconds or microseconds, and to `CONTROL_UNIT`.
 
     Raises
     ------
     SchemaMismatchError
-        One does not fit in 64 bits of nanoseconds; the message says which.
+        One does not fit in 64 bits of its unit; the message says which.
     """
     for fine, coarse in zip(_moments(values), _moments(control), strict=True):
         if fine.type.equals(coarse.type):
@@ -49,9 +47,10 @@ def check_instants(values: pa.ChunkedArray, control: pa.ChunkedArray) -> None:
         millis = integers(coarse.view(pa.int64()))
         wrong = np.flatnonzero(integers(fine.view(pa.int64())) // _PER_MILLI[fine.type.unit] != millis)
         if len(wrong):
+            unit = fine.type.unit
             raise SchemaMismatchError(
-                f"{_shown(int(millis[wrong[0]]))}, stored as INT96, does not fit in timestamp[{fine.type.unit}]",
-                hint="leave the column out with columns=, or write it with 64-bit timestamps",
+                f"{_shown(int(millis[wrong[0]]))}, stored as INT96, does not fit in timestamp[{unit}]",
+                hint=_WAYS_OUT[unit],
             )
 
 

@@ -54,7 +54,6 @@ def read_picks(
     kind: pa.DataType,
     form: Form,
     optional: bool,
-    verify_checksums: bool,
 ) -> pa.Array | None:
     """The selected rows of pages that are all dictionary-encoded; None where they are to be read in the common way.
 
@@ -77,9 +76,7 @@ def read_picks(
     firsts = [0, *ends.tolist()]
     cuts = [0, *chosen.searchsorted(ends).tolist()]
     held = [number for number in range(len(pages)) if cuts[number + 1] > cuts[number]]
-    bodies = value_bytes(
-        [pages[number] for number in held], optional=optional, verify_checksum=verify_checksums
-    )
+    bodies = value_bytes([pages[number] for number in held], optional=optional)
     runs = Runs(named.entries)
     for number, raw in zip(held, bodies, strict=True):
         if raw is None or not runs.add(raw.tobytes(), pages[number].num_values, firsts[number]):

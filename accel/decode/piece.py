@@ -15,62 +15,21 @@ from accel.decode.arrow import projected_schema
 from accel.decode.chunks import ChunkPages
 from accel.decode.columns import decode_columns
 from accel.decode.indexed import Values, is_indexed, look_up
+from accel.decode.leaf_bytes import LeafBytes, narrow_leaf
 from accel.decode.pool import release_now_and_then
 from accel.decode.trim import is_view, take_views
 from accel.planning.pages import Piece, PieceLeaf
 from accel.planning.selection import RowSelection
 from accel.planning.task import ScanTask
-from accel.ranges import Buffer
-from accel.records import dataclass
 
-__all__ = ["LeafBytes", "decode_piece", "match_piece"]
+__all__ = ["decode_piece", "match_piece"]
 
 # Arrays in more chunks than this are joined before a filter looks at them.
 _MOST_CUTS = 8
 # What the filter does not need is decoded apart, where it decodes to more: each call has a cost of its own.
 _APART_BYTES = 64 << 10
-
-
-@dataclass(frozen=True, slots=True)
-class LeafBytes:
-    """What was fetched for one leaf of a piece."""
-
-    dictionary: Buffer | None
-    pages: tuple[Buffer, ...]
-    """Whole data pages in row order, neighbours back to back, or the whole chunk."""
-
-
 # A piece that takes more is decoded on a thread of its own.
 _LARGE = 4 << 20
-
-
-def narrow_leaf(part: PieceLeaf, held: LeafBytes, *, rows: RowSelection) -> tuple[PieceLeaf, LeafBytes]:
-    """Of the pages that were fetched, those that hold any of `rows`: the others need not be decoded."""
-    reads, lo, hi = part.reads, part.lo, part.hi
-    if reads.whole or hi - lo < 2:
-        return part, held
-    if (
-        len(rows.starts) == 1
-        and rows.starts[0] < reads.stop_row[lo]
-        and reads.first_row[hi - 1] < rows.stops[0]
-    ):
-        # One run of rows that reaches into the first page and the last.
-        return part, held
-    keep = rows.counts(reads.first_row[lo:hi], reads.stop_row[lo:hi]) > 0
-    if keep.all():
-        return part, held
-    runs = [(lo, lo + 1), *part.runs()] if part.carried else part.runs()
-    pages: list[Buffer] = []
-    for (start, stop), buffer in zip(runs, held.pages, strict=True):
-        view, base = memoryview(buffer), int(reads.offset[start])
-        # The pages of a run lie back to back, and so do those that are kept next to each other.
-        for first, last in RowSelection.from_mask(keep[start - lo : stop - lo]):
-            begin, end = start + first, start + last - 1
-            pages.append(
-                view[int(reads.offset[begin]) - base : int(reads.offset[end] + reads.size[end]) - base]
-            )
-    kept = reads.take(lo + np.flatnonzero(keep))
-    return PieceLeaf(kept, 0, len(kept.offset), False), LeafBytes(held.dictionary, tuple(pages))
 
 
 def decode_piece(
@@ -174,7 +133,13 @@ class _Decoder:
         if not leaves:
             return {}
         file = self._task.file
-        schema = projected_schema(file.schema, file.key_value, leaves=leaves, whole=file.arrow_schema)
+        schema = projected_schema(
+            file.schema,
+            file.key_value,
+            leaves=leaves,
+            whole=file.arrow_schema,
+            int96_unit=file.int96_unit,
+        )
         chunks = {leaf: self._chunk(self._parts[leaf], self._fetched[leaf], rows) for leaf in leaves}
         arrays = decode_columns(
             file.schema,
@@ -188,6 +153,7 @@ class _Decoder:
             values=values,
             memory_limit=self._memory_limit,
             created_by=file.created_by,
+            int96_unit=file.int96_unit,
         )
         self._kinds.update(zip(schema.names, schema.types, strict=True))
         return dict(zip(schema.names, (_whole(a) for a in arrays), strict=True))

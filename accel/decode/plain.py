@@ -46,7 +46,6 @@ def read_plain(
     kind: pa.DataType,
     form: Form,
     optional: bool,
-    verify_checksums: bool,
 ) -> pa.Array | None:
     """The selected rows of pages that are each `is_plain`; None where one of them turns out not to be.
 
@@ -74,7 +73,7 @@ def read_plain(
     if not sink.fits:
         return None
     wanted = [page for page, count in zip(pages, counts, strict=True) if count]
-    values = value_bytes(wanted, optional=optional, verify_checksum=verify_checksums)
+    values = value_bytes(wanted, optional=optional)
     done = first = 0
     few = _Few(sink)
     for end, cut, width in zip(ends.tolist(), cuts, widths, strict=True):

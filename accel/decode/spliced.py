@@ -36,15 +36,13 @@ def cut_calls(known: Verified, units: Sequence[Unit]) -> list[list[Unit]]:
     return calls
 
 
-def splice_units(
-    known: Verified, plan: SplicePlan, *, units: Sequence[Unit], num_rows: int, verify_checksums: bool
-) -> pa.Buffer:
+def splice_units(known: Verified, plan: SplicePlan, *, units: Sequence[Unit], num_rows: int) -> pa.Buffer:
     """A file of one row group that has the pages of these units; decompressed, where that is faster so.
 
     `num_rows` is that of `splice`.
     """
     leaves = [leaf for unit in units for leaf in unit.leaves]
-    bare = _bare_chunks(known, plan, leaves, verify_checksums)
+    bare = _bare_chunks(known, plan, leaves)
     chunks = {leaf: bare.get(leaf) or _as_stored(known, plan, leaf) for leaf in leaves}
     try:
         return splice(plan, chunks, num_rows=num_rows)
@@ -60,9 +58,7 @@ def _as_stored(known: Verified, plan: SplicePlan, leaf: int) -> SplicedChunk:
     return SplicedChunk(facts.parts, chunk.codec, facts.num_values, facts.uncompressed)
 
 
-def _bare_chunks(
-    known: Verified, plan: SplicePlan, leaves: Sequence[int], verify: bool
-) -> Mapping[int, SplicedChunk]:
+def _bare_chunks(known: Verified, plan: SplicePlan, leaves: Sequence[int]) -> Mapping[int, SplicedChunk]:
     """Those of the chunks whose pages are decompressed as they are spliced."""
     snappy = [leaf for leaf in leaves if known.chunks[leaf].codec == Codec.SNAPPY]
     if not snappy:
@@ -72,7 +68,7 @@ def _bare_chunks(
     found: dict[int, SplicedChunk] = {}
     for leaf in snappy:
         chunk, facts = known.chunks[leaf], known.facts[leaf]
-        bare = bare_chunk(chunk, facts, indexed=leaf in plan.indexed, verify_checksums=verify)
+        bare = bare_chunk(chunk, facts, indexed=leaf in plan.indexed)
         if bare is not None:
             found[leaf] = bare
     return found

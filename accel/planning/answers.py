@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from accel.planning.handle import FileHandle
+from accel.planning.instants import indexed_as_read
 from accel.planning.leftover import Leftover, left_tasks
 from accel.planning.measures import Aggregates, Function
 from accel.planning.need import Steps
@@ -150,7 +151,10 @@ def _place(file: TaskFile, aggregates: Aggregates) -> _Found:
             kind = file.arrow_schema.field(measure.path[0]).type
             for name in measure.path[1:]:
                 kind = kind.field(name).type
-            found.columns.append(LeafMeasure(ordinal, measure, leaf.ordinal, kind))
+            if indexed_as_read(schema.elements[leaf.element], kind):
+                found.columns.append(LeafMeasure(ordinal, measure, leaf.ordinal, kind))
+            else:
+                found.unknown.append(ordinal)
     return found
 
 

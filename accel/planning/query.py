@@ -12,6 +12,7 @@ import pyarrow as pa
 from accel.arrays import make_scalar
 from accel.errors import AccelError, SchemaMismatchError
 from accel.format.model import ParquetSchema
+from accel.planning.instants import indexed_as_read
 from accel.planning.projection import field_leaves, path_leaves
 from accel.records import dataclass
 
@@ -262,7 +263,8 @@ def _prunable(
         leaves = paths.get(column.path, ())
         if len(leaves) == 1 and column.path not in conformed:
             leaf = schema.leaves[leaves[0]]
-            if leaf.max_repetition == 0 and len(leaf.path) == len(column.path):
+            plain = leaf.max_repetition == 0 and len(leaf.path) == len(column.path)
+            if plain and indexed_as_read(schema.elements[leaf.element], column.type):
                 out.append((column.path, leaves[0], column.type))
     return tuple(out)
 

@@ -41,6 +41,8 @@ class TaskFile:
     partition: Mapping[str, pa.Scalar]
     question: Question
     query: FileQuery
+    int96_unit: str = "ns"
+    """What INT96 timestamps are read to, as `arrow_schema` has it: "ns" or "us"."""
     at_hand: tuple[tuple[int, memoryview], ...] = ()
     """Bytes of the file that need not be asked for, by where they start: of a small file all of them, as
     the first read brought them; of chunks that were read whole to be cut, those."""

@@ -15,6 +15,7 @@ import pyarrow as pa
 from accel.errors import AccelError, ParquetFormatError
 from accel.format.model import ParquetSchema
 from accel.planning.file import ObjectId
+from accel.planning.instants import int96_unit
 from accel.planning.pages import LeafReads
 from accel.planning.query import Question, compile_query
 from accel.planning.schema_wire import decode_schema, encode_schema
@@ -218,6 +219,7 @@ def _decode_file(row: Mapping[str, Any], before: _Decoded | None) -> TaskFile:
         partition=partition,
         question=question,
         query=query,
+        int96_unit=int96_unit(schema, arrow_schema),
     )
 
 

@@ -120,6 +120,7 @@ def staged() -> Iterator[Stages]:
     from accel import arguments, asking, reader, session, task_reads
     from accel.decode import piece
     from accel.io import client
+    from accel.planning import task_files
     from accel.predicate import evaluate
 
     stages = Stages()
@@ -130,7 +131,7 @@ def staged() -> Iterator[Stages]:
             "question",
             stages.coroutine("question (listing, opening, binding)", session.Session.question),
         ),
-        (reader, "describe_file", stages.plain("  compile for the file", reader.describe_file)),
+        (reader, "describe_file", stages.plain("  compile for the file", task_files.describe_file)),
         (reader.Reader, "plan", stages.coroutine("plan the file", reader.Reader.plan)),
         (task_reads.TaskReads, "fetch", stages.coroutine("fetch a piece", task_reads.TaskReads.fetch)),
         (client.Client, "read", stages.coroutine("  client.read", client.Client.read)),

@@ -29,18 +29,18 @@ import pyarrow as pa
 
 import accel
 from accel.decode.dictionary import dictionary_values
+from accel.decode.shared_schemas import arrow_schema, shared_schema
 from accel.format.model import SchemaElement
 from accel.io import runtime
-from accel.opener import arrow_schema, shared_schema
 from accel.planning.file import DataFile
 from accel.planning.filing import plan_file
 from accel.planning.handle import FileHandle
 from accel.planning.need import Need, NeedTail, Tail
 from accel.planning.opening import open_file
 from accel.planning.query import Question
+from accel.planning.task_files import describe_file
 from accel.predicate.where import to_expr
 from accel.ranges import Stash
-from accel.reader import describe_file
 from accel.testing import DictStore, Layout, bench_table, write_file
 from accel.testing.steps import drive
 
@@ -104,7 +104,14 @@ class Pure:
         options = accel.Options()
         steps = plan_file(
             self.handle,
-            describe_file(self.file, self.handle, question, partition={}),
+            describe_file(
+                self.file,
+                self.handle,
+                question,
+                partition={},
+                arrow_schema=self.handle.arrow_schema,
+                int96_unit="ns",
+            ),
             selection=None,
             piece_bytes=options.cut_bytes,
             probe_min_bytes=PROBE_MIN_BYTES,

@@ -83,7 +83,7 @@ class Layout:
             return self.sure
         chunks = {column.leaf: _chunk(column, get) for column in self.columns}
         longest = max(column.rows for column in self.columns)
-        reader = open_reader(splice(self.plan, chunks, num_rows=longest), verify_checksums=False)
+        reader = open_reader(splice(self.plan, chunks, num_rows=longest))
         ordinals = {column.name: self.plan.column(column.leaf) for column in self.columns}
         if all(column.rows == longest for column in self.columns):
             table = reader.read_row_groups([0], sorted(ordinals.values()), self.nbytes > _INLINE)

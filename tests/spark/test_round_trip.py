@@ -175,6 +175,26 @@ def test_int96_that_spark_wrote(spark: SparkSession, tmp_path: Path) -> None:
     assert seen == spark.read.parquet(folder).orderBy("id").collect()
 
 
+def test_int96_beyond_nanoseconds(spark: SparkSession, tmp_path: Path) -> None:
+    """Sentinels of far years: refused with the way out, which gives what Spark gives."""
+    folder = str(tmp_path / "far")
+    spark.conf.set("spark.sql.parquet.outputTimestampType", "INT96")
+    try:
+        spark.range(0, 4, numPartitions=1).selectExpr(
+            "id", "if(id = 2, null, timestamp'9999-12-31 23:59:59.999999' - make_interval(id * 3000)) as at"
+        ).write.parquet(folder)
+    finally:
+        spark.conf.unset("spark.sql.parquet.outputTimestampType")
+    with pytest.raises(
+        Exception, match=r"stored as INT96, does not fit in timestamp\[ns\] .*int96_unit=.us."
+    ):
+        accel.spark.read(spark, folder).collect()
+    ours = accel.spark.read(spark, folder, options=accel.Options(int96_unit="us"))
+    seen = ours.selectExpr("id", "cast(at as timestamp) as at").orderBy("id").collect()
+    assert seen == spark.read.parquet(folder).orderBy("id").collect()
+    assert len({row.at for row in seen}) == 4
+
+
 def test_unsigned_numbers_as_spark_reads_them(spark: SparkSession, tmp_path: Path) -> None:
     path = str(tmp_path / "unsigned.parquet")
     kinds = (pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64())

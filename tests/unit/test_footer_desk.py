@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from accel.decode.shared_schemas import shared_schema
 from accel.footer_desk import FooterDesk
 from accel.format.footer import parse_footer
-from accel.opener import shared_schema
 from accel.planning.need import Tail
 from bench.micro.footers import WRITERS
 

@@ -1,8 +1,9 @@
-"""INT96 timestamps beyond the years of nanoseconds: refused with their place, never another instant."""
+"""INT96 timestamps beyond the years of nanoseconds: refused with their place, or read as microseconds; never another instant."""
 
 from __future__ import annotations
 
 import datetime as dt
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -44,8 +45,8 @@ def test_what_nanoseconds_cannot_tell_is_refused(value: dt.datetime, shown: str,
         with pytest.raises(accel.SchemaMismatchError) as caught:
             ask(store, **keywords)
         assert str(caught.value) == (
-            f"f.parquet, row group 0, column ts: {shown}, stored as INT96, does not fit in timestamp[ns] (leave "
-            "the column out with columns=, or write it with 64-bit timestamps)"
+            f"f.parquet, row group 0, column ts: {shown}, stored as INT96, does not fit in timestamp[ns] (read "
+            'INT96 as microseconds with Options(int96_unit="us"), or leave the column out with columns=)'
         )
     # Neither other rows nor other columns mind.
     assert ask(store, selection={"f.parquet": {0: [(0, 2)]}})["ts"] == [NOW, None]
@@ -78,3 +79,121 @@ def test_all_that_nanoseconds_can_tell_comes_out() -> None:
         None,
         [None, *EDGES],
     ]
+
+
+MICROS = accel.Options(int96_unit=accel.Int96Unit.US)
+
+
+@pytest.mark.parametrize("dictionary", [True, False], ids=["dictionary", "plain"])
+def test_microseconds_tell_all_of_them(dictionary: bool) -> None:
+    values = [NOW, None, LAST, FIRST, *EDGES]
+    store = store_of(values, use_dictionary=dictionary, max_rows_per_page=2)
+    table = accel.scan("f.parquet", store=store, cache=None, options=MICROS).to_table()
+    assert table.schema.field("ts").type == US
+    assert table["ts"].to_pylist() == values
+    for where, rows in {
+        "ts < '1850-01-01'": [3, 4],
+        "ts = '9999-12-31 23:59:59.999999'": [2],
+        "ts is null": [1],
+        "ts between '2000-01-01' and '2262-04-11 23:47:16'": [0, 5],
+    }.items():
+        assert ask(store, where, columns=["i"], options=MICROS) == {"i": rows}
+
+
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [
+        (pa.list_(US), [NOW, LAST]),
+        (pa.large_list(US), [LAST]),
+        (pa.struct([("x", pa.int64()), ("at", US)]), {"x": 1, "at": LAST}),
+        (pa.map_(pa.string(), US), [("a", LAST)]),
+        (pa.list_(pa.struct([("at", pa.list_(US))])), [{"at": None}, {"at": [LAST]}]),
+    ],
+    ids=["list", "large list", "struct", "map", "nested twice"],
+)
+def test_microseconds_at_any_depth(kind: pa.DataType, value: Any) -> None:
+    store = store_of([None, value], kind)
+    assert ask(store, options=MICROS)["ts"] == [None, value]
+    if pa.types.is_struct(kind):
+        assert ask(store, "ts.at > '9000-01-01'", columns=["ts.at"], options=MICROS) == {"ts": [{"at": LAST}]}
+
+
+def test_digits_after_the_sixth_are_rounded_down() -> None:
+    store = store_of([-1, 0, 1_999, -1_000, -1_001], pa.timestamp("ns"))
+    table = accel.scan("f.parquet", store=store, cache=None, options=MICROS).to_table()
+    assert table["ts"].cast(pa.int64()).to_pylist() == [-1, 0, 1, -1, -2]
+
+
+@pytest.mark.parametrize("days", [2**31 - 1, 120_000_000])
+def test_what_microseconds_cannot_tell_is_refused_too(days: int) -> None:
+    data = bytearray(store_of([NOW], use_dictionary=False, compression="none").objects["f.parquet"])
+    julian = 2_440_588 + (NOW - dt.datetime(1970, 1, 1)).days
+    stored = bytes(8) + julian.to_bytes(4, "little")
+    assert data.count(stored) == 1
+    at = data.index(stored)
+    data[at : at + 12] = bytes(8) + days.to_bytes(4, "little")
+    store = DictStore({"f.parquet": bytes(data)})
+    for options, unit in ((accel.Options(), "ns"), (MICROS, "us")):
+        with pytest.raises(
+            accel.SchemaMismatchError, match=rf"stored as INT96, does not fit in timestamp\[{unit}\]"
+        ):
+            ask(store, options=options)
+
+
+def test_both_units_by_one_cache() -> None:
+    store, cache = store_of([{"at": NOW}, None], pa.struct([("at", US)])), accel.Cache()
+    for _ in range(2):
+        for options, unit in (
+            (accel.Options(), "ns"),
+            (MICROS, "us"),
+            (accel.Options(int96_unit="us"), "us"),
+        ):
+            table = accel.scan(
+                "f.parquet", "ts is not null", store=store, cache=cache, options=options
+            ).to_table()
+            assert table.schema.field("ts").type == pa.struct([("at", pa.timestamp(unit))])
+            assert table["ts"].to_pylist() == [{"at": NOW}]
+
+
+def test_indexes_which_tell_nanoseconds_are_left_aside(tmp_path: Path) -> None:
+    values = [NOW + dt.timedelta(days=day) for day in range(40)]
+    path = tmp_path / "f.parquet"
+    path.write_bytes(store_of(values, row_group_size=10, max_rows_per_page=5).objects["f.parquet"])
+    accel.embed(path, indexes={"ts": ["bitmap", "zonemap", ("distinct", "file"), "bloom"]})
+    pages = []
+    for options in (accel.Options(), MICROS):
+        for day in (0, 17, 39):
+            scan = accel.scan(path, f"ts = '{values[day]}'", cache=None, options=options)
+            assert scan.to_table().to_pydict() == {"i": [day], "ts": [values[day]]}
+            pages.append(scan.metrics.row_groups.kept)
+        few = accel.scan(path, f"ts < '{values[3]}'", columns=["i"], cache=None, options=options)
+        assert few.to_table()["i"].to_pylist() == [0, 1, 2]
+        scan = accel.scan(path, cache=None, options=options)
+        found = scan.aggregate([("ts", "min"), ("ts", "max"), ("ts", "count")]).to_pylist()
+        assert found == [{"ts_min": values[0], "ts_max": values[-1], "ts_count": 40}]
+    assert pages == [1, 1, 1, 4, 4, 4]
+
+
+def test_tasks_carry_the_unit() -> None:
+    store = store_of([NOW, LAST, None], row_group_size=1)
+    plan = accel.plan("f.parquet", "ts > '2000-01-01'", store=store, cache=None, options=MICROS)
+    sent = accel.Plan.from_arrow(plan.to_arrow())
+    found = accel.scan(sent, store=store, cache=None).to_table()
+    assert found.schema.field("ts").type == US
+    assert found["ts"].to_pylist() == [NOW, LAST]
+
+
+def test_files_with_64_bits_go_with_those_of_microseconds() -> None:
+    store = store_of([NOW, LAST])
+    sink = pa.BufferOutputStream()
+    pq.write_table(pa.table({"i": [7], "ts": pa.array([LAST], US)}), sink)
+    store.put("g.parquet", sink.getvalue().to_pybytes())
+    found = accel.scan(
+        ["f.parquet", "g.parquet"], "ts > '9000-01-01'", store=store, cache=None, options=MICROS
+    ).to_table()
+    assert found.to_pydict() == {"i": [1, 7], "ts": [LAST, LAST]}
+
+
+def test_a_unit_that_there_is_not() -> None:
+    with pytest.raises(ValueError, match="option int96_unit is one of ns, us, not 'ms'"):
+        accel.Options(int96_unit="ms")  # type: ignore[arg-type]

@@ -15,9 +15,9 @@ from accel.planning.handle import FileHandle
 from accel.planning.projection import project_schema
 from accel.planning.query import Question
 from accel.planning.selection import RowSelection
+from accel.planning.task_files import describe_file
 from accel.predicate.where import to_expr
 from accel.ranges import Kind
-from accel.reader import describe_file
 from accel.testing import Layout, table, write_file
 from tests.unit.planning.files import Bytes
 
@@ -58,7 +58,14 @@ class Planner:
         }
         steps = plan_file(
             self.handle,
-            describe_file(DataFile("store:", "f", "the file"), self.handle, question, partition={}),
+            describe_file(
+                DataFile("store:", "f", "the file"),
+                self.handle,
+                question,
+                partition={},
+                arrow_schema=self.handle.arrow_schema,
+                int96_unit="ns",
+            ),
             **arguments | keywords,
         )
         return self.bytes.run(steps)

@@ -1,0 +1,34 @@
+"""Schemas, of which thousands of files often have one: made once for all that are alike."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Mapping
+
+import pyarrow as pa
+
+from accel.decode.arrow import file_schema
+from accel.decode.schema_memo import SchemaMemo
+from accel.format.model import ParquetSchema
+
+__all__ = ["arrow_schema", "shared_schema"]
+
+# Of the files that are held anywhere: a schema goes with the last of them. Its key is the bytes it was parsed from.
+_schemas: weakref.WeakValueDictionary[tuple[bytes, ...], ParquetSchema] = weakref.WeakValueDictionary()
+_arrow_schemas: SchemaMemo[pa.Schema] = SchemaMemo(64)
+
+
+def shared_schema(schema: ParquetSchema) -> ParquetSchema:
+    """The schema that a file met before has, where it is the same."""
+    return _schemas.setdefault(tuple(element.raw for element in schema.elements), schema)
+
+
+def arrow_schema(
+    schema: ParquetSchema, key_value: Mapping[str, bytes], *, int96_unit: str = "ns"
+) -> pa.Schema:
+    """`file_schema`, once for files that agree on all that it depends on."""
+    known = _arrow_schemas.get(schema, key_value, int96_unit)
+    if known is not None:
+        return known
+    found = file_schema(schema, key_value, int96_unit=int96_unit)
+    return _arrow_schemas.put(schema, key_value, int96_unit, found)

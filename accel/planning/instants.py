@@ -1,0 +1,52 @@
+"""Timestamps stored as INT96, which a scan may read to another unit than what else is said of them is in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+
+from accel.format.model import ParquetSchema, Physical, SchemaElement
+
+__all__ = ["has_instants", "indexed_as_read", "int96_unit"]
+
+_DEFAULT = "ns"
+
+
+def has_instants(schema: ParquetSchema, leaves: Sequence[int]) -> bool:
+    """Whether a leaf among these is INT96."""
+    elements = schema.elements
+    return any(elements[schema.leaves[leaf].element].physical is Physical.INT96 for leaf in leaves)
+
+
+def int96_unit(schema: ParquetSchema, arrow: pa.Schema) -> str:
+    """What the INT96 columns of a file are read to, by its Arrow schema: "us", else "ns".
+
+    Parameters
+    ----------
+    arrow : pyarrow.Schema
+        Of the same columns, all leaves of each.
+    """
+    if not has_instants(schema, range(len(schema.leaves))):
+        return _DEFAULT
+    for leaf, kind in zip(schema.leaves, _leaf_types(arrow.types), strict=False):
+        if schema.elements[leaf.element].physical is Physical.INT96:
+            return "us" if pa.types.is_timestamp(kind) and kind.unit == "us" else _DEFAULT
+    return _DEFAULT
+
+
+def indexed_as_read(element: SchemaElement, kind: pa.DataType) -> bool:
+    """Whether indexes of a column tell of it in the type that it is read to: of INT96 they tell nanoseconds."""
+    if element.physical is not Physical.INT96:
+        return True
+    return bool(pa.types.is_timestamp(kind) and kind.unit == _DEFAULT)
+
+
+def _leaf_types(kinds: Sequence[pa.DataType]) -> Iterator[pa.DataType]:
+    for kind in kinds:
+        if isinstance(kind, pa.BaseExtensionType):
+            kind = kind.storage_type
+        if kind.num_fields:
+            yield from _leaf_types([kind.field(at).type for at in range(kind.num_fields)])
+        else:
+            yield kind
