@@ -129,7 +129,8 @@ class Options:
     read_timeout: float = 30.0
     """For one request to make progress: until its first byte, and between two parts of its body."""
     max_attempts: int = 6
-    """Tries of one request, the first included."""
+    """Tries of one request, the first included. A body that is cut off again and again counts once, where each try brings
+    a sixteenth of it."""
     backoff_base: float = 0.1
     """The first retry waits a random time up to this; each further one up to twice the last."""
     backoff_max: float = 10.0

@@ -46,6 +46,10 @@ def _opaque(etag: str) -> str:
     return (etag[2:] if is_weak(etag) else etag).strip('"')
 
 
+_GETTING_ON = 16
+"""Where each cut brings one part in so many of what is wanted, only the first of them counts as a failure."""
+
+
 class Fetcher:
     """Sends requests to one store. Used on one event loop."""
 
@@ -94,7 +98,8 @@ class Fetcher:
                 # Without an etag nothing says that the rest belongs to the same version.
                 if error.etag is not None or self._allow_unpinned:
                     body = _Body(want) if body is None else body
-                    body.keep(error)
+                    if body.keep(error) and failures:
+                        failures -= 1
                     rest, anchor = body.rest, body.anchor(pin)
             except ObjectChangedError as error:
                 if body is None or not body.held or pin != Pin():
@@ -243,15 +248,17 @@ class _Body:
             self._version.etag if pin.etag is None else pin.etag,
         )
 
-    def keep(self, error: IncompleteBodyError) -> None:
+    def keep(self, error: IncompleteBodyError) -> bool:
+        """Hold what came before the cut; whether so much that it need not count as a failure."""
         came = len(error.partial)
         if not 0 < came < error.range.length:
-            return
+            return False
         if self._whole is None:
             self._whole = error.range
             self._version = Pin(error.size, error.etag)
         self.held.append(error.partial)
         self.rest = ByteRange(error.range.start + came, error.range.end)
+        return came * _GETTING_ON >= self._whole.length
 
     def finish(self, last: Payload) -> Payload:
         if self._whole is None:

@@ -24,16 +24,20 @@ class Bench:
     """A client over a store that fails as told, and a clock that only counts."""
 
     def __init__(
-        self, script: Sequence[Fault | None] | Callable[[Attempt], Fault | None], *, etag: str | None = '"v1"'
+        self,
+        script: Sequence[Fault | None] | Callable[[Attempt], Fault | None],
+        *,
+        etag: str | None = '"v1"',
+        attempts: int = 4,
     ) -> None:
         self.inner = DictStore({"f": BODY})
         self.inner.etags["f"] = etag
         self.store = FaultStore(self.inner, script)
         self.slept: list[float] = []
         self.metrics = Metrics()
-        options = Options(max_attempts=4)
+        options = Options(max_attempts=attempts)
         retry = Retry(
-            max_attempts=4,
+            max_attempts=attempts,
             backoff_base=0.5,
             backoff_max=5.0,
             sleep=self.sleep,
@@ -95,6 +99,41 @@ async def test_a_cut_body_is_resumed_with_what_is_missing() -> None:
     assert bench.asked == [("bytes 100..200", '"v1"'), ("bytes 130..200", '"v1"'), ("bytes 150..200", '"v1"')]
     # Every byte once: 30 + 20 + 50.
     assert (bench.metrics.requests, bench.metrics.bytes, bench.metrics.retries) == (3, 100, 2)
+
+
+async def test_a_body_that_comes_in_parts_is_read_however_many_these_are() -> None:
+    bench = Bench([CutBody(10)] * 9)
+    assert await bench.read(100, 200) == BODY[100:200]
+    assert [asked for asked, _ in bench.asked] == [f"bytes {start}..200" for start in range(100, 200, 10)]
+    assert bench.slept == [0.5] * 9
+    assert (bench.metrics.bytes, bench.metrics.retries) == (100, 9)
+
+
+async def test_what_comes_in_crumbs_is_given_up() -> None:
+    bench = Bench([CutBody(5)] * 20)
+    with pytest.raises(StoreError, match="the body was cut, 4 times"):
+        await bench.read(100, 200)
+    assert [asked for asked, _ in bench.asked] == [f"bytes {start}..200" for start in (100, 105, 110, 115)]
+
+
+async def test_one_try_is_one_however_far_it_came() -> None:
+    bench = Bench([CutBody(99)], attempts=1)
+    with pytest.raises(StoreError, match=r"the body was cut$"):
+        await bench.read(100, 200)
+    assert len(bench.asked) == 1
+
+
+async def test_an_object_that_changes_whenever_it_is_cut_is_given_up() -> None:
+    def script(attempt: Attempt) -> Fault | None:
+        if attempt.number % 2 == 0:
+            return CutBody(60)
+        bench.inner.put("f", BODY[attempt.number :] + BODY[: attempt.number])
+        return None
+
+    bench = Bench(script)
+    with pytest.raises(StoreError, match="another version, 4 times"):
+        await bench.client.read_tail("f", 100, metrics=bench.metrics)
+    assert len(bench.asked) == 6
 
 
 async def test_a_short_body_is_resumed_too() -> None:
