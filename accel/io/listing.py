@@ -45,7 +45,7 @@ _path_of = operator.attrgetter("path")
 
 
 class Cuts(LRUCache[str, tuple[str, ...]]):
-    """Of the prefixes listed last, the keys that all pages but the last ended with; none where it cannot be cut.
+    """Of the prefixes listed last, the keys that full pages ended with; none where it cannot be cut.
 
     Some 1 MiB of them at most: those of a million keys take a tenth of that.
     """
@@ -110,8 +110,9 @@ class Listings:
         return _in_order(entries)
 
     def _learn(self, prefix: str, entries: Sequence[ObjectEntry]) -> None:
-        """Remember where pages end: the last key of each but the last."""
-        cuts = tuple([entry.path for entry in entries[LIST_PAGE - 1 : -1 : LIST_PAGE]])
+        """Remember where pages end: the last key of each full one. Where that is the last, too, what may follow it is
+        asked for in any case (`PageWalk.pages`), and so along with the others."""
+        cuts = tuple([entry.path for entry in entries[LIST_PAGE - 1 :: LIST_PAGE]])
         if cuts and _size(cuts) <= self._cuts.maxsize:
             self._cuts[prefix] = cuts
         else:

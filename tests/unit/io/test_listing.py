@@ -177,6 +177,7 @@ async def test_where_the_last_page_is_full_it_is_asked_for_more(pages: int) -> N
     store = Bucket(keys(range(PAGE * pages)))
     ends = [f"d/{PAGE * page - 1:03}" for page in range(1, pages + 1)]
     assert await asked_twice(store) == [(None, 0), *((end, 0) for end in ends)]
+    assert store.most == 1 + pages  # all of them together
     store.cuts_listings, store.asked = False, []
     assert await paths(listings(store)) == keys(range(PAGE * pages))
     assert store.asked == [(None, page) for page in range(pages)]
