@@ -17,7 +17,7 @@ from tests.spark.cases import CONVERTED, PARIS, TAKEN, UTC, TypeCase
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 ALL = [*TAKEN, *CONVERTED, UTC, PARIS]
 
@@ -142,15 +142,23 @@ EXPRESSIONS = [
 ]
 
 
+def written_as(spark: SparkSession, timestamps: str, tmp_path: Path, data: DataFrame) -> str:
+    """A folder with the data, its timestamps stored as told."""
+    folder = str(tmp_path / "written")
+    spark.conf.set("spark.sql.parquet.outputTimestampType", timestamps)
+    try:
+        data.write.parquet(folder)
+    finally:
+        spark.conf.unset("spark.sql.parquet.outputTimestampType")
+    return folder
+
+
 @pytest.mark.parametrize("outputs", ["TIMESTAMP_MICROS", "TIMESTAMP_MILLIS"])
 def test_files_that_spark_wrote(spark: SparkSession, tmp_path: Path, outputs: str) -> None:
     """Every type that Spark writes comes back as Spark's own reader gives it, schema and values."""
-    folder = str(tmp_path / "written")
-    spark.conf.set("spark.sql.parquet.outputTimestampType", outputs)
-    try:
-        spark.range(0, 100, numPartitions=2).selectExpr(*EXPRESSIONS).write.parquet(folder)
-    finally:
-        spark.conf.unset("spark.sql.parquet.outputTimestampType")
+    folder = written_as(
+        spark, outputs, tmp_path, spark.range(0, 100, numPartitions=2).selectExpr(*EXPRESSIONS)
+    )
     own = spark.read.parquet(folder)
     ours = accel.spark.read(spark, folder)
     assert ours.schema.simpleString() == own.schema.simpleString()
@@ -161,14 +169,10 @@ def test_files_that_spark_wrote(spark: SparkSession, tmp_path: Path, outputs: st
 
 def test_int96_that_spark_wrote(spark: SparkSession, tmp_path: Path) -> None:
     """INT96 has no zone in Arrow: the same instant, as a timestamp_ntz in UTC (the session's zone here)."""
-    folder = str(tmp_path / "int96")
-    spark.conf.set("spark.sql.parquet.outputTimestampType", "INT96")
-    try:
-        spark.range(0, 50, numPartitions=1).selectExpr(
-            "id", "timestamp_micros(id * 123456789 - 1000000001) as at"
-        ).write.parquet(folder)
-    finally:
-        spark.conf.unset("spark.sql.parquet.outputTimestampType")
+    moments = "timestamp_micros(id * 123456789 - 1000000001) as at"
+    folder = written_as(
+        spark, "INT96", tmp_path, spark.range(0, 50, numPartitions=1).selectExpr("id", moments)
+    )
     ours = accel.spark.read(spark, folder)
     assert ours.schema.simpleString() == "struct<id:bigint,at:timestamp_ntz>"
     seen = ours.selectExpr("id", "cast(at as timestamp) as at").orderBy("id").collect()
@@ -177,14 +181,10 @@ def test_int96_that_spark_wrote(spark: SparkSession, tmp_path: Path) -> None:
 
 def test_int96_beyond_nanoseconds(spark: SparkSession, tmp_path: Path) -> None:
     """Sentinels of far years: refused with the way out, which gives what Spark gives."""
-    folder = str(tmp_path / "far")
-    spark.conf.set("spark.sql.parquet.outputTimestampType", "INT96")
-    try:
-        spark.range(0, 4, numPartitions=1).selectExpr(
-            "id", "if(id = 2, null, timestamp'9999-12-31 23:59:59.999999' - make_interval(id * 3000)) as at"
-        ).write.parquet(folder)
-    finally:
-        spark.conf.unset("spark.sql.parquet.outputTimestampType")
+    moments = "if(id = 2, null, timestamp'9999-12-31 23:59:59.999999' - make_interval(id * 3000)) as at"
+    folder = written_as(
+        spark, "INT96", tmp_path, spark.range(0, 4, numPartitions=1).selectExpr("id", moments)
+    )
     with pytest.raises(
         Exception, match=r"stored as INT96, does not fit in timestamp\[ns\] .*int96_unit=.us."
     ):

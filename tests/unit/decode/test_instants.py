@@ -20,6 +20,17 @@ LAST, FIRST, NOW = (
     dt.datetime(2020, 5, 1),
 )
 EDGES = [dt.datetime(1677, 9, 21, 0, 12, 44), dt.datetime(2262, 4, 11, 23, 47, 16)]
+NESTED = pytest.mark.parametrize(
+    ("kind", "value"),
+    [
+        (pa.list_(US), [NOW, LAST]),
+        (pa.large_list(US), [LAST]),
+        (pa.struct([("x", pa.int64()), ("at", US)]), {"x": 1, "at": LAST}),
+        (pa.map_(pa.string(), US), [("a", LAST)]),
+        (pa.list_(pa.struct([("at", pa.list_(US))])), [{"at": None}, {"at": [LAST]}]),
+    ],
+    ids=["list", "large list", "struct", "map", "nested twice"],
+)
 
 
 def store_of(values: list[Any], kind: pa.DataType = US, **options: Any) -> DictStore:
@@ -53,17 +64,7 @@ def test_what_nanoseconds_cannot_tell_is_refused(value: dt.datetime, shown: str,
     assert ask(store, columns=["i"]) == {"i": [0, 1, 2]}
 
 
-@pytest.mark.parametrize(
-    ("kind", "value"),
-    [
-        (pa.list_(US), [NOW, LAST]),
-        (pa.large_list(US), [LAST]),
-        (pa.struct([("x", pa.int64()), ("at", US)]), {"x": 1, "at": LAST}),
-        (pa.map_(pa.string(), US), [("a", LAST)]),
-        (pa.list_(pa.struct([("at", pa.list_(US))])), [{"at": None}, {"at": [LAST]}]),
-    ],
-    ids=["list", "large list", "struct", "map", "nested twice"],
-)
+@NESTED
 def test_at_any_depth(kind: pa.DataType, value: Any) -> None:
     store = store_of([None, value], kind)
     with pytest.raises(accel.SchemaMismatchError, match=r"9999-12-31T23:59:59.999, stored as INT96"):
@@ -100,17 +101,7 @@ def test_microseconds_tell_all_of_them(dictionary: bool) -> None:
         assert ask(store, where, columns=["i"], options=MICROS) == {"i": rows}
 
 
-@pytest.mark.parametrize(
-    ("kind", "value"),
-    [
-        (pa.list_(US), [NOW, LAST]),
-        (pa.large_list(US), [LAST]),
-        (pa.struct([("x", pa.int64()), ("at", US)]), {"x": 1, "at": LAST}),
-        (pa.map_(pa.string(), US), [("a", LAST)]),
-        (pa.list_(pa.struct([("at", pa.list_(US))])), [{"at": None}, {"at": [LAST]}]),
-    ],
-    ids=["list", "large list", "struct", "map", "nested twice"],
-)
+@NESTED
 def test_microseconds_at_any_depth(kind: pa.DataType, value: Any) -> None:
     store = store_of([None, value], kind)
     assert ask(store, options=MICROS)["ts"] == [None, value]
