@@ -130,7 +130,7 @@ def _literal(rng: random.Random, column: pa.ChunkedArray) -> Any:
     kind = column.type
     if not scalar.is_valid:
         return None
-    if kind in _TICKS:
+    if pa.types.is_temporal(kind):
         return scalar
     value = scalar.as_py()
     if kind in _INTEGERS:
@@ -169,9 +169,16 @@ def test_a_scan_gives_what_pyarrow_reads(seed: int, monkeypatch: pytest.MonkeyPa
     kinds = [rng.choice(_KINDS) for _ in range(4)]
     columns = [_column(rng, kind, rows) for kind in kinds]
     data = _write(rng, pa.Table.from_arrays(columns, names=list("abcd")))
-    whole = pq.read_table(io.BytesIO(data), page_checksum_verification=True)
+    tables = {
+        unit: pq.read_table(
+            io.BytesIO(data), page_checksum_verification=True, coerce_int96_timestamp_unit=unit
+        )
+        for unit in accel.Int96Unit
+    }
     store, cache = DictStore({"f": data}), rng.choice([accel.Cache(), None])
     for _ in range(4):
+        unit = rng.choice(list(accel.Int96Unit))
+        whole = tables[unit]
         where = _where(rng, whole, 2)
         names = rng.sample(list("abcd"), rng.randrange(1, 5))
         options = accel.Options(
@@ -180,6 +187,7 @@ def test_a_scan_gives_what_pyarrow_reads(seed: int, monkeypatch: pytest.MonkeyPa
             piece_bytes=rng.choice([1, 1000, 1 << 20]),
             max_gap_bytes=0,
             probe_min_bytes=rng.choice([None, 1]),
+            int96_unit=unit,
         )
         scan = accel.scan("f", where, columns=names, store=store, cache=cache, options=options)
         expr = to_expr(where)
