@@ -14,7 +14,7 @@ from typing import TypeVar
 
 import pyarrow as pa
 
-from accel.decode.shared_schemas import arrow_schema, shared_schema
+from accel.decode.shared_schemas import arrow_schema, holds_instants, shared_schema
 from accel.dictionary_reads import dictionary_key
 from accel.errors import AccelError, ObjectChangedError
 from accel.io.cache import Cache
@@ -110,9 +110,9 @@ class Opener:
 
     def schema_of(self, handle: FileHandle) -> pa.Schema:
         """The Arrow schema that this scan reads a file with."""
-        if self.options.int96_unit == Int96Unit.NS:
-            return handle.arrow_schema
         kin = handle.kin
+        if self.options.int96_unit == Int96Unit.NS or not holds_instants(kin.schema):
+            return handle.arrow_schema
         return arrow_schema(kin.schema, kin.key_value, int96_unit=self.options.int96_unit)
 
     def at_hand(self, file: DataFile, now: float) -> FileHandle | None:

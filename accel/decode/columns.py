@@ -17,7 +17,7 @@ from accel.decode.empties import verify_filled
 from accel.decode.entries import read_as_indices
 from accel.decode.filled import check_filled
 from accel.decode.indexed import Values, check_indices, is_indexed, join_arrays, look_up
-from accel.decode.instants import CONTROL_UNIT, check_instants
+from accel.decode.instants import check_instants, with_stored_instants
 from accel.decode.page_heads import read_tables
 from accel.decode.splice import SplicePlan, plan_splice
 from accel.decode.spliced import cut_calls, splice_units
@@ -232,19 +232,20 @@ class _Job:
             for unit, array in zip(batch, self._read(reader, plan, batch, step), strict=True):
                 arrays[unit] = self._cut(unit, array, arrow_schema.field(unit.field).type)
                 if has_instants(self._schema, unit.leaves):
-                    self._check_instants(arrays[unit], data, plan, unit, step)
+                    self._check_instants(arrays[unit], plan.fields, unit, num_rows, step)
                 if siblings is not None:
                     siblings.add(unit.leaves[0], array)
         if siblings is not None:
             siblings.check()
 
     def _check_instants(
-        self, array: pa.ChunkedArray, data: bytes, plan: SplicePlan, unit: Unit, step: int | None
+        self, array: pa.ChunkedArray, fields: Sequence[int], unit: Unit, num_rows: int, step: int | None
     ) -> None:
         with translate_errors(place=partial(self._place, unit.leaves)):
-            reader = open_reader(data, int96_unit=CONTROL_UNIT)
-            (control,) = self._read(reader, plan, [unit], step)
-            check_instants(array, self._cut(unit, control, array.type))
+            plan = plan_splice(with_stored_instants(self._schema), {}, fields=fields)
+            data = splice_units(self.known, plan, units=[unit], num_rows=num_rows)
+            (stored,) = self._read(open_reader(data), plan, [unit], step)
+            check_instants(array, self._cut(unit, stored, array.type))
 
     def _siblings(self, units: Sequence[Unit]) -> Siblings | None:
         if len({unit.field for unit in units}) == len(units):

@@ -1,78 +1,133 @@
-"""INT96 timestamps, which reach far beyond the years that nanoseconds in 64 bits can tell.
+"""INT96 timestamps, which reach far beyond the years that 64 bits can tell: a time of day and a Julian day.
 
-pyarrow decodes them to nanoseconds and wraps around: Spark's 9999-12-31 would be a day of 1816. Milliseconds hold every
-day that INT96 has, so a column is decoded to these as well and both are compared. So it is with microseconds, which are
-asked for by `Options.int96_unit`: days of 4 bytes reach further.
+pyarrow adds them up and wraps around: as nanoseconds Spark's 9999-12-31 would be a day of 1816. So a column is also decoded
+to the 12 bytes that are stored, and what these say is held against what pyarrow made of them.
+
+Source: parquet-format `parquet.thrift` (Type.INT96).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from accel.arrays import integers, whole
+from accel.decode.schema_memo import SchemaMemo
 from accel.errors import SchemaMismatchError
+from accel.format.model import ParquetSchema, Physical, SchemaElement
+from accel.format.thrift import read_struct
+from accel.format.thrift_value import I32, write_struct
 
-__all__ = ["CONTROL_UNIT", "check_instants"]
+__all__ = ["check_instants", "with_stored_instants"]
 
-CONTROL_UNIT: Final = "ms"
-"""What `check_instants` wants the same values in."""
-
-_PER_MILLI: Final = {"ns": 1_000_000, "us": 1_000}
+_BYTES: Final = 12
+_STORED: Final = np.dtype([("time", "<i8"), ("day", "<u4")])
+"""Nanoseconds of the day, and the Julian day."""
+_EPOCH: Final = 2_440_588
+"""The Julian day of 1970-01-01."""
+_PER_DAY: Final = {"ns": 86_400_000_000_000, "us": 86_400_000_000}
+_NANOS: Final = {"ns": 1, "us": 1_000}
+_BEYOND: Final = 2.0**63 + 2.0**32
+"""More does not fit in 64 bits, however a float was rounded; what is nearer has the other sign where it wrapped."""
 _WAYS_OUT: Final = {
     "ns": 'read INT96 as microseconds with Options(int96_unit="us"), or leave the column out with columns=',
     "us": "leave the column out with columns=",
 }
+_NOTHING: Final[Mapping[str, bytes]] = {}
+_TYPE, _TYPE_LENGTH, _REPETITION, _NAME, _FIELD_ID = 1, 2, 3, 4, 9
+
+_schemas: SchemaMemo[ParquetSchema] = SchemaMemo(16)
 
 
-def check_instants(values: pa.ChunkedArray, control: pa.ChunkedArray) -> None:
-    """See that no INT96 timestamp wrapped around.
+def with_stored_instants(schema: ParquetSchema) -> ParquetSchema:
+    """The schema of the same file, whose INT96 columns are fixed bytes: pages of these are encoded alike."""
+    known = _schemas.get(schema, _NOTHING, None)
+    if known is None:
+        elements = tuple(
+            _as_bytes(element) if element.physical is Physical.INT96 else element
+            for element in schema.elements
+        )
+        known = _schemas.put(schema, _NOTHING, None, replace(schema, elements=elements))
+    return known
+
+
+def _as_bytes(element: SchemaElement) -> SchemaElement:
+    fields, _ = read_struct(element.raw)
+    kept = {number: fields[number] for number in (_REPETITION, _NAME, _FIELD_ID) if number in fields}
+    fixed = Physical.FIXED_LEN_BYTE_ARRAY
+    raw = write_struct({_TYPE: (I32, int(fixed)), _TYPE_LENGTH: (I32, _BYTES), **kept})
+    return replace(element, physical=fixed, type_length=_BYTES, raw=raw)
+
+
+def check_instants(values: pa.ChunkedArray, stored: pa.ChunkedArray) -> None:
+    """See that every INT96 timestamp is the one that is stored.
 
     Parameters
     ----------
-    values, control : pyarrow.ChunkedArray
-        The same rows of a column, as pyarrow decodes them to nanoseconds or microseconds, and to `CONTROL_UNIT`.
+    values, stored : pyarrow.ChunkedArray
+        The same rows of a column: timestamps of nanoseconds or microseconds, and as `with_stored_instants` has them.
 
     Raises
     ------
     SchemaMismatchError
-        One does not fit in 64 bits of its unit; the message says which.
+        One does not fit in 64 bits of its unit, or is another one; the message says which.
     """
-    for fine, coarse in zip(_moments(values), _moments(control), strict=True):
-        if fine.type.equals(coarse.type):
-            continue
-        millis = integers(coarse.view(pa.int64()))
-        wrong = np.flatnonzero(integers(fine.view(pa.int64())) // _PER_MILLI[fine.type.unit] != millis)
-        if len(wrong):
-            unit = fine.type.unit
-            raise SchemaMismatchError(
-                f"{_shown(int(millis[wrong[0]]))}, stored as INT96, does not fit in timestamp[{unit}]",
-                hint=_WAYS_OUT[unit],
-            )
+    for moments, raw in _instants(whole(values), whole(stored)):
+        unit = moments.type.unit
+        found = np.frombuffer(raw.buffers()[1], _STORED, len(raw), raw.offset * _BYTES)
+        day, time = found["day"].astype(np.int64) - _EPOCH, found["time"]
+        ticks = time // _NANOS[unit]
+        due = day * _PER_DAY[unit] + ticks
+        about = day.astype(np.float64) * _PER_DAY[unit] + ticks
+        wrapped = (np.abs(about) > _BEYOND) | ((due < 0) != (about < 0))
+        _refuse(wrapped | (due != integers(moments.view(pa.int64()))), wrapped, found, unit)
 
 
-def _moments(column: pa.ChunkedArray) -> Iterator[pa.Array]:
-    """The timestamps that a column holds, at any depth of nesting; those that are null left out."""
-    pending = [whole(column)]
+def _refuse(wrong: npt.NDArray[np.bool_], wrapped: npt.NDArray[np.bool_], found: Any, unit: str) -> None:
+    if not wrong.any():
+        return
+    at = int(np.argmax(wrong))
+    time, day = int(found["time"][at]), int(found["day"][at])
+    shown = f"{_shown((day - _EPOCH) * 86_400_000 + time // 1_000_000)}, stored as INT96"
+    if wrapped[at]:
+        raise SchemaMismatchError(f"{shown}, does not fit in timestamp[{unit}]", hint=_WAYS_OUT[unit])
+    raise SchemaMismatchError(
+        f"{shown} with {time} nanoseconds of the day, would be read as another timestamp[{unit}]",
+        hint='read INT96 as nanoseconds with Options(int96_unit="ns")',
+    )
+
+
+def _instants(moments: pa.Array, stored: pa.Array) -> Iterator[tuple[pa.Array, pa.Array]]:
+    """The timestamps that a column holds at any depth of nesting, with what is stored; those that are null left out."""
+    pending = [(moments, stored)]
     while pending:
-        array = pending.pop()
-        kind = array.type
-        if pa.types.is_timestamp(kind):
-            yield array.drop_null() if array.null_count else array
-        elif pa.types.is_struct(kind):
-            pending += array.flatten()
-        elif pa.types.is_map(kind):
-            entry = pa.struct([kind.key_field.with_name("key"), kind.item_field.with_name("value")])
-            pending.append(array.cast(pa.list_(entry)))
-        elif pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
-            pending.append(array.flatten())
+        one, other = pending.pop()
+        if pa.types.is_timestamp(one.type):
+            if pa.types.is_fixed_size_binary(other.type) and len(one) > one.null_count:
+                yield one.drop_null(), other.drop_null()
+        else:
+            pending += zip(_children(one), _children(other), strict=True)
+
+
+def _children(array: pa.Array) -> list[pa.Array]:
+    kind = array.type
+    if pa.types.is_map(kind):
+        entry = pa.struct([kind.key_field.with_name("key"), kind.item_field.with_name("value")])
+        return [array.cast(pa.list_(entry)).flatten()]
+    if pa.types.is_struct(kind):
+        return array.flatten()  # type: ignore[no-any-return]
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
+        return [array.flatten()]
+    return []
 
 
 def _shown(millis: int) -> str:
     try:
         return str(np.datetime64(millis, "ms"))
-    except ValueError:
+    except (ValueError, OverflowError):
         return f"{millis} ms after 1970"

@@ -46,7 +46,7 @@ def _leaf_types(kinds: Sequence[pa.DataType]) -> Iterator[pa.DataType]:
     for kind in kinds:
         if isinstance(kind, pa.BaseExtensionType):
             kind = kind.storage_type
-        if kind.num_fields:
+        if kind.num_fields or pa.types.is_struct(kind):
             yield from _leaf_types([kind.field(at).type for at in range(kind.num_fields)])
         else:
             yield kind

@@ -29,7 +29,7 @@ from accel.ranges import ByteRange
 
 __all__ = ["decode_tasks", "encode_batches", "encode_tasks"]
 
-_VERSION = 3
+_VERSION = 4
 # Rows that agree on these are of one file and one question.
 _OF_FILE = (
     *("root", "path", "url", "etag", "size", "footer", "arrow_schema"),

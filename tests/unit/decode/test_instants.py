@@ -131,6 +131,52 @@ def test_what_microseconds_cannot_tell_is_refused_too(days: int) -> None:
             ask(store, options=options)
 
 
+def stored_with(time: int) -> DictStore:
+    """`NOW`, its time of day replaced."""
+    data = bytearray(store_of([NOW], use_dictionary=False, compression="none").objects["f.parquet"])
+    at = data.index(bytes(8) + (2_440_588 + (NOW - dt.datetime(1970, 1, 1)).days).to_bytes(4, "little"))
+    data[at : at + 8] = time.to_bytes(8, "little", signed=True)
+    return DictStore({"f.parquet": bytes(data)})
+
+
+def test_a_time_of_day_before_midnight() -> None:
+    """Malformed, but plain enough: pyarrow takes it for a number without a sign, and only nanoseconds wrap back."""
+    store = stored_with(-3600 * 10**9)
+    assert ask(store)["ts"] == [NOW - dt.timedelta(hours=1)]
+    with pytest.raises(accel.SchemaMismatchError) as caught:
+        ask(store, options=MICROS)
+    assert str(caught.value) == (
+        "f.parquet, row group 0, column ts: 2020-04-30T23:00:00.000, stored as INT96 with -3600000000000 nanoseconds of "
+        'the day, would be read as another timestamp[us] (read INT96 as nanoseconds with Options(int96_unit="ns"))'
+    )
+
+
+@pytest.mark.parametrize("options", [accel.Options(), MICROS], ids=["ns", "us"])
+def test_a_time_of_day_beyond_it_is_the_next_day(options: accel.Options) -> None:
+    assert ask(stored_with(25 * 3600 * 10**9), options=options)["ts"] == [NOW + dt.timedelta(hours=25)]
+
+
+@pytest.mark.parametrize(
+    ("kind", "values"),
+    [
+        (US, [None, None]),
+        (pa.list_(US), [[], None]),
+        (pa.list_(US), [[None], []]),
+        (pa.struct([("at", US)]), [None]),
+    ],
+    ids=["nulls", "no elements", "null elements", "null structs"],
+)
+def test_where_there_is_no_instant(kind: pa.DataType, values: list[Any]) -> None:
+    for options in (accel.Options(), MICROS):
+        assert ask(store_of(values, kind), options=options)["ts"] == values
+
+
+def test_the_last_and_the_first_that_nanoseconds_tell() -> None:
+    ticks = [2**63 - 1, 2**63 - 2, -(2**63), -(2**63) + 1, 0, -1]
+    table = accel.scan("f.parquet", store=store_of(ticks, pa.timestamp("ns")), cache=None).to_table()
+    assert table["ts"].cast(pa.int64()).to_pylist() == ticks
+
+
 def test_both_units_by_one_cache() -> None:
     store, cache = store_of([{"at": NOW}, None], pa.struct([("at", US)])), accel.Cache()
     for _ in range(2):
