@@ -112,7 +112,7 @@ def check_arguments(
         order=order,
         by_position=stream,
         embedded=dict(embedded or {}),
-        options=options,
+        options=options.for_spark() if stream else options,
     )
 
 

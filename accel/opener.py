@@ -66,6 +66,8 @@ class Opener:
         self._opening = 0
         """Files that are being opened one by one."""
         self.options = options
+        self.int96_unit = Int96Unit.US if options.int96_unit == Int96Unit.US else Int96Unit.NS
+        """What INT96 timestamps are read to."""
         self.metrics = metrics
         self._tails: dict[tuple[str, str], tuple[ObjectId, int, memoryview]] | None = (
             {} if tails is Tails.SERVE else None
@@ -111,9 +113,9 @@ class Opener:
     def schema_of(self, handle: FileHandle) -> pa.Schema:
         """The Arrow schema that this scan reads a file with."""
         kin = handle.kin
-        if self.options.int96_unit == Int96Unit.NS or not holds_instants(kin.schema):
+        if self.int96_unit == Int96Unit.NS or not holds_instants(kin.schema):
             return handle.arrow_schema
-        return arrow_schema(kin.schema, kin.key_value, int96_unit=self.options.int96_unit)
+        return arrow_schema(kin.schema, kin.key_value, int96_unit=self.int96_unit)
 
     def at_hand(self, file: DataFile, now: float) -> FileHandle | None:
         """The cached handle of a file that may be used at `now` (monotonic clock) without asking its store."""

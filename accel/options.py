@@ -52,6 +52,8 @@ class Transport(enum.StrEnum):
 class Int96Unit(enum.StrEnum):
     """What timestamps that are stored as INT96 are read to."""
 
+    AUTO = "auto"
+    """Microseconds for Spark (`accel.spark.read`, and scans within `mapInArrow`), as its own are; else nanoseconds."""
     NS = "ns"
     """Nanoseconds, as pyarrow reads them, which reach from 1677 to 2262; one beyond raises `SchemaMismatchError`."""
     US = "us"
@@ -143,7 +145,7 @@ class Options:
     bytes take), but not before `hedge_floor`. Until 20 of a store are known none is late."""
     hedge_floor: float = 0.05
     """Seconds before which no small request is late, whatever `hedge_factor` makes of it."""
-    int96_unit: Int96Unit = Int96Unit.NS
+    int96_unit: Int96Unit = Int96Unit.AUTO
     """What timestamps that are stored as INT96 (by Impala, and Spark of old) are read to."""
     transport: Transport = Transport.AUTO
     """What reads ranges of S3."""
@@ -155,6 +157,12 @@ class Options:
     """Read objects of stores that give no etag over several requests (no protection from mixing)."""
     strict: bool = False
     """Refuse a file whose index or metadata had to be passed over, instead of warning."""
+
+    def for_spark(self) -> Options:
+        """The same, as they are meant where Spark takes the rows."""
+        return (
+            dataclasses.replace(self, int96_unit=Int96Unit.US) if self.int96_unit == Int96Unit.AUTO else self
+        )
 
     @property
     def cut_bytes(self) -> int:

@@ -136,7 +136,7 @@ class Reader:
             question,
             partition=partition,
             arrow_schema=self._opener.schema_of(handle),
-            int96_unit=self.options.int96_unit,
+            int96_unit=self._opener.int96_unit,
         )
         tail = self._opener.take_tail(client, handle)
         if tail is not None and not task_file.at_hand:

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from accel.arguments import check_count
 from accel.asking import DEFAULT_CACHE, plan, scan
-from accel.options import MIB
+from accel.options import MIB, Options
 from accel.planning.task_rows import join_rows, take_out
 from accel.planning.task_schema import TASK_ARROW_SCHEMA
 from accel.spark.schema import spark_ddl, spark_schema
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from accel.io.cache import Cache
-    from accel.options import Options
     from accel.predicate.where import Where
     from accel.scan_spec import Partitioning, Paths
 
@@ -106,7 +105,7 @@ def read(
         store=store,
         storage_options=storage_options,
         cache=cache,
-        options=options,
+        options=_for_spark(options),
     )
     result = spark_schema(planned.schema)
     batches, shared = take_out(planned)
@@ -114,6 +113,12 @@ def read(
     given = {"storage_options": storage_options, "options": options, "store": store, "cache": cache}
     read_tasks = partial(_read_tasks, keywords=for_executors(given), shared=shared)
     return tasks.mapInArrow(read_tasks, result)
+
+
+def _for_spark(options: Options | None) -> Options:
+    given = Options() if options is None else options
+    # What is something else is refused by whoever checks all arguments.
+    return given.for_spark() if isinstance(given, Options) else given
 
 
 def for_executors(keywords: Mapping[str, Any]) -> dict[str, Any]:

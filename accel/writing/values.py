@@ -188,18 +188,23 @@ class ColumnValues:
     def _decode(
         self, group: int, pages: ChunkPages, start: int, stop: int, first_rows: Int64s
     ) -> ChunkValues:
-        [array] = decode_columns(
-            self.metadata.schema,
-            self.key_value,
-            chunks={self.leaf.ordinal: pages},
-            rows=RowSelection(np.array([start], np.int64), np.array([stop], np.int64)),
-            arrow_schema=self.arrow_schema,
-            leaves=[self.leaf.ordinal],
-            path=self.source.name,
-            row_group=group,
-            memory_limit=self.options.memory_limit,
-            created_by=self.metadata.created_by,
-        )
+        try:
+            [array] = decode_columns(
+                self.metadata.schema,
+                self.key_value,
+                chunks={self.leaf.ordinal: pages},
+                rows=RowSelection(np.array([start], np.int64), np.array([stop], np.int64)),
+                arrow_schema=self.arrow_schema,
+                leaves=[self.leaf.ordinal],
+                path=self.source.name,
+                row_group=group,
+                memory_limit=self.options.memory_limit,
+                created_by=self.metadata.created_by,
+            )
+        except SchemaMismatchError as error:
+            # Whatever a scan may do about it.
+            error.hint = "indexes tell nanoseconds of INT96: give this column none"
+            raise
         parts = array.chunks if isinstance(array, pa.ChunkedArray) else [array]
         dug = [_dig(part, self.leaf.path[1:]) for part in parts]
         if sum(part.nbytes for part in dug) > self.options.memory_limit:

@@ -173,11 +173,11 @@ def test_a_scan_gives_what_pyarrow_reads(seed: int, monkeypatch: pytest.MonkeyPa
         unit: pq.read_table(
             io.BytesIO(data), page_checksum_verification=True, coerce_int96_timestamp_unit=unit
         )
-        for unit in accel.Int96Unit
+        for unit in (accel.Int96Unit.NS, accel.Int96Unit.US)
     }
     store, cache = DictStore({"f": data}), rng.choice([accel.Cache(), None])
     for _ in range(4):
-        unit = rng.choice(list(accel.Int96Unit))
+        unit = rng.choice(list(tables))
         whole = tables[unit]
         where = _where(rng, whole, 2)
         names = rng.sample(list("abcd"), rng.randrange(1, 5))

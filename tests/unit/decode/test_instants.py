@@ -179,17 +179,14 @@ def test_the_last_and_the_first_that_nanoseconds_tell() -> None:
 
 def test_both_units_by_one_cache() -> None:
     store, cache = store_of([{"at": NOW}, None], pa.struct([("at", US)])), accel.Cache()
-    for _ in range(2):
-        for options, unit in (
-            (accel.Options(), "ns"),
-            (MICROS, "us"),
-            (accel.Options(int96_unit="us"), "us"),
-        ):
-            table = accel.scan(
-                "f.parquet", "ts is not null", store=store, cache=cache, options=options
-            ).to_table()
-            assert table.schema.field("ts").type == pa.struct([("at", pa.timestamp(unit))])
-            assert table["ts"].to_pylist() == [{"at": NOW}]
+    for given in ("auto", "us", "ns", "auto", "us"):
+        unit = "us" if given == "us" else "ns"
+        options = accel.Options(int96_unit=accel.Int96Unit(given))
+        table = accel.scan(
+            "f.parquet", "ts is not null", store=store, cache=cache, options=options
+        ).to_table()
+        assert table.schema.field("ts").type == pa.struct([("at", pa.timestamp(unit))])
+        assert table["ts"].to_pylist() == [{"at": NOW}]
 
 
 def test_indexes_which_tell_nanoseconds_are_left_aside(tmp_path: Path) -> None:
@@ -209,6 +206,15 @@ def test_indexes_which_tell_nanoseconds_are_left_aside(tmp_path: Path) -> None:
         found = scan.aggregate([("ts", "min"), ("ts", "max"), ("ts", "count")]).to_pylist()
         assert found == [{"ts_min": values[0], "ts_max": values[-1], "ts_count": 40}]
     assert pages == [1, 1, 1, 4, 4, 4]
+
+
+def test_an_index_of_what_nanoseconds_cannot_tell(tmp_path: Path) -> None:
+    path = tmp_path / "f.parquet"
+    path.write_bytes(store_of([NOW, LAST]).objects["f.parquet"])
+    with pytest.raises(
+        accel.SchemaMismatchError, match=r"9999-12-31.*\(indexes tell nanoseconds of INT96: give"
+    ):
+        accel.embed(path, indexes={"ts": "zonemap"}, options=MICROS)
 
 
 def test_tasks_carry_the_unit() -> None:
@@ -231,6 +237,19 @@ def test_files_with_64_bits_go_with_those_of_microseconds() -> None:
     assert found.to_pydict() == {"i": [1, 7], "ts": [LAST, LAST]}
 
 
+def test_scans_for_spark_read_microseconds_unless_told() -> None:
+    store = store_of([NOW, LAST])
+
+    def seen(**keywords: Any) -> dict[str, list[Any]]:
+        paths = iter([pa.RecordBatch.from_pydict({"path": ["f.parquet"]})])
+        return accel.scan(paths, store=store, cache=None, **keywords).to_table().to_pydict()
+
+    assert seen() == {"i": [0, 1], "ts": [NOW, LAST]}
+    assert seen(options=MICROS) == seen()
+    with pytest.raises(accel.SchemaMismatchError, match="stored as INT96"):
+        seen(options=accel.Options(int96_unit=accel.Int96Unit.NS))
+
+
 def test_a_unit_that_there_is_not() -> None:
-    with pytest.raises(ValueError, match="option int96_unit is one of ns, us, not 'ms'"):
+    with pytest.raises(ValueError, match="option int96_unit is one of auto, ns, us, not 'ms'"):
         accel.Options(int96_unit="ms")  # type: ignore[arg-type]
