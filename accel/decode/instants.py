@@ -80,12 +80,26 @@ def check_instants(values: pa.ChunkedArray, stored: pa.ChunkedArray) -> None:
     for moments, raw in _instants(whole(values), whole(stored)):
         unit = moments.type.unit
         found = np.frombuffer(raw.buffers()[1], _STORED, len(raw), raw.offset * _BYTES)
+        if _is_usual(found, unit):
+            continue
         day, time = found["day"].astype(np.int64) - _EPOCH, found["time"]
         ticks = time // _NANOS[unit]
         due = day * _PER_DAY[unit] + ticks
         about = day.astype(np.float64) * _PER_DAY[unit] + ticks
         wrapped = (np.abs(about) > _BEYOND) | ((due < 0) != (about < 0))
         _refuse(wrapped | (due != integers(moments.view(pa.int64()))), wrapped, found, unit)
+
+
+def _is_usual(found: Any, unit: str) -> bool:
+    """Whether all are times of a day, and of days that 64 bits tell wholly: then nothing can go wrong."""
+    days = 2**63 // _PER_DAY[unit] - 1
+    day, time = found["day"], found["time"]
+    return bool(
+        _EPOCH - days <= int(day.min())
+        and int(day.max()) <= _EPOCH + days
+        and int(time.min()) >= 0
+        and int(time.max()) <= _PER_DAY["ns"]
+    )
 
 
 def _refuse(wrong: npt.NDArray[np.bool_], wrapped: npt.NDArray[np.bool_], found: Any, unit: str) -> None:
