@@ -7,6 +7,8 @@ import csv
 from collections.abc import Sequence
 from typing import Any
 
+from accel.options import Int96Unit, Options
+
 __all__ = [
     "UsageError",
     "add_message_options",
@@ -115,6 +117,12 @@ def _add_question(parser: argparse.ArgumentParser) -> None:
         metavar="A,B",
         help="columns in the order wanted; a name that holds a comma goes in double quotes",
     )
+    parser.add_argument(
+        "--int96-unit",
+        choices=("ns", "us"),
+        default="ns",
+        help="what timestamps stored as INT96 are read to; ns reaches from 1677 to 2262",
+    )
 
 
 def _add_scan(commands: Any, shared: argparse.ArgumentParser) -> None:
@@ -222,4 +230,5 @@ def scan_keywords(given: argparse.Namespace) -> dict[str, Any]:
         "partitioning": None if given.partitioning == "none" else given.partitioning,
         "glob": not given.no_glob,
         "storage_options": storage_options(given),
+        "options": Options(int96_unit=Int96Unit(given.int96_unit)),
     }

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from accel.cli.arguments import build_parser, column_list, scan_keywords, storage_options
+from accel.options import Int96Unit, Options
 
 
 @pytest.mark.parametrize(
@@ -52,11 +53,13 @@ def test_what_scan_is_called_with() -> None:
         "partitioning": None,
         "glob": False,
         "storage_options": None,
+        "options": Options(int96_unit=Int96Unit.NS),
     }
-    assert scan_keywords(build_parser().parse_args(["explain", "a"])) == {
+    assert scan_keywords(build_parser().parse_args(["explain", "a", "--int96-unit", "us"])) == {
         "where": None,
         "columns": None,
         "partitioning": "hive",
         "glob": True,
         "storage_options": None,
+        "options": Options(int96_unit=Int96Unit.US),
     }

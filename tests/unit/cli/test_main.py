@@ -159,6 +159,16 @@ def test_csv_that_csv_readers_read(tmp_path: Path, capfdbinary: pytest.CaptureFi
     assert json.loads(capfdbinary.readouterr().out) == {'x,"y"': 'a,"b"\nc'}
 
 
+def test_int96_that_nanoseconds_cannot_tell(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "far.parquet"
+    last = pa.array([253_402_300_799_999_999], pa.timestamp("us"))
+    pq.write_table(pa.Table.from_arrays([last], names=["at"]), path, use_deprecated_int96_timestamps=True)
+    assert main(["scan", str(path)]) == 1
+    assert "does not fit in timestamp[ns]" in capsys.readouterr().err
+    assert main(["scan", str(path), "--int96-unit", "us", "--format", "json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"at": "9999-12-31T23:59:59.999999"}
+
+
 def test_counting(source: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["scan", source, "--count", "-w", "carrier is null"]) == 0
     assert capsys.readouterr().out == "143\n"
