@@ -107,11 +107,13 @@ def _refuse(wrong: npt.NDArray[np.bool_], wrapped: npt.NDArray[np.bool_], found:
         return
     at = int(np.argmax(wrong))
     time, day = int(found["time"][at]), int(found["day"][at])
-    shown = f"{_shown((day - _EPOCH) * 86_400_000 + time // 1_000_000)}, stored as INT96"
+    moment = _shown((day - _EPOCH) * 86_400_000 + time // 1_000_000)
     if wrapped[at]:
-        raise SchemaMismatchError(f"{shown}, does not fit in timestamp[{unit}]", hint=_WAYS_OUT[unit])
+        raise SchemaMismatchError(
+            f"{moment}, stored as INT96, does not fit in timestamp[{unit}]", hint=_WAYS_OUT[unit]
+        )
     raise SchemaMismatchError(
-        f"{shown} with {time} nanoseconds of the day, would be read as another timestamp[{unit}]",
+        f"{moment}, stored as INT96 with {time} nanoseconds of the day, would be read as another timestamp[{unit}]",
         hint='read INT96 as nanoseconds with Options(int96_unit="ns")',
     )
 
