@@ -122,12 +122,16 @@ def _instants(moments: pa.Array, stored: pa.Array) -> Iterator[tuple[pa.Array, p
     """The timestamps that a column holds at any depth of nesting, with what is stored; those that are null left out."""
     pending = [(moments, stored)]
     while pending:
-        one, other = pending.pop()
+        one, other = map(_storage, pending.pop())
         if pa.types.is_timestamp(one.type):
             if pa.types.is_fixed_size_binary(other.type) and len(one) > one.null_count:
                 yield one.drop_null(), other.drop_null()
         else:
             pending += zip(_children(one), _children(other), strict=True)
+
+
+def _storage(array: pa.Array) -> pa.Array:
+    return array.storage if isinstance(array, pa.ExtensionArray) else array
 
 
 def _children(array: pa.Array) -> list[pa.Array]:
@@ -137,9 +141,7 @@ def _children(array: pa.Array) -> list[pa.Array]:
         return [array.cast(pa.list_(entry)).flatten()]
     if pa.types.is_struct(kind):
         return array.flatten()  # type: ignore[no-any-return]
-    if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
-        return [array.flatten()]
-    return []
+    return [array.flatten()] if kind.num_fields else []
 
 
 def _shown(millis: int) -> str:

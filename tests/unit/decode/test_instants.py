@@ -14,6 +14,7 @@ import accel
 from accel.testing import DictStore
 
 US = pa.timestamp("us")
+MICROS = accel.Options(int96_unit=accel.Int96Unit.US)
 LAST, FIRST, NOW = (
     dt.datetime(9999, 12, 31, 23, 59, 59, 999999),
     dt.datetime(1, 1, 1),
@@ -25,11 +26,13 @@ NESTED = pytest.mark.parametrize(
     [
         (pa.list_(US), [NOW, LAST]),
         (pa.large_list(US), [LAST]),
+        (pa.list_(US, 2), [LAST, None]),
+        (pa.list_view(US), [LAST, None]),
         (pa.struct([("x", pa.int64()), ("at", US)]), {"x": 1, "at": LAST}),
         (pa.map_(pa.string(), US), [("a", LAST)]),
         (pa.list_(pa.struct([("at", pa.list_(US))])), [{"at": None}, {"at": [LAST]}]),
     ],
-    ids=["list", "large list", "struct", "map", "nested twice"],
+    ids=["list", "large list", "fixed list", "list view", "struct", "map", "nested twice"],
 )
 
 
@@ -71,6 +74,32 @@ def test_at_any_depth(kind: pa.DataType, value: Any) -> None:
         ask(store)
 
 
+class Moment(pa.ExtensionType):
+    def __init__(self) -> None:
+        super().__init__(US, "accel.tests.moment")
+
+    def __arrow_ext_serialize__(self) -> bytes:
+        return b""
+
+    @classmethod
+    def __arrow_ext_deserialize__(cls, storage_type: pa.DataType, serialized: bytes) -> Moment:
+        return cls()
+
+
+def test_within_a_type_of_the_callers() -> None:
+    pa.register_extension_type(Moment())
+    try:
+        rows = pa.table({"ts": pa.ExtensionArray.from_storage(Moment(), pa.array([LAST], US))})
+        sink = pa.BufferOutputStream()
+        pq.write_table(rows, sink, use_deprecated_int96_timestamps=True)
+        store = DictStore({"f.parquet": sink.getvalue().to_pybytes()})
+        with pytest.raises(accel.SchemaMismatchError, match="stored as INT96"):
+            ask(store)
+        assert ask(store, options=MICROS) == {"ts": [LAST]}
+    finally:
+        pa.unregister_extension_type("accel.tests.moment")
+
+
 def test_all_that_nanoseconds_can_tell_comes_out() -> None:
     values = [*EDGES, NOW, None, dt.datetime(1969, 12, 31, 23, 59, 59, 999999)]
     assert ask(store_of(values))["ts"] == values
@@ -80,9 +109,6 @@ def test_all_that_nanoseconds_can_tell_comes_out() -> None:
         None,
         [None, *EDGES],
     ]
-
-
-MICROS = accel.Options(int96_unit=accel.Int96Unit.US)
 
 
 @pytest.mark.parametrize("dictionary", [True, False], ids=["dictionary", "plain"])
