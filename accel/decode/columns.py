@@ -96,7 +96,7 @@ def decode_columns(
     if not rows:
         return [pa.nulls(0, field.type) for field in arrow_schema]
     try:
-        job = _Job(schema, chunks, rows, row_group, memory_limit, int96_unit)
+        job = _Job(schema, chunks, rows, row_group, memory_limit, int96_unit, created_by)
         job.verify(sorted(set(leaves)))
         units = cut_units(job.known, fields, arrow_schema=arrow_schema)
 
@@ -137,8 +137,10 @@ class _Job:
         row_group: int,
         memory_limit: int | None,
         int96_unit: str,
+        created_by: str,
     ) -> None:
         self._int96_unit = int96_unit
+        self._created_by = created_by
         self._schema = schema
         self._chunks = chunks = dict(chunks)
         self._rows = rows
@@ -242,7 +244,8 @@ class _Job:
         self, array: pa.ChunkedArray, fields: Sequence[int], unit: Unit, num_rows: int, step: int | None
     ) -> None:
         with translate_errors(place=partial(self._place, unit.leaves)):
-            plan = plan_splice(with_stored_instants(self._schema), {}, fields=fields)
+            stored_as = with_stored_instants(self._schema)
+            plan = plan_splice(stored_as, {}, fields=fields, created_by=self._created_by)
             data = splice_units(self.known, plan, units=[unit], num_rows=num_rows)
             (stored,) = self._read(open_reader(data), plan, [unit], step)
             check_instants(array, self._cut(unit, stored, array.type))

@@ -251,18 +251,30 @@ def test_the_checksum_of_a_dictionary_that_is_decoded_apart() -> None:
         _decode(data, replace(chunk, dictionary=bytes(page)))
 
 
-def test_an_old_writer_said_that_its_compressed_pages_were_not() -> None:
+def _said_to_be_uncompressed(chunk: ChunkPages) -> ChunkPages:
     # ARROW-10353: parquet-cpp before 2.0 set is_compressed to false in v2 pages that it had compressed.
-    data = _write(_TEXTS, **_V2, compression="SNAPPY")
-    chunk = _chunk(data)
-
     def deny(header: Struct) -> None:
         header[8][1][7] = (FALSE, False)
 
-    old = replace(chunk, buffers=tuple(_edit(page, deny) for page in chunk.buffers))
-    assert _decode(data, old, created_by="parquet-cpp version 1.5.1-SNAPSHOT").equals(_TEXTS)
+    return replace(chunk, buffers=tuple(_edit(page, deny) for page in chunk.buffers))
+
+
+_OLD_WRITER = "parquet-cpp version 1.5.1-SNAPSHOT"
+
+
+def test_an_old_writer_said_that_its_compressed_pages_were_not() -> None:
+    data = _write(_TEXTS, **_V2, compression="SNAPPY")
+    old = _said_to_be_uncompressed(_chunk(data))
+    assert _decode(data, old, created_by=_OLD_WRITER).equals(_TEXTS)
     with pytest.raises(ParquetFormatError):
         _decode(data, old, created_by="another version 2.0.0")
+
+
+def test_so_are_the_instants_of_an_old_writer_held_against_what_is_stored() -> None:
+    ticks = _INTS.cast(pa.timestamp("us"))
+    data = _write(ticks, **_V2, compression="SNAPPY", use_deprecated_int96_timestamps=True)
+    found = _decode(data, _said_to_be_uncompressed(_chunk(data)), created_by=_OLD_WRITER)
+    assert found.equals(ticks.cast(pa.timestamp("ns")))
 
 
 def test_dictionary_pages() -> None:

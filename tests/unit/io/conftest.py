@@ -6,8 +6,10 @@ import asyncio
 import re
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
+from obstore.store import S3Store
 
 
 @dataclass
@@ -37,6 +39,19 @@ class Request:
 
 
 Edit = Callable[[Reply], None]
+
+
+def s3_at(url: str, **client: Any) -> S3Store:
+    """The bucket `b` at an address, nothing tried again; `client` are options of obstore's client."""
+    return S3Store(
+        "b",
+        endpoint=url,
+        access_key_id="KEY",
+        secret_access_key="SECRET",
+        region="us-east-1",
+        client_options={"allow_http": True, **client},
+        retry_config={"max_retries": 0},
+    )
 
 
 def status(code: int, body: bytes = b"", **headers: str) -> Edit:

@@ -24,7 +24,7 @@ from accel.io.obstore_store import ObstoreStore
 from accel.io.store import Header, Lister, Pager, RangeStore, Writer
 from accel.options import Options, Transport
 from accel.ranges import ByteRange, Suffix
-from tests.unit.io.conftest import ObjectServer, status
+from tests.unit.io.conftest import ObjectServer, s3_at, status
 
 BODY = bytes(i % 251 for i in range(1000))
 
@@ -39,15 +39,7 @@ def no_surroundings(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def s3_of(url: str, **client: Any) -> S3Store:
-    return S3Store(
-        "b",
-        endpoint=url,
-        access_key_id="KEY",
-        secret_access_key="SECRET",
-        region="us-east-1",
-        client_options={"allow_http": True, "read_timeout": "200ms", "connect_timeout": "1s", **client},
-        retry_config={"max_retries": 0},
-    )
+    return s3_at(url, **{"read_timeout": "200ms", "connect_timeout": "1s", **client})
 
 
 @pytest.fixture

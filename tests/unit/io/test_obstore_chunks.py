@@ -9,7 +9,6 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from obstore.store import S3Store
 
 from accel.errors import StoreError
 from accel.io import obstore_chunks
@@ -17,7 +16,7 @@ from accel.io.direct_store import adapt
 from accel.io.obstore_chunks import Chunks
 from accel.io.obstore_store import ObstoreStore
 from accel.options import Options, Transport
-from tests.unit.io.conftest import ObjectServer, Reply
+from tests.unit.io.conftest import ObjectServer, Reply, s3_at
 
 ONE = b"<Key>d/a</Key><LastModified>2015-10-21T07:28:00.000Z</LastModified><Size>1</Size>"
 
@@ -30,18 +29,6 @@ def answer(inside: bytes) -> Callable[[Reply], None]:
         reply.body = b"<ListBucketResult>" + inside + b"</ListBucketResult>"
 
     return edit
-
-
-def s3_at(url: str) -> S3Store:
-    return S3Store(
-        "b",
-        endpoint=url,
-        access_key_id="KEY",
-        secret_access_key="SECRET",
-        region="us-east-1",
-        client_options={"allow_http": True},
-        retry_config={"max_retries": 0},
-    )
 
 
 def store_at(url: str) -> ObstoreStore:
