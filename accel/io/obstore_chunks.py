@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Sequence
 from typing import Any, Final
 
 from accel.errors import StoreError
-from accel.io import runtime
+from accel.io.obstore_calls import watched
 
 __all__ = ["Chunks"]
 
@@ -46,24 +46,26 @@ class Chunks:
         if self._stream is None:
             return None
         # Of the running loop's; a cancelled `await` of it would cancel it too early.
-        turn: asyncio.Future[Sequence[Any]] = asyncio.ensure_future(self._stream.__anext__())
+        turn: asyncio.Future[Sequence[Any]] = watched(asyncio.ensure_future(self._stream.__anext__()))
         try:
-            done, _ = await asyncio.wait((turn,), timeout=self._seconds)
-        except BaseException:
-            self._let_go(turn)
-            raise
-        if not done:
+            try:
+                await asyncio.wait((turn,), timeout=self._seconds)
+            except BaseException:
+                self._let_go(turn)
+                raise
+            if turn.done():
+                return turn.result()
             self._let_go(turn)
             raise StoreError(
                 f"the store listed nothing more in {self._seconds:g} seconds",
                 path=self._path,
                 hint="it is slow, or sends empty pages without an end; options.read_timeout allows for more",
             )
-        runtime.obstore_ended()
-        try:
-            return turn.result()
         except StopAsyncIteration:
             return None
+        finally:
+            # An error keeps its frames, which would keep a call that is waited for at exit.
+            del turn
 
     def _let_go(self, turn: asyncio.Future[Sequence[Any]]) -> None:
         # In this order: what obstore's own threads hold of the stream must be the last, when they drop it. One that
@@ -72,4 +74,3 @@ class Chunks:
         self._stream = None
         with contextlib.suppress(RuntimeError):  # the loop is closed
             turn.cancel()
-        runtime.obstore_ended()

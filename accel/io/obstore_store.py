@@ -13,6 +13,7 @@ from obstore.store import AzureStore, GCSStore, HTTPStore, LocalStore, MemorySto
 from accel.errors import ParquetFormatError, StoreError
 from accel.io import runtime
 from accel.io.faults import IncompleteBodyError, ShortObjectError, SuffixUnsupportedError
+from accel.io.obstore_calls import Watched, watched
 from accel.io.obstore_chunks import Chunks
 from accel.io.obstore_errors import panicked, translate
 from accel.io.store import LIST_PAGE, ObjectEntry, Payload, can_be_sent
@@ -72,7 +73,7 @@ class ObstoreStore:
             asked["if_match"] = if_match
         failure: BaseException
         try:
-            result = await obstore.get_async(self._store, path, options=asked)  # type: ignore[arg-type]
+            result = await watched(obstore.get_async(self._store, path, options=asked))  # type: ignore[arg-type]
             start, end = result.range
             size, etag = int(result.meta["size"]), result.meta["e_tag"]
             promised = _promised(path, want, start, end, size, etag)
@@ -82,8 +83,6 @@ class ObstoreStore:
             failure = self._told(error, path, want)
         else:
             return Payload(data, promised, size, etag)
-        finally:
-            runtime.obstore_ended()
         raise failure from None
 
     async def _body(self, result: Any, path: str, promised: ByteRange, size: int, etag: str | None) -> Buffer:
@@ -98,7 +97,7 @@ class ObstoreStore:
             joined = memoryview(allocate(promised.length)).cast("B")
             filled = 0
             try:
-                async for part in result.stream(min_chunk_size=_PART_BYTES):
+                async for part in Watched(result.stream(min_chunk_size=_PART_BYTES)):
                     came = len(part)
                     if filled + came > promised.length:
                         raise _mismatch(path, promised, filled + came)
@@ -123,10 +122,10 @@ class ObstoreStore:
     async def _whole(self, result: Any, length: int) -> memoryview:
         """A body in one piece, of which no more is taken than tells that it is longer than promised."""
         if not self._streams:
-            return memoryview(await result.bytes_async())
+            return memoryview(await watched(result.bytes_async()))
         try:
             # obstore has the promised length from Content-Range, and takes whatever comes.
-            return memoryview(await anext(result.stream(min_chunk_size=length + 1)))
+            return memoryview(await anext(Watched(result.stream(min_chunk_size=length + 1))))
         except StopAsyncIteration:
             return memoryview(b"")
 
@@ -151,13 +150,11 @@ class ObstoreStore:
         runtime.check_fork()
         failure: BaseException
         try:
-            meta = await obstore.head_async(self._store, path)
+            meta = await watched(obstore.head_async(self._store, path))
         except BaseException as error:  # noqa: BLE001 (a Rust panic is no Exception)
             failure = self._told(error, path)
         else:
             return ObjectEntry(path, int(meta["size"]), meta["e_tag"])
-        finally:
-            runtime.obstore_ended()
         raise failure from None
 
     @property
@@ -221,13 +218,10 @@ class ObstoreStore:
         from accel.io.obstore_upload import replace_object, upload
 
         runtime.check_fork()
-        try:
-            if if_match is None:
-                await upload(self._store, path, parts, size=size)
-            else:
-                await replace_object(self._store, path, parts=parts, size=size, if_match=if_match)
-        finally:
-            runtime.obstore_ended()
+        if if_match is None:
+            await upload(self._store, path, parts, size=size)
+        else:
+            await replace_object(self._store, path, parts=parts, size=size, if_match=if_match)
 
 
 def without_retries(store: Any) -> Any:

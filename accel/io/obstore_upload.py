@@ -9,6 +9,7 @@ import obstore
 from obstore.store import LocalStore
 
 from accel.errors import AccelError, ObjectChangedError, StoreError
+from accel.io.obstore_calls import watched
 from accel.io.obstore_errors import translate
 from accel.io.obstore_store import with_tries
 from accel.io.store import can_be_sent, is_weak
@@ -30,13 +31,15 @@ async def upload(store: Any, path: str, parts: AsyncIterator[bytes], *, size: in
     failure: BaseException
     raised: list[BaseException] = []
     try:
-        await obstore.put_async(
-            _with_retries(store),
-            path,
-            _counted(parts, path, size, raised),
-            use_multipart=size > _PART_BYTES,
-            chunk_size=max(_PART_BYTES, -(-size // _MOST_PARTS)),
-            max_concurrency=_PARTS_IN_FLIGHT,
+        await watched(
+            obstore.put_async(
+                _with_retries(store),
+                path,
+                _counted(parts, path, size, raised),
+                use_multipart=size > _PART_BYTES,
+                chunk_size=max(_PART_BYTES, -(-size // _MOST_PARTS)),
+                max_concurrency=_PARTS_IN_FLIGHT,
+            )
         )
     except BaseException as error:  # noqa: BLE001 (a Rust panic is no Exception)
         # What `parts` raised comes back as it was, not as a failure of the store.
@@ -69,14 +72,14 @@ async def replace_object(
         body += part
     failure: BaseException
     try:
-        found = await obstore.head_async(store, path)
+        found = await watched(obstore.head_async(store, path))
         if found["e_tag"] != if_match:
             raise ObjectChangedError("the object was changed meanwhile, and is left as it is", path=path)
         # Google's store goes by version, the others by etag.
         mode: Any = {"e_tag": if_match}
         if found["version"] is not None:
             mode["version"] = found["version"]
-        await obstore.put_async(store, path, body, mode=mode, use_multipart=False)
+        await watched(obstore.put_async(store, path, body, mode=mode, use_multipart=False))
     except BaseException as error:  # noqa: BLE001 (a Rust panic is no Exception)
         failure = _conditional(translate(error, path), path)
     else:

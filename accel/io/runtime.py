@@ -18,6 +18,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Generic, TypeVar
 
 from accel.errors import AccelError, forget_frames
+from accel.io import obstore_calls
 
 __all__ = [
     "at_shutdown",
@@ -25,7 +26,6 @@ __all__ = [
     "bridge_to_end",
     "check_fork",
     "io_loop",
-    "obstore_ended",
     "refuse_fork",
     "run",
     "run_to_end",
@@ -37,11 +37,11 @@ T = TypeVar("T")
 # How long an interrupted or cancelled call may take to end its requests before its caller goes on.
 _CANCEL_SECONDS = 5.0
 _CANCEL_LOOK = 0.05
-# obstore's threads drop their last Python references just after a call ends; one that does it while the
-# interpreter is being torn down aborts the process (8 of 160 runs without this wait, 0 of 450 with it).
-_SETTLE_SECONDS = 0.02
-# However long ago the last one was: they may have waited for the interpreter since.
-_LEAST_SETTLE_SECONDS = 0.002
+# How long the end of a process waits for what still runs.
+_DRAIN_SECONDS = 2.0
+# And for obstore's threads, and how often it looks.
+_LET_GO_SECONDS = 1.0
+_LET_GO_LOOK = 0.001
 
 
 class _State:
@@ -55,7 +55,6 @@ class _State:
         self.forked_after_use = False
         self.closing = False
         self.cleanups: set[asyncio.Task[None]] = set()
-        self.obstore_ended: float | None = None
         self.closers: list[weakref.WeakMethod[Callable[[], Awaitable[None]]]] = []
 
 
@@ -102,11 +101,6 @@ def _serve(loop: asyncio.AbstractEventLoop) -> None:
         loop.run_forever()
     finally:
         loop.close()
-
-
-def obstore_ended() -> None:
-    """Note that an asynchronous call of obstore's has ended, however it did: its threads are about to let go of it."""
-    _state.obstore_ended = time.monotonic()
 
 
 def at_shutdown(closer: Callable[[], Awaitable[None]]) -> None:
@@ -289,16 +283,20 @@ async def _drain() -> None:
     for task in tasks:
         task.cancel()
     if tasks:
-        await asyncio.wait(tasks, timeout=1.0)
+        await asyncio.wait(tasks, timeout=_DRAIN_SECONDS / 2)
     for known in _state.closers:
         closer = known()
         if closer is not None:
             with contextlib.suppress(Exception):
                 await closer()
+    # Those that hand over to this loop need it open.
+    patience = time.monotonic() + _LET_GO_SECONDS
+    while not obstore_calls.all_let_go() and time.monotonic() < patience:
+        await asyncio.sleep(_LET_GO_LOOK)
 
 
 def _shut_down() -> None:
-    """At exit: end the loop and its thread, and let obstore's threads settle."""
+    """At exit: end the loop and its thread, and wait for obstore's threads."""
     with _state.lock:
         _state.closing = True
         loop, thread = _state.loop, _state.thread
@@ -307,16 +305,18 @@ def _shut_down() -> None:
 
         async def finish() -> None:
             try:
-                await asyncio.wait_for(_drain(), timeout=2.0)
+                # In this very task: one of its own would find this one among all others, and cancel it.
+                async with asyncio.timeout(_DRAIN_SECONDS):
+                    await _drain()
             finally:
                 loop.stop()
 
         with contextlib.suppress(RuntimeError):
             loop.call_soon_threadsafe(lambda: _keep.append(loop.create_task(finish())))
-            thread.join(timeout=3.0)
-    ended = _state.obstore_ended
-    if ended is not None:
-        time.sleep(max(ended + _SETTLE_SECONDS - time.monotonic(), _LEAST_SETTLE_SECONDS))
+            thread.join(timeout=_DRAIN_SECONDS + 1.0)
+    patience = time.monotonic() + _LET_GO_SECONDS
+    while not obstore_calls.all_let_go() and time.monotonic() < patience:
+        time.sleep(_LET_GO_LOOK)
 
 
 _keep: list[object] = []  # a loop holds its tasks weakly

@@ -13,8 +13,8 @@ import obstore
 from cachetools import LRUCache
 from obstore.store import S3Store
 
-from accel.io import runtime
 from accel.io.connections import Origin, Patience
+from accel.io.obstore_calls import watched
 from accel.io.store import can_be_sent
 from accel.options import Options
 from accel.records import dataclass
@@ -109,10 +109,7 @@ class Signer:
         if self._at_once:
             url = obstore.sign(self._store, "GET", path, _VALID)
         else:
-            try:
-                url = await obstore.sign_async(self._store, "GET", path, _VALID)
-            finally:
-                runtime.obstore_ended()
+            url = await watched(obstore.sign_async(self._store, "GET", path, _VALID))
         signed = self._split(url)
         if signed is not None:
             self._kept[path] = now + _KEPT_SECONDS, signed
