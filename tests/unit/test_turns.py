@@ -89,8 +89,6 @@ async def test_cancelled_in_the_moment_it_was_let_in() -> None:
 async def test_an_error_inside_lets_the_next_one_in() -> None:
     turns = Turns(1)
     for _ in range(3):
-        try:
+        with pytest.raises(KeyError):
             async with asyncio.timeout(1), turns.at((0, (0,))):
                 raise KeyError
-        except KeyError:
-            pass
