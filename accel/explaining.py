@@ -74,6 +74,9 @@ def _notes(
     whole = sum(plan.chunks_whole for plan in plans)
     if whole:
         yield f"{whole} column chunks are read whole: the file has no usable offset index for them"
+    remembered = sum(plan.remembered_groups for plan in plans)
+    if remembered:
+        yield f"which rows match is remembered from an earlier scan, for {remembered} of the row groups"
     yield from _selectivity(reader, plans)
     if limit is not None:
         yield (

@@ -38,6 +38,7 @@ Count: TypeAlias = Literal[
     "metadata_misses",
     "replans",
     "retries",
+    "row_groups_remembered",
     "rows_from_metadata",
     "rows_out",
 ]
@@ -81,6 +82,8 @@ class Metrics:
     metadata_hits: int = 0
     """Files whose metadata came from the cache."""
     metadata_misses: int = 0
+    row_groups_remembered: int = 0
+    """Row groups of which an earlier scan has found which rows match the same predicate: only these were read."""
     dictionary_hits: int = 0
     """Dictionary pages that came from the cache."""
     data_hits: int = 0

@@ -205,6 +205,7 @@ class Reader:
             handle.offset_indexes.clear()
             handle.column_indexes.clear()
             handle.page_bounds.clear()
+            handle.remembered = None
             self.metrics.warn(f"{redact(file.url)}: the page index contradicts the pages, and is not used")
         self.metrics.add("indexes_ignored")
         return True
@@ -258,10 +259,15 @@ class Reader:
         )
         return found if forced or found.pays else None
 
-    async def decode(self, task: ScanTask, read: PieceRead) -> list[pa.RecordBatch]:
-        """Decode and filter what was fetched: inline when it is little, else in a thread."""
+    async def decode(
+        self, task: ScanTask, read: PieceRead, *, found: list[RowSelection] | None = None
+    ) -> list[pa.RecordBatch]:
+        """Decode and filter what was fetched: inline when it is little, else in a thread.
+
+        `found` is given the rows that match.
+        """
         batch_rows, limit = self.options.batch_rows, self.options.memory_limit
-        call = _Decode(task, read.piece, read.leaves, batch_rows, limit)
+        call = _Decode(task, read.piece, read.leaves, batch_rows, limit, found)
         return call() if self._is_little(read) else await self._pool.run(call)
 
     async def match(self, task: ScanTask, read: PieceRead) -> RowSelection:
@@ -291,6 +297,7 @@ class _Decode:
     leaves: Mapping[int, LeafBytes]
     batch_rows: int
     memory_limit: int
+    found: list[RowSelection] | None
 
     def __call__(self) -> list[pa.RecordBatch]:
         from accel.decode.piece import decode_piece
@@ -302,6 +309,7 @@ class _Decode:
                 self.leaves,
                 batch_rows=self.batch_rows,
                 memory_limit=self.memory_limit,
+                found=self.found,
             )
         except AccelError as error:
             raise error.of(self.task.file.url) from error.__cause__

@@ -320,8 +320,9 @@ class Session:
         metrics.row_groups.add(total=sign * plan.row_groups, kept=sign * plan.row_groups_kept)
         metrics.pages.add(total=sign * plan.pages, kept=sign * plan.pages_kept)
         metrics.rows.add(total=sign * plan.rows, kept=sign * plan.rows_kept)
-        if plan.chunks_whole:
+        if plan.chunks_whole or plan.remembered_groups:
             metrics.add("fallbacks", sign * plan.chunks_whole)
+            metrics.add("row_groups_remembered", sign * plan.remembered_groups)
 
     def check_names(self, file: DataFile, handle: FileHandle) -> None:
         """Raise SchemaMismatchError where columns go by position and the file has other ones than the first."""

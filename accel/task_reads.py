@@ -22,6 +22,7 @@ from accel.options import MIB
 from accel.planning.coalesce import Merging
 from accel.planning.handle import FileHandle
 from accel.planning.pages import LeafReads, Piece, dictionary_wants
+from accel.planning.selection import RowSelection
 from accel.planning.synthesis import locate_pages, page_reads
 from accel.planning.task import ScanTask
 from accel.ranges import ByteRange, Kind, ReadKey, Stash, Want
@@ -31,6 +32,8 @@ __all__ = ["PieceRead", "TaskReads"]
 
 # A chunk of less than so many bytes has few pages.
 _FEW_PAGES = MIB
+# Of fewer rows in doubt the filter is evaluated sooner than its outcome is looked up.
+_LEAST_TESTED = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +86,32 @@ class TaskReads:
     def has_dictionary(self, key: ReadKey) -> bool:
         """Whether a dictionary page is cached."""
         return self._dictionaries.cached(key) is not None
+
+    @property
+    def remembers(self) -> bool:
+        """Whether which rows match is worth remembering: see `planning.remembered`."""
+        handle = self.handle
+        if self.task.rows.count - self.task.sure.count < _LEAST_TESTED or handle is None:
+            return False
+        # By a page index that lies a row may be another one.
+        return handle.etag is not None and not handle.distrusted
+
+    def remember(self, *, tested: RowSelection, matched: RowSelection) -> None:
+        """Note which of some rows match, if `remembers` still holds and they are few."""
+        from accel.planning.remembered import Remembered, is_selective, predicate_key
+
+        handle, task = self.handle, self.task
+        if handle is None or not self.remembers or not is_selective(tested.count, matched.count):
+            return
+        key = predicate_key(task.file.query, task.file.int96_unit)
+        if key is None:
+            return
+        if handle.remembered is None:
+            handle.remembered = Remembered()
+        handle.remembered.learn(
+            key, task.row_group, tested=tested, matched=matched, cache_bytes=self.cache.memory
+        )
+        self.cache.reweigh(("file", self.client.token, task.path), handle, handle.nbytes)
 
     def expect(self, pieces: list[Piece]) -> None:
         """Told of all pieces, in order, before the first is fetched: notes what straddles a cut.

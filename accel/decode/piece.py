@@ -39,6 +39,7 @@ def decode_piece(
     *,
     batch_rows: int,
     memory_limit: int,
+    found: list[RowSelection] | None = None,
 ) -> list[pa.RecordBatch]:
     """Decode and filter a piece.
 
@@ -50,6 +51,8 @@ def decode_piece(
         The most rows of one batch.
     memory_limit : int
         A page that would decode to more is refused.
+    found : list, optional
+        Given the rows that match.
 
     Returns
     -------
@@ -67,11 +70,13 @@ def decode_piece(
     if not piece.sure:
         late = decoder.late_leaves()
         if late:
-            return _decode_late(task, piece, decoder, late, batch_rows)
+            return _decode_late(task, piece, decoder, late, batch_rows, found)
         # One decode serves the filter and the result.
         leaves = sorted({*query.filter_leaves, *query.output_leaves})
         columns = decoder.decode(leaves, piece.rows, values=Values.INDEXED)
         matches = _mask(task, columns, piece.rows.count)
+        if found is not None:
+            found.append(piece.rows.refine(matches))
         matched = int(np.count_nonzero(matches))
         if matched == 0:
             return []
@@ -82,22 +87,32 @@ def decode_piece(
             columns = {n: _filter(a, packed) for n, a in columns.items()}
         return _batches(task, decoder.look_up(columns), matched, batch_rows)
     rows = decoder.match(piece, maybe)
+    if found is not None:
+        found.append(rows)
     if not rows:
         return []
     return _batches(task, decoder.decode(query.output_leaves, rows), rows.count, batch_rows)
 
 
 def _decode_late(
-    task: ScanTask, piece: Piece, decoder: _Decoder, late: Sequence[int], batch_rows: int
+    task: ScanTask,
+    piece: Piece,
+    decoder: _Decoder,
+    late: Sequence[int],
+    batch_rows: int,
+    found: list[RowSelection] | None,
 ) -> list[pa.RecordBatch]:
     """Decode the filter's columns, then of the others the pages that hold a row that matches."""
     query = task.file.query
     columns = decoder.decode(query.filter_leaves, piece.rows, values=Values.INDEXED)
     matches = _mask(task, columns, piece.rows.count)
+    rows = piece.rows.refine(matches)
+    if found is not None:
+        found.append(rows)
     matched = int(np.count_nonzero(matches))
     if matched == 0:
         return []
-    fresh = decoder.decode(late, piece.rows.refine(matches), values=Values.INDEXED)
+    fresh = decoder.decode(late, rows, values=Values.INDEXED)
     kept = {f.name: columns[f.name] for f in query.output if f.name in columns and f.name not in fresh}
     if matched < len(matches):
         packed = bools(matches)

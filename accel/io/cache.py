@@ -177,6 +177,13 @@ class Cache:
                 self._entries.said = nbytes
                 self._entries[key] = value
 
+    def reweigh(self, key: Hashable, value: Any, nbytes: int) -> None:
+        """Note that a value has grown, if it is still the one that is kept."""
+        with self._lock:
+            kept = self._entries.get(key) is value
+        if kept:
+            self.put(key, value, nbytes)
+
     def drop(self, key: Hashable) -> None:
         """Forget one value, if it is there."""
         with self._lock:

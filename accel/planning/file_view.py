@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from accel.format.bloom import BloomState
     from accel.format.embedded import Toc
     from accel.indexes.kind import ParsedIndex
+    from accel.planning.remembered import Remembered
 
 __all__ = ["FileView", "Viewed"]
 
@@ -60,6 +61,8 @@ class FileView:
     """By which of these all of them are on their way: see `index_region`; 0 where none is."""
     distrusted: bool = False
     """Its page index contradicts its pages: chunks are read whole."""
+    remembered: Remembered | None = None
+    """Which rows matched what was asked."""
 
     def decoded_bytes(self, row_group: int, leaf: int) -> int:
         """How large a chunk is once decoded, as far as the footer tells."""
@@ -89,14 +92,15 @@ class FileView:
     def is_plain(self) -> bool:
         """Whether the footer says all that is in it."""
         noted = self.index_reads or self.distrusted or self.toc is not None or self.bad_toc is not None
-        return not (noted or self.pieces)
+        return not (noted or self.pieces or self.remembered)
 
     @property
     def nbytes(self) -> int:
         """What holding this costs beside the footer and the numbers in it."""
-        if not (self.pieces or self.chunk_bounds or self.readable or self.decoded):
+        if not (self.pieces or self.chunk_bounds or self.readable or self.decoded or self.remembered):
             return 0  # as after opening
-        total = sum(i.nbytes for i in self.offset_indexes.values() if i is not None)
+        total = 0 if self.remembered is None else self.remembered.nbytes
+        total += sum(i.nbytes for i in self.offset_indexes.values() if i is not None)
         total += sum(i.nbytes for i in self.column_indexes.values() if i is not None)
         joined = [bounds for _, bounds in self.joined_bounds.values()]
         for bounds in (*self.chunk_bounds.values(), *self.page_bounds.values(), *joined):
@@ -192,6 +196,14 @@ class Viewed:
     @distrusted.setter
     def distrusted(self, value: bool) -> None:
         self.view.distrusted = value
+
+    @property
+    def remembered(self) -> Remembered | None:
+        return None if self._view is None else self._view.remembered
+
+    @remembered.setter
+    def remembered(self, value: Remembered | None) -> None:
+        self.view.remembered = value
 
     @property
     def toc(self) -> Toc | None:

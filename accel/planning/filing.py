@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import field
 from functools import partial
 from typing import TYPE_CHECKING
@@ -36,6 +36,7 @@ from accel.records import dataclass
 
 if TYPE_CHECKING:
     from accel.planning.dictionaries import ReadDictionary
+    from accel.planning.remembered import Evaluation
 
 __all__ = ["FilePlan", "plan_file"]
 
@@ -57,6 +58,8 @@ class FilePlan:
     index_round_trips: int = 0
     chunks_whole: int = 0
     """Column chunks to be read whole for want of an offset index, although a part may be enough."""
+    remembered_groups: int = 0
+    """Row groups of which is known from before which of their rows match."""
     probed_groups: int = 0
     """Row groups that a bloom filter or a dictionary excluded."""
     guessed: list[ScanTask] = field(default_factory=list)
@@ -69,6 +72,17 @@ class FilePlan:
         self.guessed, self.sketched = guesses.guessed, guesses.sketched
         for task in guesses.tasks:
             self.add(task, handle)
+
+    def count_remembered(
+        self, known: Collection[int], kept: Sequence[tuple[int, bool]], drafts: Mapping[int, ScanTask]
+    ) -> None:
+        """Count the row groups that were in doubt, and are no more."""
+        if not known:
+            return
+        left = {group for group, task in drafts.items() if task.needs_filter}
+        self.remembered_groups = sum(
+            not sure and group in known and group not in left for group, sure in kept
+        )
 
     def add(self, task: ScanTask, handle: FileHandle) -> None:
         """Count a task of a file in."""
@@ -153,7 +167,8 @@ def plan_file(
         on_bad_index=on_bad_index,
     )
     witnesses = Witnesses()
-    draft = partial(_draft, handle, task_file, selection=selection, witnesses=witnesses)
+    known = _recall(handle, task_file)
+    draft = partial(_draft, handle, task_file, selection=selection, witnesses=witnesses, known=known)
     if wants:
         along = probes.along(wants, kept, draft, early_bytes)
         stash, plan.index_round_trips = yield from fetch_page_indexes(
@@ -173,10 +188,10 @@ def plan_file(
             plan.probed_groups += len(told) - len(again)
             gone = set(told) - again.keys()
             drafts = {group: again.get(group, task) for group, task in drafts.items() if group not in gone}
+    plan.count_remembered(known, kept, drafts)
     for group, task in drafts.items():
         _check_chunks(handle, group, task)
-    guesses = guess_shares(handle, query, tasks=list(drafts.values()), on_bad=on_bad_index)
-    plan.take(guesses, handle)
+    plan.take(guess_shares(handle, query, tasks=list(drafts.values()), on_bad=on_bad_index), handle)
     return plan
 
 
@@ -195,6 +210,16 @@ def _check_selection(
             )
 
 
+def _recall(handle: FileHandle, task_file: TaskFile) -> Mapping[int, Evaluation]:
+    """By row group: what earlier scans have found this very predicate to select."""
+    remembered = handle.remembered
+    if remembered is None:
+        return {}
+    from accel.planning.remembered import predicate_key
+
+    return remembered.under(predicate_key(task_file.query, task_file.int96_unit))
+
+
 def _draft(
     handle: FileHandle,
     task_file: TaskFile,
@@ -202,6 +227,7 @@ def _draft(
     *,
     selection: Mapping[int, RowSelection] | None,
     witnesses: Witnesses,
+    known: Mapping[int, Evaluation],
 ) -> dict[int, ScanTask]:
     """The tasks of some row groups, as far as is known by now; none where no row of it can match.
 
@@ -220,6 +246,9 @@ def _draft(
             rows, sure = pages[group].rows, pages[group].sure
         if selection is not None:
             rows, sure = rows.intersect(selection[group]), sure.intersect(selection[group])
+        if group in known and rows:
+            settled = known[group].settle(rows, sure, num_rows)
+            rows, sure = (rows, sure) if settled is None else (settled, settled)
         if rows:
             reads = _read_leaves(handle, query, group, rows, rows.without(sure, num_rows))
             drafts[group] = ScanTask(task_file, group, num_rows, rows, sure, reads)

@@ -66,7 +66,7 @@ class FakeReader:
     def reads(self, task: ScanTask, *, abreast: int = 1) -> FakeReads:
         return FakeReads(self, task)
 
-    async def decode(self, task: ScanTask, read: PieceRead) -> list[pa.RecordBatch]:
+    async def decode(self, task: ScanTask, read: PieceRead, *, found: None = None) -> list[pa.RecordBatch]:
         start = 100 * int(task.path) + 20 * task.row_group
         values = [start + row for a, b in read.piece.rows for row in range(a, b)]
         return [pa.RecordBatch.from_arrays([pa.array(values)], names=["x"])] if values else []
@@ -74,6 +74,7 @@ class FakeReader:
 
 class FakeReads:
     two_phases = False
+    remembers = False
 
     def __init__(self, reader: FakeReader, task: ScanTask) -> None:
         self.reader, self.task = reader, task
@@ -517,7 +518,7 @@ async def test_a_slow_consumer_holds_no_more_than_the_limit(planned: list[list[S
 class Halves(FakeReader):
     """Gives each piece in two batches."""
 
-    async def decode(self, task: ScanTask, read: PieceRead) -> list[pa.RecordBatch]:
+    async def decode(self, task: ScanTask, read: PieceRead, *, found: None = None) -> list[pa.RecordBatch]:
         (batch,) = await super().decode(task, read)
         return [batch.slice(0, 10), batch.slice(10)]
 
@@ -758,7 +759,9 @@ async def test_pieces_are_decoded_in_the_order_they_are_wanted_in(planned: list[
         await came[-1]
 
     class Slow(FakeReader):
-        async def decode(self, task: ScanTask, read: PieceRead) -> list[pa.RecordBatch]:
+        async def decode(
+            self, task: ScanTask, read: PieceRead, *, found: None = None
+        ) -> list[pa.RecordBatch]:
             decoded.append(2 * int(task.path) + task.row_group)
             await settle()
             return await super().decode(task, read)

@@ -30,6 +30,18 @@ def test_putting_again_replaces_and_counts_the_new_size() -> None:
     assert (cache.get("a"), cache.stats().nbytes) == (None, 0)
 
 
+def test_only_the_value_that_is_kept_is_weighed_again() -> None:
+    cache = Cache(memory=100)
+    old, new = object(), object()
+    cache.put("a", old, 10)
+    cache.reweigh("a", old, 30)
+    assert (cache.get("a"), cache.stats().nbytes) == (old, 30)
+    cache.put("a", new, 20)
+    cache.reweigh("a", old, 50)
+    cache.reweigh("never there", old, 50)
+    assert (cache.get("a"), cache.get("never there"), cache.stats().nbytes) == (new, None, 20)
+
+
 def test_drop_and_clear() -> None:
     cache = Cache(memory=100)
     cache.put("a", 1, 10)

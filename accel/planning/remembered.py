@@ -1,0 +1,104 @@
+"""Which rows of a file matched the predicates that were put to it: asked again, only these are read.
+
+Others call it a predicate cache (Redshift) or a query condition cache (ClickHouse). It holds for one version of a
+file, as all that its handle does, and for one predicate as it is evaluated over that file.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from accel.arrays import repeat_scalar
+from accel.planning.selection import RowSelection
+from accel.records import dataclass
+
+if TYPE_CHECKING:
+    from accel.planning.query import FileQuery
+
+__all__ = ["Evaluation", "Remembered", "is_selective", "predicate_key"]
+
+# Where more of them match, most pages are needed anyway.
+_MOST_SHARE = 256
+# A predicate of more, as a long IN, is not kept.
+_MOST_KEY = 4096
+_MOST_PREDICATES = 16
+# Of a file, and as a part of the cache that holds it: its metadata must not be displaced by this.
+_MOST_BYTES = 1 << 20
+_SHARE_OF_CACHE = 64
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Evaluation:
+    """What is known of one row group under one predicate."""
+
+    tested: RowSelection
+    """Rows that the predicate was evaluated on."""
+    matched: RowSelection
+    """Those of them that match."""
+
+    @property
+    def nbytes(self) -> int:
+        return 16 * (len(self.tested) + len(self.matched)) + 400
+
+    def settle(self, rows: RowSelection, sure: RowSelection, num_rows: int) -> RowSelection | None:
+        """All that match of `rows`, of which `sure` are known to; None where others than those tested are in doubt."""
+        maybe = rows.without(sure, num_rows)
+        if maybe.without(self.tested, num_rows):
+            return None
+        return sure.union(maybe.intersect(self.matched))
+
+    def with_more(self, tested: RowSelection, matched: RowSelection) -> Evaluation:
+        return Evaluation(self.tested.union(tested), self.matched.union(matched))
+
+
+class Remembered:
+    """Of one file, by predicate and row group; bounded, the predicate that was learned first goes first."""
+
+    __slots__ = ("_found", "nbytes")
+
+    def __init__(self) -> None:
+        self._found: dict[bytes, dict[int, Evaluation]] = {}
+        self.nbytes = 0
+
+    def under(self, key: bytes | None) -> Mapping[int, Evaluation]:
+        """By row group, what is known under the predicate of that key."""
+        return self._found.get(key, {}) if key is not None else {}
+
+    def learn(
+        self, key: bytes, row_group: int, *, tested: RowSelection, matched: RowSelection, cache_bytes: int
+    ) -> None:
+        """Take in what one evaluation has found: `matched` is a part of `tested`. The cache holds so much at most."""
+        groups = self._found.pop(key, {})
+        known = groups.get(row_group)
+        groups[row_group] = Evaluation(tested, matched) if known is None else known.with_more(tested, matched)
+        self._found[key] = groups
+        self._weigh()
+        most = min(_MOST_BYTES, cache_bytes // _SHARE_OF_CACHE)
+        while self._found and (len(self._found) > _MOST_PREDICATES or self.nbytes > most):
+            del self._found[next(iter(self._found))]
+            self._weigh()
+
+    def _weigh(self) -> None:
+        self.nbytes = sum(
+            len(key) + 400 + sum(matches.nbytes for matches in groups.values())
+            for key, groups in self._found.items()
+        )
+
+
+def is_selective(tested: int, matched: int) -> bool:
+    """Whether to remember what a predicate has selected of so many rows."""
+    return matched * _MOST_SHARE <= tested
+
+
+def predicate_key(query: FileQuery, int96_unit: str) -> bytes | None:
+    """All that says which rows of a version of a file match; None where it is too long to be kept.
+
+    Two that differ may mean the same, which then is evaluated twice.
+    """
+    if query.bound is None:
+        return None
+    constants = [(path, repeat_scalar(value, 1)) for path, value in query.constants.items()]
+    key = pickle.dumps((query.bound, list(query.conformed.items()), constants, int96_unit), 5)
+    return key if len(key) <= _MOST_KEY else None
