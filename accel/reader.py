@@ -80,6 +80,8 @@ class Reader:
         self.metrics = metrics
         self.abreast = 1
         """Files of the scan: they wait for their indexes together."""
+        self.learns = True
+        """Whether which rows match is remembered for other scans (`planning.remembered`)."""
         self.seen = Seen()
         # Versions that were current by then, give or take the cache's `max_age`, stand for the whole run.
         self._started = time.monotonic()
@@ -228,6 +230,7 @@ class Reader:
             forecast is not None,
             current=handle is not None and self._opener.stands(client, handle, moment=self._started),
             merging=self.merging(task, forecast, abreast=abreast),
+            learns=self.learns,
         )
 
     def merging(self, task: ScanTask, forecast: Forecast | None, *, abreast: int) -> Merging:

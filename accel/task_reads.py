@@ -61,6 +61,8 @@ class TaskReads:
     """The file's version is known to be the current one: pages of it that are cached may be used."""
     merging: Merging | None = None
     """How ranges become requests; None leaves it to the client."""
+    learns: bool = False
+    """Which rows match may be remembered for other scans: the task was planned here."""
     _source: PinnedReads = field(init=False)
     carried: CarriedPages = field(default_factory=CarriedPages)
     """The pages that straddle a cut."""
@@ -90,8 +92,8 @@ class TaskReads:
     @property
     def remembers(self) -> bool:
         """Whether which rows match is worth remembering: see `planning.remembered`."""
-        handle = self.handle
-        if self.task.rows.count - self.task.sure.count < _LEAST_TESTED or handle is None:
+        handle = self.handle if self.learns else None
+        if handle is None or self.task.rows.count - self.task.sure.count < _LEAST_TESTED:
             return False
         # By a page index that lies a row may be another one.
         return handle.etag is not None and not handle.distrusted
@@ -103,7 +105,8 @@ class TaskReads:
         handle, task = self.handle, self.task
         if handle is None or not self.remembers or not is_selective(tested.count, matched.count):
             return
-        key = predicate_key(task.file.query, task.file.int96_unit)
+        file = task.file
+        key = predicate_key(file.query, file.int96_unit, pickled=file.question.compiled.pickled)
         if key is None:
             return
         if handle.remembered is None:
@@ -214,6 +217,7 @@ class TaskReads:
             self.handle,
             current=self.current,
             merging=self.merging,
+            learns=self.learns,
         )
 
     def _teaches(self, reads: LeafReads) -> bool:

@@ -74,7 +74,8 @@ class Cache:
     Parameters
     ----------
     memory : int
-        Bytes that the entries may hold. 0 keeps nothing, yet loads of one file are still shared.
+        Bytes that the entries may hold: metadata, with which rows matched the last predicates, and dictionary pages.
+        0 keeps nothing, yet loads of one file are still shared.
     data : int
         Bytes of data pages to keep beside that: a lookup that is repeated within `max_age` sends no request. What
         was read once is displaced first. What reads more than 1/64 of this at once, or more than 1/8 in one scan, is

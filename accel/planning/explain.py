@@ -133,7 +133,7 @@ class Explain:
     """Of the columns that are read, in the row groups that were kept."""
     rows: tuple[int, int]
     rows_sure: int
-    """Rows that the statistics alone prove to match."""
+    """Rows that are known to match before anything of them is read: by statistics, or from an earlier scan."""
     rows_from_metadata: int = 0
     """Rows that an aggregate takes in without anything of them being read."""
     levels: tuple[RequestLevel, ...]

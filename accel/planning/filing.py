@@ -217,7 +217,8 @@ def _recall(handle: FileHandle, task_file: TaskFile) -> Mapping[int, Evaluation]
         return {}
     from accel.planning.remembered import predicate_key
 
-    return remembered.under(predicate_key(task_file.query, task_file.int96_unit))
+    pickled = task_file.question.compiled.pickled
+    return remembered.under(predicate_key(task_file.query, task_file.int96_unit, pickled=pickled))
 
 
 def _draft(

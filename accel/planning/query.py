@@ -78,6 +78,7 @@ class _Compiled:
         self.bound: Bound | None = None
         """The predicate, bound to the data set's own schema."""
         self._found: dict[int, tuple[ParquetSchema, pa.Schema, FileQuery]] = {}
+        self._pickled: tuple[Bound, bytes] | None = None
 
     def get(self, file_schema: ParquetSchema, arrow_schema: pa.Schema) -> FileQuery | None:
         known = self._found.get(id(file_schema))
@@ -91,6 +92,14 @@ class _Compiled:
             self._found.clear()
         # The entry keeps the schema alive: its id stays its own.
         self._found[id(file_schema)] = (file_schema, arrow_schema, query)
+
+    def pickled(self, bound: Bound) -> bytes:
+        """One of its predicates, which may be long and is mostly the last one again."""
+        if self._pickled is None or self._pickled[0] is not bound:
+            import pickle
+
+            self._pickled = bound, pickle.dumps(bound, 5)
+        return self._pickled[1]
 
     def __reduce__(self) -> tuple[type[_Compiled], tuple[()]]:
         return _Compiled, ()

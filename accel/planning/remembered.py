@@ -7,7 +7,7 @@ file, as all that its handle does, and for one predicate as it is evaluated over
 from __future__ import annotations
 
 import pickle
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from accel.arrays import repeat_scalar
@@ -16,6 +16,7 @@ from accel.records import dataclass
 
 if TYPE_CHECKING:
     from accel.planning.query import FileQuery
+    from accel.predicate.bind import Bound
 
 __all__ = ["Evaluation", "Remembered", "is_selective", "predicate_key"]
 
@@ -92,13 +93,17 @@ def is_selective(tested: int, matched: int) -> bool:
     return matched * _MOST_SHARE <= tested
 
 
-def predicate_key(query: FileQuery, int96_unit: str) -> bytes | None:
+def predicate_key(
+    query: FileQuery, int96_unit: str, *, pickled: Callable[[Bound], bytes] = pickle.dumps
+) -> bytes | None:
     """All that says which rows of a version of a file match; None where it is too long to be kept.
 
     Two that differ may mean the same, which then is evaluated twice.
     """
     if query.bound is None:
         return None
+    said = pickled(query.bound)
+    if len(said) > _MOST_KEY:
+        return None
     constants = [(path, repeat_scalar(value, 1)) for path, value in query.constants.items()]
-    key = pickle.dumps((query.bound, list(query.conformed.items()), constants, int96_unit), 5)
-    return key if len(key) <= _MOST_KEY else None
+    return pickle.dumps((said, list(query.conformed.items()), constants, int96_unit), 5)

@@ -213,6 +213,17 @@ def test_plans_carry_what_is_remembered(store: RecordingStore, rows: pa.Table) -
     assert found.equals(rows.filter(pc.equal(rows["code"], 80009)))
 
 
+def test_nothing_is_learned_from_a_plan_which_somebody_else_may_have_made(store: RecordingStore) -> None:
+    cache, where = no_data(), "code = 80009"
+    plan = accel.plan(PATH, where, store=store, cache=cache, options=OPTIONS)
+    for _ in range(2):
+        scan = accel.scan(plan, store=store, cache=cache, options=OPTIONS)
+        assert scan.to_table().num_rows == 1
+    scan = ask(store, where, cache)
+    assert scan.to_table().num_rows == 1
+    assert scan.metrics.row_groups_remembered == 0
+
+
 def test_without_a_cache_nothing_is_remembered(store: RecordingStore) -> None:
     for cache in (None, accel.Cache(memory=0)):
         for _ in range(2):
@@ -292,3 +303,11 @@ def test_whatever_was_asked_before_the_rows_are_the_same(asked: Any, order: Any)
             mine = ask(store, where, cache, **keywords).to_table()
             fresh = ask(store, where, accel.Cache(), **keywords).to_table()
             assert mine.equals(fresh)
+            if limit is None:
+                asked_for = [("a", "sum"), ("b", "min"), ("c", "max"), ("c", "count"), ([], "count_all")]
+                totals = [
+                    ask(store, where, held, options=options, selection=selection).aggregate(asked_for)
+                    for held in (cache, accel.Cache())
+                ]
+                assert totals[0].equals(totals[1])
+                assert totals[0]["count_all"][0].as_py() == fresh.num_rows
