@@ -121,26 +121,19 @@ def test_another_predicate_knows_nothing_of_it(store: RecordingStore, asked: str
     assert found.equals(ask(store, asked, accel.Cache()).to_table())
 
 
-def test_another_version_of_the_file_knows_nothing_of_it(data: bytes, rows: pa.Table) -> None:
+@pytest.mark.parametrize(("max_age", "replans"), [(0.0, 0), (60.0, 1)], ids=["asked", "believed"])
+def test_another_version_of_the_file_knows_nothing_of_it(
+    data: bytes, rows: pa.Table, max_age: float, replans: int
+) -> None:
+    """Whether the cached version is known to be gone, or found to be when pages of it are asked for."""
     objects = DictStore({PATH: data})
-    cache = accel.Cache(data=0, max_age=0)
+    cache = accel.Cache(data=0, max_age=max_age)
     ask(objects, "code = 80009", cache).to_table()
     turned = rows.take(pa.array(np.arange(ROWS)[::-1]))
     objects.put(PATH, write_file(turned, Layout(group_rows=GROUP, page_rows=1000, dictionary=False)))
     scan = ask(objects, "code = 80009", cache)
     assert scan.to_table().equals(turned.filter(pc.equal(turned["code"], 80009)))
-    assert scan.metrics.row_groups_remembered == 0
-
-
-def test_a_version_that_comes_while_it_is_used_is_planned_anew(data: bytes, rows: pa.Table) -> None:
-    objects = DictStore({PATH: data})
-    cache = no_data()  # the old version is believed for a minute
-    ask(objects, "code = 80009", cache).to_table()
-    turned = rows.take(pa.array(np.arange(ROWS)[::-1]))
-    objects.put(PATH, write_file(turned, Layout(group_rows=GROUP, page_rows=1000, dictionary=False)))
-    scan = ask(objects, "code = 80009", cache)
-    assert scan.to_table().equals(turned.filter(pc.equal(turned["code"], 80009)))
-    assert scan.metrics.replans == 1
+    assert (scan.metrics.row_groups_remembered, scan.metrics.replans) == (0, replans)
 
 
 def test_what_many_rows_match_is_not_remembered(store: RecordingStore, rows: pa.Table) -> None:
