@@ -110,10 +110,8 @@ class TaskReads:
         if key is None:
             return
         if handle.remembered is None:
-            handle.remembered = Remembered()
-        handle.remembered.learn(
-            key, task.row_group, tested=tested, matched=matched, cache_bytes=self.cache.memory
-        )
+            handle.remembered = Remembered(self.cache.memory)
+        handle.remembered.learn(key, task.row_group, tested=tested, matched=matched)
         self.cache.reweigh(("file", self.client.token, task.path), handle, handle.nbytes)
 
     def expect(self, pieces: list[Piece]) -> None:

@@ -10,6 +10,8 @@ import pickle
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
+from cachetools import LRUCache
+
 from accel.arrays import repeat_scalar
 from accel.planning.selection import RowSelection
 from accel.records import dataclass
@@ -24,7 +26,6 @@ __all__ = ["Evaluation", "Remembered", "is_selective", "predicate_key"]
 _MOST_SHARE = 256
 # A predicate of more, as a long IN, is not kept.
 _MOST_KEY = 4096
-_MOST_PREDICATES = 16
 # Of a file, and as a part of the cache that holds it: its metadata must not be displaced by this.
 _MOST_BYTES = 1 << 20
 _SHARE_OF_CACHE = 64
@@ -54,38 +55,47 @@ class Evaluation:
         return Evaluation(self.tested.union(tested), self.matched.union(matched))
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Known:
+    """Under one predicate, by row group."""
+
+    groups: Mapping[int, Evaluation]
+    nbytes: int
+
+
 class Remembered:
-    """Of one file, by predicate and row group; bounded, the predicate that was learned first goes first."""
+    """Of one file, by predicate and row group; the predicate that was asked for longest ago goes first.
 
-    __slots__ = ("_found", "nbytes")
+    Parameters
+    ----------
+    cache_bytes : int
+        What the cache holds at most that the file's metadata is in.
+    """
 
-    def __init__(self) -> None:
-        self._found: dict[bytes, dict[int, Evaluation]] = {}
-        self.nbytes = 0
+    __slots__ = ("_found",)
+
+    def __init__(self, cache_bytes: int) -> None:
+        most = min(_MOST_BYTES, cache_bytes // _SHARE_OF_CACHE)
+        self._found: LRUCache[bytes, _Known] = LRUCache(most, getsizeof=lambda known: known.nbytes)
+
+    @property
+    def nbytes(self) -> int:
+        return int(self._found.currsize)
 
     def under(self, key: bytes | None) -> Mapping[int, Evaluation]:
         """By row group, what is known under the predicate of that key."""
-        return self._found.get(key, {}) if key is not None else {}
+        known = None if key is None else self._found.get(key)
+        return {} if known is None else known.groups
 
-    def learn(
-        self, key: bytes, row_group: int, *, tested: RowSelection, matched: RowSelection, cache_bytes: int
-    ) -> None:
-        """Take in what one evaluation has found: `matched` is a part of `tested`. The cache holds so much at most."""
-        groups = self._found.pop(key, {})
+    def learn(self, key: bytes, row_group: int, *, tested: RowSelection, matched: RowSelection) -> None:
+        """Take in what one evaluation has found: `matched` is a part of `tested`."""
+        groups = dict(self.under(key))
         known = groups.get(row_group)
         groups[row_group] = Evaluation(tested, matched) if known is None else known.with_more(tested, matched)
-        self._found[key] = groups
-        self._weigh()
-        most = min(_MOST_BYTES, cache_bytes // _SHARE_OF_CACHE)
-        while self._found and (len(self._found) > _MOST_PREDICATES or self.nbytes > most):
-            del self._found[next(iter(self._found))]
-            self._weigh()
-
-    def _weigh(self) -> None:
-        self.nbytes = sum(
-            len(key) + 400 + sum(matches.nbytes for matches in groups.values())
-            for key, groups in self._found.items()
-        )
+        nbytes = len(key) + 600 + sum(evaluation.nbytes for evaluation in groups.values())
+        self._found.pop(key, None)
+        if nbytes <= self._found.maxsize:
+            self._found[key] = _Known(groups, nbytes)
 
 
 def is_selective(tested: int, matched: int) -> bool:

@@ -117,7 +117,7 @@ def test_folded_and_laid_out_again_it_says_the_same() -> None:
         lambda handle: handle.blooms.update({(0, 0): None}),
         lambda handle: setattr(handle, "distrusted", True),
         lambda handle: setattr(handle, "index_reads", 1),
-        lambda handle: setattr(handle, "remembered", Remembered()),
+        lambda handle: setattr(handle, "remembered", Remembered(1 << 28)),
         lambda handle: setattr(handle, "bad_toc", IndexFormatError("bad")),
     ],
 )

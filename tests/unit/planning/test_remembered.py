@@ -71,10 +71,10 @@ def test_what_is_settled_is_what_matches(
 
 
 def test_several_pieces_of_a_row_group_add_up() -> None:
-    it = Remembered()
+    it = Remembered(CACHE)
     for start, matched in ((0, [(3, 4)]), (10, []), (20, [(20, 22), (29, 30)])):
         tested = RowSelection.of([(start, start + 10)])
-        it.learn(b"k", 2, tested=tested, matched=RowSelection.of(matched), cache_bytes=CACHE)
+        it.learn(b"k", 2, tested=tested, matched=RowSelection.of(matched))
     (group, known), *others = it.under(b"k").items()
     assert (group, others) == (2, [])
     assert known.tested == RowSelection.of([(0, 30)])
@@ -83,15 +83,21 @@ def test_several_pieces_of_a_row_group_add_up() -> None:
     assert it.under(None) == {}
 
 
-def test_the_oldest_predicate_goes_first() -> None:
-    it, few = Remembered(), RowSelection.of([(1, 2)])
-    for number in range(remembered._MOST_PREDICATES):
-        it.learn(b"%d" % number, 0, tested=few, matched=few, cache_bytes=CACHE)
-    it.learn(b"0", 1, tested=few, matched=few, cache_bytes=CACHE)
-    it.learn(b"new", 0, tested=few, matched=few, cache_bytes=CACHE)
+def test_the_predicate_that_was_not_asked_for_goes_first() -> None:
+    few = RowSelection.of([(1, 2)])
+    one = Remembered(CACHE)
+    one.learn(b"0", 0, tested=few, matched=few)
+    room = 3 * one.nbytes
+    it = Remembered(64 * room)
+    for key in (b"0", b"1", b"2"):
+        it.learn(key, 0, tested=few, matched=few)
+    assert it.nbytes == room
+    assert sorted(it.under(b"0")) == [0]
+    it.learn(b"3", 0, tested=few, matched=few)
+    assert [key for key in (b"0", b"1", b"2", b"3") if it.under(key)] == [b"0", b"2", b"3"]
+    it.learn(b"0", 1, tested=few, matched=few)
     assert sorted(it.under(b"0")) == [0, 1]
-    assert it.under(b"1") == {}
-    assert sorted(it.under(b"new")) == [0]
+    assert it.nbytes <= room
 
 
 @pytest.mark.parametrize(
@@ -101,15 +107,19 @@ def test_no_more_is_held_than_is_allowed(
     monkeypatch: pytest.MonkeyPatch, most: int, cache_bytes: int
 ) -> None:
     monkeypatch.setattr(remembered, "_MOST_BYTES", most)
-    it = Remembered()
+    it = Remembered(cache_bytes)
     many = RowSelection.of([(2 * i, 2 * i + 1) for i in range(200)])
     for number in range(10):
-        it.learn(b"%d" % number, 0, tested=many, matched=many, cache_bytes=cache_bytes)
+        it.learn(b"%d" % number, 0, tested=many, matched=many)
         assert 0 < it.nbytes <= 10_000
     assert [number for number in range(10) if it.under(b"%d" % number)] == [9]
     huge = RowSelection.of([(2 * i, 2 * i + 1) for i in range(2000)])
-    it.learn(b"huge", 0, tested=huge, matched=huge, cache_bytes=cache_bytes)
-    assert (it.under(b"huge"), it.nbytes) == ({}, 0)
+    it.learn(b"huge", 0, tested=huge, matched=huge)
+    assert it.under(b"huge") == {}
+    assert sorted(it.under(b"9")) == [0]
+    # Grown too large, it is given up.
+    it.learn(b"9", 1, tested=many, matched=many)
+    assert (it.under(b"9"), it.nbytes) == ({}, 0)
 
 
 @pytest.mark.parametrize(("tested", "matched", "worth"), [(2560, 10, True), (2559, 10, False), (1, 0, True)])
