@@ -306,8 +306,9 @@ def _shut_down() -> None:
         async def finish() -> None:
             try:
                 # In this very task: one of its own would find this one among all others, and cancel it.
-                async with asyncio.timeout(_DRAIN_SECONDS):
-                    await _drain()
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(_DRAIN_SECONDS):
+                        await _drain()
             finally:
                 loop.stop()
 
