@@ -41,7 +41,7 @@ async def read_piece(
         passed = sum(batch.num_rows for batch in batches) - piece.sure.count
         reader.seen.add(tested=doubtful, matched=passed)
     if found:
-        _remember(reads, of=piece.rows, sure=piece.sure, rows=found[-1])
+        reads.remember(piece.rows, sure=piece.sure, matched=found[-1])
     return batches, read.round_trips
 
 
@@ -59,7 +59,7 @@ async def filter_piece(
     rows, first = await _decoded(reads, first, partial(reader.match, task), turn)
     doubtful = piece.rows.count - piece.sure.count
     reader.seen.add(tested=doubtful, matched=rows.count - piece.sure.count)
-    _remember(reads, of=piece.rows, sure=piece.sure, rows=rows)
+    reads.remember(piece.rows, sure=piece.sure, matched=rows)
     reader.metrics.add("late_pieces")
     kept = {
         part.reads.leaf: first.leaves[part.reads.leaf]
@@ -106,7 +106,7 @@ async def narrow_task(reader: Reader, task: ScanTask, *, reads: TaskReads, piece
         matched, _ = await _decoded(steps, await steps.fetch(piece), partial(reader.match, located))
         rows = rows.union(matched)
     reader.seen.add(tested=task.rows.count - task.sure.count, matched=rows.count - task.sure.count)
-    _remember(reads, of=task.rows, sure=task.sure, rows=rows)
+    reads.remember(task.rows, sure=task.sure, matched=rows)
     reader.metrics.add("late_pieces")
     paged = {leaf.leaf: leaf for leaf in located.reads}
     left = [paged.get(leaf.leaf, leaf) for leaf in task.reads if leaf.for_output]
@@ -114,13 +114,6 @@ async def narrow_task(reader: Reader, task: ScanTask, *, reads: TaskReads, piece
         leaf if leaf.whole else leaf.take(rows.counts(leaf.first_row, leaf.stop_row) > 0) for leaf in left
     ]
     return replace(located, rows=rows, sure=rows, reads=tuple(narrowed))
-
-
-def _remember(reads: TaskReads, *, of: RowSelection, sure: RowSelection, rows: RowSelection) -> None:
-    """Note which rows match, `of` those of which `sure` were known to."""
-    if reads.remembers:
-        num_rows = reads.task.num_rows
-        reads.remember(tested=of.without(sure, num_rows), matched=rows.without(sure, num_rows))
 
 
 async def _decoded(

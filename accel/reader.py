@@ -267,7 +267,7 @@ class Reader:
     ) -> list[pa.RecordBatch]:
         """Decode and filter what was fetched: inline when it is little, else in a thread.
 
-        `found` is given the rows that match.
+        `found` is given the rows that match, where they are few.
         """
         batch_rows, limit = self.options.batch_rows, self.options.memory_limit
         call = _Decode(task, read.piece, read.leaves, batch_rows, limit, found)

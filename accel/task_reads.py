@@ -98,19 +98,21 @@ class TaskReads:
         # By a page index that lies a row may be another one.
         return handle.etag is not None and not handle.distrusted
 
-    def remember(self, *, tested: RowSelection, matched: RowSelection) -> None:
-        """Note which of some rows match, if `remembers` still holds and they are few."""
+    def remember(self, rows: RowSelection, *, sure: RowSelection, matched: RowSelection) -> None:
+        """Note which of some rows match, if `remembers` holds and they are few; `sure` is a part of both."""
+        handle, task, file = self.handle, self.task, self.task.file
+        if handle is None or not self.remembers:
+            return
         from accel.planning.remembered import Remembered, is_selective, predicate_key
 
-        handle, task = self.handle, self.task
-        if handle is None or not self.remembers or not is_selective(tested.count, matched.count):
+        if not is_selective(rows.count - sure.count, matched.count - sure.count):
             return
-        file = task.file
         key = predicate_key(file.query, file.int96_unit, pickled=file.question.compiled.pickled)
         if key is None:
             return
         if handle.remembered is None:
             handle.remembered = Remembered(self.cache.memory)
+        tested, matched = rows.without(sure, task.num_rows), matched.without(sure, task.num_rows)
         handle.remembered.learn(key, task.row_group, tested=tested, matched=matched)
         self.cache.reweigh(("file", self.client.token, task.path), handle, handle.nbytes)
 

@@ -52,7 +52,7 @@ def decode_piece(
     memory_limit : int
         A page that would decode to more is refused.
     found : list, optional
-        Given the rows that match.
+        Given the rows that match, where they are few.
 
     Returns
     -------
@@ -75,9 +75,9 @@ def decode_piece(
         leaves = sorted({*query.filter_leaves, *query.output_leaves})
         columns = decoder.decode(leaves, piece.rows, values=Values.INDEXED)
         matches = _mask(task, columns, piece.rows.count)
-        if found is not None:
-            found.append(piece.rows.refine(matches))
         matched = int(np.count_nonzero(matches))
+        if found is not None and _is_selective(len(matches), matched):
+            found.append(piece.rows.refine(matches))
         if matched == 0:
             return []
         names = {f.name for f in query.output}
@@ -109,15 +109,21 @@ def _decode_late(
     rows = piece.rows.refine(matches)
     if found is not None:
         found.append(rows)
-    matched = int(np.count_nonzero(matches))
-    if matched == 0:
+    if not rows:
         return []
+    matched = rows.count
     fresh = decoder.decode(late, rows, values=Values.INDEXED)
     kept = {f.name: columns[f.name] for f in query.output if f.name in columns and f.name not in fresh}
     if matched < len(matches):
         packed = bools(matches)
         kept = {n: _filter(a, packed) for n, a in kept.items()}
     return _batches(task, decoder.look_up({**kept, **fresh}), matched, batch_rows)
+
+
+def _is_selective(tested: int, matched: int) -> bool:
+    from accel.planning.remembered import is_selective
+
+    return is_selective(tested, matched)
 
 
 def match_piece(

@@ -173,17 +173,19 @@ class Cache:
         A value that alone exceeds the limit is not kept.
         """
         with self._lock:
-            self._entries.pop(key, None)
-            if 0 <= nbytes <= self.memory and self.memory:
-                self._entries.said = nbytes
-                self._entries[key] = value
+            self._place(key, value, nbytes)
+
+    def _place(self, key: Hashable, value: Any, nbytes: int) -> None:
+        self._entries.pop(key, None)
+        if 0 <= nbytes <= self.memory and self.memory:
+            self._entries.said = nbytes
+            self._entries[key] = value
 
     def reweigh(self, key: Hashable, value: Any, nbytes: int) -> None:
         """Note that a value has grown, if it is still the one that is kept."""
         with self._lock:
-            kept = self._entries.get(key) is value
-        if kept:
-            self.put(key, value, nbytes)
+            if self._entries.get(key) is value:
+                self._place(key, value, nbytes)
 
     def drop(self, key: Hashable) -> None:
         """Forget one value, if it is there."""

@@ -61,19 +61,24 @@ sys.exit(7)
 MODES = ("blocking", "bridged", "own loop", "cancelled", "long ago", "interpreter held", "left running")
 
 
+def ended(program: str, *arguments: str, options: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
+    """A process of its own that has run this program."""
+    return subprocess.run(
+        [sys.executable, *options, "-c", program, *arguments],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
 def test_every_run_ends_with_its_own_status(tmp_path: pathlib.Path) -> None:
     for i in range(4):
         (tmp_path / str(i)).write_bytes(bytes(10_000))
 
     def run(number: int) -> tuple[int, str]:
         mode = MODES[number % len(MODES)]
-        done = subprocess.run(
-            [sys.executable, "-c", PROGRAM, mode, str(tmp_path)],
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
+        done = ended(PROGRAM, mode, str(tmp_path))
         told = done.stderr[-500:]
         return done.returncode, "" if (done.returncode, told) == (7, "") else f"{mode}: {told}"
 
@@ -113,9 +118,7 @@ print(round(time.monotonic() - began, 3))
 def test_the_end_waits_for_threads_that_hold_a_call_and_not_for_ever(
     held: str, least: float, most: float
 ) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", WAITS, held], capture_output=True, text=True, timeout=60, check=False
-    )
+    done = ended(WAITS, held)
     assert (done.returncode, done.stderr) == (0, "")
     assert least <= float(done.stdout) < most
 
@@ -147,9 +150,7 @@ runtime.run(begin())
 
 
 def test_what_still_runs_ends_and_sessions_are_closed() -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", DRAINED], capture_output=True, text=True, timeout=60, check=False
-    )
+    done = ended(DRAINED)
     assert (done.returncode, done.stdout, done.stderr) == (0, "ended\nclosed\n", "")
 
 
@@ -170,9 +171,7 @@ runtime.run(begin())
 
 
 def test_a_session_that_does_not_close_is_given_up_without_a_word() -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", STUCK], capture_output=True, text=True, timeout=60, check=False
-    )
+    done = ended(STUCK)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
@@ -209,22 +208,14 @@ def test_an_open_http_session_is_closed_without_a_word() -> None:
 
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        done = subprocess.run(
-            [sys.executable, "-W", "always", "-c", HTTP, f"http://127.0.0.1:{server.server_port}/f"],
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
+        done = ended(HTTP, f"http://127.0.0.1:{server.server_port}/f", options=("-W", "always"))
         server.shutdown()
     assert (done.returncode, done.stdout, done.stderr) == (7, "hello\n", "")
 
 
 def test_an_unhandled_error_keeps_its_status() -> None:
     program = "from accel.io import runtime\nasync def fail(): raise KeyError('mine')\nruntime.run(fail())\n"
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False
-    )
+    done = ended(program)
     assert done.returncode == 1
     assert done.stderr.endswith("KeyError: 'mine'\n")
 
@@ -245,11 +236,5 @@ def test_reading_a_local_file_does_not_load(module: str, tmp_path: pathlib.Path)
         "assert tail.size == 100\n"
         "print(sys.argv[2] in sys.modules)\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", program, str(tmp_path / "f"), module],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    done = ended(program, str(tmp_path / "f"), module)
     assert (done.returncode, done.stdout, done.stderr) == (0, "False\n", "")
