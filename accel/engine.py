@@ -167,11 +167,16 @@ class Engine:
 
     # -- running ---------------------------------------------------------------------------------
 
-    def _reader(self, metrics: Metrics, tails: Tails) -> Reader:
+    def _reader(self, metrics: Metrics, tails: Tails, *, learns: bool = True) -> Reader:
         # One run reads nothing twice: of a cache that ends with it, data would only take up memory.
         cache = self._cache if self._cache is not None else Cache(data=0)
         return Reader(
-            _once_each(self._client_for), cache=cache, options=self.spec.options, metrics=metrics, tails=tails
+            _once_each(self._client_for),
+            cache=cache,
+            options=self.spec.options,
+            metrics=metrics,
+            tails=tails,
+            learns=learns,
         )
 
     def _session(
@@ -206,7 +211,7 @@ class Engine:
 
             tasks: Sequence[ScanTask] = _tasks_of(spec.source)
             check_alike(tasks, _schema_of(spec.source))
-            reader = self._reader(metrics, Tails.SERVE)
+            reader = self._reader(metrics, Tails.SERVE, learns=False)
             if answering is not None:
                 tasks = answering.answer_planned(reader, tasks, _schema_of(spec.source))
             run = Run(reader, partial(planned_work, reader, tasks), limit=limit, ordered=spec.order)

@@ -14,11 +14,7 @@ __all__ = ["planned_work"]
 
 
 async def planned_work(reader: Reader, tasks: Sequence[ScanTask]) -> Works:
-    """Tasks of one file that follow each other are one piece of work.
-
-    Other scans do not learn from them: whoever made the plan says where in a file which rows are.
-    """
-    reader.learns = False
+    """Tasks of one file that follow each other are one piece of work."""
     if len(tasks) == 1:
         return Works([_fixed(reader, tuple(tasks))])
     return Works(

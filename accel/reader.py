@@ -62,7 +62,11 @@ _INLINE_LEAVES = 12
 
 
 class Reader:
-    """Opens, plans and reads files of any number of stores for one scan."""
+    """Opens, plans and reads files of any number of stores for one scan.
+
+    With `learns` other scans are told which rows matched (`planning.remembered`); not where somebody else may have made
+    the plan, who says where in a file which rows are.
+    """
 
     def __init__(
         self,
@@ -72,6 +76,7 @@ class Reader:
         options: Options,
         metrics: Metrics,
         tails: Tails = Tails.DROP,
+        learns: bool = True,
     ) -> None:
         self._client_for = client_for
         self._cache = cache
@@ -80,8 +85,7 @@ class Reader:
         self.metrics = metrics
         self.abreast = 1
         """Files of the scan: they wait for their indexes together."""
-        self.learns = True
-        """Whether which rows match is remembered for other scans (`planning.remembered`)."""
+        self._learns = learns
         self.seen = Seen()
         # Versions that were current by then, give or take the cache's `max_age`, stand for the whole run.
         self._started = time.monotonic()
@@ -162,7 +166,7 @@ class Reader:
             raise error.of(file.url) from error.__cause__
         if handle.pieces != before:
             # Its weight grew.
-            self._cache.put(("file", client.token, file.path), handle, handle.nbytes)
+            self._cache.reweigh(("file", client.token, file.path), handle, handle.nbytes)
         return plan, trips
 
     async def ask(
@@ -183,7 +187,7 @@ class Reader:
         except AccelError as error:
             raise error.of(file.url) from error.__cause__
         if handle.nbytes != before:
-            self._cache.put(("file", client.token, file.path), handle, handle.nbytes)
+            self._cache.reweigh(("file", client.token, file.path), handle, handle.nbytes)
         return found
 
     def _on_bad_index(self, error: IndexFormatError, url: str) -> None:
@@ -230,7 +234,7 @@ class Reader:
             forecast is not None,
             current=handle is not None and self._opener.stands(client, handle, moment=self._started),
             merging=self.merging(task, forecast, abreast=abreast),
-            learns=self.learns,
+            learns=self._learns,
         )
 
     def merging(self, task: ScanTask, forecast: Forecast | None, *, abreast: int) -> Merging:

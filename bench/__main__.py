@@ -31,20 +31,22 @@ from bench.targets import verdicts
 REPORT = Path(__file__).with_name("report")
 
 _QUICK = Effort(
-    rounds={Mode.COLD: 2, Mode.WARM: 3, Mode.REPEATED: 3},
-    heavy_rounds=1,
-    sweep_rounds=1,
+    samples={Mode.COLD: 4, Mode.WARM: 8, Mode.REPEATED: 8},
+    heavy_samples=2,
+    sweep_samples=1,
     at_once_modes=(Mode.WARM,),
     budget=2.0,
     least=1,
+    turn=0.2,
 )
 _WHOLE = Effort(
-    rounds={Mode.COLD: 20, Mode.WARM: 60, Mode.REPEATED: 20},
-    heavy_rounds=5,
-    sweep_rounds=10,
+    samples={Mode.COLD: 20, Mode.WARM: 60, Mode.REPEATED: 20},
+    heavy_samples=5,
+    sweep_samples=10,
     at_once_modes=tuple(Mode),
     budget=40.0,
     least=2,
+    turn=0.4,
 )
 _LARGER = 4.0
 _THE_REST = "cases that are not here"
@@ -188,6 +190,7 @@ def _run(given: argparse.Namespace, tell: Callable[[str], None]) -> Document:
             "patience": effort.patience,
             "limit": effort.limit,
             "share": effort.share,
+            "turn": effort.turn,
             "minutes": given.minutes,
         },
     )

@@ -25,18 +25,21 @@ _Answer = TypeVar("_Answer", str, tuple[int, ...])
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Effort:
-    """How many samples each case gets. A round is one sample of every system."""
+    """How many samples each case gets. A round is a turn of every system: one sample, and more while they are quick."""
 
-    rounds: dict[Mode, int]
-    heavy_rounds: int
+    samples: dict[Mode, int]
+    heavy_samples: int
     """Of cases in which a sample takes seconds."""
-    sweep_rounds: int
+    sweep_samples: int
     """Of cases that are there for a plot only."""
     at_once_modes: tuple[Mode, ...]
     """In which modes many queries at once are asked: the systems that read most need minutes."""
     budget: float
     """Seconds of one mode of one case after which no round begins, once `least` were taken."""
     least: int
+    turn: float = 0.0
+    """Seconds after which a turn ends: whoever answers sooner is asked again, for one sample in so many rounds as the
+    slowest leave time for says little."""
     deadline: float | None = None
     """Of `time.monotonic`: each mode of each case gets its part of the time until then, and at most `budget`."""
     share: float = 2.0
@@ -49,14 +52,14 @@ class Effort:
     introduction: float = 2.0
     """Seconds after which a system is taken to have met a file."""
 
-    def rounds_of(self, case: Case, mode: Mode) -> int:
-        """Rounds of a mode of a case, if there is time."""
-        wanted = self.rounds[mode]
+    def samples_of(self, case: Case, mode: Mode) -> int:
+        """Samples of a system in a mode of a case, if there is time."""
+        wanted = self.samples[mode]
         if case.at_once > 1 and mode not in self.at_once_modes:
             return 0
         if case.heavy or case.at_once > 1:
-            wanted = min(wanted, self.heavy_rounds)
-        return min(wanted, self.sweep_rounds) if case.swept else wanted
+            wanted = min(wanted, self.heavy_samples)
+        return min(wanted, self.sweep_samples) if case.swept else wanted
 
     def budget_of(self, weights: Sequence[float], now: float) -> float:
         """Seconds for the first of the modes that are left, which weigh so much."""
@@ -73,6 +76,25 @@ class Effort:
         """Whether a system has had so much of a mode's time that the others go on without it."""
         even = budget / len(spent)
         return spent[name] > max(even, self.share * statistics.median(spent.values()))
+
+
+@dataclass(slots=True)
+class _Round:
+    """The queries of one round, the same for every system, of which a quick one is asked more."""
+
+    fresh: Callable[[], tuple[Query, ...]]
+    most: int
+    """Queries of this round, one for each sample of a turn."""
+    queries: list[tuple[Query, ...]] = field(default_factory=list)
+    found: list[dict[str, Measured]] = field(default_factory=list)
+    """What each was answered, by system."""
+
+    def query(self, number: int) -> tuple[Query, ...]:
+        """What is asked in the sample of that number of each turn."""
+        if number == len(self.queries):
+            self.queries.append(self.fresh())
+            self.found.append({})
+        return self.queries[number]
 
 
 @dataclass(slots=True)
@@ -127,7 +149,7 @@ class Runner:
 
     def run(self, cases: Iterable[Case]) -> None:
         """All modes of all cases."""
-        todo = [(case, mode) for case in cases for mode in case.modes if self.effort.rounds_of(case, mode)]
+        todo = [(case, mode) for case in cases for mode in case.modes if self.effort.samples_of(case, mode)]
         weights = [_weight(case) for case, _ in todo]
         able: list[str] = []
         for number, (case, mode) in enumerate(todo):
@@ -146,8 +168,8 @@ class Runner:
         fewer = ", ".join(f"{name} {count}" for name, count in counts.items() if count < most)
         label = f"{case.name} {case.at:g}" if case.axis is not Axis.NONE else case.name
         self.tell(
-            f"{label}, {mode}: {most} samples of each of {len(counts)} systems"
-            + (f" (but {fewer})" if fewer else "")
+            f"{label}, {mode}: up to {most} samples of each of {len(counts)} systems"
+            + (f" ({fewer})" if fewer else "")
             + f", {time.monotonic() - started:.1f} s, {budget:.1f} allowed"
         )
         return able
@@ -159,38 +181,53 @@ class Runner:
         if mode is not Mode.COLD:
             able = [name for name in able if self._meet(case, mode, name, repeated)]
         spent = dict.fromkeys(able, 0.0)
+        most, taken = self.effort.samples_of(case, mode), 0
         # What a system loads at the first query of a kind is part of no answer: in the first mode one is not counted.
         # Before the others it has met the file.
-        for number in range(-1 if mode is Mode.COLD else 0, self.effort.rounds_of(case, mode)):
-            if not able or self.effort.is_over(number, time.monotonic() - started, budget):
+        number = -1 if mode is Mode.COLD else 0
+        while able and taken < most:
+            if self.effort.is_over(number, time.monotonic() - started, budget):
                 break
-            queries = repeated or case.take()
+            asked = _Round(lambda: repeated or case.take(), most - taken if number >= 0 else 1)
             # Whoever comes after another may find the machine warmer: turns are taken.
             turn = number % len(able)
-            found: dict[str, Measured] = {}
             for name in able[turn:] + able[:turn]:
                 if number > 0 and self.effort.sits_out(name, spent, budget):
                     continue
                 began = time.monotonic()
-                again = mode is Mode.WARM and number and case.overlapping
-                took = None
-                if not again or self._meet(case, mode, name, ()):
-                    took = self._call(case, mode, name, queries)
+                if not self._turn(case, mode, name, number, asked):
+                    able = [other for other in able if other != name]
                 spent[name] += time.monotonic() - began
-                if took is None:
-                    able = [other for other in able if other != name]
-                    continue
-                found[name] = took
-                passed = self.network.end()
-                slow = took.seconds > self.effort.patience
-                if slow or number >= 0:
-                    self._keep(case, mode, max(0, number), name, took, passed)
-                if slow:
-                    text = f"a call took {took.seconds:.0f} s: it was asked no more"
-                    self._fail(case, mode, name, "slow", text)
-                    able = [other for other in able if other != name]
-            self._compare(case, mode, found)
+            if number >= 0:
+                taken += len(asked.queries)
+            for found in asked.found:
+                self._compare(case, mode, found)
+            number += 1
         return able
+
+    def _turn(self, case: Case, mode: Mode, name: str, number: int, asked: _Round) -> bool:
+        """The samples of one system in a round; whether it is to be asked again."""
+        ends = time.monotonic() + self.effort.turn
+        for sample in range(asked.most):
+            if sample and time.monotonic() >= ends:
+                break
+            queries = asked.query(sample)
+            again = mode is Mode.WARM and case.overlapping and (number or sample)
+            if again and not self._meet(case, mode, name, ()):
+                return False
+            took = self._call(case, mode, name, queries)
+            if took is None:
+                return False
+            asked.found[sample][name] = took
+            passed = self.network.end()
+            slow = took.seconds > self.effort.patience
+            if slow or number >= 0:
+                self._keep(case, mode, max(0, number), name, took, passed)
+            if slow:
+                text = f"a call took {took.seconds:.0f} s: it was asked no more"
+                self._fail(case, mode, name, "slow", text)
+                return False
+        return True
 
     def _meet(self, case: Case, mode: Mode, name: str, repeated: tuple[Query, ...]) -> bool:
         """Let a system get to know the file, and in the repeated mode the query itself."""

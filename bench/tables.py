@@ -135,11 +135,12 @@ def _sections(document: Document, verdicts: Sequence[Verdict]) -> Iterator[str]:
 
 
 def _sampling(document: Document) -> str:
-    effort, minutes = document.effort, document.effort.get("minutes")
+    effort, minutes, turn = document.effort, document.effort.get("minutes"), document.effort.get("turn")
     part = f", or when its part of {minutes:g} minutes was over" if minutes else ""
+    more = f", and whoever has answered within {turn:g} s once more" if turn else ""
     taken = Counter(sample.system for sample in document.samples)
     return (
-        f"Samples: each round asks every system once, in rotating order; {effort['least']:g} at least, and none began "
+        f"Samples: each round asks every system once, in rotating order{more}; {effort['least']:g} rounds at least, and none began "
         f"after {effort['budget']:g} s of a mode of a case{part}. A system that had taken {effort['share']:g} times what the "
         "median system had, and more than its even part of the time, sat out rounds; after a call of "
         f"{effort['patience']:g} s it was asked no more in that case, and after {effort['limit']:g} s the call was ended. `n` is "

@@ -168,7 +168,7 @@ class Cache:
             return value
 
     def put(self, key: Hashable, value: Any, nbytes: int) -> None:
-        """Keep a value, in place of what was there. Called again for one that has grown.
+        """Keep a value, in place of what was there; for one that has grown see `reweigh`.
 
         A value that alone exceeds the limit is not kept.
         """

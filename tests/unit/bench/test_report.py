@@ -72,11 +72,12 @@ def test_the_markdown_has_every_system_and_what_went_wrong() -> None:
 
 def test_the_markdown_says_how_samples_were_taken() -> None:
     effort = {"budget": 10.0, "least": 2, "patience": 15.0, "limit": 120.0, "share": 2.0, "minutes": 35.0}
+    effort["turn"] = 0.4
     run = replace(RUN, effort=effort)
     text = markdown(run, verdicts(run))
     assert (
-        "2 at least, and none began after 10 s of a mode of a case, or when its part of 35 minutes was over"
-        in text
+        "in rotating order, and whoever has answered within 0.4 s once more; 2 rounds at least, and none began after "
+        "10 s of a mode of a case, or when its part of 35 minutes was over" in text
     )
     assert "in all: accel 2, floor 1, polars 2." in text
 

@@ -17,9 +17,9 @@ from bench.runner import Effort, Runner
 from bench.suite import Case, Mode
 
 EFFORT = Effort(
-    rounds={Mode.COLD: 2, Mode.WARM: 3, Mode.REPEATED: 2},
-    heavy_rounds=1,
-    sweep_rounds=1,
+    samples={Mode.COLD: 2, Mode.WARM: 3, Mode.REPEATED: 2},
+    heavy_samples=1,
+    sweep_samples=1,
     at_once_modes=(Mode.WARM,),
     budget=100,
     least=1,
@@ -230,10 +230,52 @@ def test_the_slow_leave_the_others_more_samples(
 
     monkeypatch.setattr(FakeChild, "run", timed)
     monkeypatch.setattr(under_test.time, "monotonic", lambda: now[0])
-    effort = replace(EFFORT, rounds={Mode.COLD: 100}, budget=16.0)
+    effort = replace(EFFORT, samples={Mode.COLD: 100}, budget=16.0)
     made = Runner(FakeNetwork(), ["a", "slow", "b"], effort, lambda line: None)  # type: ignore[arg-type]
     made.open(())
     made.run([case(modes=(Mode.COLD,))])
     made.close()
     taken = [s.system for s in made.samples]
     assert {name: taken.count(name) for name in ("a", "slow", "b")} == {"a": 12, "slow": 1, "b": 12}
+
+
+def test_the_quick_are_asked_more_in_their_turn(
+    fakes: list[tuple[str, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each by its own time, and all the same queries; who found what is compared query by query."""
+    now = [0.0]
+    quick = FakeChild.run
+    takes = {"a": 0.25, "slow": 1.5, "wrong": 0.5}
+
+    def timed(self: FakeChild, query: Query) -> Measured:
+        now[0] += takes[self.name]
+        # One of the queries that the slow one is not asked.
+        return replace(quick(self, query), rows=2 if (self.name, query.where[0][2]) == ("wrong", 2) else 1)
+
+    monkeypatch.setattr(FakeChild, "run", timed)
+    monkeypatch.setattr(under_test.time, "monotonic", lambda: now[0])
+    effort = replace(EFFORT, samples={Mode.COLD: 6, Mode.WARM: 3}, turn=1.0, share=100.0)
+    made = Runner(FakeNetwork(), [*takes], effort, lambda line: None)  # type: ignore[arg-type]
+    made.open(())
+    made.run([case(modes=(Mode.COLD,)), case(modes=(Mode.WARM,), overlapping=True)])
+    made.close()
+    asked = [(name, what) for name, what in fakes if what not in ("open", "close", "forget")]
+    assert asked == [
+        # Not counted: one sample a turn.
+        *[("wrong", "0"), ("a", "0"), ("slow", "0")],
+        *[("a", "1"), ("a", "2"), ("a", "3"), ("a", "4"), ("slow", "1"), ("wrong", "1"), ("wrong", "2")],
+        # Two are left.
+        *[("slow", "5"), ("wrong", "5"), ("wrong", "6"), ("a", "5"), ("a", "6")],
+        # Whoever keeps data must meet the file anew before each.
+        *[("a", "-1"), ("slow", "-1"), ("wrong", "-1")],
+        *[("a", "0"), ("a", "-1"), ("a", "1"), ("a", "-1"), ("a", "2")],
+        *[("slow", "0"), ("wrong", "0"), ("wrong", "-1"), ("wrong", "1")],
+    ]
+    assert [(s.system, s.round) for s in made.samples if s.mode == "cold"] == [
+        *4 * [("a", 0)],
+        *[("slow", 0), ("wrong", 0), ("wrong", 0)],
+        *[("slow", 1), ("wrong", 1), ("wrong", 1), ("a", 1), ("a", 1)],
+    ]
+    assert [(f.system, f.text) for f in made.failures] == [
+        ("wrong", "2 rows, where most systems found 1"),
+    ]
