@@ -7,6 +7,7 @@ between them and after them: some 25 ms, which the network leaves free.
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections import deque
 from collections.abc import Sequence
 from importlib import import_module
@@ -42,6 +43,8 @@ _READING = (
 _FILTERING = ("accel.predicate.evaluate",)
 
 _binding, _reading, _filtering = deque(_BINDING), deque(_READING), deque(_FILTERING)
+# On which loop somebody looks already, for a scan with a filter or without: a thousand scans need no more.
+_looking: dict[bool, asyncio.AbstractEventLoop] = {}
 
 
 def load_ahead(client: Client, where: object) -> None:
@@ -49,20 +52,34 @@ def load_ahead(client: Client, where: object) -> None:
 
     Not where the store is this machine, which leaves no time for it.
     """
-    wanted = (_reading,) if where is None else (_binding, _reading, _filtering)
-    if client.root != LOCAL_ROOT and any(wanted):
-        asyncio.get_running_loop().call_later(_AFTER, _load_next, client.gate, wanted, _LOOKS)
+    filtered = where is not None
+    if client.root == LOCAL_ROOT or not any(_wanted(filtered)):
+        return
+    loop = asyncio.get_running_loop()
+    if _looking.get(filtered) is not loop:
+        _looking[filtered] = loop
+        loop.call_later(_AFTER, _load_next, client.gate, filtered, _LOOKS)
 
 
-def _load_next(gate: Gate, wanted: Sequence[deque[str]], looks: int) -> None:
+def _wanted(filtered: bool) -> Sequence[deque[str]]:
+    return (_binding, _reading, _filtering) if filtered else (_reading,)
+
+
+def _load_next(gate: Gate, filtered: bool, looks: int) -> None:
     """One module while a request is under way, then whatever has come, then the next."""
-    modules = next(filter(None, wanted), None)
-    if modules is None or not looks:
+    wanted = _wanted(filtered)
+    for modules in wanted:
+        # Where there was no time for it, whoever needed it has loaded it.
+        while modules and modules[0] in sys.modules:
+            modules.popleft()
+    left = next(filter(None, wanted), None)
+    if left is None or not looks:
+        _looking.pop(filtered, None)
         return
     loop = asyncio.get_running_loop()
     if gate.requests:
-        import_module(modules.popleft())
-        loop.call_soon(_load_next, gate, wanted, looks)
+        import_module(left.popleft())
+        loop.call_soon(_load_next, gate, filtered, looks)
     else:
         # What has come is seen to first.
-        loop.call_later(_AFTER, _load_next, gate, wanted, looks - 1)
+        loop.call_later(_AFTER, _load_next, gate, filtered, looks - 1)

@@ -13,7 +13,7 @@ from pyarrow._parquet import ParquetReader
 from accel.decode.schema_memo import SchemaMemo
 from accel.decode.splice import SplicePlan, plan_splice, splice
 from accel.errors import AccelError, ColumnNotFoundError, MemoryLimitError, ParquetFormatError
-from accel.format.model import ParquetSchema
+from accel.format.model import INT96_UNIT, ParquetSchema
 from accel.memory import pool
 
 __all__ = [
@@ -65,7 +65,7 @@ class translate_errors:
 _BAD_BYTES = (pa.ArrowException, OSError, ValueError, TypeError, OverflowError, NotImplementedError)
 
 
-def open_reader(data: bytes, *, int96_unit: str = "ns") -> ParquetReader:
+def open_reader(data: bytes, *, int96_unit: str = INT96_UNIT) -> ParquetReader:
     """A reader with the settings that `pyarrow.parquet.read_table` has, which verifies the checksums of pages too.
 
     INT96 is decoded to timestamps of `int96_unit`.
@@ -82,7 +82,7 @@ def open_reader(data: bytes, *, int96_unit: str = "ns") -> ParquetReader:
 
 
 def file_schema(
-    schema: ParquetSchema, key_value: Mapping[str, bytes], *, int96_unit: str = "ns"
+    schema: ParquetSchema, key_value: Mapping[str, bytes], *, int96_unit: str = INT96_UNIT
 ) -> pa.Schema:
     """The Arrow schema that pyarrow's full read of a file gives, metadata included.
 
@@ -104,7 +104,7 @@ def projected_schema(
     *,
     leaves: Sequence[int],
     whole: pa.Schema | None = None,
-    int96_unit: str = "ns",
+    int96_unit: str = INT96_UNIT,
 ) -> pa.Schema:
     """The Arrow schema of some leaves (by ordinal, in any order), as pyarrow reads just those.
 

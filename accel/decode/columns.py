@@ -25,7 +25,7 @@ from accel.decode.trim import place_rows, trim
 from accel.decode.units import Unit, Verified, cut_units, group_units, step_of
 from accel.decode.verify import PageFacts
 from accel.errors import AccelError, MemoryLimitError, ParquetFormatError
-from accel.format.model import ParquetSchema
+from accel.format.model import INT96_UNIT, ParquetSchema
 from accel.planning.instants import has_instants
 from accel.planning.selection import RowSelection
 
@@ -48,7 +48,7 @@ def decode_columns(
     values: Values = Values.DECODED,
     memory_limit: int | None = None,
     created_by: str = "",
-    int96_unit: str = "ns",
+    int96_unit: str = INT96_UNIT,
 ) -> list[pa.Array | pa.ChunkedArray]:
     """Decode the selected rows of some leaves of one row group.
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from accel.decode.arrow import file_schema
 from accel.decode.schema_memo import SchemaMemo
-from accel.format.model import ParquetSchema
+from accel.format.model import INT96_UNIT, ParquetSchema
 from accel.planning.instants import has_instants
 
 __all__ = ["arrow_schema", "holds_instants", "shared_schema"]
@@ -36,7 +36,7 @@ def holds_instants(schema: ParquetSchema) -> bool:
 
 
 def arrow_schema(
-    schema: ParquetSchema, key_value: Mapping[str, bytes], *, int96_unit: str = "ns"
+    schema: ParquetSchema, key_value: Mapping[str, bytes], *, int96_unit: str = INT96_UNIT
 ) -> pa.Schema:
     """`file_schema`, once for files that agree on all that it depends on."""
     known = _arrow_schemas.get(schema, key_value, int96_unit)

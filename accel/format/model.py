@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from accel.arrays import Bools, Int64s
 
 __all__ = [
+    "INT96_UNIT",
     "ChunkTable",
     "Codec",
     "ColumnIndex",
@@ -41,6 +42,8 @@ Int32s = npt.NDArray[np.int32]
 
 _CHUNK_BYTES: Final = 217
 """Of one chunk in all columns of a ChunkTable."""
+INT96_UNIT: Final = "ns"
+"""What INT96 timestamps count, and what they are read to by default."""
 
 
 class Physical(enum.IntEnum):

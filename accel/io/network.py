@@ -25,6 +25,8 @@ _LARGE_BYTES = 512 * 1024
 # (1, 2-3, 4-7, ...).
 _SMALL_KEPT = 128
 _LARGE_KEPT = 16
+# What more company did is tried again after so many large requests that had less.
+_TRIED_AGAIN = 32
 # So few say nothing yet; for a 95th percentile it takes more.
 _FEWEST = 3
 _FEWEST_P95 = 20
@@ -79,6 +81,24 @@ class _Ring:
         return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
 
 
+class _Level:
+    """Large requests of about the same company."""
+
+    __slots__ = ("last", "rate", "together")
+
+    def __init__(self) -> None:
+        self.rate = _Ring(_LARGE_KEPT)
+        """Bytes a second of one."""
+        self.together = _Ring(_LARGE_KEPT)
+        """Of all that were under way."""
+        self.last = 0
+        """The number of the latest, among all large requests."""
+
+    @property
+    def is_told(self) -> bool:
+        return len(self.rate.values) >= _FEWEST
+
+
 class Network:
     """Latency and bandwidth of one store, from its recent requests. Told on one thread, asked from any.
 
@@ -115,8 +135,9 @@ class Network:
         self._assumed_latency = latency
         self._assumed_bandwidth = bandwidth
         self._small = _Ring(_SMALL_KEPT)
-        # By how many requests were under way: 1, 2-3, 4-7, ... Of each the rate of one, and of all together.
-        self._rates: dict[int, tuple[_Ring, _Ring]] = {}
+        self._large = 0
+        # By how many of them were under way: 1, 2-3, 4-7, ...
+        self._levels: dict[int, _Level] = {}
         self._bandwidths: tuple[float, float] | None = (bandwidth, bandwidth * _ASSUMED_STREAMS)
 
     def __repr__(self) -> str:
@@ -142,14 +163,16 @@ class Network:
             waited = self.latency if known else min(self.latency, seconds / 2)
             rate = nbytes / max(seconds - waited, _LEAST_TRANSFER * seconds)
             company = max(1.0, in_flight)
-            level = int(math.log2(company))
-            rings = self._rates.get(level)
-            if rings is None:
+            at = int(math.log2(company))
+            level = self._levels.get(at)
+            if level is None:
                 # A whole new dict: another thread may be going through the old one.
-                rings = (_Ring(_LARGE_KEPT), _Ring(_LARGE_KEPT))
-                self._rates = {**self._rates, level: rings}
-            rings[0].add(rate)
-            rings[1].add(rate * company)
+                level = _Level()
+                self._levels = {**self._levels, at: level}
+            self._large += 1
+            level.last = self._large
+            level.rate.add(rate)
+            level.together.add(rate * company)
             self._bandwidths = None
 
     def late(self, seconds: float) -> None:
@@ -242,18 +265,22 @@ class Network:
         """How many times what one stream brings several do, as far as was seen; where none disturbed another, more of
         them are worth a try."""
         told = self._told()
+        # What was found not to be worth it is never seen again: after a while it counts as unknown.
+        lately = max((at for at, level in told if level.last > self._large - _TRIED_AGAIN), default=0)
+        told = [(at, level) for at, level in told if at <= lately]
         if not told:
             return _STREAMS_TRIED
-        one = told[0][1][0].quantile(0.5)
+        # A busy machine makes streams slower, too, and to split in vain costs little: the quickest are compared.
+        one = told[0][1].rate.quantile(_RATE_QUANTILE)
         worth = rate = 1.0
-        for level, rings in told:
-            rate = rings[0].quantile(0.5) / one
-            worth = max(worth, rate * _COMPANY * 2**level if level else 1.0)
+        for at, level in told:
+            rate = level.rate.quantile(_RATE_QUANTILE) / one
+            worth = max(worth, rate * _COMPANY * 2**at if at else 1.0)
         return max(worth, float(_STREAMS_TRIED << told[-1][0])) if rate >= _UNDISTURBED else worth
 
-    def _told(self) -> list[tuple[int, tuple[_Ring, _Ring]]]:
+    def _told(self) -> list[tuple[int, _Level]]:
         """The levels of company of which enough is known, the least first."""
-        return [(at, rings) for at, rings in sorted(self._rates.items()) if len(rings[0].values) >= _FEWEST]
+        return [(at, level) for at, level in sorted(self._levels.items()) if level.is_told]
 
     def _both(self) -> tuple[float, float]:
         found = self._bandwidths
@@ -264,11 +291,11 @@ class Network:
                 found = (one, one * _ASSUMED_STREAMS)
             else:
                 # Company, or a busy machine, only ever makes a stream slower.
-                one = max(rings[0].quantile(_RATE_QUANTILE) for _, rings in told)
-                together = max(rings[1].quantile(0.5) for _, rings in told)
+                one = max(level.rate.quantile(_RATE_QUANTILE) for _, level in told)
+                together = max(level.together.quantile(0.5) for _, level in told)
                 # Streams that never had as much company are not known to disturb each other, unless fewer did.
-                alone, rate = told[0][1][0].quantile(0.5), told[-1][1][0].quantile(0.5)
-                if 2 ** max(self._rates) < _ASSUMED_STREAMS and rate >= _UNDISTURBED * alone:
+                alone, rate = told[0][1].rate.quantile(0.5), told[-1][1].rate.quantile(0.5)
+                if 2 ** max(self._levels) < _ASSUMED_STREAMS and rate >= _UNDISTURBED * alone:
                     together = max(together, rate * _ASSUMED_STREAMS)
                 found = (one, max(one, together))
             self._bandwidths = found

@@ -6,11 +6,9 @@ from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 
-from accel.format.model import ParquetSchema, Physical, SchemaElement
+from accel.format.model import INT96_UNIT, ParquetSchema, Physical, SchemaElement
 
 __all__ = ["has_instants", "indexed_as_read", "int96_unit"]
-
-_DEFAULT = "ns"
 
 
 def has_instants(schema: ParquetSchema, leaves: Sequence[int]) -> bool:
@@ -28,18 +26,18 @@ def int96_unit(schema: ParquetSchema, arrow: pa.Schema) -> str:
         Of the same columns, all leaves of each.
     """
     if not has_instants(schema, range(len(schema.leaves))):
-        return _DEFAULT
+        return INT96_UNIT
     for leaf, kind in zip(schema.leaves, _leaf_types(arrow.types), strict=False):
         if schema.elements[leaf.element].physical is Physical.INT96:
-            return "us" if pa.types.is_timestamp(kind) and kind.unit == "us" else _DEFAULT
-    return _DEFAULT
+            return "us" if pa.types.is_timestamp(kind) and kind.unit == "us" else INT96_UNIT
+    return INT96_UNIT
 
 
 def indexed_as_read(element: SchemaElement, kind: pa.DataType) -> bool:
     """Whether indexes of a column tell of it in the type that it is read to: of INT96 they tell nanoseconds."""
     if element.physical is not Physical.INT96:
         return True
-    return bool(pa.types.is_timestamp(kind) and kind.unit == _DEFAULT)
+    return bool(pa.types.is_timestamp(kind) and kind.unit == INT96_UNIT)
 
 
 def _leaf_types(kinds: Sequence[pa.DataType]) -> Iterator[pa.DataType]:

@@ -11,7 +11,7 @@ from dataclasses import replace
 import pyarrow as pa
 
 from accel.errors import SchemaMismatchError
-from accel.format.model import ParquetSchema
+from accel.format.model import INT96_UNIT, ParquetSchema
 from accel.planning.file import ObjectId
 from accel.planning.pages import LeafReads
 from accel.planning.query import FileQuery, Question
@@ -41,7 +41,7 @@ class TaskFile:
     partition: Mapping[str, pa.Scalar]
     question: Question
     query: FileQuery
-    int96_unit: str = "ns"
+    int96_unit: str = INT96_UNIT
     """What INT96 timestamps are read to, as `arrow_schema` has it: "ns" or "us"."""
     at_hand: tuple[tuple[int, memoryview], ...] = ()
     """Bytes of the file that need not be asked for, by where they start: of a small file all of them, as

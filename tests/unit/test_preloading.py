@@ -90,6 +90,28 @@ def test_nothing_is_loaded_ahead_in_vain(tmp_path, asked):
     assert _run(tmp_path, f"key = {KEY}", body) == "True True"
 
 
+def test_many_scans_look_no_more_often_than_one(tmp_path):
+    """Of a store whose requests are answered at once, which leaves no time to load anything."""
+    body = """
+    import time
+
+    calls, load_next = 0, preloading._load_next
+
+    def counted(*args):
+        global calls
+        calls += 1
+        load_next(*args)
+
+    preloading._load_next = counted
+    started = time.monotonic()
+    for _ in range(200):
+        accel.scan("x.parquet", where, store=quick).to_table()
+    most = (time.monotonic() - started) / preloading._AFTER
+    print(0 < calls <= most + 10, preloading._binding)
+    """
+    assert _run(tmp_path, f"key = {KEY}", body) == "True deque([])"
+
+
 @pytest.mark.parametrize("name", [*preloading._BINDING, *preloading._READING, *preloading._FILTERING])
 def test_what_is_loaded_is_there(name):
     importlib.import_module(name)

@@ -184,7 +184,8 @@ def test_memory_is_bounded() -> None:
     rng = random.Random(3)
     for _ in range(20_000):
         network.observe(rng.choice([KIB, MIB]), rng.random(), in_flight=rng.randrange(1, 65))
-    held = [network._small, *(ring for pair in network._rates.values() for ring in pair)]
+    levels = network._levels.values()
+    held = [network._small, *(ring for level in levels for ring in (level.rate, level.together))]
     assert len(held) <= 1 + 2 * 7
     assert sum(len(ring.values) for ring in held) <= 128 + 14 * 16
 
@@ -293,6 +294,53 @@ def test_how_many_streams_are_worth_having(company: list[float], rate: list[floa
         for at_once, each in zip(company, rate, strict=True):
             network.observe(8 * MIB, network.latency + 8 * MIB / each, in_flight=at_once)
     assert network.few_streams == streams
+
+
+def test_a_busy_machine_is_not_taken_for_a_shared_link() -> None:
+    """Of eight at once most wait for a processor, and one or two are as quick as one that is alone."""
+    network = fresh()
+    for number in range(20):
+        network.observe(8 * MIB, network.latency + 8 * MIB / 90e6, in_flight=1)
+        rate = 80e6 if number % 4 == 0 else 8e6
+        network.observe(8 * MIB, network.latency + 8 * MIB / rate, in_flight=4.5)
+    assert network.few_streams == 16
+
+
+def test_what_was_not_worth_it_is_tried_again() -> None:
+    """Eight that were held up once; after a while alone eight are tried, and then it is seen that nothing holds them up,
+    or that it still does."""
+
+    def alone(network: Network, times: int) -> None:
+        for _ in range(times):
+            network.observe(8 * MIB, network.latency + 8 * MIB / 90e6, in_flight=1)
+
+    def eight(network: Network, rate: float) -> None:
+        for _ in range(8):
+            network.observe(MIB, network.latency + MIB / rate, in_flight=4.5)
+
+    for later, streams in ((90e6, 16), (11e6, 1)):
+        network = fresh()
+        for _ in range(5):
+            network.observe(KIB, network.latency)
+        alone(network, 5)
+        eight(network, 11e6)
+        assert network.few_streams == 1
+        alone(network, 31)
+        assert network.few_streams == 1
+        alone(network, 1)
+        assert network.few_streams == 8
+        eight(network, later)
+        assert network.few_streams == streams
+
+
+def test_little_company_is_remembered_while_all_have_much() -> None:
+    """Otherwise it would not be known what they lose by it."""
+    network = fresh()
+    for _ in range(5):
+        network.observe(8 * MIB, network.latency + 8 * MIB / 90e6, in_flight=1)
+    for _ in range(100):
+        network.observe(8 * MIB, network.latency + 8 * MIB / 11e6, in_flight=9)
+    assert network.few_streams == 2
 
 
 def test_many_requests_are_weighed_by_all_streams() -> None:
