@@ -34,6 +34,8 @@ MOST_PICKED: Final = 1 << 15
 """More rows, selected or not, are faster decoded by pyarrow."""
 _MOST_RUNS: Final = 512
 """Packed ones of one length in a row count as one."""
+_MOST_LOOKED_AT: Final = 256
+"""Of several pages together: pyarrow decodes all of them in the time that so many looks take."""
 _MOST_WIDTH: Final = 32
 _GROUP: Final = 8
 _PLACES: Final = np.arange(_GROUP)
@@ -78,8 +80,11 @@ def read_picks(
     held = [number for number in range(len(pages)) if cuts[number + 1] > cuts[number]]
     bodies = value_bytes([pages[number] for number in held], optional=optional)
     runs = Runs(named.entries)
-    for number, raw in zip(held, bodies, strict=True):
+    for done, (number, raw) in enumerate(zip(held, bodies, strict=True), 1):
         if raw is None or not runs.add(raw.tobytes(), pages[number].num_values, firsts[number]):
+            return None
+        # The others are taken to be as these.
+        if len(held) > 1 and runs.looked_at * len(held) > _MOST_LOOKED_AT * done:
             return None
     indices = runs.values(chosen)
     if indices is None:
@@ -105,6 +110,7 @@ class Runs:
         "_size",
         "_stops",
         "_widths",
+        "looked_at",
     )
 
     def __init__(self, entries: int) -> None:
@@ -120,6 +126,8 @@ class Runs:
         """Of each run its first value, the bit at which it begins, and its value, -1 where it is packed."""
         self._bits: list[int] = []
         self._fixed: list[int] = []
+        self.looked_at = 0
+        """Runs that took a look of their own."""
 
     def add(self, data: bytes, count: int, first: int) -> bool:
         """The next page, whose values are numbered from `first` on; False where it is not quite what it should be."""
@@ -139,6 +147,7 @@ class Runs:
         for _ in range(_MOST_RUNS):
             if seen >= count:
                 break
+            self.looked_at += 1
             start, head = position, 0
             while True:
                 if position >= size or position - start > 4:

@@ -14,7 +14,7 @@ import pytest
 from bench.data.catalog import Catalog, make_catalog
 from bench.data.scale import Scale
 from bench.queries import from_json, to_json
-from bench.suite import Axis, Case, Mode, cases
+from bench.suite import ACCEL, Axis, Case, Mode, cases
 
 TINY = Scale(
     name="tiny",
@@ -100,3 +100,17 @@ def test_who_meets_a_file_meets_each_group(made: list[Case]) -> None:
     point = next(case for case in made if case.name == "point")
     assert point.modes == tuple(Mode)
     assert [query.where for query in point.met] == [(("key", "=", 60),), (("key", "=", 6060),)]
+
+
+def test_ranges_begin_and_end_in_hundredths_of_their_own(catalog: Catalog) -> None:
+    """As many as there are warm samples: else a cache of data would answer where none is meant to."""
+    keys = catalog.column(ACCEL, "l_orderkey")
+    for name, share in (("range 1%", 0.01), ("count", 0.095)):
+        (case,) = (case for case in cases(catalog) if case.name == name)
+        asked = [query.where for _ in range(80) for query in case.take()]
+        ends = [value for where in asked for _, _, value in where]
+        assert len({begin for begin, _ in asked}) == len({end for _, end in asked}) == 80
+        if name == "count":
+            assert len(set(ends)) == 160
+        found = [int(((keys >= where[0][2]) & (keys < where[1][2])).sum()) / len(keys) for where in asked]
+        assert min(found) > 0.8 * share and max(found) < 1.2 * share

@@ -177,6 +177,32 @@ def test_few_rows_need_no_reader(
     assert_same(decode(data, few), expected)
 
 
+def test_many_pages_of_many_runs_are_decoded_by_pyarrow(monkeypatch: pytest.MonkeyPatch) -> None:
+    """To look through their runs one by one takes longer; of one page it never does."""
+    array = pa.array([row // 9 % 50 for row in range(1000)])  # a run of each value
+    data = _write(array)
+    few, one = RowSelection.of([(row, row + 1) for row in range(5, 1000, 100)]), RowSelection.of([(5, 6)])
+    expected = truth(data, few), truth(data, one)
+    found: list[bool] = []
+    read_picks = apart.read_picks
+    monkeypatch.setattr(
+        apart,
+        "read_picks",
+        lambda *a, **k: (array := read_picks(*a, **k), found.append(array is not None))[0],
+    )
+    for most, picked in ((1000, True), (100, False)):
+        monkeypatch.setattr(picks, "_MOST_LOOKED_AT", most)
+        assert_same(decode(data, few), expected[0])
+        assert_same(decode(data, one), expected[1])
+        assert found == [picked, True]
+        found.clear()
+    looked: list[bytes] = []
+    add = Runs.add
+    monkeypatch.setattr(Runs, "add", lambda self, data, *a: looked.append(data) or add(self, data, *a))
+    assert_same(decode(data, few), expected[0])
+    assert len(looked) == 1  # the other nine are taken to be as the first
+
+
 def test_many_rows_are_decoded_by_pyarrow(monkeypatch: pytest.MonkeyPatch) -> None:
     data = _write(_COLUMNS["numbers"])
     monkeypatch.setattr(apart, "MOST_PICKED", 999)
