@@ -83,8 +83,8 @@ def read_picks(
     for done, (number, raw) in enumerate(zip(held, bodies, strict=True), 1):
         if raw is None or not runs.add(raw.tobytes(), pages[number].num_values, firsts[number]):
             return None
-        # The others are taken to be as these.
-        if len(held) > 1 and runs.looked_at * len(held) > _MOST_LOOKED_AT * done:
+        # Those that are left are taken to be as these.
+        if done < len(held) and runs.looked_at * len(held) > _MOST_LOOKED_AT * done:
             return None
     indices = runs.values(chosen)
     if indices is None:

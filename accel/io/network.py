@@ -135,8 +135,8 @@ class Network:
         self._assumed_latency = latency
         self._assumed_bandwidth = bandwidth
         self._small = _Ring(_SMALL_KEPT)
+        # Large requests so far; and by how many were under way: 1, 2-3, 4-7, ...
         self._large = 0
-        # By how many of them were under way: 1, 2-3, 4-7, ...
         self._levels: dict[int, _Level] = {}
         self._bandwidths: tuple[float, float] | None = (bandwidth, bandwidth * _ASSUMED_STREAMS)
 

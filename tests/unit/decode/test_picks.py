@@ -201,6 +201,13 @@ def test_many_pages_of_many_runs_are_decoded_by_pyarrow(monkeypatch: pytest.Monk
     monkeypatch.setattr(Runs, "add", lambda self, data, *a: looked.append(data) or add(self, data, *a))
     assert_same(decode(data, few), expected[0])
     assert len(looked) == 1  # the other nine are taken to be as the first
+    # Nothing is saved any more once the last page has been looked through, which has more runs than the first.
+    data = _write(pa.concat_arrays([pa.repeat(0, 100).cast(array.type), array]))
+    two = RowSelection.of([(5, 6), (105, 106)])
+    monkeypatch.setattr(picks, "_MOST_LOOKED_AT", 4)
+    found.clear()
+    assert_same(decode(data, two), truth(data, two))
+    assert found == [True]
 
 
 def test_many_rows_are_decoded_by_pyarrow(monkeypatch: pytest.MonkeyPatch) -> None:
