@@ -17,7 +17,7 @@ import pyarrow as pa
 from accel.decode.shared_schemas import arrow_schema, holds_instants, shared_schema
 from accel.dictionary_reads import dictionary_key
 from accel.errors import AccelError, ObjectChangedError
-from accel.io.cache import Cache
+from accel.io.cache import Cache, file_key
 from accel.io.client import Client
 from accel.io.held import HeldFiles
 from accel.io.kept import recorded
@@ -80,7 +80,7 @@ class Opener:
         the same etag; else one conditional request asks whether it still is current.
         """
         client = self._client_for(file.root)
-        key = ("file", client.token, file.path)
+        key = file_key(client.token, file.path)
         now = time.monotonic()
         while True:
             handle = self._cache.get(key)
@@ -120,7 +120,7 @@ class Opener:
     def at_hand(self, file: DataFile, now: float) -> FileHandle | None:
         """The cached handle of a file that may be used at `now` (monotonic clock) without asking its store."""
         client = self._client_for(file.root)
-        handle = self._cache.get(("file", client.token, file.path))
+        handle = self._cache.get(file_key(client.token, file.path))
         if not isinstance(handle, FileHandle) or not self._held.vouched(client, handle, file=file, now=now):
             return None
         return handle
@@ -240,7 +240,7 @@ class Opener:
         Whoever else wants it meanwhile waits for the future: its handle, or None where they have to see to it.
         """
         client = self._client_for(file.root)
-        key = ("file", client.token, file.path)
+        key = file_key(client.token, file.path)
         if self._cache.get(key) is not None:
             return None
         flight = self._cache.flights.lead(key)
@@ -254,7 +254,7 @@ class Opener:
         handle: FileHandle | None,
     ) -> None:
         """What `begin` announced has come to a handle, or is for others to see to."""
-        self._cache.flights.land(("file", client.token, file.path), flight, value=handle)
+        self._cache.flights.land(file_key(client.token, file.path), flight, value=handle)
 
     def keeps(self, client: Client) -> bool:
         """Whether there is a disk that metadata of a store's files is kept on."""
@@ -278,7 +278,7 @@ class Opener:
     def adopt(self, client: Client, file: DataFile, *, handle: FileHandle, hint: int) -> None:
         """Keep a file that was opened by a first read of `hint` bytes."""
         self._hints.learn(client, file, handle, hint)
-        self._cache.put(("file", client.token, file.path), handle, handle.nbytes)
+        self._cache.put(file_key(client.token, file.path), handle, handle.nbytes)
 
     def keep_tail(self, client: Client, file: DataFile, tail: Stash | Tail, *, among: int) -> None:
         """Have a task read from what came with a file's footer, where there is room for that of so many files."""

@@ -16,7 +16,7 @@ from accel.decode.pool import DecodePool
 from accel.decode.stored import BarePage
 from accel.errors import AccelError, IndexFormatError, redact
 from accel.format.model import SchemaElement
-from accel.io.cache import Cache
+from accel.io.cache import Cache, file_key
 from accel.io.client import Client
 from accel.io.location import LOCAL_ROOT
 from accel.metrics import Metrics
@@ -166,7 +166,7 @@ class Reader:
             raise error.of(file.url) from error.__cause__
         if handle.pieces != before:
             # Its weight grew.
-            self._cache.reweigh(("file", client.token, file.path), handle, handle.nbytes)
+            self._cache.reweigh(file_key(client.token, file.path), handle, handle.nbytes)
         return plan, trips
 
     async def ask(
@@ -187,7 +187,7 @@ class Reader:
         except AccelError as error:
             raise error.of(file.url) from error.__cause__
         if handle.nbytes != before:
-            self._cache.reweigh(("file", client.token, file.path), handle, handle.nbytes)
+            self._cache.reweigh(file_key(client.token, file.path), handle, handle.nbytes)
         return found
 
     def _on_bad_index(self, error: IndexFormatError, url: str) -> None:
@@ -221,7 +221,7 @@ class Reader:
     def reads(self, task: ScanTask, *, abreast: int = 1) -> TaskReads:
         """What fetches the pieces of a task, of which `abreast` are read at the same time."""
         client = self._client_for(task.file.root)
-        handle = self._cache.get(("file", client.token, task.path))
+        handle = self._cache.get(file_key(client.token, task.path))
         if not isinstance(handle, FileHandle) or handle.id != task.file.id:
             handle = None
         forecast = self.forecast(task, abreast=abreast)

@@ -14,7 +14,7 @@ from accel.decode.verify import needs_dictionary
 from accel.dictionary_reads import DictionaryReads, until_done
 from accel.errors import AccelError
 from accel.format.model import OffsetIndex
-from accel.io.cache import Cache
+from accel.io.cache import Cache, file_key
 from accel.io.client import Client
 from accel.io.pinned_reads import PinnedReads
 from accel.metrics import Metrics
@@ -114,7 +114,7 @@ class TaskReads:
             handle.remembered = Remembered(self.cache.memory)
         tested, matched = rows.without(sure, task.num_rows), matched.without(sure, task.num_rows)
         handle.remembered.learn(key, task.row_group, tested=tested, matched=matched)
-        self.cache.reweigh(("file", self.client.token, task.path), handle, handle.nbytes)
+        self.cache.reweigh(file_key(self.client.token, task.path), handle, handle.nbytes)
 
     def expect(self, pieces: list[Piece]) -> None:
         """Told of all pieces, in order, before the first is fetched: notes what straddles a cut.

@@ -20,9 +20,14 @@ if TYPE_CHECKING:
     from accel.io.data_cache import DataCache
     from accel.io.disk import Disk
 
-__all__ = ["Cache", "CacheStats"]
+__all__ = ["Cache", "CacheStats", "file_key"]
 
 Loader = Callable[[], Awaitable[tuple[Any, int]]]
+
+
+def file_key(token: str, path: str) -> tuple[str, str, str]:
+    """Of a file's handle in a cache, and of the load that brings it."""
+    return "file", token, path
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING
 
-from accel.io.cache import Cache
+from accel.io.cache import Cache, file_key
 from accel.io.client import Client
 from accel.io.fetch import same_etag
 from accel.io.kept import Kept, entry_key, kept_of, reopen
@@ -117,7 +117,7 @@ class HeldFiles:
 
     def forget(self, client: Client, path: str) -> None:
         """Drop what is cached of a file, in memory and on disk."""
-        self._cache.drop(("file", client.token, path))
+        self._cache.drop(file_key(client.token, path))
         self._cache.data_tier.drop(client.token, path)
         disk = self._cache.disk_for(client.token)
         if disk is not None:
