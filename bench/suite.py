@@ -267,6 +267,10 @@ def _many(catalog: Catalog) -> Iterator[Case]:
     files = catalog.scale.file_counts[-1]
     what = f"one row of a directory of {files} small files"
     yield _in_files(catalog, files, "many files", what, axis=Axis.FILES, heavy=True)
+    files, rows = catalog.scale.larger_files, catalog.scale.larger_rows
+    what = f"one row of a directory of {files} files, each larger than what is first read of it"
+    wheres = ((("key", "=", 3 * row),) for row in fresh_rows(files * rows, 15, block=rows))
+    yield _case("larger files", what, Query("larger files", ("larger-files/",), FIVE), wheres, heavy=True)
     columns, groups = catalog.scale.wide_columns[-1], catalog.scale.wide_groups
     what = f"one row, five of {columns} columns, {groups} row groups"
     yield _in_wide(columns, groups, "wide table", what, axis=Axis.COLUMNS)

@@ -75,7 +75,8 @@ def make_catalog(scale: Scale) -> Catalog:
     for columns in scale.wide_columns:
         files[f"wide-{columns}.parquet"] = generated.wide(columns, scale.wide_groups)
     for count in scale.file_counts:
-        files[f"files-{count}/"] = generated.small_files(count, scale.file_rows)
+        files[f"files-{count}/"] = generated.files(count, scale.file_rows)
+    files["larger-files/"] = generated.files(scale.larger_files, scale.larger_rows)
     return Catalog(scale, files)
 
 

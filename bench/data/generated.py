@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 from accel.testing.files import Layout, bench_table, write_bench_file, write_file
 from bench.data.folder import made
 
-__all__ = ["flights", "small_files", "synthetic", "wide"]
+__all__ = ["files", "flights", "synthetic", "wide"]
 
 
 def flights() -> Path:
@@ -57,7 +57,7 @@ def wide(columns: int, groups: int) -> Path:
     return made(f"wide-{columns}-{groups}.parquet", make)
 
 
-def small_files(count: int, rows: int) -> Path:
+def files(count: int, rows: int) -> Path:
     """A folder of `count` files of the synthetic table, `rows` rows each: together sorted by `key`, disjoint."""
 
     def make(folder: Path) -> None:

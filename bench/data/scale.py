@@ -22,6 +22,9 @@ class Scale:
     file_counts: tuple[int, ...]
     """Files of the directories of small files, ascending; the last is the one that queries ask."""
     file_rows: int
+    larger_files: int
+    """Files of the directory of larger ones, of which a first read brings only a part."""
+    larger_rows: int
     at_once: int
     """Lookups that are asked all at the same time."""
     by_spark: bool
@@ -37,6 +40,8 @@ QUICK = Scale(
     wide_groups=20,
     file_counts=(10, 50, 200),
     file_rows=500,
+    larger_files=50,
+    larger_rows=5_000,
     at_once=64,
     by_spark=False,
 )
@@ -53,6 +58,8 @@ def of_factor(factor: float) -> Scale:
         wide_groups=20,
         file_counts=(10, 100, 500, 2000),
         file_rows=500,
+        larger_files=1_000,
+        larger_rows=5_000,
         at_once=256,
         by_spark=True,
     )

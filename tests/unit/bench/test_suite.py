@@ -25,6 +25,8 @@ TINY = Scale(
     wide_groups=2,
     file_counts=(2, 3),
     file_rows=100,
+    larger_files=3,
+    larger_rows=150,
     at_once=4,
     by_spark=False,
 )
