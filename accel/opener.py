@@ -167,9 +167,9 @@ class Opener:
             shared=shared_schema,
         )
 
-    def hint(self, client: Client, file: DataFile) -> int:
-        """How many bytes of the end of a file are worth reading first."""
-        return self._hints.of(client, file)
+    def hint(self, client: Client, file: DataFile, *, abreast: int = 1) -> int:
+        """How many bytes of the end of a file are worth reading first, of so many that are opened at the same time."""
+        return self._hints.of(client, file, abreast=abreast)
 
     async def drive(self, steps: Steps[T], client: Client, path: str, pin: ObjectId | None) -> tuple[T, int]:
         """Answer a step's needs from the network; the result, and the round trips it took."""

@@ -220,7 +220,7 @@ class Openings:
                 opening.asked_at = time.monotonic()
                 try:
                     client, file = opening.client, opening.file
-                    opening.hint = self._opener.hint(client, file)
+                    opening.hint = self._opener.hint(client, file, abreast=len(self._open))
                     self._longest = max(self._longest, opening.hint)
                     recalled = await self._opener.recall(client, file) if self._opener.keeps(client) else None
                     if recalled is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from contextlib import aclosing
+from hashlib import sha256
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,6 +18,8 @@ from accel import openings, sweep, width
 from accel.io import runtime
 from accel.metrics import Metrics
 from accel.openings import Opening
+from accel.options import KIB, MIB
+from accel.ranges import Suffix
 from accel.reader import Tails
 from accel.sweep import openings_for
 from accel.testing import DictStore, Layout, RecordingStore, table, write_file
@@ -69,6 +72,36 @@ def test_footers_that_are_longer_than_the_hint(objects: dict[str, bytes], hint: 
     assert keys(scan) == [77]
     assert scan.metrics.files.kept == 1
     assert store.requests <= 1 + 2 * FILES + 2
+
+
+@pytest.mark.parametrize("longer", [0, 3], ids=["all alike", "some with longer footers"])
+def test_what_larger_files_take_is_what_others_of_the_scan_are_asked_for(longer: int) -> None:
+    """Of 60 KB each: the first are asked for whole, those that follow for their footers, and what a longer footer lacks
+    is asked for as well."""
+    count, rows = 200, 1500
+
+    def written(at: int) -> bytes:
+        keys = pa.array(range(rows * at, rows * at + rows), pa.int64())
+        texts = pa.array([sha256(b"%d" % key).hexdigest() for key in keys.to_pylist()])
+        groups = 12 if at % 50 == 49 and at // 50 < longer else 1
+        return write_file(table(key=keys, text=texts), Layout(group_rows=rows // groups))
+
+    objects = {f"d/{at:04d}.parquet": written(at) for at in range(count)}
+    store = RecordingStore(DictStore(objects))
+    scan = accel.scan(
+        "d/", "key = 270000", store=store, cache=None, options=accel.Options(max_files_in_flight=8)
+    )
+    assert scan.to_table().to_pylist() == [{"key": 270000, "text": sha256(b"270000").hexdigest()}]
+    ends = [call for call in store.calls if isinstance(call.want, Suffix)]
+    assert len(ends) == count
+    lengths = [call.want.length for call in ends if isinstance(call.want, Suffix)]
+    assert all(8 * MIB // count <= length <= 128 * KIB for length in lengths[:16])
+    # Those that have come are gone through 64 at a time.
+    assert (max(lengths[100:]) == 4 * KIB) == (not longer)
+    assert max(lengths[160:]) < 16 * KIB
+    # What a longer footer lacks is one request, until one has shown it; so are the pages of the file that has the row.
+    assert store.requests - 1 - count <= (longer > 0) + 2
+    assert sum(call.received for call in store.calls) < sum(map(len, objects.values())) // 2
 
 
 def test_round_trips_of_files_that_are_opened_only_to_be_passed_over() -> None:

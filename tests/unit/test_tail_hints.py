@@ -117,3 +117,94 @@ def test_a_given_length_is_only_learned_upwards() -> None:
     assert hints.of(store, file()) == 64 * KIB
     hints.learn(store, file(), opened(GIB, 80 * KIB), 64 * KIB)
     assert hints.of(store, file()) == 100 * KIB
+
+
+def met(hints: TailHints, store: Any, *, files: int, took: int = 2 * KIB, size: int = MIB) -> None:
+    for number in range(files):
+        one = file(f"d{number}/1.parquet", size=size)
+        hints.learn(store, one, opened(size, took), hints.of(store, one))
+
+
+@pytest.mark.parametrize(
+    ("files", "took", "listed", "unlisted"),
+    [
+        (15, 2 * KIB, 128 * KIB, 448 * KIB),
+        (16, 2 * KIB, 4 * KIB, 4 * KIB),
+        (16, 40 * KIB, 50 * KIB, 50 * KIB),
+        (16, 120 * KIB, 128 * KIB, 150 * KIB),
+        (16, 400 * KIB, 128 * KIB, 448 * KIB),
+        (2000, 10 * KIB, 12.5 * KIB, 12.5 * KIB),
+    ],
+)
+def test_the_files_of_a_scan_say_what_the_others_take(
+    files: int, took: int, listed: int, unlisted: int
+) -> None:
+    hints, store = TailHints(accel.Cache(), accel.Options()), client()
+    met(hints, store, files=files, took=took)
+    assert hints.of(store, file("e/1.parquet", size=MIB)) == listed
+    assert hints.of(store, file("e/2.parquet")) == unlisted
+
+
+def test_the_longest_of_them_says_it() -> None:
+    hints, store = TailHints(accel.Cache(), accel.Options()), client()
+    met(hints, store, files=16, took=8 * KIB)
+    met(hints, store, files=1, took=80 * KIB)
+    met(hints, store, files=16, took=8 * KIB)
+    assert hints.of(store, file("e/1.parquet", size=MIB)) == 100 * KIB
+
+
+def test_small_files_come_whole() -> None:
+    """Their data needs no other request, in this scan and those after it."""
+    hints, store = TailHints(accel.Cache(), accel.Options()), client()
+    met(hints, store, files=20)
+    assert hints.of(store, file("e/1.parquet", size=32 * KIB)) == 32 * KIB
+    assert hints.of(store, file("e/1.parquet", size=32 * KIB + 1)) == 4 * KIB
+    # Where a file's size is not known, the smallest that the scan has met stands for it.
+    met(hints, store, files=1, size=20 * KIB)
+    assert hints.of(store, file("e/1.parquet")) == 32 * KIB
+    assert hints.of(store, file("e/1.parquet", size=MIB)) == 4 * KIB
+
+
+def test_what_small_files_take_says_nothing_of_large_ones() -> None:
+    hints, store = TailHints(accel.Cache(), accel.Options()), client()
+    met(hints, store, files=50, size=32 * KIB)
+    assert hints.of(store, file("e/1.parquet", size=MIB)) == 128 * KIB
+    met(hints, store, files=50, size=33 * KIB)  # they came whole, too
+    assert hints.of(store, file("e/1.parquet", size=MIB)) == 4 * KIB
+
+
+@pytest.mark.parametrize(
+    ("abreast", "size", "first"),
+    [
+        (1, MIB, 128 * KIB),
+        (64, MIB, 128 * KIB),
+        (128, MIB, 64 * KIB),
+        (512, MIB, 32 * KIB),
+        (512, GIB, 32 * KIB),
+        (18, GIB, 448 * KIB),
+        (32, None, 256 * KIB),
+    ],
+)
+def test_files_of_which_nothing_is_known_share_what_the_rule_may_bring(
+    abreast: int, size: int | None, first: int
+) -> None:
+    hints = TailHints(accel.Cache(), accel.Options())
+    assert hints.of(client(), file(size=size), abreast=abreast) == first
+    given = TailHints(accel.Cache(), accel.Options(tail_hint=300 * KIB))
+    assert given.of(client(), file(size=size), abreast=abreast) == 300 * KIB
+
+
+def test_a_scan_shows_nothing_of_another_store_nor_to_the_next_scan() -> None:
+    cache, store = accel.Cache(), client()
+    hints = TailHints(cache, accel.Options())
+    met(hints, store, files=20)
+    other = client()
+    other.token = "u"
+    assert hints.of(other, file("e/1.parquet", size=MIB)) == 128 * KIB
+    assert TailHints(cache, accel.Options()).of(store, file("e/1.parquet", size=MIB)) == 128 * KIB
+
+
+def test_a_given_length_is_not_shortened() -> None:
+    hints, store = TailHints(accel.Cache(), accel.Options(tail_hint=64 * KIB)), client()
+    met(hints, store, files=20)
+    assert hints.of(store, file("e/1.parquet", size=MIB)) == 64 * KIB
