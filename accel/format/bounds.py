@@ -17,7 +17,15 @@ import pyarrow as pa
 
 from accel.format.bound_values import decode_bounds
 from accel.format.domain import Bounds, Domain
-from accel.format.model import ColumnIndex, ColumnOrder, FileMetadata, Physical, SchemaElement
+from accel.format.model import (
+    ColumnIndex,
+    ColumnOrder,
+    FileMetadata,
+    Leaf,
+    Physical,
+    Repetition,
+    SchemaElement,
+)
 from accel.format.reading import Reading, reading_of
 from accel.records import dataclass
 
@@ -25,7 +33,7 @@ if TYPE_CHECKING:
     from accel.arrays import Bools, Int64s
     from accel.format.packed import Kin, PackedMetadata
 
-__all__ = ["chunk_bounds", "joined_chunk_bounds", "page_bounds"]
+__all__ = ["chunk_bounds", "joined_chunk_bounds", "miscounts_nulls", "page_bounds"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +112,7 @@ def _chunk_bounds(
     here = (column("external") == 0) & (column("encrypted") == 0)
     nulls = np.where(here, column("null_count"), -1)
     nans = np.where(here, column("nan_count"), -1)
-    counts = _settle_counts(rows, nulls, nans, element, required=leaf.max_definition == 0)
+    counts = _settle_counts(rows, nulls, nans, element, leaf)
     reading = reading_of(element, arrow_type)
     if reading is None:
         return _counts_only(counts)
@@ -158,7 +166,7 @@ def page_bounds(
     nulls = np.where(index.null_pages & (index.null_count < 0), page_rows, index.null_count)
     nulls = np.where(index.null_pages == (nulls == page_rows), nulls, -1)
     nans = np.where(index.null_pages, 0, index.nan_count)
-    counts = _settle_counts(page_rows, nulls, nans, element, required=leaf.max_definition == 0)
+    counts = _settle_counts(page_rows, nulls, nans, element, leaf)
     reading = reading_of(element, arrow_type)
     if reading is None:
         return _counts_only(counts)
@@ -179,11 +187,26 @@ def _choose(first: Bools, a: _Side, b: _Side) -> _Side:
     return _Side(np.where(first, a.start, b.start), np.where(first, a.length, b.length))
 
 
+def miscounts_nulls(element: SchemaElement, leaf: Leaf) -> bool:
+    """Whether null counts of a column may lack nulls.
+
+    Arrow's writer (26.0.1 still) counts, of texts that it was given dictionary-encoded, only their own nulls, and not
+    those of the structs that they are in.
+    """
+    own = element.repetition == Repetition.OPTIONAL
+    return element.physical == Physical.BYTE_ARRAY and leaf.max_definition > own
+
+
 def _settle_counts(
-    values: Int64s, nulls: Int64s, nans: Int64s, element: SchemaElement, *, required: bool
+    values: Int64s, nulls: Int64s, nans: Int64s, element: SchemaElement, leaf: Leaf
 ) -> _Counts:
-    """Counts that cannot be true become unknown; what the schema says needs no count."""
-    nulls = np.zeros_like(values) if required else np.where((nulls >= 0) & (nulls <= values), nulls, -1)
+    """Counts that cannot be true, or may not be, become unknown; what the schema says needs no count."""
+    if leaf.max_definition == 0:
+        nulls = np.zeros_like(values)
+    else:
+        nulls = np.where((nulls >= 0) & (nulls <= values), nulls, -1)
+        if miscounts_nulls(element, leaf):
+            nulls = np.where(nulls == values, nulls, -1)
     floating = element.physical in (Physical.FLOAT, Physical.DOUBLE) or element.logical_type == 15
     if not floating:
         return _Counts(values, nulls, np.zeros_like(values))
