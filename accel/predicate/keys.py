@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import math
 from collections.abc import Iterable
 from typing import Any
@@ -101,7 +102,11 @@ def _whole_floats(raw: npt.NDArray[Any], kind: Kind) -> npt.NDArray[Any]:
     low, high = kind.limits
     # The limits as doubles: the upper one rounds up to a power of two, hence the strict test.
     fits = (raw >= float(low)) & (raw < float(high + 1)) & (raw == np.floor(raw))
-    found: npt.NDArray[Any] = raw[fits].astype(np.uint64 if low == 0 else np.int64)
+    numbers = raw[fits]
+    if len(numbers) and float(np.abs(numbers).max()) >= 1 << 63:
+        # Decimals have room for them, int64 has not.
+        return _integer_array(sorted({int(number) for number in numbers.tolist()}), kind)
+    found: npt.NDArray[Any] = numbers.astype(np.uint64 if low == 0 else np.int64)
     return found
 
 
@@ -119,6 +124,11 @@ def _python_values(values: pa.Array, theirs: Kind) -> Iterable[Value]:
     if theirs.domain is Domain.BYTES and theirs.family is not Family.TEXT:
         plain = native(values)
         yield from plain.drop_null().to_pylist()
+        return
+    if theirs.family is Family.DURATION:
+        # What compares with durations has been seen to: to be refused, any will do.
+        refused: Any = datetime.timedelta(0)
+        yield from [refused] if values.null_count < len(values) else []
         return
     yield from (value for value in values.to_pylist() if value is not None)
 

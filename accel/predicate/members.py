@@ -52,8 +52,10 @@ def _elements(values: Iterable[Any]) -> Iterable[Any]:
     if type(values).__module__.partition(".")[0] == "numpy":
         if getattr(values, "ndim", 1) != 1:
             raise PredicateError("IN takes an array of one dimension")
+        import numpy as np
+
         # As numpy scalars: tolist() would make ints of datetime64[ns].
-        return list(values)
+        return [None if value is np.ma.masked else value for value in values]
     return values
 
 
@@ -90,7 +92,21 @@ def _checked(array: Any) -> pa.Array:
     kind = array.type.value_type if pa.types.is_dictionary(array.type) else array.type
     if pa.types.is_nested(kind) or pa.types.is_interval(kind) or pa.types.is_run_end_encoded(kind):
         raise PredicateError(f"an array of {array.type} cannot be the list of IN")
-    return array
+    return _with_nulls_told(array) if pa.types.is_dictionary(array.type) else array
+
+
+def _with_nulls_told(coded: pa.DictionaryArray) -> pa.DictionaryArray:
+    """The same where no index points at an entry that is null: nobody counts these."""
+    if not coded.dictionary.null_count:
+        return coded
+    import pyarrow as pa
+
+    from accel.arrays import integers, validity
+
+    valid, codes = validity(coded.indices), integers(coded.indices)
+    valid = valid & validity(coded.dictionary)[codes.astype("int64") * valid]
+    indices = _with_nulls(coded.indices.type, valid, [pa.py_buffer(codes.tobytes())])
+    return pa.DictionaryArray.from_arrays(indices, coded.dictionary)
 
 
 def _from_numpy(values: Any) -> pa.Array | None:
@@ -100,14 +116,15 @@ def _from_numpy(values: Any) -> pa.Array | None:
 
     if not isinstance(values, np.ndarray) or values.ndim != 1:
         return None
+    hidden = values.mask if isinstance(values, np.ma.MaskedArray) else False
     if values.dtype.kind in "iuf" and values.dtype.itemsize <= 8:
         kind = pa.from_numpy_dtype(values.dtype)
         plain = np.ascontiguousarray(values, values.dtype.newbyteorder("="))
-        return pa.Array.from_buffers(kind, len(plain), [None, pa.py_buffer(plain.tobytes())], 0)
+        return _with_nulls(kind, np.ones(len(plain), bool) & ~hidden, [pa.py_buffer(plain.tobytes())])
     if values.dtype.kind == "M" and np.datetime_data(values.dtype) in _TIMESTAMPS:
         kind = pa.timestamp(np.datetime_data(values.dtype)[0])
         plain = np.ascontiguousarray(values, values.dtype.newbyteorder("="))
-        return _with_nulls(kind, ~np.isnat(plain), [pa.py_buffer(plain.tobytes())])
+        return _with_nulls(kind, ~np.isnat(plain) & ~hidden, [pa.py_buffer(plain.tobytes())])
     return None
 
 

@@ -108,6 +108,14 @@ def test_rows_are_those_that_pyarrow_keeps(filters: Any) -> None:
     assert [row for row, true in enumerate(rowwise.evaluate(from_dnf(filters), table)) if true] == kept
 
 
+@pytest.mark.parametrize("op", ["in", "not in"])
+def test_a_null_among_the_entries_of_a_dictionary_is_a_null(op: str) -> None:
+    coded = pa.DictionaryArray.from_arrays(pa.array([0, 1], pa.int8()), pa.array(["x", None]))
+    table = pa.table({"s": ["x", None, "y"]})
+    found = rowwise.evaluate(from_dnf([("s", op, coded)]), table)
+    assert found == rowwise.evaluate(from_dnf([("s", op, ["x", None])]), table)
+
+
 @pytest.mark.parametrize(
     ("filters", "message"),
     [

@@ -30,6 +30,7 @@ MANY = MAX_LIST + 1
         (np.array([True]), (True,)),
         (np.array([1, "x", None], object), (1, "x", None)),
         (np.array(["2013-01-31"], "M8[D]"), (datetime.date(2013, 1, 31),)),
+        (np.ma.array(["x", "y"], mask=[True, False]), (None, "y")),
     ],
     ids=repr,
 )
@@ -53,6 +54,12 @@ NOON = datetime.datetime(2013, 1, 31, 12)
         (np.array([1, 2], ">u2"), pa.array([1, 2], pa.uint16())),
         (np.arange(10)[::3], pa.array([0, 3, 6, 9])),
         (np.array([0.5], np.float16), pa.array([np.float16(0.5)])),
+        (np.ma.array([1, 2], mask=[False, True]), pa.array([1, None])),
+        (np.ma.array([1, 2]), pa.array([1, 2])),
+        (
+            np.ma.array(np.array(["2013-01-31T12", "NaT", "2014-01-31"], "M8[ms]"), mask=[0, 0, 1]),
+            pa.array([NOON, None, None], pa.timestamp("ms")),
+        ),
         (np.array(["2013-01-31T12", "NaT"], "M8[ms]"), pa.array([NOON, None], pa.timestamp("ms"))),
         (range(MANY), pa.array(range(MANY))),
         ([2**64 - 1] * MANY, pa.array([2**64 - 1] * MANY, pa.uint64())),
@@ -70,6 +77,20 @@ def test_arrays(values: Any, expected: pa.Array) -> None:
     assert isinstance(found, InArray)
     found.values.validate(full=True)
     assert (found.values.type, found.values) == (expected.type, expected)
+
+
+@pytest.mark.parametrize("kind", [pa.int8(), pa.uint64()], ids=str)
+@pytest.mark.parametrize("values", [pa.string(), pa.string_view(), pa.binary()], ids=str)
+def test_a_null_among_the_entries_of_a_dictionary_is_a_null(kind: pa.DataType, values: pa.DataType) -> None:
+    entries = pa.array(["a", None, "b"], values)
+    indices = pa.array([2, 0, 1, None, 2], kind)[1:]
+    found = member_of(A, pa.DictionaryArray.from_arrays(indices, entries)).values
+    assert isinstance(found, pa.DictionaryArray)
+    found.validate(full=True)
+    expected = [entries[0].as_py(), None, None, entries[2].as_py()]
+    assert (found.to_pylist(), found.null_count) == (expected, 2)
+    unnamed = member_of(A, pa.DictionaryArray.from_arrays(pa.array([0, 2], kind), entries)).values
+    assert unnamed.null_count == 0
 
 
 @pytest.mark.parametrize(
