@@ -208,7 +208,8 @@ class Session:
             schema = pa.schema([*schema, *last])
         bound = None
         try:
-            data_set, output = settle_schemas(schema, spec.columns)
+            alone = spec.schema is None and len(listing.files) == 1 and not spec.by_position
+            data_set, output = settle_schemas(schema, spec.columns, alone=alone)
             if spec.where is not None:
                 from accel.predicate.bind import bind
 

@@ -18,21 +18,51 @@ _MOST_SETTLED = 16
 _settled: dict[object, tuple[pa.Schema, pa.Schema, pa.Schema]] = {}
 
 
-def settle_schemas(schema: pa.Schema, columns: tuple[str, ...] | None) -> tuple[pa.Schema, pa.Schema]:
+def settle_schemas(
+    schema: pa.Schema, columns: tuple[str, ...] | None, *, alone: bool
+) -> tuple[pa.Schema, pa.Schema]:
     """The schema of a data set, without metadata, and that of its result: see `project_schema`.
 
-    The same object and columns give the same objects.
+    Unless it is that of the one file of the data set, which is `alone`, any column may be null, as another file may lack
+    it or not require it. The same object and columns give the same objects.
     """
     named = columns is None or all(isinstance(name, str) for name in columns)
-    key = (id(schema), columns) if named else None  # what names no column is refused below
+    key = (id(schema), columns, alone) if named else None  # what names no column is refused below
     known = _settled.get(key)
     if known is None:
+        whole = schema if alone else _nullable_schema(schema)
         # The entry keeps the schema alive: its id stays its own.
-        known = (schema, schema.remove_metadata(), project_schema(schema, columns))
+        known = (schema, whole.remove_metadata(), project_schema(whole, columns))
         if len(_settled) >= _MOST_SETTLED:
             _settled.clear()
         _settled[key] = known
     return known[1:]
+
+
+def _nullable_schema(schema: pa.Schema) -> pa.Schema:
+    """The same columns, each of which may be null at any depth.
+
+    Keys of maps never are; lists of a fixed size and extension types stay as they are.
+    """
+    return pa.schema([_nullable(field) for field in schema], schema.metadata)
+
+
+def _nullable(field: pa.Field) -> pa.Field:
+    if pa.types.is_nested(field.type):
+        field = field.with_type(_of_nullables(field.type))
+    return field if field.nullable else field.with_nullable(True)
+
+
+def _of_nullables(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_struct(kind):
+        return pa.struct([_nullable(child) for child in kind])
+    if pa.types.is_list(kind):
+        return pa.list_(_nullable(kind.value_field))
+    if pa.types.is_large_list(kind):
+        return pa.large_list(_nullable(kind.value_field))
+    if pa.types.is_map(kind):
+        return pa.map_(kind.key_field, _nullable(kind.item_field), keys_sorted=kind.keys_sorted)
+    return kind
 
 
 def split_name(name: str, schema: pa.Schema) -> tuple[str, ...]:
@@ -76,7 +106,7 @@ def project_schema(schema: pa.Schema, columns: Sequence[str] | None) -> pa.Schem
     """The schema of a scan's result: `columns` in the order asked for, None for all.
 
     Several dotted paths into one top-level column give that column once, holding just what was named,
-    in the file's order.
+    in the file's order. Metadata stay: what pandas notes there makes its types and its index again.
 
     Raises
     ------
@@ -87,7 +117,7 @@ def project_schema(schema: pa.Schema, columns: Sequence[str] | None) -> pa.Schem
     """
     if columns is None:
         _refuse_duplicates(schema.names)
-        return schema.remove_metadata()
+        return schema
     wanted: dict[str, list[tuple[str, ...]]] = {}
     seen: set[tuple[str, ...]] = set()
     for name in columns:
@@ -105,8 +135,8 @@ def project_schema(schema: pa.Schema, columns: Sequence[str] | None) -> pa.Schem
         field = schema.field(top)
         if () not in paths:
             field = field.with_type(_prune(field.type, paths))
-        fields.append(field.remove_metadata())
-    return pa.schema(fields)
+        fields.append(field)
+    return pa.schema(fields, schema.metadata)
 
 
 def _refuse_duplicates(names: Sequence[str]) -> None:

@@ -101,7 +101,7 @@ def _encode_file(file: TaskFile, where: bytes | None) -> dict[str, Any]:
         "arrow_schema": arrow.serialize().to_pybytes(),
         "where": where,
         "data_schema": data_schema.serialize().to_pybytes(),
-        "output_schema": question.output.serialize().to_pybytes(),
+        "output_schema": question.output.remove_metadata().serialize().to_pybytes(),
         "partition": _to_ipc(values),
         "_leaves": renumbered,
     }

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import io
+from pathlib import Path
 
 import duckdb
+import pandas
 import polars
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -117,3 +119,67 @@ def test_an_error_midway_reaches_the_consumer(data: bytes) -> None:
         broken = scan_of(store)
         database.sql("select count(*) from broken").fetchall()[0]
         del broken
+
+
+@pytest.mark.parametrize("columns", [None, ["n"], ["c", "key"]])
+def test_pandas_gets_back_what_it_wrote(tmp_path: Path, columns: list[str] | None) -> None:
+    """By what it noted in the schema's metadata: an index, and types that Arrow has not."""
+    days = pandas.to_datetime(["2020-01-01", "2021-01-01"]).tz_localize("Europe/Oslo")
+    frame = pandas.DataFrame(
+        {"n": pandas.array([2**53 + 1, None], "Int64"), "c": pandas.Categorical(["a", "b"]), "t": days},
+        index=pandas.Index([5, 6], name="key"),
+    )
+    path = tmp_path / "f.parquet"
+    frame.to_parquet(path)
+    found = accel.scan(path, columns=columns).to_table().to_pandas()
+    pandas.testing.assert_frame_equal(found, pq.read_table(path, columns=columns).to_pandas())
+    some = accel.scan(path, "n IS NULL").to_table().to_pandas()
+    pandas.testing.assert_frame_equal(some, frame.iloc[1:])
+
+
+@pytest.mark.parametrize("given", [False, True], ids=["of the first file", "given"])
+def test_columns_that_some_files_lack_or_do_not_require_may_be_null(tmp_path: Path, given: bool) -> None:
+    def required(kind: pa.DataType, name: str) -> pa.Field:
+        return pa.field(name, kind, nullable=False)
+
+    first = pa.schema(
+        [
+            required(pa.int64(), "id"),
+            required(pa.struct([required(pa.string(), "name")]), "who"),
+            required(pa.list_(required(pa.int8(), "element")), "marks"),
+        ]
+    )
+    rows: list[dict[str, object]] = [
+        {"id": 1, "who": {"name": "a"}, "marks": [1]},
+        {"id": 2, "who": {"name": None}, "marks": [None, 2]},
+        {"id": 3, "who": None, "marks": None},
+        {"id": 4, "who": None, "marks": None},
+    ]
+    loose = pa.schema(
+        [("id", pa.int64()), ("who", pa.struct([("name", pa.string())])), ("marks", pa.list_(pa.int8()))]
+    )
+    for at, table in enumerate(
+        [
+            pa.Table.from_pylist(rows[:1], first),
+            pa.Table.from_pylist(rows[1:3], loose),
+            pa.table({"id": [4]}),
+        ]
+    ):
+        pq.write_table(table, tmp_path / f"{at}.parquet")
+    scan = accel.scan(tmp_path, schema=first if given else None)
+    found = scan.to_table()
+    found.validate(full=True)
+    assert found.to_pylist() == rows
+    assert all(field.nullable for field in found.schema)
+    assert (
+        found.schema.field("who").type[0].nullable,
+        found.schema.field("marks").type.value_field.nullable,
+    ) == (
+        True,
+        True,
+    )
+    pq.write_table(found, io.BytesIO())
+    assert polars.DataFrame(scan).to_dicts() == rows
+    # One file alone is as it is.
+    alone = accel.scan(tmp_path / "0.parquet").to_table()
+    assert (alone.schema, alone.to_pylist()) == (first, rows[:1])

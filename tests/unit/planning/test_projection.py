@@ -71,8 +71,8 @@ def test_refusals() -> None:
 @pytest.mark.parametrize("columns", [None, ("x",), ("a.c.e", "x"), ()])
 def test_what_was_settled_is_settled_again_alike(columns: tuple[str, ...] | None) -> None:
     schema = SCHEMA.with_metadata({"k": "v"})
-    data_set, output = settle_schemas(schema, columns)
-    again = settle_schemas(schema, columns)
+    data_set, output = settle_schemas(schema, columns, alone=True)
+    again = settle_schemas(schema, columns, alone=True)
     assert (again[0] is data_set, again[1] is output) == (True, True)
     assert data_set.equals(SCHEMA.remove_metadata(), check_metadata=True)
     assert output.equals(project_schema(schema, columns), check_metadata=True)
@@ -81,11 +81,42 @@ def test_what_was_settled_is_settled_again_alike(columns: tuple[str, ...] | None
 def test_of_many_schemas_each_settles_as_its_own() -> None:
     for number in range(40):
         schema = pa.schema([(f"c{number}", pa.int64()), ("x", pa.int32())])
-        assert settle_schemas(schema, ("x",))[0] == schema
+        assert settle_schemas(schema, ("x",), alone=True)[0] == schema
 
 
 @pytest.mark.parametrize("columns", [(["x"],), (1,)])
 def test_what_names_no_column_is_refused_each_time(columns: Any) -> None:
     for _ in range(2):
         with pytest.raises(TypeError, match="a column is named by a string"):
-            settle_schemas(SCHEMA, columns)
+            settle_schemas(SCHEMA, columns, alone=True)
+
+
+def test_of_several_files_any_column_may_be_null() -> None:
+    def required(kind: pa.DataType, name: str = "x") -> pa.Field:
+        return pa.field(name, kind, nullable=False)
+
+    def nested(field: Any) -> list[pa.DataType]:
+        """What holds an integer made a field by `field`; keys of maps and lists of a fixed size are as they are."""
+        return [
+            pa.int8(),
+            pa.struct([field(pa.int8(), "a"), pa.field("b", pa.list_(field(pa.int8())))]),
+            pa.large_list(field(pa.struct([field(pa.int8())]))),
+            pa.map_(pa.string(), field(pa.struct([field(pa.int8())]), "value"), keys_sorted=True),
+            pa.list_(required(pa.int8()), 2),
+            pa.uuid(),
+        ]
+
+    def schema(field: Any) -> pa.Schema:
+        fields = [field(kind, f"c{at}") for at, kind in enumerate(nested(field))]
+        return pa.schema(fields, {"k": "v"})
+
+    def optional(kind: pa.DataType, name: str = "x") -> pa.Field:
+        return pa.field(name, kind)
+
+    given, expected = schema(required), schema(optional)
+    for columns in (None, ("c3", "c1.a")):
+        assert settle_schemas(given, columns, alone=True)[1] == project_schema(given, columns)
+        data_set, output = settle_schemas(given, columns, alone=False)
+        assert data_set.equals(expected.remove_metadata(), check_metadata=True)
+        assert output.equals(project_schema(expected, columns), check_metadata=True)
+        assert settle_schemas(expected, columns, alone=False)[1] == output
