@@ -50,6 +50,7 @@ _WHOLE = Effort(
 )
 _LARGER = 4.0
 _THE_REST = "cases that are not here"
+_ONLY_ALL = "what is compared are ratios to the best of all systems"
 _AFTERWARDS = 60.0
 """Seconds of --minutes for ending the systems and for the pictures."""
 _FIRST = (
@@ -122,6 +123,8 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--again", action="store_true", help="do not run: read the last report")
     parser.add_argument("--report", type=Path, default=REPORT, help="the folder of the report")
     given = parser.parse_args(arguments)
+    if given.systems and (given.gate or given.update_baseline):
+        parser.error(f"--systems goes with neither --gate nor --update-baseline: {_ONLY_ALL}")
     given.systems = given.systems.split(",") if given.systems else None
     given.cases = {name.strip() for name in given.cases.split(",")} if given.cases else None
     unknown = set(given.systems or ()) - PEERS.keys()
@@ -193,6 +196,11 @@ def _run(given: argparse.Namespace, tell: Callable[[str], None]) -> Document:
             "turn": effort.turn,
             "minutes": given.minutes,
         },
+        only={
+            name: sorted(named)
+            for name, named in {"systems": given.systems, "cases": given.cases}.items()
+            if named
+        },
     )
 
 
@@ -239,7 +247,11 @@ def _write(document: Document, folder: Path, tell: Callable[[str], None]) -> Non
 
 
 def _judge(document: Document, given: argparse.Namespace) -> int:
-    """Whether the answers agree, and the gate."""
+    """Whether the answers agree, and the gate.
+
+    A run of some cases is compared with these, and made the baseline of these; one whose answers differ, or of some
+    systems, of none.
+    """
     status = 0
     for failure in document.wrong:
         print(f"WRONG: {failure.system}, {failure.case}, {failure.mode}: {failure.text}", file=sys.stderr)
@@ -247,8 +259,14 @@ def _judge(document: Document, given: argparse.Namespace) -> int:
     if _THE_REST in document.skipped:
         print("the run was stopped: it is neither compared nor made the baseline", file=sys.stderr)
         return 1
-    if given.update_baseline:
-        update_baseline(document)
+    if (given.gate or given.update_baseline) and document.only.get("systems"):
+        print(f"the run is neither compared nor made the baseline: {_ONLY_ALL}", file=sys.stderr)
+        return 1
+    of = given.cases or document.only.get("cases")
+    if given.update_baseline and document.wrong:
+        print("the answers differ: the run is not made the baseline", file=sys.stderr)
+    elif given.update_baseline:
+        update_baseline(document, cases=of)
         print(f"{BASELINE.name} now has this run as {document.setting}")
     if given.gate:
         before = read_baseline(document.setting)
@@ -258,7 +276,7 @@ def _judge(document: Document, given: argparse.Namespace) -> int:
                 file=sys.stderr,
             )
             return 1
-        worse = compare(figures(document), before, cases=given.cases)
+        worse = compare(figures(document), before, cases=of)
         for regression in worse:
             print(f"WORSE: {regression}", file=sys.stderr)
         print(f"the gate: {len(worse)} figures are worse than the baseline" if worse else "the gate: passed")

@@ -67,6 +67,8 @@ class Document:
     """Who answered reads of objects (`bench.network.Store`); reports that do not say are older than the other one."""
     effort: Mapping[str, float | None] = field(default_factory=dict)
     """How the samples were taken (`bench.runner.Effort`): seconds, and rounds at least."""
+    only: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """The "systems" and "cases" that were asked for by name; what is not here were all."""
     format: int = FORMAT
     _summary: list[Summary] = field(default_factory=list, repr=False, compare=False)
 

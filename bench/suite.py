@@ -13,7 +13,7 @@ from bench.data.catalog import Catalog
 from bench.queries import Query
 from bench.sampling import BLOCK, fresh_rows, fresh_slots, row_of_each_group
 
-__all__ = ["Axis", "Case", "Mode", "cases"]
+__all__ = ["BY_DELAY", "Axis", "Case", "Mode", "cases"]
 
 SYNTHETIC = "synthetic.parquet"
 ACCEL, TPCHGEN, SPARK = "lineitem/accel.parquet", "lineitem/tpchgen.parquet", "lineitem/spark.parquet"
@@ -24,6 +24,9 @@ FIVE = ("key", "ts", "category", "value", "name")
 NUMBERS = ("l_orderkey", "l_linenumber", "l_extendedprice", "l_shipdate", "l_discount")
 LINE = ("l_orderkey", "l_linenumber", "l_extendedprice", "l_shipdate", "l_shipmode")
 FLIGHT = ("time_hour", "carrier", "flight", "dest", "dep_delay")
+
+BY_DELAY = "by delay"
+"""The case that is asked over networks of other delays: milliseconds are its place on its axis."""
 
 _GROUPS_MET = 4
 _SEED = 20
@@ -294,10 +297,10 @@ def _in_wide(columns: int, groups: int, name: str, what: str, **settings: Any) -
 def _sweeps(catalog: Catalog) -> Iterator[Case]:
     for delay in (0, 10, 100):
         by_key = _lookups(catalog, SYNTHETIC, "key")
-        query = Query("by delay", (SYNTHETIC,), FIVE)
+        query = Query(BY_DELAY, (SYNTHETIC,), FIVE)
         what = "a point lookup against the injected delay"
         swept = {"modes": (Mode.COLD, Mode.WARM), "axis": Axis.DELAY, "at": delay}
-        yield _case("by delay", what, query, by_key.fresh(), met=by_key.met(), **swept)
+        yield _case(BY_DELAY, what, query, by_key.fresh(), met=by_key.met(), **swept)
     for files in catalog.scale.file_counts[:-1]:
         what = "one row of a directory, against the number of its files"
         yield _in_files(catalog, files, "by files", what, modes=(Mode.COLD,), axis=Axis.FILES, heavy=True)

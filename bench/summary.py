@@ -50,6 +50,8 @@ class Line:
     lists: float
     trips: int
     bytes: float
+    most_bytes: int
+    """Of any sample."""
     cpu: float
     peak: int
     """The most of any sample."""
@@ -130,6 +132,7 @@ def _line(system: str, taken: Sequence[Sample]) -> Line:
         lists=statistics.mean(sample.lists for sample in taken),
         trips=int(statistics.median_high(sample.trips for sample in taken)),
         bytes=statistics.median(sample.bytes for sample in taken),
+        most_bytes=max(sample.bytes for sample in taken),
         cpu=statistics.median(sample.cpu for sample in taken),
         peak=max(sample.peak for sample in taken),
         rows=int(statistics.median_high(sample.rows for sample in taken)),
