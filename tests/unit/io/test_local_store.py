@@ -53,6 +53,20 @@ async def test_several_ranges(store: FileStore, monkeypatch: pytest.MonkeyPatch,
     ]
 
 
+async def test_a_file_whose_time_was_set_back_has_changed(store: FileStore, tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "f"
+    etag, before = (await store.read("f", Suffix(1))).etag, path.stat()
+    while (
+        path.stat().st_ctime_ns == before.st_ctime_ns
+    ):  # as long as the clock of the file system stands still
+        path.write_bytes(BODY[::-1])
+        os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    now = path.stat()
+    assert (now.st_ino, now.st_mtime_ns, now.st_size) == (before.st_ino, before.st_mtime_ns, before.st_size)
+    with pytest.raises(ObjectChangedError):
+        await store.read("f", ByteRange(0, 3), if_match=etag)
+
+
 async def test_several_ranges_of_which_one_fails(store: FileStore, tmp_path: pathlib.Path) -> None:
     wants = [ByteRange(0, 1), ByteRange(990, 1001)]
     with pytest.raises(ShortObjectError) as caught:

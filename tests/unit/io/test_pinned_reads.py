@@ -307,6 +307,15 @@ async def test_cancelled_it_leaves_nothing_behind() -> None:
     assert await bench.read((0, 100)) == 1
 
 
+async def test_two_versions_share_no_read() -> None:
+    bench = Bench()
+    other = Bench()
+    other.client, other.cache, other.store = bench.client, bench.cache, bench.store
+    other.file = ObjectId("f", len(DATA), '"another"')
+    trips, refused = await asyncio.gather(bench.read((0, 100)), other.read((0, 100)), return_exceptions=True)
+    assert (trips, type(refused)) == (1, ObjectChangedError)
+
+
 async def test_a_changed_object_is_forgotten() -> None:
     bench = Bench()
     await bench.read((0, 100))

@@ -82,6 +82,19 @@ def test_more_than_are_remembered_leave_all_older_ones_in_doubt() -> None:
     assert len(written._written) == 3
 
 
+def test_what_was_asked_for_is_remembered_longer_and_leaves_younger_ones_in_doubt() -> None:
+    to = client(Shelf())
+    put(to, "a")
+    put(to, "b")
+    between = time.monotonic()
+    put(to, "c")
+    written_since("s3://one", "a", moment=between)
+    for path in "def":  # in the places of "b", "c", and at last "a", which was written before these
+        put(to, path)
+    assert list(written._written) == [("s3://one", path) for path in "def"]
+    assert written_since("s3://one", "c", moment=between)
+
+
 def test_a_store_that_takes_nothing() -> None:
     with pytest.raises(StoreError, match="cannot be written to"):
         put(client(DictStore()), "a")
