@@ -109,16 +109,33 @@ def test_a_link_a_fifo_and_a_directory_are_no_entries(disk: Disk, tmp_path: Path
     assert (disk.read(KEY), names(tmp_path)) == (None, sorted(f"{k.hex()}.meta" for k in (KEY, OTHER)))
 
 
-def test_a_directory_that_others_can_write_to_is_not_used(tmp_path: Path) -> None:
+@pytest.mark.parametrize("mode", [0o777, 0o775, 0o757, 0o720, 0o702], ids=oct)
+def test_a_directory_that_others_can_write_to_is_not_used(mode: int, tmp_path: Path) -> None:
     shared = tmp_path / "cache"
     shared.mkdir()
-    shared.chmod(0o777)
+    shared.chmod(mode)
     entry(tmp_path).write_bytes(BLOB)
     disk = Disk(str(shared), limit=100_000)
     disk.write(OTHER, KEPT)
     assert (disk.read(KEY), names(tmp_path)) == (None, [f"{KEY.hex()}.meta"])
     assert "others can write" in (disk.problem() or "")
     shared.chmod(0o755)
+    assert disk.read(KEY) == KEPT
+
+
+def test_an_entry_of_another_owner_is_none(
+    disk: Disk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk.write(KEY, KEPT)
+    fstat = os.fstat
+
+    def of_another(handle: int) -> os.stat_result:
+        found = fstat(handle)
+        return os.stat_result((*found[:4], found.st_uid + 1, *found[5:]))
+
+    monkeypatch.setattr(os, "fstat", of_another)
+    assert disk.read(KEY) is None
+    monkeypatch.undo()
     assert disk.read(KEY) == KEPT
 
 

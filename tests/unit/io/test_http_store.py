@@ -13,7 +13,7 @@ import pytest
 from accel.errors import ObjectChangedError, ObjectNotFoundError, ParquetFormatError, StoreError
 from accel.io import runtime
 from accel.io.faults import IncompleteBodyError, ShortObjectError, SuffixUnsupportedError
-from accel.io.http_store import HttpStore
+from accel.io.http_store import HttpStore, _redirected
 from accel.io.store import Header, Lister, ObjectEntry, RangeStore
 from accel.options import Options
 from accel.ranges import ByteRange, Suffix
@@ -141,6 +141,15 @@ async def test_200_beyond_the_limit_is_refused(server: Any, want: ByteRange | Su
     assert "max_unranged_bytes" in str(caught.value)
     assert not caught.value.transient
     await small.close()
+
+
+async def test_200_up_to_the_limit_is_read(server: Any) -> None:
+    server.always = whole
+    exact = HttpStore(server.url, storage_options={}, options=Options(max_unranged_bytes=200))
+    assert bytes((await exact.read("f", ByteRange(90, 200))).data) == BODY[90:200]
+    with pytest.raises(StoreError, match="the server ignores ranges, and 201 bytes would have to be read"):
+        await exact.read("f", ByteRange(90, 201))
+    await exact.close()
 
 
 AZURE_HOSTS = {
@@ -470,6 +479,24 @@ async def test_a_redirect_to_elsewhere_is_refused(server: Any, store: HttpStore,
     server.always = moved(target)
     with pytest.raises(StoreError, match="no https URL"):
         await store.read("f", ByteRange(10, 20))
+
+
+@pytest.mark.parametrize(
+    ("url", "target", "new"),
+    [
+        ("https://h/x", "http://h/x", None),
+        ("https://h/x", "//other/y", "https://other/y"),
+        ("https://h/x", "https://other/y", "https://other/y"),
+        ("http://h/x", "https://h/x", "https://h/x"),
+        ("http://h/x", "http://other/y", "http://other/y"),
+    ],
+)
+def test_https_is_not_left_for_http(url: str, target: str, new: str | None) -> None:
+    if new is not None:
+        assert _redirected(url, target, "f") == new
+        return
+    with pytest.raises(StoreError, match="no https URL"):
+        _redirected(url, target, "f")
 
 
 # Each fails in another place: while it is parsed, while its name is spelt for a lookup, while it is sent.

@@ -50,13 +50,14 @@ def test_a_check_that_fails_leaves_the_old_file(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [target]
 
 
-def test_mode_is_taken_over(tmp_path: Path) -> None:
+@pytest.mark.parametrize("mode", [0o640, 0o2640], ids=oct)
+def test_mode_is_taken_over(tmp_path: Path, mode: int) -> None:
     target = tmp_path / "a"
     target.write_bytes(b"old")
-    target.chmod(0o640)
+    target.chmod(mode)
     with write_beside(str(target), like=os.stat(target)) as file:
         file.write(b"new")
-    assert stat.S_IMODE(target.stat().st_mode) == 0o640
+    assert stat.S_IMODE(target.stat().st_mode) == mode
 
 
 @pytest.mark.parametrize("target", ["missing/a", "."], ids=["no directory", "a directory"])
