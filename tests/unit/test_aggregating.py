@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import pathlib
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -11,7 +13,10 @@ import pyarrow as pa
 import pytest
 
 import accel
+from accel.aggregating import Aggregation
 from accel.errors import ColumnNotFoundError, SchemaMismatchError
+from accel.planning.answers import MetadataAnswer
+from accel.planning.tally import Tally
 from accel.ranges import Kind
 from accel.testing import DictStore, Layout, RecordingStore, table, write_file
 
@@ -162,8 +167,27 @@ def test_a_plan_and_its_tasks() -> None:
     narrow = accel.plan(list(files), columns=[], store=store)
     with pytest.raises(ColumnNotFoundError):
         accel.scan(narrow, store=store).aggregate(ASKED)
+    # Which rows a limit means only they can say.
+    assert accel.scan(accel.plan(list(files), store=store), store=store, limit=7).count_rows() == 7
     none = accel.plan(list(files), "x > 9999", store=store)
     assert values(accel.scan(none, store=store).aggregate(ASKED)) == [None, None, 0, 0]
+
+
+async def test_floats_add_up_the_same_in_whatever_order_files_are_planned() -> None:
+    class Ended:
+        async def take(self) -> None:
+            return None
+
+    answers = [
+        (SimpleNamespace(url=url), MetadataAnswer([], (Tally(count=1, total=total),), 1))
+        for url, total in (("a", 1e16), ("b", 1.0), ("c", -1e16))
+    ]
+    for order in itertools.permutations(answers):
+        aggregation = Aggregation([("x", "sum")], limited=False)
+        aggregation._resolve(pa.schema([("x", pa.float64())]))
+        aggregation._answers = dict(enumerate(order))  # type: ignore[arg-type]
+        await aggregation.fold(Ended(), decode_threads=1)  # type: ignore[arg-type]
+        assert (aggregation.rows, values(aggregation.result())) == (3, [(1e16 + 1.0) - 1e16])
 
 
 def test_only_columns_of_the_result() -> None:
