@@ -26,6 +26,8 @@ def test_putting_again_replaces_and_counts_the_new_size() -> None:
     cache.put("a", 1, 40)
     cache.put("a", 2, 70)
     assert (cache.get("a"), cache.stats().nbytes) == (2, 70)
+    cache.put("a", 3, 100)  # as much as there may be
+    assert (cache.get("a"), cache.stats().nbytes) == (3, 100)
     cache.put("a", 3, 101)  # has grown beyond the limit: not kept, and the old one is gone
     assert (cache.get("a"), cache.stats().nbytes) == (None, 0)
 

@@ -95,6 +95,18 @@ async def test_a_cancelled_waiter_leaves_no_hole(released_first: bool) -> None:
     assert (users.gate.requests, users.gate.bytes) == (0, 0)
 
 
+async def test_who_waited_behind_one_that_is_cancelled_has_its_turn() -> None:
+    users = Users(Gate(10, max_bytes=100))
+    for number, length in enumerate((60, 50, 10)):
+        await users.enter(number, length)
+    assert users.inside == [0]
+    users.tasks[1].cancel()
+    await settle()
+    assert (users.inside, users.gate.bytes) == ([0, 2], 70)
+    for number in (0, 2):
+        await users.leave(number)
+
+
 async def test_a_failure_inside_gives_the_room_back() -> None:
     gate = Gate(1, max_bytes=100)
     with pytest.raises(RuntimeError):

@@ -65,6 +65,13 @@ def test_an_explicit_no_is_respected() -> None:
     assert inner.client_options["allow_http"] in (False, "false")
 
 
+@pytest.mark.parametrize(
+    ("given", "hosted"), [(True, False), ("True", False), ("TRUE", False), (False, True), ("False", True)]
+)
+def test_switches_of_spark_however_they_are_spelt(given: bool | str, hosted: bool) -> None:
+    assert normalize({"fs.s3a.path.style.access": given}) == {"virtual_hosted_style_request": hosted}
+
+
 def test_sparks_names() -> None:
     assert normalize(
         {

@@ -430,6 +430,9 @@ async def test_named_files_patterns_and_several_directories_count_whole_paths() 
         found = await find(stores, source)
         assert found.partition_schema == year
         assert [file.partition for file in found.files] == [(2013, 1), (2013, 2)]
+    bare = f"{S3}/t/year=2013/month=01/a"  # which may be a directory, until it is listed
+    alone = await find(Stores(bucket=["t/year=2013/month=01/a"]), bare)
+    assert (alone.partition_schema, [file.partition for file in alone.files]) == (year, [(2013, 1)])
     alone = await find(stores, "s3://bucket/t/year=2013/month=01/a.x")
     assert alone == Listing((named(f"{S3}/t/year=2013/month=01/a.x", (2013, 1)),), year, 0)
 
