@@ -81,7 +81,7 @@ async def replace_object(
             mode["version"] = found["version"]
         await watched(obstore.put_async(store, path, body, mode=mode, use_multipart=False))
     except BaseException as error:  # noqa: BLE001 (a Rust panic is no Exception)
-        failure = _conditional(translate(error, path), path)
+        failure = _conditional(translate(error, path))
     else:
         return
     raise failure from None
@@ -102,7 +102,7 @@ async def _counted(
         raise
 
 
-def _conditional(error: BaseException, path: str) -> BaseException:
+def _conditional(error: BaseException) -> BaseException:
     if isinstance(error, StoreError) and not isinstance(error, ObjectChangedError) and error.status == 501:
         error.hint = "this store knows no conditional put: write to another name"
     return error

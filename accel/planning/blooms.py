@@ -93,7 +93,7 @@ class Blooms:
             start = int(chunks.bloom_offset[group, question.leaf])
             length = int(chunks.bloom_length[group, question.leaf])
             header = state.header or (expected_header(length) if length > 0 else None)
-            for first, end in _ranges(question, state, header, start, length):
+            for first, end in _ranges(question, state, header, start):
                 end = min(end, self.handle.metadata.footer_start)
                 if end <= first:
                     state.unusable = True
@@ -204,7 +204,7 @@ def _hashes(reading: Reading, values: list[Any] | None) -> tuple[tuple[int, ...]
 
 
 def _ranges(
-    question: _Question, state: BloomState, header: BloomHeader | None, start: int, length: int
+    question: _Question, state: BloomState, header: BloomHeader | None, start: int
 ) -> Iterator[tuple[int, int]]:
     """The bytes of a filter that answering the question still takes."""
     if header is None:
