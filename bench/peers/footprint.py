@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pathlib
 import resource
+import sys
 import time
 
 __all__ = ["Footprint"]
@@ -30,7 +31,7 @@ class Footprint:
     def end(self) -> tuple[float, int]:
         """CPU seconds and peak bytes since."""
         cpu = _own_cpu() - self._cpu
-        peak = _peak(os.getpid()) or resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+        peak = _peak(os.getpid()) or _most_ever()
         others = _session()
         if others:
             # Ticks are credited when they end.
@@ -44,6 +45,12 @@ class Footprint:
 def _own_cpu() -> float:
     used = resource.getrusage(resource.RUSAGE_SELF)
     return used.ru_utime + used.ru_stime
+
+
+def _most_ever() -> int:
+    """The most resident bytes of this process's whole life."""
+    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return most if sys.platform == "darwin" else most * 1024  # only macOS counts bytes
 
 
 def _stat(pid: int) -> list[str]:
