@@ -56,7 +56,6 @@ class Network:
 
     def __init__(self, minio: Minio, proxy: ProxyProcess) -> None:
         self._proxy = proxy
-        self._set = FIRST_BYTE
         self.endpoint = Endpoint(
             url=proxy.url,
             access_key_id=minio.access_key,

@@ -38,7 +38,7 @@ class Mode(StrEnum):
     COLD = "cold"
     """Nothing: no cache, no open table."""
     WARM = "warm"
-    """The file, and one row of each of its row groups; not the ranges that the query needs."""
+    """The file, by one query on each of up to four of its row groups; not the ranges that the query needs."""
     REPEATED = "repeated"
     """The same query was asked just before."""
 
