@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from contextlib import suppress
 from types import TracebackType
 from typing import Self
 
@@ -13,8 +14,9 @@ __all__ = ["Group"]
 class Group(asyncio.TaskGroup):
     """A task group that has been cancelled says so, also where a task of it has failed.
 
-    Python's own (before 3.13) raises the failure then, and of the cancellation nothing is left: whoever handles the
-    failure, and goes on, cannot be stopped any more.
+    Python's own raises the failure then. Before 3.13 nothing is left of the cancellation, so whoever handles the
+    failure, and goes on, cannot be stopped any more; since then it comes at the next await, which one who raises
+    the failure again never reaches, and which may be part of an orderly end.
     """
 
     async def __aenter__(self) -> Self:
@@ -37,8 +39,12 @@ class Group(asyncio.TaskGroup):
                 if task is not None and self._asks and not asked:
                     # What it has asked of its own task it takes back, but not where that was ending already.
                     task.uncancel()
-                if _cancels() > self._cancels:
-                    raise asyncio.CancelledError from None
+            elif _cancels():
+                # Python has cancelled the task anew, for its next await: that is here, and no one else's.
+                with suppress(asyncio.CancelledError):
+                    await asyncio.sleep(0)
+            if _cancels() > self._cancels:
+                raise asyncio.CancelledError from None
             raise
 
     @property

@@ -61,6 +61,25 @@ async def test_a_cancellation_outlives_a_failure_that_came_before_the_end() -> N
     await cancel_after(8, work(), go)
 
 
+async def test_a_cancellation_comes_once() -> None:
+    """What awaits something while it ends by it is not cut short."""
+    go = asyncio.Event()
+    ended: list[str] = []
+
+    async def work() -> None:
+        try:
+            async with Group() as group:
+                group.create_task(end_slowly(go))
+                await asyncio.sleep(0)
+                group.create_task(fail())
+        finally:
+            await asyncio.sleep(0)
+            ended.append("in order")
+
+    await cancel_after(5, work(), go)
+    assert ended == ["in order"]
+
+
 async def test_a_failure_alone_comes_out() -> None:
     with pytest.raises(ExceptionGroup) as caught:
         async with Group() as group:
@@ -73,7 +92,7 @@ async def test_a_failure_alone_comes_out() -> None:
 
 async def test_an_earlier_cancellation_does_not_count() -> None:
     """That the caller has caught, and chosen not to end by."""
-    ended: list[BaseException] = []
+    ended: list[ExceptionGroup[Exception]] = []
 
     async def work() -> None:
         try:
@@ -89,7 +108,7 @@ async def test_an_earlier_cancellation_does_not_count() -> None:
     await asyncio.sleep(0)
     task.cancel()
     await task
-    assert len(ended) == 1
+    assert [str(error.exceptions[0]) for error in ended] == ["no"]
 
 
 async def test_values_come_out_of_a_group() -> None:
