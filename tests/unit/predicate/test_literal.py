@@ -69,7 +69,7 @@ class Level(enum.IntEnum):
         (np.datetime64("2013-02"), datetime.date(2013, 2, 1)),
         (np.datetime64("2013-01-31T12"), NOON),
         (np.datetime64("1970-01-01T00:00:00.000000001"), Ticks("timestamp", 1)),
-        (np.datetime64("NaT"), None),
+        (np.datetime64("NaT", "ns"), None),
         (pa.scalar(None, pa.int8()), None),
         (pa.scalar(5, pa.uint8()), 5),
         (pa.scalar(0.1, pa.float32()), 0.10000000149011612),
