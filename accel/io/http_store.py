@@ -247,13 +247,15 @@ class _Exchange:
         headers = {**self._headers, "Accept-Encoding": "identity"}
         if _origin(url) == _origin(self._store._root):
             headers = {**self._store._headers, **headers}
+        # encoded=True: a presigned URL is signed as it is spelt.
+        target = URL(url, encoded=True)
+        if _CONTROL.search(target.raw_path_qs):
+            # aiohttp before 3.14 would send it.
+            raise ValueError("a control character")
         options = self._store._options
         # aiohttp has no limit on what follows an interim response.
         async with asyncio.timeout(options.connect_timeout + options.read_timeout):
-            # encoded=True: a presigned URL is signed as it is spelt.
-            return await session.request(
-                self._method, URL(url, encoded=True), headers=headers, allow_redirects=False
-            )
+            return await session.request(self._method, target, headers=headers, allow_redirects=False)
 
     async def __aexit__(self, kind: object, error: object, trace: object) -> None:
         if self._response is not None:

@@ -8,6 +8,7 @@ import socket
 from collections.abc import AsyncIterator
 from typing import Any
 
+import aiohttp
 import pytest
 
 from accel.errors import ObjectChangedError, ObjectNotFoundError, ParquetFormatError, StoreError
@@ -522,7 +523,10 @@ async def test_a_redirect_to_what_no_client_can_ask_for(server: Any, store: Http
     assert len(server.requests) == 1
 
 
-async def test_a_url_that_cannot_be_sent(server: Any, store: HttpStore) -> None:
+async def test_a_url_that_cannot_be_sent(
+    server: Any, store: HttpStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(aiohttp.ClientSession, "request", None)  # older ones would send it
     with pytest.raises(StoreError, match="this is no URL"):
         await store.read("f?\x01", ByteRange(10, 20))
     assert server.requests == []
