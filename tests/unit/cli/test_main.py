@@ -9,6 +9,7 @@ import signal
 import stat
 import subprocess
 import sys
+import textwrap
 import time
 from pathlib import Path
 
@@ -90,10 +91,11 @@ def test_json_lines(source: str, capfdbinary: pytest.CaptureFixture[bytes]) -> N
 
 def test_a_table(source: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["scan", source, "-w", "id in (6, 7)", "-c", "id,carrier,legs", "-f", "table"]) == 0
-    lines = [line.rstrip() for line in capsys.readouterr().out.splitlines()]
-    assert lines == [
+    names, rule, *rows = capsys.readouterr().out.splitlines()
+    # rich before 14.3 has a space more at both edges.
+    assert rule in ("─" * 26, "─" * 28)
+    assert [line.rstrip() for line in textwrap.dedent("\n".join([names, *rows])).splitlines()] == [
         "id   carrier     legs",
-        "─" * 26,
         " 6   carrier 0   [6, null]",
         " 7   NULL        [7, null]",
     ]
