@@ -6,6 +6,7 @@ import dataclasses
 import enum
 import math
 from numbers import Integral, Real
+from typing import Literal
 
 from accel.records import dataclass
 
@@ -114,7 +115,7 @@ class Options:
     piece_bytes: int = 12 * MIB
     """A row group's selected pages are read in pieces of about this many compressed bytes. Of local files fewer are
     under way."""
-    phases: Phases = Phases.AUTO
+    phases: Phases | Literal["auto", "one", "two"] = Phases.AUTO
     """Late materialization: whether the filter's columns are read first and the others only where rows match."""
     batch_rows: int = 131_072
     """A batch handed out has at most this many rows."""
@@ -145,9 +146,9 @@ class Options:
     bytes take), but not before `hedge_floor`. Until 20 of a store are known none is late."""
     hedge_floor: float = 0.05
     """Seconds before which no small request is late, whatever `hedge_factor` makes of it."""
-    int96_unit: Int96Unit = Int96Unit.AUTO
+    int96_unit: Int96Unit | Literal["auto", "ns", "us"] = Int96Unit.AUTO
     """What timestamps that are stored as INT96 (by Impala, and Spark of old) are read to."""
-    transport: Transport = Transport.AUTO
+    transport: Transport | Literal["auto", "obstore"] = Transport.AUTO
     """What reads ranges of S3."""
     max_unranged_bytes: int = 64 * MIB
     """An HTTP server that answers a range with the whole object is read up to this, else refused."""

@@ -6,6 +6,7 @@ import dataclasses
 import enum
 import inspect
 import re
+import typing
 
 import pytest
 
@@ -90,6 +91,14 @@ def test_what_is_learned_where_nothing_is_said(name: str) -> None:
 def test_switches_are_true_or_false(name: str, value: object) -> None:
     with pytest.raises(TypeError, match=f"option {name} is True or False, not {value!r}"):
         Options(**{name: value})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", ["phases", "transport", "int96_unit"])
+def test_a_choice_is_a_member_or_its_text_also_for_type_checkers(name: str) -> None:
+    kind, texts = typing.get_args(typing.get_type_hints(Options)[name])
+    assert [member.value for member in kind] == list(typing.get_args(texts))
+    for member in kind:
+        assert Options(**{name: member.value}) == Options(**{name: member})
 
 
 def test_every_one_is_documented() -> None:
