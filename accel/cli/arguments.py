@@ -119,9 +119,9 @@ def _add_question(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--int96-unit",
-        choices=("ns", "us"),
-        default="ns",
-        help="what timestamps stored as INT96 are read to; ns reaches from 1677 to 2262",
+        choices=[unit.value for unit in Int96Unit],
+        default=str(Options().int96_unit),
+        help="what timestamps stored as INT96 are read to; ns, and auto here, reaches from 1677 to 2262",
     )
 
 

@@ -53,7 +53,7 @@ def test_what_scan_is_called_with() -> None:
         "partitioning": None,
         "glob": False,
         "storage_options": None,
-        "options": Options(int96_unit=Int96Unit.NS),
+        "options": Options(),
     }
     assert scan_keywords(build_parser().parse_args(["explain", "a", "--int96-unit", "us"])) == {
         "where": None,
