@@ -55,7 +55,7 @@ def forget_frames(error: BaseException) -> None:
 
 
 class AccelError(Exception):
-    """The root of every error that accel raises on purpose.
+    """The root of the errors that accel raises on purpose; only wrong arguments raise a plain `TypeError` or `ValueError`.
 
     Parameters
     ----------

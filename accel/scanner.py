@@ -32,7 +32,8 @@ class Scan:
     Made by `accel.scan`. Iterate it (`async for` or `for`) for record batches in bounded memory, or call
     `to_table`, `head`, `count_rows`, `to_reader`; duckdb, polars and pyarrow take it as an Arrow stream.
     Each of them runs the scan anew (a scan over an iterator runs once). It may be used from several
-    threads and event loops at once. What goes wrong is an `AccelError` that names the file, the place and what to do.
+    threads and event loops at once. What goes wrong is an `AccelError` that names the file, the place and what to do;
+    only wrong arguments raise a plain `TypeError` or `ValueError`.
 
     Rows come in the order of the source's files, and of a file in its own; with `order=False` those of one file may
     lie between those of another.

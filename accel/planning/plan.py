@@ -94,7 +94,13 @@ class Plan:
         self._explained = explained if isinstance(explained, Explain) else None
 
     def explain(self) -> Explain:
-        """What planning did, and what scanning the plan would ask for, as things stood when this was first called."""
+        """What planning did, and what scanning the plan would ask for, as things stood when this was first called.
+
+        Raises
+        ------
+        AccelError
+            The plan was read back from Arrow, which does not tell.
+        """
         if self._explained is None:
             raise AccelError(
                 "a plan read back from Arrow does not know how it came about",

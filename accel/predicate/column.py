@@ -37,6 +37,11 @@ def col(name: str) -> ColumnExpr:
         The name as the schema has it, or a dotted path into structs; a top-level column of exactly
         this name wins over a path. `col("a")["b"]` is the path of the names a and b.
 
+    Raises
+    ------
+    PredicateError
+        The name is no text.
+
     Examples
     --------
     >>> (col("carrier") == "UA") & (col("dep_delay") > 60)
@@ -84,7 +89,14 @@ class Condition:
 
 
 class ColumnExpr(Condition):
-    """A column: compare it, or use it alone where it is boolean."""
+    """A column: compare it, or use it alone where it is boolean.
+
+    Raises
+    ------
+    PredicateError
+        From each comparison (`==`, `<`, `is_distinct_from`, `between` and so on): it is with a predicate, or with a
+        value that no column holds.
+    """
 
     __slots__ = ()
 
@@ -94,7 +106,13 @@ class ColumnExpr(Condition):
         super().__init__(column)
 
     def __getitem__(self, name: str) -> ColumnExpr:
-        """The field of this name in a struct column."""
+        """The field of this name in a struct column.
+
+        Raises
+        ------
+        PredicateError
+            The name is no text.
+        """
         if not isinstance(name, str):
             raise PredicateError(f"a field's name is a str, not a {type(name).__name__}")
         return ColumnExpr(column_of([*self.expr.parts, name]))
@@ -135,12 +153,18 @@ class ColumnExpr(Condition):
         return Condition(IsNull(self.expr))
 
     def is_not_null(self) -> Condition:
+        """Not null; NaN is one of these."""
         return Condition(Not(IsNull(self.expr)))
 
     def isin(self, values: Any) -> Condition:
         """One of the values: a list, tuple, set, numpy array, pandas Series or Arrow array.
 
         A null among the values makes a miss null, as in SQL.
+
+        Raises
+        ------
+        PredicateError
+            It is no collection, or one of the values is none that a column holds.
         """
         return Condition(member_of(self.expr, values))
 
@@ -149,15 +173,33 @@ class ColumnExpr(Condition):
         return (self >= low) & (self <= high)
 
     def like(self, pattern: str) -> Condition:
-        """Matches a pattern: `%` any run of characters, `_` any one, a backslash escapes."""
+        """Matches a pattern: `%` any run of characters, `_` any one, a backslash escapes.
+
+        Raises
+        ------
+        PredicateError
+            The pattern is no text, or ends with a backslash that escapes nothing.
+        """
         return self._like(pattern, ignore_case=False)
 
     def ilike(self, pattern: str) -> Condition:
-        """`like`, with upper and lower case taken as one."""
+        """`like`, with upper and lower case taken as one.
+
+        Raises
+        ------
+        PredicateError
+            As `like` does.
+        """
         return self._like(pattern, ignore_case=True)
 
     def starts_with(self, prefix: str) -> Condition:
-        """Text that begins so."""
+        """Text that begins so.
+
+        Raises
+        ------
+        PredicateError
+            The prefix is no text.
+        """
         if not isinstance(prefix, str):
             raise PredicateError(f"a prefix is a str, not a {type(prefix).__name__}")
         for special in "\\%_":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import re
 from decimal import Decimal
 from typing import Any
 
@@ -156,6 +157,21 @@ def test_what_is_joined_must_be_predicates(mistake: Any, message: str) -> None:
 def test_other_mistakes(mistake: Any, message: str) -> None:
     with pytest.raises(PredicateError, match=message):
         mistake()
+
+
+@pytest.mark.parametrize("kind", [Condition, ColumnExpr])
+def test_each_method_is_explained(kind: type) -> None:
+    assert [
+        name for name, made in vars(kind).items() if name[0] != "_" and not made.__doc__ and callable(made)
+    ] == []
+
+
+@pytest.mark.parametrize(
+    "made",
+    [col, ColumnExpr, *map(vars(ColumnExpr).get, ("__getitem__", "isin", "like", "ilike", "starts_with"))],
+)
+def test_what_may_be_a_mistake_says_what_it_raises(made: Any) -> None:
+    assert re.search(r"Raises\n +-+\n +PredicateError\n +\w", made.__doc__)
 
 
 def test_the_tree_is_made_of_plain_nodes() -> None:
