@@ -13,6 +13,7 @@ from cachetools import LRUCache
 from accel.errors import AccelError, StoreError
 from accel.io import runtime
 from accel.io.client import Client
+from accel.io.identity import ByIdentity
 from accel.io.location import Location, parse_url
 from accel.io.network import Network, network_to
 from accel.io.storage_options import StorageOptions, build_store, credentials_token
@@ -51,14 +52,27 @@ class _Registry:
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self.clients: LRUCache[tuple[object, ...], Client] = LRUCache(_MOST)
-        # Of the callers' own stores, by identity. Nothing here keeps such a store alive.
-        self.tokens: dict[int, tuple[weakref.ref[Any], str]] = {}
+        # Of the callers' own stores. Nothing here keeps such a store alive.
+        self.tokens = ByIdentity(_new_token, forget=self._forget)
         # What was learned of them outlives their clients, which last no longer than a scan.
         self.networks: dict[tuple[str, float, float], Network] = {}
         self.cuts: dict[str, Cuts] = {}
         # What reads them, where that holds nothing of the caller's: obstore takes 6 ms to make a store.
         self.transports: dict[tuple[str, tuple[object, ...]], RangeStore] = {}
         self.given: weakref.WeakValueDictionary[tuple[object, ...], Client] = weakref.WeakValueDictionary()
+
+    def _forget(self, token: str) -> None:
+        self.cuts.pop(token, None)
+        for known in list(self.networks):
+            if known[0] == token:
+                self.networks.pop(known, None)
+        for kept in list(self.transports):
+            if kept[0] == token:
+                self.transports.pop(kept, None)
+
+
+def _new_token(_: object) -> str:
+    return f"store-{os.urandom(8).hex()}"
 
 
 _registry = _Registry()
@@ -144,33 +158,10 @@ def _client_of(store: Any, options: Options, share: tuple[object, ...]) -> Clien
 
 def _token_of(store: Any) -> str:
     """The same for the same object, and never again for another."""
-    # At exit the module's names are gone before the last stores are: `forget` keeps its own.
-    tokens, networks, cuts = _registry.tokens, _registry.networks, _registry.cuts
-    transports = _registry.transports
-    entry = tokens.get(id(store))
-    if entry is not None and entry[0]() is store:
-        return entry[1]
-    identity = id(store)
-
-    def forget(gone: weakref.ref[Any]) -> None:
-        held = tokens.get(identity)
-        if held is not None and held[0] is gone:
-            del tokens[identity]
-            cuts.pop(held[1], None)
-            for known in list(networks):
-                if known[0] == held[1]:
-                    networks.pop(known, None)
-            for kept in list(transports):
-                if kept[0] == held[1]:
-                    transports.pop(kept, None)
-
     try:
-        alive = weakref.ref(store, forget)
+        return _registry.tokens.of(store)
     except TypeError:
         raise _no_store(store) from None
-    token = f"store-{os.urandom(8).hex()}"
-    _registry.tokens[identity] = (alive, token)
-    return token
 
 
 def _transport_of(store: Any, token: str, options: Options, share: tuple[object, ...]) -> RangeStore:

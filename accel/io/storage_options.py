@@ -6,12 +6,17 @@ import os
 import re
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Any
+from types import MethodType
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 from accel.errors import AccelError, StoreError, redact
+from accel.io.identity import ByIdentity
 from accel.io.location import LOCAL_ROOT, Location
 from accel.io.store import RangeStore
 from accel.options import Options
+
+if TYPE_CHECKING:
+    from datetime import timedelta
 
 __all__ = ["build_store", "credentials_token", "lasts", "normalize"]
 
@@ -85,7 +90,10 @@ _COMMON: Mapping[str, tuple[str, ...]] = {
 }
 _UNKNOWN = r"Configuration key: '(.*)' is not valid for store"
 _LASTING = r"[0-9a-f]{32}"
-_PLAIN = (str, bytes, int, float, bool)
+# A bool is an int, too.
+_PLAIN: tuple[Any, ...] = (bool, int, float, str, bytes)
+# Objects in options that take no weak reference. One that is let go of has its metadata read anew.
+_MOST_HELD = 128
 _TRUE = ("1", "true", "yes", "on")
 
 
@@ -174,16 +182,42 @@ def lasts(token: str) -> bool:
 def _is_plain(value: object) -> bool:
     if isinstance(value, Mapping):
         return all(_is_plain(item) for item in value.values())
-    return value is None or isinstance(value, _PLAIN)
+    if isinstance(value, (list, tuple)):
+        return all(map(_is_plain, value))
+    return value is None or isinstance(value, _PLAIN) or _is_time(value)
+
+
+def _is_time(value: object) -> TypeGuard[timedelta]:
+    from datetime import timedelta
+
+    return isinstance(value, timedelta)
 
 
 def _canonical(value: object) -> str:
+    """What is equal only for values that come to the same store."""
     if isinstance(value, Mapping):
-        inside = sorted((str(key), _canonical(item)) for key, item in value.items())
-        return "{" + ",".join(f"{key!r}:{item}" for key, item in inside) + "}"
-    if value is None or isinstance(value, _PLAIN):
-        return repr(value)
-    return f"<{type(value).__qualname__} {id(value)}>"  # a credential provider: the very same one
+        inside = sorted((_canonical(key), _canonical(item)) for key, item in value.items())
+        return "{" + ",".join(f"{key}:{item}" for key, item in inside) + "}"
+    if isinstance(value, (list, tuple)):
+        return "[" + ",".join(map(_canonical, value)) + "]"
+    if value is None:
+        return "None"
+    for kind in _PLAIN:
+        if isinstance(value, kind):
+            # One of a subclass may show something else, to hide a secret.
+            return str(kind.__repr__(value))
+    if _is_time(value):
+        return f"<{value.days} {value.seconds} {value.microseconds}>"
+    if isinstance(value, MethodType):  # another object each time that it is looked up
+        return f"<{_objects.of(value.__self__)} {_objects.of(value.__func__)}>"
+    return f"<{_objects.of(value)}>"  # a credential provider: the very same one
+
+
+def _new_name(_: object) -> str:
+    return os.urandom(16).hex()
+
+
+_objects = ByIdentity(_new_name, most_held=_MOST_HELD)
 
 
 def build_store(

@@ -7,6 +7,7 @@ import pickle
 import stat
 import threading
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -247,9 +248,10 @@ def test_the_cache_hands_its_disk_to_lasting_tokens_only(tmp_path: Path) -> None
 
 
 def test_a_token_lasts_unless_an_option_is_an_object() -> None:
-    plain = {"access_key_id": "KEY", "headers": {"a": "1"}, "allow_http": True, "region": None}
+    client = {"timeout": timedelta(seconds=9), "x": ["list"]}
+    plain = {"access_key_id": "KEY", "headers": {"a": "1"}, "region": None, "client_options": client}
     assert lasts(credentials_token("s3://b", plain))
     assert lasts(credentials_token("s3://b", None))
     # Another process may have another object at the same address.
-    for odd in ({"credential_provider": object()}, {"client_options": {"x": ["list"]}}):
+    for odd in ({"credential_provider": object()}, {"client_options": {"x": [object()]}}):
         assert not lasts(credentials_token("s3://b", odd))

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import gc
 import pathlib
 import re
+import weakref
+from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from accel.errors import StoreError
+from accel.io import storage_options
 from accel.io.clients import client_for
 from accel.io.http_store import HttpStore
 from accel.io.local_store import FileStore
@@ -194,6 +199,67 @@ def test_a_credential_provider_counts_by_identity() -> None:
     assert credentials_token("s3://b", {"credential_provider": first}) != credentials_token(
         "s3://b", {"credential_provider": second}
     )
+
+
+class Provider:
+    """Takes weak references; `Bare` does not."""
+
+    def __call__(self) -> None: ...
+    def provide(self) -> None: ...
+
+
+class Bare:
+    __slots__ = ()
+
+    def provide(self) -> None: ...
+
+
+@pytest.mark.parametrize("make", [Provider, Bare, lambda: Provider().provide, lambda: Bare().provide])
+def test_a_provider_at_the_address_of_one_that_is_gone_is_another(make: Callable[[], object]) -> None:
+    count = 3 * storage_options._MOST_HELD
+    tokens = {credentials_token("s3://b", {"credential_provider": make()}) for _ in range(count)}
+    assert len(tokens) == count
+
+
+@pytest.mark.parametrize("kind", [Provider, Bare])
+def test_a_provider_is_known_for_as_long_as_it_lives(kind: type[Provider | Bare]) -> None:
+    one, other = kind(), kind()
+    providers = (one, one, one.provide, one.provide, other.provide, other)
+    a, b, c, d, e, f = (credentials_token("s3://b", {"credential_provider": each}) for each in providers)
+    assert ((a, c), len({a, c, e, f})) == ((b, d), 4)
+
+
+def test_a_provider_is_not_kept_alive_by_its_fingerprint() -> None:
+    provider = Provider()
+    watched = weakref.ref(provider)
+    credentials_token("s3://b", {"credential_provider": provider.provide})
+    known = len(storage_options._objects._known)
+    del provider
+    gc.collect()
+    assert (watched(), len(storage_options._objects._known) < known) == (None, True)
+
+
+class Quiet(str):
+    """As those that keep passwords out of logs."""
+
+    def __repr__(self) -> str:
+        return "***"
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda n: {"timeout": timedelta(seconds=n)},
+        lambda n: {"timeout": timedelta(microseconds=n)},
+        lambda n: {"default_headers": [("Authorization", f"{n}")]},
+        lambda n: {"default_headers": {Quiet(n): "1"}},
+        lambda n: {"default_headers": {"Authorization": Quiet(n)}},
+    ],
+    ids=["seconds", "microseconds", "pairs", "name", "secret"],
+)
+def test_a_value_that_is_made_anew_counts_by_what_it_is(make: Callable[[int], object]) -> None:
+    tokens = [credentials_token("s3://b", {"client_options": make(n)}) for n in (*range(50), *range(50))]
+    assert (len(set(tokens)), tokens[:50]) == (50, tokens[50:])
 
 
 def test_clients_show_nothing(tmp_path: pathlib.Path) -> None:
