@@ -12,7 +12,7 @@ from obstore.store import AzureStore, GCSStore, HTTPStore, LocalStore, MemorySto
 
 from accel.errors import ParquetFormatError, StoreError
 from accel.io import runtime
-from accel.io.faults import IncompleteBodyError, ShortObjectError, SuffixUnsupportedError
+from accel.io.faults import IncompleteBodyError, ShortObjectError, SuffixUnsupportedError, changed_object
 from accel.io.obstore_calls import Watched, watched
 from accel.io.obstore_chunks import Chunks
 from accel.io.obstore_errors import panicked, translate
@@ -77,13 +77,31 @@ class ObstoreStore:
             start, end = result.range
             size, etag = int(result.meta["size"]), result.meta["e_tag"]
             promised = _promised(path, want, start, end, size, etag)
-            data = await self._body(result, path, promised, size, etag)
+            take = self._file_body if isinstance(self._store, LocalStore) else self._body
+            data = await take(result, path, promised, size, etag)
         except BaseException as error:  # noqa: BLE001 (a Rust panic is no Exception)
             # Not chained: the original quotes the response, and a presigned URL in clear.
             failure = self._told(error, path, want)
         else:
             return Payload(data, promised, size, etag)
         raise failure from None
+
+    async def _file_body(
+        self, result: Any, path: str, promised: ByteRange, size: int, etag: str | None
+    ) -> Buffer:
+        """What a file holds while it is read, which it may not have held when its size and etag were looked up."""
+        try:
+            data = await self._body(result, path, promised, size, etag)
+        except StoreError:  # it may have been cut off meanwhile
+            await self._check_unchanged(path, promised, size, etag)
+            raise
+        await self._check_unchanged(path, promised, size, etag)
+        return data
+
+    async def _check_unchanged(self, path: str, place: ByteRange, size: int, etag: str | None) -> None:
+        now = await watched(obstore.head_async(self._store, path))
+        if (now["size"], now["e_tag"]) != (size, etag):
+            raise changed_object(path, str(place))
 
     async def _body(self, result: Any, path: str, promised: ByteRange, size: int, etag: str | None) -> Buffer:
         if not self._in_parts(promised.length):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import pathlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
@@ -339,6 +340,28 @@ async def test_plain_stores_and_empty_objects(plain: ObstoreStore) -> None:
     with pytest.raises((ParquetFormatError, SuffixUnsupportedError)):
         await plain.read("d/e", Suffix(10))
     assert (await plain.head("d/e")).size == 0
+
+
+@pytest.mark.parametrize("now", [bytes(1000), bytes(2000), b"cut off"], ids=["as long", "longer", "shorter"])
+@pytest.mark.parametrize("want", [ByteRange(5, 900), Suffix(900)], ids=["range", "suffix"])
+async def test_a_file_that_is_written_while_it_is_read_has_changed(
+    now: bytes, want: ByteRange | Suffix, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "f").write_bytes(BODY)
+    os.utime(tmp_path / "f", (1, 1))
+    look_up = obstore_store.obstore.get_async
+
+    async def look_up_too_early(*args: Any, **more: Any) -> Any:
+        result = await look_up(*args, **more)
+        (tmp_path / "f").write_bytes(now)
+        return result
+
+    store = ObstoreStore(LocalStore(str(tmp_path)))
+    monkeypatch.setattr(obstore_store.obstore, "get_async", look_up_too_early)
+    with pytest.raises(ObjectChangedError, match="no longer the version that was asked for"):
+        await store.read("f", want)
+    monkeypatch.undo()
+    assert bytes((await store.read("f", ByteRange(0, 5))).data) == now[:5]
 
 
 async def test_plain_stores_list_by_whole_segments(plain: ObstoreStore) -> None:
