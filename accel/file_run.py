@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from accel.admission import Budget, Priority
 from accel.errors import MemoryLimitError, ObjectChangedError, ParquetFormatError
+from accel.io.cancels import unasked_told
 from accel.io.faults import foremost
 from accel.io.groups import Group
 from accel.piece_reads import filter_piece, finish_piece, narrow_task
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from accel.run import Run
 
 __all__ = ["FileRun", "Item", "Outbox"]
-
 
 # A task that reads no more is small enough to be looked at twice.
 _ALONE = 1 << 20
@@ -122,7 +122,8 @@ class FileRun:
     async def execute(self) -> None:
         """Read the file, or what `begin` has left of it."""
         try:
-            await self._read()
+            with unasked_told():  # a task that ends so is not missed by its group
+                await self._read()
         except Exception as error:  # noqa: BLE001 - raised when its turn comes
             self._fail(error)
         else:
@@ -305,10 +306,9 @@ class FileRun:
         self, group: asyncio.TaskGroup, task: ScanTask, line: _Line, *, abreast: int
     ) -> None:
         """Chunks without an offset index, too large to decode at once: fetch them, then cut what came."""
-        admission = self._run.admission
+        reader, admission = self._run.reader, self._run.admission
         order = await self._enter(task, task.nbytes, 1.0)
         admission.pin(order)
-        reader = self._run.reader
         reads = reader.reads(task, abreast=abreast)
         depth = self._depth + 1
         if reads.two_phases:

@@ -16,6 +16,7 @@ from typing import Any, Final
 from accel.batches import Batches
 from accel.decode.shared_schemas import shared_schema
 from accel.footer_desk import FooterDesk
+from accel.io.cancels import cancelled_within
 from accel.io.client import Client
 from accel.io.slices import breathe
 from accel.opener import Opener
@@ -95,6 +96,7 @@ class Openings:
         self._longest = opener.options.tail_hint or LEAST_TAIL
         self._timer: asyncio.TimerHandle | None = None
         self._progress: asyncio.Future[None] | None = None
+        self._closing = False
         self.failed = False
         """One of the files could not be opened: it is not worth to go on ahead of that."""
 
@@ -167,6 +169,7 @@ class Openings:
 
     async def aclose(self) -> None:
         """End all requests; what they were for is for others to open."""
+        self._closing = True
         self._width.close()
         if self._timer is not None:
             self._timer.cancel()
@@ -188,7 +191,7 @@ class Openings:
     def _ended(self, task: asyncio.Task[None]) -> None:
         """What a task should not have raised is told in their turn by all whom it may have left waiting."""
         self._tasks.discard(task)
-        error = None if task.cancelled() else task.exception()
+        error = task.exception() if not task.cancelled() else None if self._closing else cancelled_within()
         if isinstance(error, Exception):
             self._came.waiting.clear()
             self._unjudged.waiting.clear()

@@ -22,6 +22,7 @@ from accel.admission import Admission, Priority, part_of
 from accel.decode.pool import DecodePool
 from accel.errors import AccelError
 from accel.file_run import FileRun, Item, Outbox
+from accel.io.cancels import Beginning, unasked_told
 from accel.io.faults import foremost
 from accel.options import MIB, Options
 from accel.piece_reads import read_piece
@@ -77,7 +78,7 @@ class Run:
         self.admission = Admission(options.memory_limit, pieces)
         self.turns = Turns(_DECODED_EACH * DecodePool.shared(options.decode_threads).threads)
         """In which pieces are decoded."""
-        self._beginning: _Beginning | None = None
+        self._beginning: Beginning | None = None
         self._alone: Outbox | None = None
         """Of the only file, where it could be read at once."""
         self._ready: asyncio.Queue[Item | None] | None = None
@@ -133,10 +134,7 @@ class Run:
         self._closed = True
         await self._stop()
         if self._ready is not None:
-            # Whoever waits for a batch meanwhile shall not wait for ever.
-            while not self._ready.empty():
-                self._ready.get_nowait()
-            self._ready.put_nowait(None)
+            _end(self._ready)
 
     async def _stop(self) -> None:
         if self._beginning is not None:
@@ -206,16 +204,17 @@ class Run:
 
     async def _begin(self) -> None:
         """Find out what there is to do. A single piece of a single file is read here; for more a task is started."""
-        self._beginning = beginning = _Beginning()
+        self._beginning = beginning = Beginning()
         try:
-            self._works = works = await self._work()
-            only = works.only if self._limit is None else None  # a limit is read up to in smaller pieces
-            first = None if only is None else FileRun(self, 0, work=only)
-            if first is not None and await first.begin():
-                self._alone = first.outbox
-            else:
-                self._ready = asyncio.Queue(_READY_BATCHES)
-                self._main = asyncio.get_running_loop().create_task(self._run(works, first, self._ready))
+            with unasked_told():
+                self._works = works = await self._work()
+                only = works.only if self._limit is None else None  # a limit is read up to in smaller pieces
+                first = None if only is None else FileRun(self, 0, work=only)
+                if first is not None and await first.begin():
+                    self._alone = first.outbox
+                else:
+                    self._ready = asyncio.Queue(_READY_BATCHES)
+                    self._main = asyncio.get_running_loop().create_task(self._run(works, first, self._ready))
         except asyncio.CancelledError:
             if beginning.was_stopped():
                 raise _closed_early() from None
@@ -240,6 +239,9 @@ class Run:
                 else:
                     await self._in_order(works)
         except (asyncio.CancelledError, GeneratorExit):
+            if not self._closed:
+                self._failed = _closed_early()
+                _end(ready)
             raise
         except BaseExceptionGroup as group:
             self._failed = foremost(group)
@@ -324,26 +326,11 @@ class Run:
                     slots.release()
 
 
-class _Beginning:
-    """A task that begins a run, which another may stop."""
-
-    __slots__ = ("_cancels", "_stopped", "_task", "left")
-
-    def __init__(self) -> None:
-        self._task = asyncio.current_task()
-        self._cancels = 0 if self._task is None else self._task.cancelling()
-        self._stopped = False
-        self.left: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        """Done when it has begun, or failed to."""
-
-    def stop(self) -> None:
-        if self._task is not None and not self._stopped:
-            self._stopped = True
-            self._task.cancel()
-
-    def was_stopped(self) -> bool:
-        """Told once, of a task that is cancelled: whether that was `stop`, and nobody else."""
-        return self._stopped and self._task is not None and self._task.uncancel() <= self._cancels
+def _end(ready: asyncio.Queue[Item | None]) -> None:
+    """Whoever waits for a batch shall not wait for ever, nor be given what came before."""
+    while not ready.empty():
+        ready.get_nowait()
+    ready.put_nowait(None)
 
 
 def _closed_early() -> AccelError:

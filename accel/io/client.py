@@ -16,6 +16,7 @@ from accel.errors import (
     StoreError,
     redact,
 )
+from accel.io.cancels import unasked_told
 from accel.io.faults import SuffixUnsupportedError, foremost
 from accel.io.fetch import Fetcher, Pin, same_etag
 from accel.io.gate import Gate
@@ -232,7 +233,8 @@ class Client:
     def _naming(self, path: str) -> Iterator[None]:
         """Have errors name the whole address: a store knows only the path in it."""
         try:
-            yield
+            with unasked_told():
+                yield
         except AccelError as error:
             whole = path if self.root in ("store:", "") else f"{self.root}/{path}"
             error.path = redact(whole.removeprefix(LOCAL_ROOT))

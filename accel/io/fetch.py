@@ -9,6 +9,7 @@ from functools import partial
 from typing import cast
 
 from accel.errors import AccelError, ObjectChangedError, ObjectNotFoundError, StoreError, redact
+from accel.io.cancels import cancelled_within, cancels
 from accel.io.faults import IncompleteBodyError, ObjectGoneError, ShortObjectError, SuffixUnsupportedError
 from accel.io.gate import Gate
 from accel.io.hedge import Hedge, Race
@@ -179,7 +180,7 @@ class Fetcher:
         if not gate.take_at_once(length):
             await gate.take(length)
         received, counts = 0, True
-        company = gate.requests
+        company, asked = gate.requests, cancels()
         started = time.perf_counter()
         try:
             if sent is not None:
@@ -194,6 +195,8 @@ class Fetcher:
             received = len(error.partial)
             raise
         except asyncio.CancelledError:
+            if cancels() == asked:
+                raise cancelled_within().at(path=path, place=str(want)) from None
             if sent is not None:
                 # It took so long at least: forgotten, the slow would not count among all.
                 self._network.late(time.perf_counter() - started)

@@ -8,6 +8,8 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Self
 
+from accel.io.cancels import cancels
+
 __all__ = ["Group"]
 
 
@@ -20,7 +22,7 @@ class Group(asyncio.TaskGroup):
     """
 
     async def __aenter__(self) -> Self:
-        self._cancels = _cancels()
+        self._cancels = cancels()
         await super().__aenter__()
         return self
 
@@ -39,11 +41,11 @@ class Group(asyncio.TaskGroup):
                 if task is not None and self._asks and not asked:
                     # What it has asked of its own task it takes back, but not where that was ending already.
                     task.uncancel()
-            elif _cancels():
+            elif cancels():
                 # Python has cancelled the task anew, for its next await: that is here, and no one else's.
                 with suppress(asyncio.CancelledError):
                     await asyncio.sleep(0)
-            if _cancels() > self._cancels:
+            if cancels() > self._cancels:
                 raise asyncio.CancelledError from None
             raise
 
@@ -51,8 +53,3 @@ class Group(asyncio.TaskGroup):
     def _asks(self) -> bool:
         """Whether it has cancelled its own task, for that to hear of a failure."""
         return bool(getattr(self, "_parent_cancel_requested", False))
-
-
-def _cancels() -> int:
-    task = asyncio.current_task()
-    return 0 if task is None else task.cancelling()

@@ -8,6 +8,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Generic, Protocol, TypeVar
 
 from accel.errors import StoreError
+from accel.io.cancels import cancels
 from accel.io.gate import Gate
 from accel.io.network import Network
 from accel.metrics import Metrics
@@ -142,7 +143,7 @@ class Race(Generic[T]):
         self._second: asyncio.Future[T] | None = None
         # The task whose first request the second's answer cuts short, as `asyncio.timeout` would.
         self._task: asyncio.Task[Any] | None = asyncio.current_task()
-        self._cancels = 0 if self._task is None else self._task.cancelling()
+        self._cancels = cancels()
         self._won = False
 
     def sent(self) -> None:

@@ -15,6 +15,7 @@ import pytest
 
 import accel
 from accel import openings, sweep, width
+from accel.errors import StoreError
 from accel.io import runtime
 from accel.metrics import Metrics
 from accel.openings import Opening
@@ -214,16 +215,28 @@ def broken(*_: Any, **__: Any) -> Any:
     raise RuntimeError("broken")
 
 
+def cancelled(*_: Any, **__: Any) -> Any:
+    raise asyncio.CancelledError
+
+
 @pytest.mark.parametrize("where", ["key = 77", "key >= 0"])
 @pytest.mark.parametrize("name", ["parse", "judge"])
+@pytest.mark.parametrize(
+    ("fail", "error"),
+    [
+        (broken, pytest.raises(RuntimeError, match="broken")),
+        (cancelled, pytest.raises(StoreError, match="by nobody")),
+    ],
+    ids=["broken", "cancelled"],
+)
 def test_what_fails_for_many_at_once_is_told(
-    store: RecordingStore, monkeypatch: pytest.MonkeyPatch, name: str, where: str
+    store: RecordingStore, monkeypatch: pytest.MonkeyPatch, name: str, where: str, fail: Any, error: Any
 ) -> None:
     """An error that no single file has made leaves nobody waiting."""
     if name == "parse":
-        monkeypatch.setattr(openings.FooterDesk, "parse", broken)
+        monkeypatch.setattr(openings.FooterDesk, "parse", fail)
     else:
-        monkeypatch.setattr(sweep, "excluded_together", broken)
+        monkeypatch.setattr(sweep, "excluded_together", fail)
     cache = accel.Cache()
     scan = accel.scan("d/", where, store=store, cache=cache)
 
@@ -231,7 +244,7 @@ def test_what_fails_for_many_at_once_is_told(
         async with asyncio.timeout(20):
             await scan.to_table_async()
 
-    with pytest.raises(RuntimeError, match="broken"):
+    with error:
         runtime.run(within_time())
     assert opening_tasks() == []
     assert len(cache.flights) == 0

@@ -277,6 +277,43 @@ async def test_an_error_that_is_no_exception_ends_the_run() -> None:
         await asyncio.wait_for(run.take(), 20)
 
 
+@pytest.mark.parametrize("ordered", [True, False])
+@pytest.mark.parametrize("files", [1, 3])
+async def test_what_cancels_itself_ends_the_run(
+    planned: list[list[ScanTask]], files: int, ordered: bool
+) -> None:
+    """A group takes a task that has ended so for one that was told to: whoever waits for it must hear of it."""
+
+    async def before(task: ScanTask, piece: Piece) -> None:
+        if task.row_group == 1:
+            raise asyncio.CancelledError
+
+    reader = FakeReader(before)
+    run, _ = make(planned[:files], reader, ordered=ordered)
+    with pytest.raises(StoreError, match="was cancelled, and by nobody who waits for it"):
+        await rows_of(run)
+    run, _ = make(planned[:files], ordered=ordered, failures={0: [asyncio.CancelledError()]})
+    with pytest.raises(StoreError, match="was cancelled, and by nobody who waits for it"):
+        await rows_of(run)
+    assert others() == set()
+
+
+async def test_a_run_that_is_cancelled_from_without_tells_who_waits(planned: list[list[ScanTask]]) -> None:
+    never = asyncio.Event()
+
+    async def before(task: ScanTask, piece: Piece) -> None:
+        await never.wait()
+
+    run, _ = make(planned, FakeReader(before))
+    waiting = asyncio.create_task(run.take())
+    await settle()
+    for task in others() - {waiting}:
+        task.cancel()
+    with pytest.raises(AccelError, match="the scan was closed before its end"):
+        await asyncio.wait_for(waiting, 20)
+    assert others() == set()
+
+
 async def test_rows_that_came_before_a_piece_failed_are_handed_out(planned: list[list[ScanTask]]) -> None:
     async def before(task: ScanTask, piece: Piece) -> None:
         if task.row_group == 1:

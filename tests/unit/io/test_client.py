@@ -418,3 +418,66 @@ async def test_errors_of_a_store_of_the_callers_become_ours(
         await client_over(Raw({"f": BODY})).read("f", [want(0, 5)], pin=pin, metrics=metrics)
     assert caught.value.__cause__ is error
     assert metrics.requests == tries
+
+
+class Joined(DictStore):
+    """Has what it does from a task that others share, which so often is cancelled."""
+
+    cancels = 0
+
+    async def _join(self) -> None:
+        task = asyncio.create_task(asyncio.sleep(0))
+        if self.cancels:
+            self.cancels -= 1
+            task.cancel()
+        await task
+
+    async def read(self, path: str, want: ByteRange | Suffix, *, if_match: str | None = None) -> Payload:
+        await self._join()
+        return await super().read(path, want, if_match=if_match)
+
+    async def head(self, path: str) -> ObjectEntry:
+        await self._join()
+        return await super().head(path)
+
+    async def list(self, prefix: str) -> Any:
+        await self._join()
+        async for entry in super().list(prefix):
+            yield entry
+
+
+async def test_a_request_that_another_has_cancelled_is_sent_again(pin: ObjectId) -> None:
+    store, metrics = Joined({"f": BODY}), Metrics()
+    store.cancels = 2
+    stash = await client_over(store).read("f", [want(0, 5), want(500, 505, 1)], pin=pin, metrics=metrics)
+    assert [bytes(view) for view in stash.values()] == [BODY[0:5], BODY[500:505]]
+    assert (metrics.requests, metrics.retries) == (4, 2)
+    store.cancels = 3
+    with pytest.raises(StoreError) as caught:
+        await client_over(store).read("f", [want(0, 5)], pin=pin, metrics=metrics)
+    assert str(caught.value) == (
+        "mem://box/f, bytes 0..5: a request was cancelled, and by nobody who waits for it, 3 times "
+        "(the store may share what it does with others, one of whom was cancelled)"
+    )
+
+
+@pytest.mark.parametrize("ask", [lambda c: c.head("f"), lambda c: c.list_below("f")], ids=["head", "listing"])
+async def test_a_look_that_another_has_cancelled_fails(ask: Callable[[Client], Any]) -> None:
+    store = Joined({"f": BODY})
+    store.cancels = 1
+    with pytest.raises(StoreError, match=r"^mem://box/f: a request was cancelled, and by nobody"):
+        await ask(client_over(store))
+
+
+async def test_a_task_that_is_cancelled_stays_so(pin: ObjectId) -> None:
+    class Stuck(DictStore):
+        async def read(self, path: str, want: ByteRange | Suffix, *, if_match: str | None = None) -> Payload:
+            await asyncio.Event().wait()
+            raise AssertionError
+
+    client = client_over(Stuck({"f": BODY}))
+    task = asyncio.create_task(client.read("f", [want(0, 5)], pin=pin, metrics=Metrics()))
+    await asyncio.sleep(0)
+    task.cancel()
+    await asyncio.wait((task,))
+    assert task.cancelled()
