@@ -171,7 +171,7 @@ class Engine:
         # One run reads nothing twice: of a cache that ends with it, data would only take up memory.
         cache = self._cache if self._cache is not None else Cache(data=0)
         return Reader(
-            _once_each(self._client_for),
+            _once_each(self._client_for, metrics),
             cache=cache,
             options=self.spec.options,
             metrics=metrics,
@@ -263,14 +263,16 @@ class Engine:
         )
 
 
-def _once_each(client_for: Callable[[Any], Client]) -> Callable[[str], Client]:
-    """The same, asked once for each store: a run may read thousands of files of one."""
+def _once_each(client_for: Callable[[Any], Client], metrics: Metrics) -> Callable[[str], Client]:
+    """The same, asked once for each store: a run may read thousands of files of one. What is odd about one is told."""
     known: dict[str, Client] = {}
 
     def client(root: str) -> Client:
         found = known.get(root)
         if found is None:
             found = known[root] = client_for(root)
+            if found.warning is not None and found.warning not in metrics.warnings:
+                metrics.warn(found.warning)
         return found
 
     return client

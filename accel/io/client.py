@@ -95,6 +95,9 @@ class Client:
         self._pooled = not local
         # A store that is known to have none need not say so first.
         self.suffixes = bool(getattr(store, "suffixes", True))
+        warning = getattr(store, "warning", None)
+        self.warning = warning if isinstance(warning, str) else None
+        """What whoever made the store should know."""
 
     def __repr__(self) -> str:
         return f"Client({self.root!r})"

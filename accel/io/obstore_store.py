@@ -15,6 +15,7 @@ from accel.io import runtime
 from accel.io.faults import IncompleteBodyError, ShortObjectError, SuffixUnsupportedError, changed_object
 from accel.io.obstore_calls import Watched, watched
 from accel.io.obstore_chunks import Chunks
+from accel.io.obstore_config import UNTOLD, tells_config
 from accel.io.obstore_errors import panicked, translate
 from accel.io.store import LIST_PAGE, ObjectEntry, Payload, can_be_sent
 from accel.memory import allocate
@@ -58,6 +59,11 @@ class ObstoreStore:
     def wraps(self, store: object) -> bool:
         """Whether it reads through this very object, and not through another of the same settings."""
         return self._store is store
+
+    @property
+    def warning(self) -> str | None:
+        """What whoever made the store should know."""
+        return None if tells_config(self._store) else UNTOLD
 
     async def read(self, path: str, want: ByteRange | Suffix, *, if_match: str | None = None) -> Payload:
         """See `RangeStore.read`. A suffix of an empty object is a ParquetFormatError."""
@@ -252,7 +258,7 @@ def without_retries(store: Any) -> Any:
 
 def with_tries(store: Any, most: int, *, where: Callable[[Any], bool]) -> Any:
     """A store of a cloud with so many more tries of its own, `where` its present `retry_config` is one to replace."""
-    if not isinstance(store, (S3Store, GCSStore, AzureStore)):
+    if not isinstance(store, (S3Store, GCSStore, AzureStore)) or not tells_config(store):
         return store
     try:
         if not where(store.retry_config):
@@ -264,7 +270,7 @@ def with_tries(store: Any, most: int, *, where: Callable[[Any], bool]) -> Any:
             credential_provider=store.credential_provider,  # type: ignore[arg-type]
             retry_config={"max_retries": most},
         )
-    except BaseException as error:  # its `config` panics over some legal arguments
+    except BaseException as error:  # it may panic over some legal arguments
         if isinstance(error, (KeyboardInterrupt, SystemExit)):
             raise
         return store

@@ -15,6 +15,7 @@ from obstore.store import S3Store
 
 from accel.io.connections import Origin, Patience
 from accel.io.obstore_calls import watched
+from accel.io.obstore_config import tells_config
 from accel.io.store import can_be_sent
 from accel.options import Options
 from accel.records import dataclass
@@ -167,12 +168,14 @@ def signer_of(store: Any, options: Options) -> Signer | None:
         return None
     if any(_environment(name) for name in _PROXIES) or any(_told(name) for name in _ELSEWHERE):
         return None
+    if not tells_config(store):
+        return None
     try:
         config = {str(name): str(value) for name, value in dict(store.config).items()}
         client = {str(name): str(value) for name, value in dict(store.client_options or {}).items()}
         retries = store.retry_config
         provider = store.credential_provider
-    except BaseException as error:  # its `config` panics over some legal arguments
+    except BaseException as error:  # it may panic over some legal arguments
         if isinstance(error, (KeyboardInterrupt, SystemExit)):
             raise
         return None

@@ -8,17 +8,21 @@ import pathlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from obstore import exceptions
 from obstore.store import AzureStore, HTTPStore, LocalStore, MemoryStore, S3Store
 
+import accel
 from accel.errors import ObjectChangedError, ObjectNotFoundError, ParquetFormatError, StoreError
 from accel.io import obstore_store
 from accel.io.faults import IncompleteBodyError, ShortObjectError, SuffixUnsupportedError
+from accel.io.obstore_config import UNTOLD
 from accel.io.obstore_errors import translate
 from accel.io.obstore_store import ObstoreStore
 from accel.io.store import Header, Lister, ObjectEntry, RangeStore
 from accel.ranges import ByteRange, Suffix
+from accel.testing import Layout, table, write_file
 from tests.unit.io.conftest import status
 
 BODY = bytes(i % 251 for i in range(1000))
@@ -189,6 +193,25 @@ def test_a_store_that_cannot_be_copied_is_used_as_it_is() -> None:
     # Its `config` panics in obstore 0.12.1, over an argument that its constructor takes.
     given = S3Store("b", allow_http=True, access_key_id="KEY", secret_access_key="SECRET")
     assert ObstoreStore(given)._store is given
+
+
+async def test_a_store_that_cannot_be_copied_is_tried_once_and_told_of(
+    server: Any, capfd: pytest.CaptureFixture[str]
+) -> None:
+    server.objects["/b/f.parquet"] = write_file(table(x=pa.array(range(10))), Layout())
+    settings: dict[str, Any] = {"access_key_id": "KEY", "secret_access_key": "SECRET", "region": "us-east-1"}
+    given = S3Store("b", endpoint=server.url, allow_http=True, **settings)
+    scans = [accel.scan("f.parquet", store=given, cache=None) for _ in range(3)]
+    assert [(await scan.to_table_async()).num_rows for scan in scans] == [10, 10, 10]
+    assert [scan.metrics.warnings for scan in scans] == [[UNTOLD]] * 3
+    # Rust tells of a panic whoever catches it.
+    assert capfd.readouterr().err.count("panicked at") == 1
+    client_options: Any = {"allow_http": True}
+    told = accel.scan(
+        "f.parquet", store=S3Store("b", endpoint=server.url, client_options=client_options, **settings)
+    )
+    assert ((await told.to_table_async()).num_rows, told.metrics.warnings) == (10, [])
+    assert capfd.readouterr().err == ""
 
 
 @pytest.mark.parametrize(
