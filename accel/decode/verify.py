@@ -18,6 +18,7 @@ from accel.decode.chunks import ChunkPages
 from accel.errors import AccelError, MemoryLimitError, ParquetFormatError
 from accel.format.model import Codec, Encoding, Leaf, PageTable, PageType, Physical, SchemaElement
 from accel.format.page_header import parse_page_header, walk_pages
+from accel.planning.decoded_size import BOOLEAN_BYTES, level_bytes
 from accel.ranges import Buffer
 from accel.records import dataclass
 
@@ -34,7 +35,7 @@ _DICTIONARY_ENCODINGS = (Encoding.PLAIN_DICTIONARY, Encoding.RLE_DICTIONARY)
 _IS_DICTIONARY = np.isin(np.arange(129), _DICTIONARY_ENCODINGS)
 _IS_DATA = np.isin(np.arange(128), (PageType.DATA_PAGE, PageType.DATA_PAGE_V2))
 _WIDTHS = {
-    Physical.BOOLEAN: 0,
+    Physical.BOOLEAN: BOOLEAN_BYTES,
     Physical.INT32: 4,
     Physical.INT64: 8,
     Physical.INT96: 12,
@@ -129,7 +130,7 @@ def verify_chunk(
         error.place = place() + inner
         raise
     if memory_limit is not None:
-        decoded = facts.num_values * _value_width(element)
+        decoded = facts.num_values * (_value_width(element) + level_bytes(leaf))
         if max(decoded, facts.uncompressed) > memory_limit:
             raise MemoryLimitError(
                 f"pages of {facts.uncompressed} bytes and {facts.num_values} values decode to more than "

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from accel.format.model import FileMetadata, Physical
+from accel.format.model import FileMetadata, Leaf, Physical
 
-__all__ = ["DECODED_SHARE", "decoded_bytes"]
+__all__ = ["BOOLEAN_BYTES", "DECODED_SHARE", "decoded_bytes", "level_bytes"]
 
 DECODED_SHARE = 4
 """Chunks and pages are weighed by their compressed bytes, or by this share of the decoded ones if more."""
 
+BOOLEAN_BYTES = 2
+"""Of a boolean while it is decoded: pyarrow makes a byte of it, before it packs that into a bit."""
+_LEVEL_BYTES = 2
 _WIDTHS = {
+    Physical.BOOLEAN: BOOLEAN_BYTES,
     Physical.INT32: 4,
     Physical.INT64: 8,
     Physical.INT96: 8,
@@ -20,14 +24,21 @@ _WIDTHS = {
 """Bytes of a value in Arrow; of a text, of its offset."""
 
 
+def level_bytes(leaf: Leaf) -> int:
+    """Bytes that pyarrow holds of a value's levels while it decodes the column."""
+    return _LEVEL_BYTES * ((leaf.max_definition > 0) + (leaf.max_repetition > 0))
+
+
 def decoded_bytes(metadata: FileMetadata, row_group: int, leaf: int) -> int:
-    """Bytes of a chunk in Arrow. Of dictionary-encoded texts only newer writers tell how long they are."""
+    """Bytes of a chunk in Arrow, with what decoding it takes beside that. Of dictionary-encoded texts only newer
+    writers tell how long they are."""
     chunks, at = metadata.chunks, (row_group, leaf)
-    element = metadata.schema.elements[metadata.schema.leaves[leaf].element]
-    width = 0
+    node = metadata.schema.leaves[leaf]
+    element = metadata.schema.elements[node.element]
+    width = level_bytes(node)
     if element.physical is Physical.FIXED_LEN_BYTE_ARRAY:
-        width = element.type_length
+        width += element.type_length
     elif element.physical is not None:
-        width = _WIDTHS.get(element.physical, 0)
+        width += _WIDTHS[element.physical]
     values = int(chunks.num_values[at]) * width + max(0, int(chunks.unencoded[at]))
     return max(values, int(chunks.uncompressed[at]))

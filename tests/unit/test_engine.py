@@ -89,6 +89,15 @@ def test_a_small_limit_cuts_pieces_instead_of_refusing(limit: int) -> None:
     assert keys(store, "f.parquet", options=options) == values.to_pylist()
 
 
+def test_booleans_are_cut_by_what_they_decode_to() -> None:
+    """They take next to nothing of the file."""
+    rows = pa.table({f"b{i}": pa.nulls(100_000, pa.bool_()) for i in range(8)})
+    store = DictStore({"f.parquet": write_file(rows, Layout(page_rows=1_000))})
+    options = accel.Options(memory_limit=200_000, tail_hint=64)
+    scan = accel.scan("f.parquet", store=store, options=options, cache=None)
+    assert [batch.num_rows for batch in scan] == [4_000] * 25
+
+
 def test_what_cannot_be_cut_is_refused_with_its_place() -> None:
     values = pa.array(np.random.default_rng(4).integers(0, 1 << 60, 20_000))
     layout = Layout(page_index=False, dictionary=False, codec="none", page_rows=20_000)

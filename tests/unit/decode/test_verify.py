@@ -332,6 +332,27 @@ def test_sizes_beyond_the_limit_are_refused_before_they_are_allocated() -> None:
         _decode(data, many, limit=1 << 29)
 
 
+@pytest.mark.parametrize(
+    ("kind", "nullable", "width"),
+    [
+        (pa.bool_(), False, 2),
+        (pa.bool_(), True, 4),
+        (pa.int64(), True, 10),
+        (pa.list_(pa.bool_()), True, 6),
+    ],
+    ids=["booleans", "booleans or nulls", "integers or nulls", "lists of booleans"],
+)
+def test_values_that_take_no_bytes_of_the_page_count(kind: pa.DataType, nullable: bool, width: int) -> None:
+    values = pa.nulls(100, kind) if nullable else pa.array([True] * 100)
+    sink = pa.BufferOutputStream()
+    rows = pa.Table.from_arrays([values], schema=pa.schema([pa.field("c", kind, nullable=nullable)]))
+    pq.write_table(rows, sink, write_page_index=True, use_dictionary=False)
+    data = sink.getvalue().to_pybytes()
+    assert _decode(data, _chunk(data), limit=100 * width).equals(values)
+    with pytest.raises(MemoryLimitError, match=f"and 100 values decode to more than {100 * width - 1} bytes"):
+        _decode(data, _chunk(data), limit=100 * width - 1)
+
+
 def test_prefixes_that_would_grow_beyond_the_limit() -> None:
     texts = pa.array(["x" * 50_000 + str(i % 10) for i in range(100)])
     data = _write(texts, use_dictionary=False, column_encoding={"c": "DELTA_BYTE_ARRAY"})
