@@ -65,15 +65,16 @@ class translate_errors:
 _BAD_BYTES = (pa.ArrowException, OSError, ValueError, TypeError, OverflowError, NotImplementedError)
 
 
-def open_reader(data: bytes, *, int96_unit: str = INT96_UNIT) -> ParquetReader:
+def open_reader(data: bytes, *, int96_unit: str = INT96_UNIT, coded: Sequence[int] = ()) -> ParquetReader:
     """A reader with the settings that `pyarrow.parquet.read_table` has, which verifies the checksums of pages too.
 
-    INT96 is decoded to timestamps of `int96_unit`.
+    INT96 is decoded to timestamps of `int96_unit`, the texts of the columns `coded` to indices into dictionaries.
     """
     reader = ParquetReader(memory_pool=pool())
     reader.open(
         pa.BufferReader(data),
         pre_buffer=False,
+        read_dictionary=coded,
         coerce_int96_timestamp_unit=int96_unit,
         page_checksum_verification=True,
         arrow_extensions_enabled=True,

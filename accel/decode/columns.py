@@ -228,6 +228,10 @@ class _Job:
             data = splice_units(self.known, plan, units=units, num_rows=num_rows)
             reader = open_reader(data, int96_unit=self._int96_unit)
         steps = {unit: step for unit in units if (step := step_of(self.known, unit)) is not None}
+        if steps:
+            from accel.decode.list_texts import weigh_lists
+
+            steps = weigh_lists(self.known, steps, plan=plan, data=data)
         siblings = self._siblings(units)
         for batch in group_units(units, steps):
             step = steps.get(batch[0])

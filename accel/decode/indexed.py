@@ -20,7 +20,7 @@ from accel.decode.texts import take_texts
 from accel.decode.trim import is_view, take_views
 from accel.errors import MemoryLimitError, ParquetFormatError
 
-__all__ = ["MOST_JOINED", "Values", "check_indices", "is_indexed", "join_arrays", "look_up"]
+__all__ = ["MOST_JOINED", "Values", "check_indices", "is_indexed", "join_arrays", "look_up", "named_bytes"]
 
 Ints = npt.NDArray[np.integer]
 
@@ -115,12 +115,12 @@ def join_arrays(arrays: Sequence[pa.Array], most: int = MOST_JOINED) -> pa.Chunk
 
 
 def _exceed(chunks: Sequence[pa.DictionaryArray], limit: int) -> bool:
-    return sum(map(_most_bytes, chunks)) > limit and sum(map(_bytes, chunks)) > limit
+    return sum(map(_most_bytes, chunks)) > limit and sum(map(named_bytes, chunks)) > limit
 
 
 def _cut(array: pa.DictionaryArray) -> list[pa.DictionaryArray]:
     """The array in parts that fit 32-bit offsets."""
-    if _most_bytes(array) <= MOST_JOINED or len(array) < 2 or _bytes(array) <= MOST_JOINED:
+    if _most_bytes(array) <= MOST_JOINED or len(array) < 2 or named_bytes(array) <= MOST_JOINED:
         return [array]
     half = len(array) // 2
     return [*_cut(array.slice(0, half)), *_cut(array.slice(half))]
@@ -157,7 +157,8 @@ def _most_bytes(array: pa.DictionaryArray) -> int:
     return longest * len(array)
 
 
-def _bytes(array: pa.DictionaryArray) -> int:
+def named_bytes(array: pa.DictionaryArray) -> int:
+    """Bytes of the values that an array's indices name, which have been checked."""
     width = _width(array.dictionary.type)
     if width is not None or not len(array.dictionary):
         return (width or 0) * len(array)

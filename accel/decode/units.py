@@ -15,7 +15,7 @@ from accel.decode.verify import PageFacts
 from accel.format.model import ParquetSchema
 from accel.records import dataclass
 
-__all__ = ["Unit", "Verified", "cut_units", "group_units", "step_of"]
+__all__ = ["Unit", "Verified", "cut_units", "group_units", "most_text", "step_of"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -90,11 +90,11 @@ def step_of(known: Verified, unit: Unit) -> int | None:
     limit = known.memory_limit
     if limit is None or unit.indexed:
         return None
-    worst = max(_worst(known, leaf, limit or 1) for leaf in unit.leaves)
+    worst = max(most_text(known, leaf, limit or 1) for leaf in unit.leaves)
     return None if worst <= limit else max(1, unit.num_rows * limit // worst)
 
 
-def _worst(known: Verified, leaf: int, limit: int) -> int:
+def most_text(known: Verified, leaf: int, limit: int) -> int:
     """Bytes that the texts of a leaf come to at most, as far as it takes to choose a step."""
     facts = known.facts[leaf]
     if facts.dictionary is None:
