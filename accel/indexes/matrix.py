@@ -13,7 +13,7 @@ import numpy as np
 
 from accel.arrays import sort_distinct
 from accel.errors import IndexFormatError
-from accel.indexes.roaring import decode_bitmap, encode_bitmap
+from accel.indexes.roaring import bitmap_runs, decode_bitmap, encode_bitmap
 from accel.records import dataclass
 
 if TYPE_CHECKING:
@@ -30,6 +30,8 @@ _DENSE = 1 << 20
 """So many flags are always looked through rather than sorting."""
 _FEW = 64
 """Up to so many keys are looked up one by one; for more, all cells are read."""
+_MOST_CELLS = 1 << 22
+"""Up to so many set cells of a block are looked at one by one; more of them as the runs that they are stored as."""
 
 
 def distinct_cells(rows: Int64s, columns: Int64s, *, width: int, height: int) -> Int64s:
@@ -107,6 +109,9 @@ class Matrix:
             return out
         step = keys_per_block(self.units)
         for number, block in enumerate(self.blocks):
+            if len(block) > _MOST_CELLS:
+                out |= _units_of_runs(block, keys[number * step : (number + 1) * step], self.units)
+                continue
             cells = np.frombuffer(block.to_array(), np.uint32).astype(np.int64)
             out[(cells % self.units)[keys[number * step + cells // self.units]]] = True
         return out
@@ -121,3 +126,23 @@ class Matrix:
             if not bool(out.any()):
                 break
         return out
+
+
+def _units_of_runs(block: BitMap, keys: Bools, units: int) -> Bools:
+    """Units that have one of the keys, given as flags of the keys of the block."""
+    before = np.concatenate(([0], np.cumsum(keys)))
+    # How many more runs hold a unit than hold the one before it.
+    rises = np.zeros(units + 1, np.int64)
+    for first, last in bitmap_runs(block):
+        (first_key, low), (last_key, high) = np.divmod(first, units), np.divmod(last, units)
+        longer = last_key > first_key
+        starts, ends = keys[first_key], longer & keys[last_key]
+        np.add.at(rises, low[starts], 1)
+        np.subtract.at(rises, np.where(longer, units, high + 1)[starts], 1)
+        np.subtract.at(rises, high[ends] + 1, 1)
+        # Keys of which a run holds all units.
+        between = longer & (before[last_key] > before[first_key + longer])
+        rises[0] += np.count_nonzero(ends) + np.count_nonzero(between)
+        rises[units] -= np.count_nonzero(between)
+    held: Bools = np.cumsum(rises[:-1]) > 0
+    return held

@@ -7,6 +7,7 @@ Source: RoaringFormatSpec, the 32-bit format.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,7 +18,9 @@ from accel.errors import IndexFormatError
 if TYPE_CHECKING:
     from pyroaring import BitMap
 
-__all__ = ["decode_bitmap", "encode_bitmap"]
+    from accel.arrays import Bools, Int64s
+
+__all__ = ["bitmap_runs", "decode_bitmap", "encode_bitmap"]
 
 _PLAIN_COOKIE = 12346
 _RUN_COOKIE = 12347
@@ -57,7 +60,31 @@ def decode_bitmap(data: memoryview, *, limit: int) -> BitMap:
     return bitmap
 
 
-def _check(data: memoryview) -> None:
+def bitmap_runs(bitmap: BitMap) -> Iterator[tuple[Int64s, Int64s]]:
+    """The members as ascending runs, the first and the last of each, a container at a time: few bytes may be a run of
+    very many."""
+    data = memoryview(bitmap.serialize())
+    keys, cards, runs, starts = _check(data)
+    every = zip(keys.tolist(), cards.tolist(), runs.tolist(), starts[:-1].tolist(), strict=True)
+    for key, card, run, at in every:
+        base = key << 16
+        if run:
+            count = int.from_bytes(data[at : at + 2], "little")
+            pairs = np.frombuffer(data, "<u2", 2 * count, at + 2).reshape(count, 2).astype(np.int64)
+            first = base + pairs[:, 0]
+            yield first, first + pairs[:, 1]
+        elif card <= _ARRAY_MAX:
+            members = base + np.frombuffer(data, "<u2", card, at).astype(np.int64)
+            yield members, members
+        else:
+            bits = np.unpackbits(np.frombuffer(data, np.uint8, _BITSET_BYTES, at), bitorder="little")
+            edges = np.diff(bits.view(np.int8), prepend=0, append=0)
+            yield base + np.flatnonzero(edges == 1), base + np.flatnonzero(edges == -1) - 1
+
+
+def _check(data: memoryview) -> tuple[Int64s, Int64s, Bools, Int64s]:
+    """The upper 16 bits of each container's members, their number, whether they are stored as runs, and where it starts;
+    at the end where the last one ends."""
     size = len(data)
     cookie = int.from_bytes(_piece(data, 0, 4), "little")
     if cookie & 0xFFFF == _RUN_COOKIE:
@@ -83,6 +110,7 @@ def _check(data: memoryview) -> None:
     starts = _check_containers(data, at, cards, runs)
     if int(starts[-1]) != size or (said is not None and bool((said != starts[:-1]).any())):
         raise _broken("containers are not where they should be")
+    return keys, cards, runs, starts
 
 
 def _check_containers(

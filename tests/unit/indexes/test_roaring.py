@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -15,7 +17,7 @@ from accel.indexes import matrix as matrix_module
 from accel.indexes.hashing import hash_natives, hash_values
 from accel.indexes.matrix import Matrix, write_matrix
 from accel.indexes.native import Tag, uniform
-from accel.indexes.roaring import decode_bitmap, encode_bitmap
+from accel.indexes.roaring import bitmap_runs, decode_bitmap, encode_bitmap
 from accel.indexes.wire import BlobReader, BlobWriter
 
 SETS = {
@@ -42,6 +44,13 @@ def test_there_and_back(name: str) -> None:
     if SETS[name]:
         with pytest.raises(IndexFormatError, match="members that are not"):
             decode_bitmap(memoryview(data), limit=SETS[name][-1])
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_runs(name: str) -> None:
+    bitmap = decode_bitmap(memoryview(encode_bitmap(np.array(SETS[name], np.uint32))), limit=2**32)
+    runs = [pair for first, last in bitmap_runs(bitmap) for pair in zip(first, last, strict=True)]
+    assert [i for first, last in runs for i in range(first, last + 1)] == SETS[name]
 
 
 @pytest.mark.parametrize("name", SETS)
@@ -123,9 +132,13 @@ def test_any_bytes_are_refused_or_a_bitmap(data: bytes) -> None:
     assert values == sorted(set(values))
 
 
-@pytest.mark.parametrize("density", [0.3, 0.02])
+@pytest.mark.parametrize("most_cells", [0, 1 << 22], ids=["by runs", "by cells"])
+@pytest.mark.parametrize("density", [1.0, 0.97, 0.3, 0.02])
 @pytest.mark.parametrize("members_per_block", [2**32, 40, 7])
-def test_matrix(members_per_block: int, density: float, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_matrix(
+    members_per_block: int, density: float, most_cells: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(matrix_module, "_MOST_CELLS", most_cells)
     monkeypatch.setattr(matrix_module, "_MEMBERS", members_per_block)
     monkeypatch.setattr(matrix_module, "_FEW", 3)
     keys, units = 23, 7
@@ -141,6 +154,23 @@ def test_matrix(members_per_block: int, density: float, monkeypatch: pytest.Monk
         chosen = chance.random(keys) < wanted
         assert found.any(chosen).tolist() == bits[chosen].any(axis=0).tolist()
         assert found.all(np.flatnonzero(chosen).tolist()).tolist() == bits[chosen].all(axis=0).tolist()
+
+
+def test_runs_of_very_many_cells_are_not_counted_out() -> None:
+    """Some kilobytes, which are hundreds of megabytes of cells."""
+    bitmap = BitMap(range(1, (1 << 25) - 1))
+    bitmap.run_optimize()
+    keys, units = 1 << 9, 1 << 16
+    out = BlobWriter(b"test")
+    out.block(bitmap.serialize())
+    found = Matrix.read(BlobReader(out.bytes(), b"test"), keys=keys, units=units)
+    tracemalloc.start()
+    try:
+        held = found.any(np.arange(keys) < keys - 1)
+        assert tracemalloc.get_traced_memory()[1] < 4 << 20
+    finally:
+        tracemalloc.stop()
+    assert held.all()
 
 
 HASHED = [
