@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from accel.cli.arguments import UsageError, build_parser
 
@@ -24,11 +25,36 @@ def main(argv: Sequence[str] | None = None) -> int:
     Returns
     -------
     int
-        The exit status: 0 done, 1 failed, 2 a predicate or arguments that make no sense, 130 interrupted,
+        The exit status: 0 done, 1 failed, 2 a question or arguments that make no sense, 130 interrupted,
         141 the reader of the output went away. argparse itself exits with 2 on what it does not understand.
     """
     given = build_parser().parse_args(argv)
+    with _open_streams() as printing:
+        return _run(given, printing=printing)
+
+
+@contextlib.contextmanager
+def _open_streams() -> Iterator[bool]:
+    """Standard output and error that can be written to; whether the first is there, or only stood in for.
+
+    A closed one is None, and its number would go to the next file that is opened.
+    """
+    printing = sys.stdout is not None
+    with contextlib.ExitStack() as stack:
+        for closed, redirect in (
+            (not printing, contextlib.redirect_stdout),
+            (sys.stderr is None, contextlib.redirect_stderr),
+        ):
+            if closed:
+                nowhere = stack.enter_context(open(os.devnull, "w", encoding="utf-8"))
+                stack.enter_context(redirect(nowhere))
+        yield printing
+
+
+def _run(given: argparse.Namespace, *, printing: bool) -> int:
     try:
+        if not printing and _prints(given):
+            raise OSError("standard output is closed")
         _dispatch(given)
         sys.stdout.flush()
     except BrokenPipeError:
@@ -43,6 +69,11 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise
         return status
     return 0
+
+
+def _prints(given: argparse.Namespace) -> bool:
+    """Whether what is asked for goes to standard output: `embed` has only a report for it."""
+    return given.command != "embed" and getattr(given, "output", None) in (None, "-")
 
 
 def _dispatch(given: argparse.Namespace) -> None:

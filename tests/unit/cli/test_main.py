@@ -367,6 +367,52 @@ def test_an_interrupt_ends_it_and_leaves_nothing(large: str, tmp_path: Path) -> 
     assert (process.wait(60), err) == (130, "\n")
 
 
+def in_shell(line: str, *argv: str) -> tuple[int, str, str]:
+    """In a shell, which puts the command in the place of `$@`: the status, standard output and error."""
+    done = subprocess.run(
+        ["bash", "-c", line, "bash", *command(*argv)], capture_output=True, text=True, timeout=60, check=False
+    )
+    return done.returncode, done.stdout, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("argv", "status", "out"),
+    [
+        (["scan", "{source}", "-n", "2", "-c", "id", "-v"], 0, "id\n0\n1\n"),
+        (["scan", "{source}", "--count"], 0, f"{ROWS}\n"),
+        (["scan", "none.parquet"], 1, ""),
+        (["embed", "{source}", "{tmp}/x.parquet", "--json", "--dry-run"], 0, '{"path": "{tmp}/x.parquet"'),
+    ],
+    ids=lambda value: value[0] if isinstance(value, list) else "",
+)
+def test_without_standard_error(argv: list[str], status: int, out: str, source: str, tmp_path: Path) -> None:
+    def filled(text: str) -> str:
+        return text.replace("{source}", source).replace("{tmp}", str(tmp_path))
+
+    found = in_shell('"$@" 2>&-', *map(filled, argv))
+    assert (found[0], found[1][: len(filled(out))], found[2]) == (status, filled(out), "")
+
+
+@pytest.mark.parametrize(
+    "argv", [["scan"], ["scan", "--count"], ["explain"], ["inspect", "--json"]], ids=" ".join
+)
+def test_without_standard_output_there_is_no_answer(argv: list[str], source: str) -> None:
+    wanted = (1, "", "accel: error: standard output is closed\n")
+    assert in_shell('"$@" >&-', *argv, source) == wanted
+    assert in_shell('"$@" >&- 2>&-', *argv, source) == (1, "", "")
+
+
+def test_files_are_written_without_standard_output(source: str, tmp_path: Path) -> None:
+    rows, table, whole = (str(tmp_path / name) for name in ("x.csv", "x.txt", "x.parquet"))
+    asked = ["scan", source, "-c", "id", "-n", "1", "-o"]
+    assert in_shell('"$@" >&- 2>&-', *asked, rows) == (0, "", "")
+    assert Path(rows).read_text() == "id\n0\n"
+    assert in_shell('"$@" >&-', *asked, table) == (0, "", "")
+    assert Path(table).read_text().split() == ["id", "──", "0"]
+    assert in_shell('"$@" >&-', "embed", source, whole) == (0, "", "")
+    assert pq.read_table(whole).equals(flights())
+
+
 def on_terminal(*argv: str, **environment: str) -> tuple[int, str]:
     """In a process whose standard output is a terminal: the status and what it showed."""
     leader, follower = pty.openpty()
