@@ -20,6 +20,9 @@ from accel.scan_spec import ScanSpec
 
 __all__ = ["check_arguments", "check_count", "is_planned", "is_stream", "refuse_beside_a_plan"]
 
+# Parquet counts rows in 64 bits.
+_MOST = 2**63 - 1
+
 
 def is_stream(source: object) -> bool:
     """Whether a source is what mapInArrow passes: an iterator, which can be read once."""
@@ -117,10 +120,10 @@ def check_arguments(
 
 
 def check_count(value: Any, what: str = "a number of rows") -> int:
-    """See that rows are counted by a whole number; numpy's count as well."""
+    """See that rows are counted by a whole number; numpy's count as well. More than any file has are all."""
     if isinstance(value, bool) or not isinstance(value, Integral) or value < 0:
         raise ValueError(f"{what} is a non-negative int, not {value!r}")
-    return int(value)
+    return min(int(value), _MOST)
 
 
 def _check_embedded(embedded: Any) -> None:

@@ -72,14 +72,21 @@ def test_every_face_gives_all_rows(store: RecordingStore, face: str) -> None:
 
 
 @pytest.mark.parametrize("face", FACES)
-@pytest.mark.parametrize("limit", [0, 1, 150, 1000])
+@pytest.mark.parametrize("limit", [0, 1, 150, 1000, 2**63 - 1, 2**63, 10**30])
 def test_every_face_keeps_the_limit(store: RecordingStore, face: str, limit: int) -> None:
     assert FACES[face](ask(store, limit=limit)) == KEYS[:limit]
 
 
 @pytest.mark.parametrize("face", COUNTS)
 @pytest.mark.parametrize(
-    ("where", "limit", "want"), [(None, None, 400), ("key >= 95", None, 305), (None, 7, 7)]
+    ("where", "limit", "want"),
+    [
+        (None, None, 400),
+        ("key >= 95", None, 305),
+        (None, 7, 7),
+        (None, 2**63, 400),
+        ("key >= 95", 10**30, 305),
+    ],
 )
 def test_counts(store: RecordingStore, face: str, where: str | None, limit: int | None, want: int) -> None:
     assert COUNTS[face](ask(store, where, limit=limit)) == want
@@ -104,6 +111,8 @@ def test_a_local_file_that_was_written_anew_is_seen_at_once(tmp_path: Path, aske
 def test_the_smaller_of_limit_and_head(store: RecordingStore) -> None:
     assert keys(ask(store, limit=3).head(5)) == [0, 1, 2]
     assert keys(ask(store, limit=5).head(3)) == [0, 1, 2]
+    assert keys(ask(store, limit=5).head(2**63)) == [0, 1, 2, 3, 4]
+    assert keys(ask(store, "key < 5", limit=10**30).head(2**63)) == [0, 1, 2, 3, 4]
     assert keys(ask(store).head()) == list(range(10))
 
 

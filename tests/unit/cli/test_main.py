@@ -110,6 +110,8 @@ def test_a_table_without_limit_ends_and_says_so(source: str, capsys: pytest.Capt
     out, err = capsys.readouterr()
     assert [line.strip() for line in out.splitlines()[2:]] == [str(i) for i in range(ROWS)]
     assert err == ""
+    assert main(["scan", source, "-c", "id", "-f", "table", "-n", "9" * 20]) == 0
+    assert capsys.readouterr() == (out, "")
     assert main(["scan", source, "-c", "id", "-w", "id < 100", "-f", "table"]) == 0
     assert capsys.readouterr().err == ""
 
