@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import dataclasses
-import json
 import sys
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
@@ -72,7 +71,9 @@ def run_embed(given: argparse.Namespace) -> None:
     except TypeError as error:
         raise UsageError(str(error)) from error
     if given.json:
-        print(json.dumps(dataclasses.asdict(report)))
+        from accel.cli.output import print_json
+
+        print_json(dataclasses.asdict(report))
         return
     _print(report)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import json
 import sys
 from functools import partial
 from typing import Any
@@ -14,6 +13,7 @@ import numpy as np
 from accel.cli.advice import advise
 from accel.cli.arguments import storage_options
 from accel.cli.layout import EmbeddedLayout, FileLayout, Indexes, describe_layout
+from accel.cli.output import print_json
 from accel.cli.progress import byte_count
 from accel.cli.table import GAP, console_for, print_table
 from accel.cli.values import safe_text
@@ -45,7 +45,7 @@ def run_inspect(given: argparse.Namespace) -> None:
     for layout in layouts:
         if given.json:
             shown = {**dataclasses.asdict(layout), "url": redact(layout.url), "advice": advise(layout)}
-            print(json.dumps(shown, ensure_ascii=False))
+            print_json(shown)
         else:
             _print(layout, row_groups=given.row_groups)
     left = len(listing.files) - len(layouts)

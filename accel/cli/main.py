@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import io
 import os
 import sys
 from collections.abc import Iterator, Sequence
@@ -37,7 +38,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _open_streams() -> Iterator[bool]:
     """Standard output and error that can be written to; whether the first is there, or only stood in for.
 
-    A closed one is None, and its number would go to the next file that is opened.
+    A closed one is None, and its number would go to the next file that is opened. What is text for people, and not
+    of the output's encoding, is escaped; data is UTF-8 whatever that is.
     """
     printing = sys.stdout is not None
     with contextlib.ExitStack() as stack:
@@ -48,6 +50,8 @@ def _open_streams() -> Iterator[bool]:
             if closed:
                 nowhere = stack.enter_context(open(os.devnull, "w", encoding="utf-8"))
                 stack.enter_context(redirect(nowhere))
+        if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
+            sys.stdout.reconfigure(errors="backslashreplace")
         yield printing
 
 

@@ -3,21 +3,29 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import stat
 import sys
 from collections.abc import Iterator
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from accel.io.local_target import write_beside
 
-__all__ = ["open_output", "standard_output"]
+__all__ = ["open_output", "print_json", "standard_output"]
 
 
 def standard_output() -> BinaryIO:
     """Standard output, for bytes."""
     sys.stdout.flush()
     return sys.stdout.buffer
+
+
+def print_json(value: Any) -> None:
+    """Print an object in one line: UTF-8, as JSON has to be, whatever the encoding of standard output."""
+    line = json.dumps(value, default=str, ensure_ascii=False) + "\n"
+    # A name that is no text holds surrogates: JSON has the same escapes for them.
+    standard_output().write(line.encode("utf-8", "backslashreplace"))
 
 
 @contextlib.contextmanager

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import json
 import os
 import sys
 import time
@@ -15,7 +14,7 @@ import pyarrow as pa
 
 from accel.asking import scan
 from accel.cli.arguments import UsageError, scan_keywords
-from accel.cli.output import open_output
+from accel.cli.output import open_output, print_json
 from accel.cli.progress import show_progress, summarize
 from accel.cli.sinks import ArrowSink, CsvSink, JsonSink, ParquetSink, Sink
 from accel.cli.table import TableSink
@@ -166,7 +165,7 @@ def run_explain(given: argparse.Namespace) -> None:
     with asked:
         explained = asked.explain(analyze=given.analyze)
     if given.json:
-        print(json.dumps(dataclasses.asdict(explained), default=str, ensure_ascii=False))
+        print_json(dataclasses.asdict(explained))
     else:
         print(explained)
     _finish(given, asked, started)

@@ -55,22 +55,24 @@ class TableSink:
         for start in range(0, batch.num_rows, _BLOCK_ROWS):
             part = batch.slice(start, _BLOCK_ROWS)
             for held, column in zip(self._held, part.columns, strict=True):
-                held += [self._cut(text) for text in shown_values(column)]
+                held += [None if text is None else self._cut(text) for text in shown_values(column)]
             self._rows += part.num_rows
             if self._rows >= _BLOCK_ROWS:
                 self._print()
 
-    def _cut(self, text: str | None) -> str | None:
-        if text is None or not self._crop or len(text) <= _CELL:
-            return text
-        return text[: _CELL - 1] + "…"
+    def _cut(self, text: str) -> str:
+        if self._crop and len(text) > _CELL:
+            text = text[: _CELL - 1] + "…"
+        return _encodable(text, self._console)
 
     def _print(self) -> None:
         first = self._widths is None
-        names = [safe_text(name) for name in self._schema.names]
+        names = [_encodable(safe_text(name), self._console) for name in self._schema.names]
         if self._widths is None:
+            from rich.cells import cell_len
+
             self._widths = [
-                max([len(name), *(4 if v is None else len(v) for v in column)], default=0)
+                max([cell_len(name), *(4 if v is None else cell_len(v) for v in column)], default=0)
                 for name, column in zip(names, self._held, strict=True)
             ]
             if self._crop:
@@ -113,16 +115,27 @@ def print_table(
     table = Table(box=box.SIMPLE_HEAD, show_header=header, show_edge=False, pad_edge=False)
     for i, name in enumerate(names):
         table.add_column(
-            Text(name),
+            Text(_encodable(name, console)),
             justify="right" if numeric and numeric[i] else "left",
             no_wrap=True,
-            overflow="ellipsis",
+            overflow="ellipsis" if _takes_any(console) else "crop",
             width=widths[i] if widths else None,
         )
     null = Text("NULL", style="dim italic")
     for row in rows:
-        table.add_row(*(null if text is None else Text(text) for text in row))
+        table.add_row(*(null if text is None else Text(_encodable(text, console)) for text in row))
     console.print(table)
+
+
+def _encodable(text: str, console: Console) -> str:
+    """The text with what the console's encoding does not have written out, so that it is as wide as it is counted."""
+    if text.isascii() or _takes_any(console):
+        return text
+    return text.replace("…", "...").encode(console.encoding, "backslashreplace").decode(console.encoding)
+
+
+def _takes_any(console: Console) -> bool:
+    return console.encoding.startswith("utf")
 
 
 def _fit(widths: Sequence[int], room: int) -> list[int]:

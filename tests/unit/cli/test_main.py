@@ -453,6 +453,106 @@ def test_a_table_is_what_a_terminal_gets(source: str) -> None:
     assert "\x1b[3" not in shown.replace("\x1b[3m", "")  # italics are no colour
 
 
+@pytest.fixture(scope="module")
+def worldly(tmp_path_factory: pytest.TempPathFactory) -> str:
+    path = tmp_path_factory.mktemp("worldly") / "worldly.parquet"
+    fields = pa.struct([(f"field_{i}", pa.int8()) for i in range(9)])
+    columns = [pa.array(["日本", "é", "x" * 80]), pa.array([1, 2, 3]), pa.nulls(3, fields)]
+    pq.write_table(pa.Table.from_arrays(columns, names=["s", "größe", "nested"]), path)
+    return str(path)
+
+
+@pytest.mark.parametrize(
+    ("encoding", "wanted"),
+    [
+        ("utf-8", ["s      größe", "─" * 12, "日本       1", "é          2"]),
+        (
+            "latin-1",
+            [
+                "s            | größe",
+                "-" * 13 + "+" + "-" * 6,
+                "\\u65e5\\u672c |     1",
+                "é            |     2",
+            ],
+        ),
+        (
+            "ascii",
+            [
+                "s            | gr\\xf6\\xdfe",
+                "-" * 13 + "+" + "-" * 12,
+                "\\u65e5\\u672c |           1",
+                "\\xe9         |           2",
+            ],
+        ),
+    ],
+    ids=["utf-8", "latin-1", "ascii"],
+)
+def test_a_table_in_another_encoding(
+    worldly: str, monkeypatch: pytest.MonkeyPatch, encoding: str, wanted: list[str]
+) -> None:
+    monkeypatch.setenv("PYTHONIOENCODING", encoding)
+    done = subprocess.run(
+        command("scan", worldly, "-c", "s,größe", "-w", "größe < 3", "-f", "table"),
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert [line.rstrip() for line in done.stdout.decode(encoding).splitlines()] == wanted
+
+
+@pytest.mark.parametrize(
+    ("argv", "wanted"),
+    [
+        (["inspect"], ["gr\\xf6\\xdfe", "x" * 31 + "...", "nested.field_8"]),
+        (["explain", "-w", "s = '日本'"], ["where    s = '\\u65e5\\u672c'"]),
+        (["scan"], ["gr\\xf6\\xdfe", "\\u65e5\\u672c", "x" * 59 + "..."]),
+        (["scan", "-c", "s"], ["\\u65e5\\u672c", "x" * 59 + "..."]),
+    ],
+    ids=["inspect", "explain", "scan", "scan of one column"],
+)
+def test_a_terminal_of_ascii(worldly: str, argv: list[str], wanted: list[str]) -> None:
+    status, shown = on_terminal(
+        argv[0], worldly, *argv[1:], PYTHONIOENCODING="ascii", COLUMNS="200", NO_COLOR="1", TERM="dumb"
+    )
+    assert status == 0
+    assert shown.isascii()
+    assert [text for text in wanted if text not in shown] == []
+
+
+def test_what_a_narrow_terminal_of_ascii_has_no_room_for_is_cut(worldly: str) -> None:
+    status, shown = on_terminal(
+        "scan", worldly, "-c", "s", PYTHONIOENCODING="ascii", COLUMNS="20", NO_COLOR="1", TERM="dumb"
+    )
+    assert (status, shown.split()) == (0, ["s", "-" * 20, "\\u65e5\\u672c", "\\xe9", "x" * 20])
+
+
+@pytest.mark.parametrize("argv", [["explain", "-w", "s = '日本'"], ["inspect"]], ids=["explain", "inspect"])
+def test_json_is_utf8_whatever_the_encoding(
+    worldly: str, monkeypatch: pytest.MonkeyPatch, argv: list[str]
+) -> None:
+    monkeypatch.setenv("PYTHONIOENCODING", "latin-1")
+    asked = command(argv[0], worldly, *argv[1:], "--json")
+    done = subprocess.run(asked, capture_output=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert "größe" in done.stdout.decode("utf-8")
+    assert json.loads(done.stdout.decode("utf-8")) != {}
+
+
+@pytest.mark.parametrize(
+    ("kind", "data"),
+    [("csv", 's,größe\n"日本",1\n'), ("json", '{"s":"日本","größe":1}\n')],
+    ids=["csv", "json"],
+)
+def test_rows_are_utf8_whatever_the_encoding(
+    worldly: str, monkeypatch: pytest.MonkeyPatch, kind: str, data: str
+) -> None:
+    monkeypatch.setenv("PYTHONIOENCODING", "latin-1")
+    asked = command("scan", worldly, "-c", "s,größe", "-n", "1", "-f", kind)
+    done = subprocess.run(asked, capture_output=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, data.encode(), b"")
+
+
 def test_columns_that_do_not_fit_a_terminal_are_counted(tmp_path: Path) -> None:
     names = [f"column_{i:02}" for i in range(30)]
     path = tmp_path / "wide.parquet"
