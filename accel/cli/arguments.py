@@ -29,8 +29,8 @@ examples:
   accel inspect https://host/flights.parquet
   accel embed flights.parquet --index carrier=distinct --index flight=bitmap
 
-exit status: 0 done, 1 it failed, 2 the command line or the predicate is wrong, 130 interrupted,
-141 the reader of the output went away.
+exit status: 0 done, 1 it failed, 2 the command line is wrong, or the predicate or a column that it names,
+130 interrupted, 141 the reader of the output went away.
 """
 
 

@@ -99,7 +99,7 @@ def _dispatch(given: argparse.Namespace) -> None:
 
 def _report(error: Exception, *, debug: bool) -> int | None:
     """Say on standard error what went wrong; None for what is a fault of accel's own."""
-    from accel.errors import AccelError, PredicateError
+    from accel.errors import AccelError, ColumnNotFoundError, PredicateError
 
     known = isinstance(error, AccelError | UsageError | OSError | ValueError | MemoryError)
     of_arrow = type(error).__module__.partition(".")[0] == "pyarrow"
@@ -113,7 +113,7 @@ def _report(error: Exception, *, debug: bool) -> int | None:
     if isinstance(error, OSError) and not isinstance(error, AccelError) and error.filename is not None:
         text = f"{error.filename}: {error.strerror}"
     print(f"accel: error: {_printable(text)}", file=sys.stderr)
-    if isinstance(error, PredicateError | UsageError):
+    if isinstance(error, PredicateError | ColumnNotFoundError | UsageError):
         return _USAGE
     # A plain ValueError is about the arguments; those of accel and of pyarrow are about the data.
     plain = isinstance(error, ValueError) and not isinstance(error, AccelError) and not of_arrow

@@ -5,11 +5,14 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import stat
 import sys
 from collections.abc import Iterator
 from typing import Any, BinaryIO
 
+from accel.cli.arguments import UsageError
+from accel.errors import redact
 from accel.io.local_target import write_beside
 
 __all__ = ["open_output", "print_json", "standard_output"]
@@ -39,10 +42,14 @@ def open_output(name: str | None) -> Iterator[BinaryIO]:
     ------
     StoreError
         The file cannot be written.
+    UsageError
+        The name is a URL.
     """
     if name is None or name == "-":
         yield standard_output()
         return
+    if re.match(r"[A-Za-z][A-Za-z0-9+.-]*://", name):
+        raise UsageError(f"-o writes to this machine: {redact(name)!r} is a URL, not a path")
     target = os.path.realpath(name)
     found = None
     with contextlib.suppress(FileNotFoundError):

@@ -100,7 +100,7 @@ def test_to_another_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
 @pytest.mark.parametrize(
     ("index", "status", "message"),
     [
-        pytest.param("nope=distinct", 1, "no column nope", id="no column"),
+        pytest.param("nope=distinct", 2, "no column nope", id="no column"),
         pytest.param("id=nope", 2, "no index kind 'nope'", id="no kind"),
         pytest.param("id=distinct:row-range", 2, "no level", id="no such level of it"),
     ],

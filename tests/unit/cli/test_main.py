@@ -198,7 +198,7 @@ def test_several_sources_and_partitions(
     first = ["scan", f"{tmp_path}/", "-w", "id = 1 and year > 2012", "-c", "year,id"]
     assert main(first) == 0
     assert capsys.readouterr().out == "year,id\n2013,1\n"
-    assert main([*first, "--partitioning", "none"]) == 1
+    assert main([*first, "--partitioning", "none"]) == 2
     assert "no column 'year'" in capsys.readouterr().err
     files = [f"{tmp_path}/year={year}/x[1].parquet" for year in (2012, 2013)]
     assert main(["scan", *files, "--no-glob", "-w", "id = 1", "-c", "id,year"]) == 0
@@ -242,12 +242,17 @@ def test_a_predicate_that_does_not_parse_is_shown(source: str, capsys: pytest.Ca
         (["scan", "{tmp}/none.parquet"], 1, "{tmp}/none.parquet: there is no such file or directory"),
         (["scan", "{tmp}/*.none"], 1, "{tmp}/*.none: nothing matches the pattern"),
         (["scan", "{tmp}"], 1, "{tmp}: the directory holds no data file"),
-        (["scan", "{source}", "-c", "nope"], 1, "'nope'"),
-        (["scan", "{source}", "-w", "nope = 1"], 1, "'nope'"),
+        (["scan", "{source}", "-c", "nope"], 2, "'nope'"),
+        (["scan", "{source}", "-w", "nope = 1"], 2, "'nope'"),
+        (["scan", "{source}", "-a", "nope=max"], 2, "'nope'"),
+        (["explain", "{source}", "-w", "nope = 1"], 2, "'nope'"),
+        (["embed", "{source}", "{tmp}/x.parquet", "-i", "nope=distinct"], 2, "nope"),
         (["scan", "{source}", "-w", "id = 'x'"], 2, "accel: error: "),
         (["scan", "ftp://host/x.parquet"], 1, "no store is known for ftp://"),
         (["scan", "{source}", "-o", "{tmp}/x.unknown"], 2, "which format is"),
         (["scan", "{source}", "-o", "{tmp}/none/x.csv"], 1, "none/x.csv: No such file or directory"),
+        (["scan", "{source}", "-o", "s3://b/x.csv"], 2, "-o writes to this machine: 's3://b/x.csv' is a URL"),
+        (["scan", "{source}", "-o", "https://me:x@h/x.csv"], 2, "'https://***@h/x.csv' is a URL, not a path"),
         (["scan", "{source}", "-f", "csv", "-o", "{tmp}"], 1, "{tmp}: this is a directory"),
         (["scan", "{source}", "--count", "-n", "3"], 2, "--count goes with no --limit"),
         (["scan", "{source}", "-a", "id=median"], 2, "no aggregate 'median'"),
