@@ -97,8 +97,13 @@ def check_arguments(
             raise TypeError(f"{name} is True or False, not {flag!r:.80}")
     if schema is not None and not isinstance(schema, pa.Schema):
         raise TypeError(f"schema is a pyarrow.Schema, not a {type(schema).__name__}")
-    if partitioning not in ("hive", None) and not isinstance(partitioning, pa.Schema):
-        raise ValueError(f"partitioning is 'hive', None, or a pyarrow.Schema, not {partitioning!r}")
+    if partitioning not in ("auto", "hive", None) and not isinstance(partitioning, pa.Schema):
+        raise ValueError(f"partitioning is 'auto', 'hive', None, or a pyarrow.Schema, not {partitioning!r}")
+    if stream and partitioning == "hive":
+        raise ValueError(
+            "partitioning='hive' is not for an iterator, which shows some of the paths at a time: give the keys and "
+            "their types, partitioning=pyarrow.schema([...])"
+        )
     chosen = None if selection is None else _check_selection(selection)
     if embedded is not None:
         _check_embedded(embedded)
@@ -110,7 +115,7 @@ def check_arguments(
         limit=None if limit is None else check_count(limit, "limit"),
         selection=chosen,
         schema=schema,
-        partitioning=None if stream and partitioning == "hive" else partitioning,
+        partitioning=partitioning if partitioning != "auto" else None if stream else "hive",
         glob=glob,
         order=order,
         by_position=stream,

@@ -37,7 +37,7 @@ def scan(
     limit: int | None = None,
     selection: Mapping[str, Any] | None = None,
     schema: pa.Schema | None = None,
-    partitioning: Partitioning = "hive",
+    partitioning: Partitioning = "auto",
     glob: bool = True,
     order: bool = True,
     embedded: Mapping[str, str] | None = None,
@@ -65,8 +65,10 @@ def scan(
         A path stands for a URL where no other store's file has it.
     schema : pyarrow.Schema, optional
         Of the data set. By default the first file's, with the partition columns appended.
-    partitioning : {"hive", None} or pyarrow.Schema
-        How directory names are read; a schema gives the types of hive keys.
+    partitioning : {"auto", "hive", None} or pyarrow.Schema
+        How directory names are read: "hive" makes columns of `key=value`, a schema of those that it names, in its types,
+        None of none. "auto" is "hive", but None of an iterator: its paths come some at a time, and keys and types are
+        told by all of them. Of a folder only names below it count (docs/stores.md).
     glob : bool
         Whether `*`, `?` and `[` in a path form a pattern.
     order : bool
@@ -133,7 +135,7 @@ def plan(
     columns: Sequence[str] | None = None,
     selection: Mapping[str, Any] | None = None,
     schema: pa.Schema | None = None,
-    partitioning: Partitioning = "hive",
+    partitioning: Partitioning = "auto",
     glob: bool = True,
     embedded: Mapping[str, str] | None = None,
     store: object | None = None,
@@ -189,7 +191,7 @@ async def plan_async(
     columns: Sequence[str] | None = None,
     selection: Mapping[str, Any] | None = None,
     schema: pa.Schema | None = None,
-    partitioning: Partitioning = "hive",
+    partitioning: Partitioning = "auto",
     glob: bool = True,
     embedded: Mapping[str, str] | None = None,
     store: object | None = None,

@@ -201,7 +201,22 @@ class PredicateError(AccelError, ValueError):
 
 
 class ColumnNotFoundError(AccelError, KeyError):
-    """A column was named that the file or the data set does not have."""
+    """A column was named that the file or the data set does not have.
+
+    `column` is its name at the top level, where that is what is missing.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        column: str | None = None,
+        path: str | None = None,
+        place: str | None = None,
+        hint: str | None = None,
+    ) -> None:
+        super().__init__(message, path=path, place=place, hint=hint)
+        self.column = column
 
 
 class SchemaMismatchError(AccelError, ValueError):

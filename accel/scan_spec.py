@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import pyarrow as pa
 
+from accel.errors import AccelError, ColumnNotFoundError, PredicateError
 from accel.options import Options
 from accel.planning.selection import RowSelection
 from accel.predicate.expr import Expr
@@ -26,7 +27,7 @@ Paths: TypeAlias = "Path | Sequence[Path]"
 """One, or several as a list or tuple."""
 Source: TypeAlias = "Path | Sequence[Path | ScanTask] | Plan | ScanTask | Iterator[pa.RecordBatch]"
 """What is scanned: paths, a plan or tasks of one, or what `mapInArrow` passes."""
-Partitioning: TypeAlias = 'Literal["hive"] | pa.Schema | None'
+Partitioning: TypeAlias = 'Literal["auto", "hive"] | pa.Schema | None'
 """How directory names are read."""
 
 
@@ -42,7 +43,7 @@ class ScanSpec:
     limit: int | None = None
     selection: Mapping[str, Mapping[int, RowSelection]] | None = None
     schema: pa.Schema | None = None
-    partitioning: Partitioning = "hive"
+    partitioning: Literal["hive"] | pa.Schema | None = "hive"
     glob: bool = True
     order: bool = True
     by_position: bool = False
@@ -54,6 +55,17 @@ class ScanSpec:
     def at_most(self, limit: int | None) -> int | None:
         """The lesser of a limit and the scan's own; None for no limit."""
         return self.limit if limit is None else limit if self.limit is None else min(limit, self.limit)
+
+    def tell(self, error: AccelError, url: str) -> AccelError:
+        """What no file can answer, with what the caller wrote and, where that settled the schema, the first file."""
+        if isinstance(error, PredicateError):
+            error.text = error.text or self.where_text
+        elif isinstance(error, ColumnNotFoundError) and error.column is not None:
+            from accel.tables.hive import hint_of_key
+
+            hint = hint_of_key(error.column, url, source=self.source, partitioning=self.partitioning)
+            error.hint = hint or error.hint
+        return error if self.schema is not None else error.at(path=url)
 
     @property
     def screens(self) -> bool:

@@ -19,7 +19,6 @@ from accel.errors import (
     AccelError,
     ObjectChangedError,
     ObjectNotFoundError,
-    PredicateError,
     SchemaMismatchError,
 )
 from accel.planning.file import DataFile, Listing
@@ -216,9 +215,7 @@ class Session:
                 # Refuses what no file could answer before any is read.
                 bound = bind(spec.where, data_set)
         except AccelError as error:
-            if isinstance(error, PredicateError):
-                error.text = error.text or spec.where_text
-            raise error if spec.schema is not None else error.at(path=listing.files[0].url) from None
+            raise spec.tell(error, listing.files[0].url) from None
         question = Question(spec.where, data_set, output, partitions, embedded=spec.embedded)
         question = question if self.answering is None else self.answering.narrow(question)
         question.compiled.bound = bound

@@ -82,6 +82,7 @@ def split_name(name: str, schema: pa.Schema) -> tuple[str, ...]:
     close = close or [other for other in schema.names if other.lower() == name.lower()][:3]
     raise ColumnNotFoundError(
         f"there is no column {name!r}",
+        column=name,
         hint=f"did you mean {', '.join(map(repr, close))}?" if close else f"there are {_some(schema.names)}",
     )
 

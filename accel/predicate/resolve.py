@@ -93,7 +93,9 @@ def _missing(
         if names and within is None:
             hint += "; text stands in single quotes"
     detail = f": no {name!r}{inside}" if name != column.name else ""
-    return ColumnNotFoundError(f"no column {column.name!r}{detail}", hint=hint)
+    return ColumnNotFoundError(
+        f"no column {column.name!r}{detail}", column=None if within else name, hint=hint
+    )
 
 
 def _ambiguous(column: Column, name: str) -> PredicateError:

@@ -47,7 +47,7 @@ def read(
     partitions: int | None = None,
     selection: Mapping[str, Any] | None = None,
     schema: pa.Schema | None = None,
-    partitioning: Partitioning = "hive",
+    partitioning: Partitioning = "auto",
     glob: bool = True,
     embedded: Mapping[str, str] | None = None,
     store: object | None = None,

@@ -7,6 +7,7 @@ characters, `__HIVE_DEFAULT_PARTITION__` for null.
 from __future__ import annotations
 
 import datetime
+import os
 import re
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any
@@ -15,10 +16,10 @@ from urllib.parse import unquote
 import pyarrow as pa
 
 from accel.arrays import make_scalar
-from accel.errors import SchemaMismatchError
+from accel.errors import SchemaMismatchError, redact
 from accel.records import dataclass
 
-__all__ = ["NULL", "Spelling", "settle", "spell"]
+__all__ = ["NULL", "Spelling", "hint_of_key", "settle", "spell"]
 
 NULL = "__HIVE_DEFAULT_PARTITION__"
 _INTEGER = re.compile(r"-?[0-9]{1,19}")
@@ -122,6 +123,43 @@ def settle(
     return pa.schema(fields), rows
 
 
+def hint_of_key(name: str, url: str, *, source: Any, partitioning: str | pa.Schema | None) -> str | None:
+    """What to do where a column is missing that a file's path spells as a key; None where it does not.
+
+    Parameters
+    ----------
+    name : str
+        Of the column.
+    url : str
+        Of the file.
+    source, partitioning
+        Of the scan: the key was not asked for, is above the only folder, or is not in the paths of all files.
+    """
+    if not _spells(name, url.split("/")[:-1]):
+        return None
+    types = f"partitioning=pyarrow.schema([({name!r}, ...)])"
+    only = source[0] if isinstance(source, list | tuple) and len(source) == 1 else source
+    if isinstance(only, str | os.PathLike):
+        folder = os.fsdecode(only).rstrip("/")
+        if url.startswith(f"{folder}/") and _spells(name, folder.split("/")):
+            also = "" if partitioning == "hive" else f", and give {types}"
+            return f"{_above(name)}, {redact(folder)}/*{also}"
+    if partitioning == "hive":
+        return f"{name!r} is in this path, but not in those of all files"
+    return f"{name!r} is in the path: {types} makes it a column"
+
+
+def _spells(name: str, segments: Iterable[str]) -> bool:
+    return any("=" in segment and _decode(segment.partition("=")[0]) == name for segment in segments)
+
+
+def _above(name: str) -> str:
+    return (
+        f"{name!r} is in the path, but of a folder only what is below it makes columns: name the folder above {name}=, "
+        "or a pattern"
+    )
+
+
 def _decode(text: str) -> str:
     try:
         return unquote(text, errors="strict")
@@ -163,7 +201,9 @@ def _require(spellings: Sequence[Spelling], keys: list[str]) -> None:
         for key in keys:
             if key not in spelling.keys:
                 raise SchemaMismatchError(
-                    f"the path does not spell the partition key {key!r}", path=spelling.url, hint=_OFF
+                    f"the path does not spell the partition key {key!r}",
+                    path=spelling.url,
+                    hint=_above(key) if _spells(key, spelling.url.split("/")[:-1]) else _OFF,
                 )
 
 

@@ -171,7 +171,15 @@ MISTAKES = {
     "an unknown partitioning": (
         scan("good.parquet", partitioning="directory"),
         ValueError,
-        "partitioning is 'hive', None, or a pyarrow.Schema, not 'directory'",
+        "partitioning is 'auto', 'hive', None, or a pyarrow.Schema, not 'directory'",
+    ),
+    "partitions of an iterator by their looks": (
+        scan(batches("path"), partitioning="hive"),
+        ValueError,
+        (
+            "partitioning='hive' is not for an iterator, which shows some of the paths at a time: give the keys and "
+            "their types, partitioning=pyarrow.schema([...])"
+        ),
     ),
     "a selection of an unknown file": (
         scan("good.parquet", selection={"god.parquet": {0: [(0, 1)]}}),
@@ -553,7 +561,7 @@ def check(source: object, **keywords: Any) -> Any:
         "limit": None,
         "selection": None,
         "schema": None,
-        "partitioning": "hive",
+        "partitioning": "auto",
         "glob": True,
         "order": True,
         "options": accel.Options(),
@@ -574,6 +582,8 @@ def test_the_spec_of_good_arguments() -> None:
 def test_an_iterator_is_matched_by_position_and_its_paths_are_left_alone() -> None:
     spec = check(batches("path"))
     assert (spec.by_position, spec.partitioning) == (True, None)
+    keys = pa.schema([("month", pa.int64())])
+    assert check(batches("path"), partitioning=keys).partitioning == keys
 
 
 @pytest.mark.parametrize(

@@ -122,6 +122,85 @@ def test_partitioning_none_leaves_the_paths_alone(sales: RecordingStore) -> None
         read(sales, "sales/", "year = 2024", partitioning=None)
 
 
+FIRST = "sales/year=2023/code=007"
+ABOVE = "is in the path, but of a folder only what is below it makes columns: name the folder above"
+
+
+@pytest.mark.parametrize(
+    ("source", "where", "keywords", "message"),
+    [
+        pytest.param(
+            FIRST,
+            "year = 2023",
+            {},
+            f"no column 'year' ('year' {ABOVE} year=, or a pattern, {FIRST}/*)",
+            id="a predicate, above the folder",
+        ),
+        pytest.param(
+            [FIRST],
+            None,
+            {"columns": ["code"]},
+            f"there is no column 'code' ('code' {ABOVE} code=, or a pattern, {FIRST}/*)",
+            id="a column, above the folder",
+        ),
+        pytest.param(
+            "sales/",
+            "year = 2023",
+            {"partitioning": None},
+            "no column 'year' ('year' is in the path: partitioning=pyarrow.schema([('year', ...)]) makes it a column)",
+            id="not asked for",
+        ),
+        pytest.param(
+            "sales/", "yaer = 2023", {}, "no column 'yaer' (did you mean 'year'?)", id="another name"
+        ),
+    ],
+)
+def test_a_missing_column_that_the_path_spells(
+    sales: RecordingStore, source: Any, where: str | None, keywords: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ColumnNotFoundError) as caught:
+        read(sales, source, where, **keywords)
+    assert str(caught.value) == f"{FIRST}/a.parquet: {message}"
+
+
+@pytest.mark.parametrize(
+    ("source", "names"),
+    [
+        ("sales/", ["id", "year", "code"]),
+        ("sales/year=2023", ["id", "code"]),
+        (["sales/year=2023"], ["id", "code"]),
+        (FIRST, ["id"]),
+        (f"{FIRST}/*", ["id", "year", "code"]),
+        (f"{FIRST}/a.parquet", ["id", "year", "code"]),
+        (["sales/year=2023", "sales/year=2024"], ["id", "year", "code"]),
+    ],
+)
+def test_which_keys_are_columns(sales: RecordingStore, source: Any, names: list[str]) -> None:
+    assert accel.scan(source, store=sales, cache=None).schema.names == names
+
+
+def test_the_keys_of_an_iterators_paths_are_columns_where_their_types_are_given(
+    sales: RecordingStore,
+) -> None:
+    files = [f"{FIRST}/a.parquet", "sales/year=2024/code=010/a.parquet"]
+
+    def paths() -> Any:
+        return iter([pa.RecordBatch.from_arrays([pa.array([path])], names=["path"]) for path in files])
+
+    types = pa.schema([("year", pa.int16()), ("code", pa.string())])
+    assert read(sales, paths()) == [{"id": 1}, {"id": 2}]
+    assert read(sales, paths(), partitioning=types) == [
+        {"id": 1, "year": 2023, "code": "007"},
+        {"id": 2, "year": 2024, "code": "010"},
+    ]
+    assert read(sales, paths(), "year = 2024", partitioning=types, columns=["code"]) == [{"code": "010"}]
+    with pytest.raises(ColumnNotFoundError) as caught:
+        read(sales, paths(), "year = 2024")
+    assert caught.value.hint == (
+        "'year' is in the path: partitioning=pyarrow.schema([('year', ...)]) makes it a column"
+    )
+
+
 # -- schemas -------------------------------------------------------------------------------------
 
 

@@ -2,12 +2,13 @@ from __future__ import annotations
 
 import datetime
 import decimal
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
 from accel.errors import SchemaMismatchError
-from accel.tables.hive import NULL, Spelling, settle, spell
+from accel.tables.hive import NULL, Spelling, hint_of_key, settle, spell
 
 
 @pytest.mark.parametrize(
@@ -138,3 +139,62 @@ def test_a_value_that_does_not_fit_names_its_file(directories: list[str], messag
     with pytest.raises(SchemaMismatchError) as caught:
         settle(spellings, pa.schema([("n", pa.int8())]), strict=True)
     assert str(caught.value).startswith(message)
+
+
+ABOVE = "'k' is in the path, but of a folder only what is below it makes columns: name the folder above k=, or a pattern"
+TYPES = "partitioning=pyarrow.schema([('k', ...)])"
+
+
+@pytest.mark.parametrize(
+    ("url", "source", "partitioning", "hint"),
+    [
+        pytest.param("t/k=1/f", "t/k=1", "hive", f"{ABOVE}, t/k=1/*", id="above the folder"),
+        pytest.param("t/k=1/f", "t/k=1/", "hive", f"{ABOVE}, t/k=1/*", id="a slash at the end"),
+        pytest.param("t/k=1/f", ["t/k=1"], "hive", f"{ABOVE}, t/k=1/*", id="a list of one folder"),
+        pytest.param("t/k=1/f", Path("t/k=1"), "hive", f"{ABOVE}, t/k=1/*", id="a path of a folder"),
+        pytest.param("t/k=1/n=2/f", "t/k=1", "hive", f"{ABOVE}, t/k=1/*", id="another key below the folder"),
+        pytest.param(
+            "t/k=1/f", ["t/k=1"], None, f"{ABOVE}, t/k=1/*, and give {TYPES}", id="and not asked for"
+        ),
+        pytest.param(
+            "s3://u:secret@b/k=1/f",
+            "s3://u:secret@b/k=1",
+            "hive",
+            f"{ABOVE}, s3://***@b/k=1/*",
+            id="redacted",
+        ),
+        pytest.param(
+            "t/k=1/f", "t/", None, f"'k' is in the path: {TYPES} makes it a column", id="not asked for"
+        ),
+        pytest.param(
+            "t/k=1/f", "t/k=1/f", None, f"'k' is in the path: {TYPES} makes it a column", id="a file"
+        ),
+        pytest.param(
+            "t/k=1/f",
+            ["t/k=1/f", "t/f"],
+            pa.schema([("n", pa.int64())]),
+            f"'k' is in the path: {TYPES} makes it a column",
+            id="others asked for",
+        ),
+        pytest.param(
+            "t/k=1/f",
+            ["t/k=1/f", "t/f"],
+            "hive",
+            "'k' is in this path, but not in those of all files",
+            id="not in all",
+        ),
+        pytest.param("t/kk=1/f", "t/", None, None, id="another key"),
+        pytest.param("t/k/f", "t/", None, None, id="no key"),
+        pytest.param("t/k=1", "t/", None, None, id="a file of that name"),
+    ],
+)
+def test_the_hint_where_a_missing_column_is_in_the_path(
+    url: str, source: object, partitioning: object, hint: str | None
+) -> None:
+    assert hint_of_key("k", url, source=source, partitioning=partitioning) == hint  # type: ignore[arg-type]
+
+
+def test_a_key_above_the_folder_that_types_ask_for() -> None:
+    with pytest.raises(SchemaMismatchError) as caught:
+        settle([spell("t/k=1/f", [])], pa.schema([("k", pa.int64())]), strict=True)
+    assert str(caught.value) == f"t/k=1/f: the path does not spell the partition key 'k' ({ABOVE})"
