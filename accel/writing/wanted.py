@@ -9,7 +9,7 @@ from accel.errors import AccelError, ColumnNotFoundError
 from accel.format.model import FileMetadata, Leaf
 from accel.indexes.kind import IndexKind, Level
 from accel.indexes.members import split_members
-from accel.indexes.registry import make_kind
+from accel.indexes.registry import find_kind, make_kind
 from accel.records import dataclass
 from accel.writing.values import find_leaf
 
@@ -21,7 +21,7 @@ IDX1 = "idx1"
 Indexes = Mapping[str, Any]
 """Column -> one index or a list of them; each a kind's name, a kind, or a pair of either and a level. Instead of a
 column: a list of columns, expressions and tuples ("a, lower(s), (a, b)") for kinds that are of several, or "*" for kinds
-that name their columns themselves."""
+that name their columns themselves. A level is spelt with a space or, as on the command line, with a hyphen."""
 
 _BY_DEFAULT = (Level.PAGE, Level.ROW_RANGE, Level.ROW_GROUP, Level.FILE)
 _ITSELF = "*"
@@ -95,9 +95,10 @@ def _read_key(column: str, metadata: FileMetadata) -> _Key:
     return _Key(column, None, split_members(column))
 
 
-def _each(asked: Any) -> Iterator[tuple[Any, str | None]]:
-    if isinstance(asked, tuple) and len(asked) == 2 and _is_level(asked[1]):
-        yield asked[0], asked[1]
+def _each(asked: Any) -> Iterator[tuple[Any, Level | None]]:
+    level = _level_named(asked[1]) if isinstance(asked, tuple) and len(asked) == 2 else None
+    if level is not None:
+        yield asked[0], level
     elif isinstance(asked, Sequence) and not isinstance(asked, str):
         for one in asked:
             yield from _each(one)
@@ -105,11 +106,19 @@ def _each(asked: Any) -> Iterator[tuple[Any, str | None]]:
         yield asked, None
 
 
-def _is_level(value: Any) -> bool:
-    return isinstance(value, str) and value in {str(level) for level in Level}
+def _level_named(value: Any) -> Level | None:
+    """The level that the second of a pair names; None where that is another index."""
+    if not isinstance(value, str):
+        return None
+    spelt = value.replace("-", " ")
+    if spelt in set(Level):
+        return Level(spelt)
+    if find_kind(value) is None:
+        raise ValueError(f"{value!r} is no level of an index (there are {', '.join(Level)}), nor a kind")
+    return None
 
 
-def _one(key: _Key, asked: Any, level: str | None, metadata: FileMetadata) -> WantedIndex:
+def _one(key: _Key, asked: Any, level: Level | None, metadata: FileMetadata) -> WantedIndex:
     if asked == IDX1:
         if level not in (None, Level.FILE):
             raise ValueError("idx1 is an index of the whole file")
@@ -136,16 +145,16 @@ def _one(key: _Key, asked: Any, level: str | None, metadata: FileMetadata) -> Wa
     return WantedIndex(label, leaves[0] if key.leaf is None else key.leaf, over, chosen, leaves)
 
 
-def _level(kind: IndexKind, level: str | None) -> Level:
+def _level(kind: IndexKind, level: Level | None) -> Level:
     if level is None:
         chosen = next((known for known in _BY_DEFAULT if known in kind.levels), None)
         if chosen is None:
             raise AccelError(f"index kind {kind.name} has no level")
         return chosen
-    if Level(level) not in kind.levels:
+    if level not in kind.levels:
         have = ", ".join(sorted(kind.levels))
-        raise ValueError(f"index kind {kind.name} has no level {level!r}, only {have}")
-    return Level(level)
+        raise ValueError(f"index kind {kind.name} has no level {str(level)!r}, only {have}")
+    return level
 
 
 def _kind(asked: Any) -> IndexKind:

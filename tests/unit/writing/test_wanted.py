@@ -8,6 +8,7 @@ import pytest
 
 from accel.errors import AccelError
 from accel.indexes import Zonemap
+from accel.indexes.kind import Level
 from accel.writing.wanted import read_wanted
 from tests.unit.writing.files import metadata_of, write
 
@@ -60,12 +61,37 @@ def test_what_it_is_of(
         ({"a,,s": "zonemap"}, "is no list of columns"),
         ({"(a)": "zonemap"}, "a tuple is of two columns or more"),
         ({"a, s": ["zonemap", "zonemap"]}, "asked for twice"),
+        (
+            {"a": ("distinct", "pages")},
+            r"^'pages' is no level of an index \(there are file, row group, page, row range\), nor a kind$",
+        ),
+        ({"a": ("distinct", "row range")}, "^index kind distinct has no level 'row range', only "),
     ],
     ids=lambda value: str(value) if isinstance(value, dict) else "",
 )
 def test_what_cannot_be(path: str, indexes: Any, message: str) -> None:
     with pytest.raises((ValueError, AccelError), match=message):
         read_wanted(indexes, metadata_of(path))
+
+
+@pytest.mark.parametrize(
+    ("asked", "wanted"),
+    [
+        (("distinct", "row group"), [("distinct", Level.ROW_GROUP)]),
+        (("distinct", "row-group"), [("distinct", Level.ROW_GROUP)]),
+        (("bitmap", "row-range"), [("bitmap", Level.ROW_RANGE)]),
+        (("distinct", Level.FILE), [("distinct", Level.FILE)]),
+        (
+            [("distinct", "page"), ("bloom", "row-group")],
+            [("distinct", Level.PAGE), ("bloom", Level.ROW_GROUP)],
+        ),
+        (("distinct", "idx1"), [("distinct", Level.PAGE), ("idx1", Level.FILE)]),
+    ],
+    ids=str,
+)
+def test_levels(path: str, asked: Any, wanted: list[tuple[str, Level]]) -> None:
+    found = read_wanted({"s": asked}, metadata_of(path))
+    assert [(index.kind_name, index.level) for index in found] == wanted
 
 
 def test_two_sets_of_one_column(path: str) -> None:
