@@ -22,6 +22,7 @@ from accel.predicate.moments import (
 
 __all__ = ["literal_value", "shown"]
 
+_OF_DURATIONS = "a column of durations compares with a whole number of its own unit"
 _NANOS = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1000, "ns": 1}
 _NUMPY_NANOS = {
     "W": 604_800_000_000_000,
@@ -108,12 +109,17 @@ def _converted(value: Any) -> Value:
         return _from_ticks(value)
     if isinstance(value, uuid.UUID):
         return value.bytes
-    hint = "numbers, text, bytes, booleans, dates, times, timestamps, decimals and None can"
     if isinstance(value, datetime.timedelta):
-        hint = "a column of durations compares with a whole number of its own unit"
-    elif isinstance(value, list | tuple | set | frozenset):
-        hint = "use isin"
-    raise PredicateError(
+        raise _no_literal(value, _OF_DURATIONS)
+    if isinstance(value, list | tuple | set | frozenset):
+        raise _no_literal(value, "use isin")
+    raise _no_literal(
+        value, "numbers, text, bytes, booleans, dates, times, timestamps, decimals and None can"
+    )
+
+
+def _no_literal(value: object, hint: str) -> PredicateError:
+    return PredicateError(
         f"{shown(value)} ({type(value).__name__}) cannot be a literal of a predicate", hint=hint
     )
 
@@ -148,6 +154,8 @@ def _from_numpy(value: Any) -> Value:
         value, np.timedelta64 | np.complexfloating
     ):
         return literal_value(float(value) if isinstance(value, np.floating) else value.item())
+    if isinstance(value, np.timedelta64):
+        raise _no_literal(value, _OF_DURATIONS)
     raise ValueError(f"a numpy {type(value).__name__} is no scalar that a column holds")
 
 
@@ -174,6 +182,8 @@ def _from_pandas(value: Any) -> Value:
         # The nanoseconds that a Timestamp holds beyond those of the datetime that it also is.
         nanos = nanos_of_instant(value.to_pydatetime(warn=False)) + int(value.nanosecond)
         return instant_from_nanos(nanos, utc=value.tzinfo is not None)
+    if name == "Timedelta":
+        raise _no_literal(value, _OF_DURATIONS)
     raise ValueError(f"a pandas {name} is no scalar that a column holds")
 
 
@@ -198,7 +208,9 @@ def _from_arrow(value: Any) -> Value:
     if pa.types.is_date(kind):
         days = value.value if pa.types.is_date32(kind) else value.value // 86_400_000
         return date_from_days(days)
-    if pa.types.is_nested(kind) or pa.types.is_duration(kind) or pa.types.is_interval(kind):
+    if pa.types.is_duration(kind):
+        raise _no_literal(value, _OF_DURATIONS)
+    if pa.types.is_nested(kind) or pa.types.is_interval(kind):
         raise ValueError(f"{kind} has no order to compare by")
     plain = value.as_py()
     if type(plain).__module__.partition(".")[0] == "pyarrow":

@@ -111,13 +111,13 @@ def test_nan_is_a_float(nan: Any) -> None:
         ([1], r"\(list\) cannot be a literal of a predicate \(use isin"),
         (1j, r"\(complex\) cannot be a literal"),
         (np.complex64(1), "complex64 is no scalar"),
-        (np.timedelta64(1, "s"), "timedelta64 is no scalar"),
+        (np.timedelta64(1, "s"), r"\(timedelta64\) cannot be a literal .*a whole number of its own unit"),
         (np.array([1, 2]), "ndarray is no scalar"),
         (np.datetime64(1, "ps"), "the unit ps is finer than a nanosecond"),
         (np.datetime64(10**15, "s"), "years 0001 to 9999"),
         (np.longdouble(1) / 3, "does not fit into a double"),
         (pa.scalar([1]), "has no order to compare by"),
-        (pa.scalar(1, pa.duration("s")), "has no order to compare by"),
+        (pa.scalar(1, pa.duration("s")), r"\(DurationScalar\) cannot be .*a whole number of its own unit"),
         (pa.array([1]), "a pyarrow Int64Array is no literal"),
         (
             pa.scalar(2**31 - 1, pa.date32()),
@@ -136,6 +136,7 @@ def test_refused(given: Any, message: str) -> None:
 PANDAS = """
 import datetime
 import pandas as pd
+from accel.errors import PredicateError
 from accel.predicate.column import col
 from accel.predicate.expr import Ticks
 from accel.predicate.literal import literal_value
@@ -145,6 +146,15 @@ assert type(literal_value(pd.Timestamp(noon))) is datetime.datetime
 assert literal_value(pd.Timestamp(1)) == Ticks("timestamp", 1)
 assert literal_value(pd.Timestamp(1, tz="Europe/Paris")) == Ticks("timestamp", 1, True)
 assert literal_value(pd.NaT) is None and literal_value(pd.NA) is None
+try:
+    literal_value(pd.Timedelta(1))
+except PredicateError as error:
+    assert str(error) == (
+        "Timedelta('0 days 00:00:00.000000001') (Timedelta) cannot be a literal of a predicate "
+        "(a column of durations compares with a whole number of its own unit)"
+    )
+else:
+    raise AssertionError("a Timedelta is no literal")
 assert col("a").isin(pd.Series([1, 2])).expr.values.to_pylist() == [1, 2]
 assert col("a").isin(pd.Index(["x", None])).expr.values.to_pylist() == ["x", None]
 print("done")
