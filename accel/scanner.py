@@ -107,6 +107,8 @@ class Scan:
         ------
         PredicateError, ColumnNotFoundError, SchemaMismatchError
             The question does not fit the files.
+        ValueError
+            `selection` names a file, a row group or a row that there is not; `columns` has one twice.
         ObjectNotFoundError
             There is no such file.
         ObjectChangedError
