@@ -54,13 +54,15 @@ _AZURE: tuple[tuple[str, ...], tuple[str, ...]] = (
 # Where an endpoint may be given, and the variables that it may come from otherwise.
 _ENDPOINTS: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "s3": (
-        ("endpoint", "endpoint_url", "aws_endpoint", "aws_endpoint_url"),
+        ("aws_endpoint_url_s3", "endpoint", "endpoint_url", "aws_endpoint", "aws_endpoint_url"),
         ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT"),
     ),
     "gs": (("base_url", "google_base_url"), ("GOOGLE_BASE_URL",)),
     "az": _AZURE,
     "abfss": _AZURE,
 }
+# What obstore's names may begin with.
+_PREFIXES = {"s3": "aws_", "gs": "google_", "az": "azure_", "abfss": "azure_"}
 # What other libraries call an option of S3 -> what obstore does.
 _ELSEWHERE = {
     "key": "access_key_id",
@@ -248,7 +250,7 @@ def _object_store(location: Location, given: dict[str, Any], options: Options) -
     from accel.io.direct_store import adapt
     from accel.io.obstore_errors import translate
 
-    config = {"headers": None, **location.options, **given}
+    config = {"headers": None, **location.options, **_folded(given)}
     headers = config.pop("headers")
     arguments: dict[str, Any] = {name: config.pop(name) for name in _ARGUMENTS if name in config}
     if arguments.pop("prefix", None):
@@ -264,7 +266,8 @@ def _object_store(location: Location, given: dict[str, Any], options: Options) -
     }
     if headers:
         client["default_headers"] = dict(headers)
-    if (allow := config.pop("allow_http", None)) is not None:
+    allow = config.pop(f"{_PREFIXES[location.scheme]}allow_http", None)
+    if (allow := config.pop("allow_http", allow)) is not None:
         client["allow_http"] = str(allow).lower() in _TRUE
     elif _plain_http(location.scheme, config):
         client["allow_http"] = True
@@ -289,6 +292,16 @@ def _object_store(location: Location, given: dict[str, Any], options: Options) -
     else:
         return adapt(store, options)
     raise failure from None
+
+
+def _folded(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Options by their names in lower case: obstore takes them in any."""
+    folded: dict[str, Any] = {}
+    for name, value in given.items():
+        if name.lower() in folded:
+            raise StoreError(f"storage option {name!r} is given twice", hint="in any case it is the same")
+        folded[name.lower()] = value
+    return folded
 
 
 def _plain_http(scheme: str, config: Mapping[str, Any]) -> bool:

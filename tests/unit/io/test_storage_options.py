@@ -52,11 +52,31 @@ def test_s3() -> None:
     assert "allow_http" not in client
 
 
-@pytest.mark.parametrize("key", ["endpoint", "endpoint_url", "aws_endpoint_url", "aws_endpoint"])
-def test_an_http_endpoint_needs_no_second_permission(key: str) -> None:
+@pytest.mark.parametrize(
+    ("key", "name"),
+    [
+        *((key, "endpoint") for key in ("endpoint", "endpoint_url", "aws_endpoint_url", "aws_endpoint")),
+        *((key, "endpoint") for key in ("AWS_ENDPOINT_URL", "AWS_ENDPOINT", "Endpoint")),
+        *((key, "endpoint_url_s3") for key in ("aws_endpoint_url_s3", "AWS_ENDPOINT_URL_S3")),
+    ],
+)
+def test_an_http_endpoint_needs_no_second_permission(key: str, name: str) -> None:
     inner = build("s3://bucket", **{key: "http://127.0.0.1:9000"}, **KEYS)._store
     assert inner.client_options["allow_http"] in (True, "true")
-    assert inner.config["endpoint"] == "http://127.0.0.1:9000"
+    assert inner.config[name] == "http://127.0.0.1:9000"
+
+
+@pytest.mark.parametrize("key", ["allow_http", "AWS_ALLOW_HTTP", "aws_allow_http", "Allow_HTTP"])
+def test_a_permission_is_for_the_client_however_it_is_spelled(key: str) -> None:
+    # Among obstore's own keys it would panic over it.
+    for value, said in ((True, "true"), ("false", "false")):
+        store = build("s3://bucket", region="eu-west-1", **{key: value}, **KEYS)
+        assert (store.warning, str(store._store.client_options["allow_http"]).lower()) == (None, said)
+
+
+def test_an_option_is_given_once() -> None:
+    with pytest.raises(StoreError, match="'AWS_REGION' is given twice"):
+        build("s3://bucket", aws_region="a", AWS_REGION="b", **KEYS)
 
 
 def test_an_http_endpoint_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -299,9 +319,10 @@ def test_an_endpoint_without_a_scheme_is_refused_before_obstore_panics(url: str,
 
 
 def test_an_endpoint_is_called_so_for_google_too() -> None:
-    inner = build("gs://bucket", endpoint="http://127.0.0.1:4443", skip_signature=True)._store
-    assert inner.config["base_url"] == "http://127.0.0.1:4443"
-    assert inner.client_options["allow_http"] in (True, "true")
+    for name in ("endpoint", "Endpoint", "GOOGLE_BASE_URL"):
+        inner = build("gs://bucket", **{name: "http://127.0.0.1:4443"}, skip_signature=True)._store
+        assert inner.config["base_url"] == "http://127.0.0.1:4443"
+        assert inner.client_options["allow_http"] in (True, "true")
 
 
 def test_googles_endpoint_may_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
