@@ -19,6 +19,8 @@ from accel.records import dataclass
 __all__ = ["BodyPlace", "range_header", "read_answer", "refusal", "retry_after"]
 
 _CONTENT_RANGE = re.compile(r"bytes ([0-9]{1,19})-([0-9]{1,19})/([0-9]{1,19}|\*)", re.IGNORECASE)
+# S3 hands out what an upload was framed by, though it has taken the frames off: `aws-chunked`.
+_PLAIN = frozenset(("", "identity", "aws-chunked"))
 _UNSATISFIED = re.compile(r"bytes \*/([0-9]{1,19})", re.IGNORECASE)
 
 
@@ -106,10 +108,10 @@ def read_answer(
     ParquetFormatError
         The object is empty.
     """
-    encoding = headers.get("Content-Encoding", "identity").strip().lower()
-    if encoding not in ("identity", ""):
+    encoding = headers.get("Content-Encoding", "")
+    if encoding and not _PLAIN.issuperset(part.strip().lower() for part in encoding.split(",")):
         raise StoreError(
-            f"the server encodes the body ({quoted(encoding, 40)}), so its bytes are not the file's",
+            f"the server encodes the body ({quoted(encoding.strip().lower(), 40)}), so its bytes are not the file's",
             path=path,
             hint="a proxy that compresses Parquet files must be told not to",
         )

@@ -20,6 +20,7 @@ from accel.io import direct_store, runtime, signing
 from accel.io.connections import connections_to
 from accel.io.direct_store import DirectStore, adapt
 from accel.io.faults import IncompleteBodyError, ShortObjectError, SuffixUnsupportedError
+from accel.io.http_store import HttpStore
 from accel.io.obstore_store import ObstoreStore
 from accel.io.store import Header, Lister, Pager, RangeStore, Writer
 from accel.options import Options, Transport
@@ -230,6 +231,18 @@ async def test_without_credentials_obstore_tells(server: Any) -> None:
     with pytest.raises(AccelError):
         await adapted.read("f", ByteRange(0, 1))
     assert server.requests == []
+
+
+@pytest.mark.parametrize("encoding", ["aws-chunked", "AWS-Chunked, identity", "identity", ","])
+async def test_what_an_upload_was_framed_by_is_no_encoding(
+    server: Any, s3: DirectStore, encoding: str
+) -> None:
+    server.always = lambda reply: reply.headers.update({"Content-Encoding": encoding})
+    assert bytes((await s3.read("f", ByteRange(10, 20))).data) == BODY[10:20]
+    assert directly(server) == [True]
+    http = HttpStore(f"{server.url}/b", storage_options={}, options=Options())
+    assert bytes((await http.read("f", ByteRange(10, 20))).data) == BODY[10:20]
+    await http.close()
 
 
 HEADS = {

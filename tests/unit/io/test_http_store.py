@@ -203,6 +203,10 @@ HEADERS = {
     "beyond its own total": ({"Content-Range": "bytes 10-19/15"}, "Content-Range"),
     "none": ({"Content-Range": ""}, "Content-Range"),
     "encoded": ({"Content-Encoding": "gzip"}, "encodes the body (gzip)"),
+    "encoded, and sent in frames": (
+        {"Content-Encoding": "aws-chunked,gzip"},
+        "encodes the body (aws-chunked,gzip)",
+    ),
 }
 
 
