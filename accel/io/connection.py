@@ -180,7 +180,8 @@ class Connection(asyncio.BufferedProtocol):
             end = raw.find(HEAD_END)
         if end < 0:
             self._early = raw
-            if len(raw) > _MOST_HEAD:
+            # A head whose lines end bare has come to its end, too: nothing more would come.
+            if len(raw) > _MOST_HEAD or b"\n\n" in raw or b"\n\r\n" in raw:
                 self._garbled()
             return
         try:

@@ -185,6 +185,9 @@ def raw(data: bytes) -> Any:
 GARBLED = {
     "garbage": b"garbage\r\n\r\n",
     "an interim response": b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 206 x\r\nContent-Length: 1\r\n\r\na",
+    "lines that end bare": b"HTTP/1.1 206 x\nContent-Length: 3\n\nabc",
+    "a last line that ends bare": b"HTTP/1.1 206 x\r\nContent-Length: 3\n\r\nabc",
+    "bare lines before a body like a head": b"HTTP/1.1 206 x\nContent-Length: 4\n\n\r\n\r\n",
     "a head without end": b"HTTP/1.1 206 x\r\n" + b"X: y\r\n" * 20_000,
 }
 
