@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 from accel.errors import AccelError, ObjectChangedError, ObjectNotFoundError, StoreError
 from accel.io.store import version_of
 from accel.ranges import ByteRange
@@ -13,6 +15,7 @@ __all__ = [
     "SuffixUnsupportedError",
     "changed_object",
     "foremost",
+    "one_of",
     "transient_status",
 ]
 
@@ -101,3 +104,14 @@ def foremost(failures: BaseExceptionGroup[BaseException]) -> BaseException:
             if isinstance(error, kind):
                 return error
     return flat[0]
+
+
+def one_of(error: BaseException) -> BaseException:
+    """An error for one of several who are told of it: what each of them adds to it is its own."""
+    if not isinstance(error, AccelError):
+        return error
+    own = copy.copy(error)
+    own.__cause__ = error.__cause__
+    if hasattr(error, "__notes__"):
+        own.__notes__ = list(error.__notes__)
+    return own.with_traceback(error.__traceback__)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Coroutine, Hashable
 from functools import partial
 from typing import Any
 
+from accel.io.faults import one_of
 from accel.records import dataclass
 
 __all__ = ["Flights"]
@@ -26,8 +27,8 @@ class Flights:
 
     Notes
     -----
-    A failure goes to all who wait. One waiter cancelled leaves the load to the others; with the last one the
-    load is cancelled too, and has ended when that waiter goes on.
+    A failure goes to all who wait, an AccelError to each as its own copy. One waiter cancelled leaves the load to the
+    others; with the last one the load is cancelled too, and has ended when that waiter goes on.
     """
 
     def __init__(self) -> None:
@@ -61,6 +62,9 @@ class Flights:
             raise
         finally:
             flight.waiters -= 1
+        error = None if flight.task.cancelled() else flight.task.exception()
+        if error is not None:
+            raise one_of(error)
         return flight.task.result()
 
     def lead(self, key: Hashable) -> asyncio.Future[Any] | None:

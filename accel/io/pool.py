@@ -7,14 +7,13 @@ for their turn anyway are merged meanwhile: fewer requests, each of which costs 
 from __future__ import annotations
 
 import asyncio
-import copy
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import field
 from functools import partial
 from typing import Any
 
-from accel.errors import AccelError
+from accel.io.faults import one_of
 from accel.io.fetch import Pin
 from accel.io.gate import Gate
 from accel.io.store import Payload
@@ -54,7 +53,7 @@ class _Asker:
 
     def fail(self, error: BaseException) -> None:
         if not self.came.done():
-            self.came.set_exception(_own(error))
+            self.came.set_exception(one_of(error))
 
 
 @dataclass(slots=True, eq=False)
@@ -204,15 +203,6 @@ async def _bring(request: _Request, send: Callable[[], Coroutine[Any, Any, Paylo
     else:
         for asker in request.askers:
             asker.take((payload.range, payload.data))
-
-
-def _own(error: BaseException) -> BaseException:
-    """An error for one of several: what each of them adds to it is its own."""
-    if not isinstance(error, AccelError):
-        return error
-    own = copy.copy(error)
-    own.__cause__ = error.__cause__
-    return own
 
 
 async def _leave(asker: _Asker) -> None:

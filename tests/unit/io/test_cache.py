@@ -5,9 +5,12 @@ from __future__ import annotations
 import asyncio
 import pickle
 import threading
+import traceback
+from typing import Any
 
 import pytest
 
+from accel.errors import ObjectNotFoundError
 from accel.io.cache import Cache, CacheStats
 
 
@@ -144,6 +147,28 @@ async def test_a_failure_goes_to_all_and_is_not_kept() -> None:
     source.outcome = 8
     assert await cache.load("k", source.load) == 8
     assert source.calls == 2
+
+
+async def test_what_one_who_waited_adds_to_an_error_is_its_own() -> None:
+    cause, failure = ValueError("why"), ObjectNotFoundError("gone", path="f", status=404)
+    failure.__cause__ = cause
+    failure.add_note("first")
+    cache, source = Cache(memory=100), Source(failure)
+    tasks = await start(cache, source, 3)
+    source.go.set()
+    errors: list[Any] = await asyncio.gather(*tasks, return_exceptions=True)
+    depths = [len(traceback.extract_tb(error.__traceback__)) for error in errors]
+    errors[0].of("s3://b/f")
+    errors[0].add_note("second")
+    with pytest.raises(ObjectNotFoundError):
+        raise errors[0]
+    assert [str(error) for error in errors] == ["s3://b/f: gone", "f: gone", "f: gone"]
+    assert [error.__notes__ for error in errors] == [["first", "second"], ["first"], ["first"]]
+    assert [(type(error), error.status, error.__cause__) for error in errors] == [
+        (ObjectNotFoundError, 404, cause)
+    ] * 3
+    assert [len(traceback.extract_tb(error.__traceback__)) for error in errors[1:]] == depths[1:]
+    assert len(set(depths)) == 1
 
 
 async def test_one_cancelled_waiter_leaves_the_load_to_the_others() -> None:
