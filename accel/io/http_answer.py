@@ -16,7 +16,7 @@ from accel.io.refusals import CREDENTIAL_FAULTS, quoted
 from accel.ranges import ByteRange, Suffix
 from accel.records import dataclass
 
-__all__ = ["BodyPlace", "range_header", "read_answer", "refusal", "retry_after"]
+__all__ = ["BodyPlace", "proxy_refusal", "range_header", "read_answer", "refusal", "retry_after"]
 
 _CONTENT_RANGE = re.compile(r"bytes ([0-9]{1,19})-([0-9]{1,19})/([0-9]{1,19}|\*)", re.IGNORECASE)
 # S3 hands out what an upload was framed by, though it has taken the frames off: `aws-chunked`.
@@ -80,6 +80,17 @@ def refusal(
         status=status,
         transient=transient_status(status),
         retry_after=retry_after(headers.get("Retry-After")),
+    )
+
+
+def proxy_refusal(status: int, path: str) -> StoreError:
+    """What it means that a proxy would not make the connection; the server has said nothing."""
+    hint = "credentials for it stand in its URL: http://user:password@host:port" if status == 407 else None
+    return StoreError(
+        f"the proxy answered with status {status}",
+        path=path,
+        hint=hint,
+        transient=transient_status(status),
     )
 
 

@@ -13,7 +13,7 @@ from urllib.parse import urljoin, urlsplit
 from accel.errors import ParquetFormatError, StoreError, redact
 from accel.io import runtime
 from accel.io.faults import IncompleteBodyError, ShortObjectError
-from accel.io.http_answer import BodyPlace, range_header, read_answer, refusal
+from accel.io.http_answer import BodyPlace, proxy_refusal, range_header, read_answer, refusal
 from accel.io.refusals import code_in
 from accel.io.store import ObjectEntry, Payload
 from accel.options import Options
@@ -321,6 +321,8 @@ def _translate(error: BaseException, shown: str, wrong: str = "the answer is not
         return error
     if isinstance(error, asyncio.TimeoutError):
         return StoreError("the server made no progress in time", path=shown, transient=True)
+    if isinstance(error, aiohttp.ClientHttpProxyError):
+        return proxy_refusal(error.status, shown)
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
         hint = "its authority can be named by the environment variable SSL_CERT_FILE"
         return StoreError("the server's certificate is not trusted", path=shown, hint=hint)

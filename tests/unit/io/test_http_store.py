@@ -18,6 +18,7 @@ from accel.io.http_store import HttpStore, _redirected
 from accel.io.store import Header, Lister, ObjectEntry, RangeStore
 from accel.options import Options
 from accel.ranges import ByteRange, Suffix
+from tests.unit.io.conftest import status as answering
 
 BODY = bytes(i % 251 for i in range(1000))
 FAST = Options(read_timeout=0.2, connect_timeout=1.0)
@@ -420,6 +421,37 @@ async def test_garbage_is_no_http(server: Any, store: HttpStore) -> None:
     server.always = lambda reply: setattr(reply, "raw", b"\x00\x01 garbage\r\n\r\n")
     with pytest.raises(StoreError, match="not HTTP|connection failed"):
         await store.read("f", ByteRange(10, 20))
+
+
+@pytest.mark.parametrize(
+    ("code", "transient", "hint"),
+    [
+        (503, True, None),
+        (502, True, None),
+        (403, False, None),
+        (407, False, "credentials for it stand in its URL"),
+    ],
+)
+async def test_what_a_proxy_refuses(
+    server: Any, monkeypatch: pytest.MonkeyPatch, code: int, transient: bool, hint: str | None
+) -> None:
+    for name in ("no_proxy", "NO_PROXY", "https_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HTTPS_PROXY", server.url.replace("http://", "http://user:SECRET@"))
+    server.always = answering(code)
+    store = HttpStore("https://h.example", storage_options={}, options=FAST)
+    with pytest.raises(StoreError, match=f"the proxy answered with status {code}") as caught:
+        await store.read("f", ByteRange(10, 20))
+    await store.close()
+    (request,) = server.requests
+    assert (request.method, request.target) == ("CONNECT", "h.example:443")
+    error = caught.value
+    assert (error.transient, error.status, (error.hint or "").partition(":")[0] or None) == (
+        transient,
+        None,
+        hint,
+    )
+    assert "SECRET" not in str(error)
 
 
 async def test_nobody_listens() -> None:
