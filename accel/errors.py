@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from errno import ENOENT
 
 __all__ = [
     "AccelError",
@@ -157,7 +158,20 @@ class StoreError(AccelError, OSError):
 
 
 class ObjectNotFoundError(StoreError, FileNotFoundError):
-    """There is no object of that name, or nothing that matches the pattern."""
+    """There is no object of that name, or nothing that matches the pattern.
+
+    As of any FileNotFoundError, `errno` is ENOENT, and `filename` and `strerror` tell the path and what happened.
+    """
+
+    errno = ENOENT
+
+    @property
+    def filename(self) -> str | None:
+        return self.path
+
+    @property
+    def strerror(self) -> str:  # type: ignore[override]
+        return self.message
 
 
 class ObjectChangedError(StoreError):

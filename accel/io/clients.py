@@ -190,5 +190,5 @@ def _is_broken(transport: RangeStore) -> bool:
 def _no_store(store: object) -> StoreError:
     return StoreError(
         f"a {type(store).__name__} cannot serve as a store",
-        hint="give an obstore store, or an object with the `read` of accel.io.store.RangeStore",
+        hint="give an obstore store, or an object with the `read` of accel.stores.RangeStore",
     )

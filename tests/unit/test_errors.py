@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import errno
 import inspect
 import pickle
 
@@ -10,7 +11,8 @@ import pytest
 
 import accel
 from accel import errors
-from accel.errors import AccelError, PredicateError, StoreError, redact
+from accel.errors import AccelError, ObjectNotFoundError, PredicateError, StoreError, redact
+from accel.io.faults import ObjectGoneError
 
 KINDS = [kind for _, kind in inspect.getmembers(errors, inspect.isclass) if issubclass(kind, AccelError)]
 BUILTIN = {
@@ -80,6 +82,18 @@ def test_redacted(text: str, hidden: str) -> None:
     assert redact(text).rstrip(", twice") == hidden.rstrip(", twice")
     assert "abc" not in redact(text)
     assert "pass" not in redact(text)
+
+
+@pytest.mark.parametrize("kind", [ObjectNotFoundError, ObjectGoneError])
+def test_what_is_not_there_is_told_as_of_any_file(kind: type[ObjectNotFoundError]) -> None:
+    error = kind("there is no such file", path="f", status=404)
+    for each in (error, pickle.loads(pickle.dumps(error)).of("s3://b/f")):
+        assert (each.errno, each.filename, each.strerror) == (
+            errno.ENOENT,
+            each.path,
+            "there is no such file",
+        )
+        assert str(each) == f"{each.path}: there is no such file"
 
 
 def test_store_errors_say_whether_to_try_again() -> None:
