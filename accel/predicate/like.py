@@ -17,6 +17,10 @@ __all__ = ["compile_pattern", "successor"]
 # Characters whose other cases are not ASCII: no byte range of ASCII holds them.
 _STRAY = frozenset("kKsS")
 
+_MOST_CHARACTERS = 10_000
+"""Of a pattern that RE2 decides, which fails to compile seven times as many wildcards."""
+_SHOWN = 40
+
 _ANY = object()
 _ONE = object()
 
@@ -27,7 +31,7 @@ def compile_pattern(text: str, *, ignore_case: bool, position: int) -> Pattern:
     Raises
     ------
     PredicateError
-        The pattern ends in a lone backslash, or holds a lone surrogate.
+        The pattern ends in a lone backslash, holds a lone surrogate, or is too long to be matched.
     """
     parts = _parts(text, position)
     regex = "".join(".*" if part is _ANY else "." if part is _ONE else _escape(str(part)) for part in parts)
@@ -42,6 +46,12 @@ def compile_pattern(text: str, *, ignore_case: bool, position: int) -> Pattern:
         inner = []
     plain = len(inner) == 1 and isinstance(inner[0], str) or not inner
     literal = (str(inner[0]) if inner else "").encode() if plain else None
+    if len(text) > _MOST_CHARACTERS and (literal is None or ignore_case):
+        raise PredicateError(
+            f"the pattern {text[:_SHOWN]!r}... has {len(text)} characters, more than {_MOST_CHARACTERS}",
+            position=place(position),
+            hint="only of LIKE 'text', 'text%', '%text' and '%text%' the text may be longer",
+        )
     lower, upper = _range(str(parts[0]) if parts and isinstance(parts[0], str) else "", ignore_case)
     return Pattern(
         regex=rf"\A(?s:{regex})\z",

@@ -137,3 +137,36 @@ def test_long_patterns_match() -> None:
     for pattern in ("%" + "_b" * 4_000, "a%" * 1_000 + "b", text):
         bound = bind(Like(Column("c"), pattern), pa.schema([("c", pa.string())]))
         assert outcome(bound, {("c",): array}, 2).to_pylist() == [True, False]
+
+
+_LONG = [
+    "_" * 10_000,
+    "%" + "_" * 9_999,
+    "ab_%" * 2_500,
+    "%" + "é\u03b8" * 4_999 + "_",
+    "\U00010400k" * 5_000,
+]
+
+
+@pytest.mark.parametrize("fold", [False, True], ids=["LIKE", "ILIKE"])
+@pytest.mark.parametrize("pattern", _LONG, ids=range(len(_LONG)))
+def test_patterns_are_matched_up_to_a_length_and_refused_beyond(pattern: str, fold: bool) -> None:
+    schema = pa.schema([("c", pa.string())])
+    text = pattern.replace("%", "")
+    bound = bind(Like(Column("c"), pattern, fold), schema)
+    assert outcome(bound, {("c",): pa.array([text, text[1:], None])}, 3).to_pylist() == [True, False, None]
+    with pytest.raises(PredicateError) as caught:
+        bind(Like(Column("c"), pattern + "_", fold, 7), schema)
+    assert caught.value.position == 7
+    assert caught.value.message == (
+        f"the pattern {pattern[:40]!r}... has {len(pattern) + 1} characters, more than 10000"
+    )
+
+
+@pytest.mark.parametrize("pattern", ["{}", "{}%", "%{}", "%{}%"])
+def test_a_text_may_be_longer_where_no_expression_is_needed(pattern: str) -> None:
+    text = "ab" * 200_000
+    bound = bind(Like(Column("c"), pattern.format(text)), pa.schema([("c", pa.string())]))
+    assert outcome(bound, {("c",): pa.array([text, text[1:]])}, 2).to_pylist() == [True, False]
+    with pytest.raises(PredicateError, match="400000 characters|40000[12] characters"):
+        bind(Like(Column("c"), pattern.format(text), True), pa.schema([("c", pa.string())]))
