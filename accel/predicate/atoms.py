@@ -140,6 +140,8 @@ class Pattern:
     upper: bytes | None
     runs: tuple[str, ...] = ()
     """The literal runs in order: what matches has each (by its other cases, where case is ignored)."""
+    least: int = 0
+    """Characters that whatever matches has at least."""
 
     @property
     def prefix(self) -> bytes | None:

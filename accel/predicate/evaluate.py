@@ -42,6 +42,7 @@ Columns: TypeAlias = Mapping[tuple[str, ...], Any]
 
 _TRUE, _FALSE = bools(np.array([True]))[0], bools(np.array([False]))[0]
 _NULL = bools(np.array([False]), np.array([False]))[0]
+_MANY_CHARACTERS = 64
 _KERNELS = {Order.EQ: pc.equal, Order.LT: pc.less, Order.LE: pc.less_equal}
 
 
@@ -242,6 +243,11 @@ def _matches(values: pa.Array, pattern: Pattern) -> Any:
     wide = pa.types.is_large_binary(values.type)
     text = relabel(values, pa.large_string() if wide else pa.string())
     if pattern.literal is None or not (pattern.open_start or pattern.open_end):
+        if pattern.least > _MANY_CHARACTERS:
+            # Texts of fewer bytes cannot match, and RE2 may take long to see it.
+            lengths = pc.binary_length(text)
+            enough = pc.greater_equal(lengths, one(pattern.least, lengths.type))
+            text = pc.if_else(enough, text, one(b"", text.type))
         return pc.match_substring_regex(text, pattern=pattern.regex, ignore_case=pattern.ignore_case)
     plain = pattern.literal.decode()
     search = (

@@ -62,6 +62,7 @@ def compile_pattern(text: str, *, ignore_case: bool, position: int) -> Pattern:
         lower=lower,
         upper=upper,
         runs=tuple(part for part in parts if isinstance(part, str)),
+        least=sum(len(part) if isinstance(part, str) else part is _ONE for part in parts),
     )
 
 

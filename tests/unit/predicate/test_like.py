@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
 import pyarrow as pa
 import pytest
 
+from accel import kernels
 from accel.errors import PredicateError
 from accel.predicate.bind import bind
 from accel.predicate.evaluate import outcome
@@ -161,6 +163,25 @@ def test_patterns_are_matched_up_to_a_length_and_refused_beyond(pattern: str, fo
     assert caught.value.message == (
         f"the pattern {pattern[:40]!r}... has {len(pattern) + 1} characters, more than 10000"
     )
+
+
+def test_texts_shorter_than_the_pattern_are_not_matched_against_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It could take seconds: `_` behind `%` is slow."""
+    seen: list[list[str | None]] = []
+    match = kernels.match_substring_regex
+
+    def noted(text: pa.Array, **options: Any) -> pa.Array:
+        seen.append(text.to_pylist())
+        return match(text, **options)
+
+    monkeypatch.setattr(kernels, "match_substring_regex", noted)
+    texts = ["a" * 70 + "k" * 30, "a" * 100, "a" * 99, "k", "", None, "é" * 50, "K" * 101, "\u212a" * 100]
+    for kind in (pa.string(), pa.large_string(), pa.string_view()):
+        bound = bind(Like(Column("c"), "%" + "_" * 99 + "k", True), pa.schema([("c", kind)]))
+        found = outcome(bound, {("c",): pa.array(texts, kind)}, len(texts))
+        assert found.to_pylist() == [True, False, False, False, False, None, False, True, True]
+    long = [texts[0], texts[1], "", "", "", None, texts[6], texts[7], texts[8]]
+    assert seen == [long] * 3
 
 
 @pytest.mark.parametrize("pattern", ["{}", "{}%", "%{}", "%{}%"])
