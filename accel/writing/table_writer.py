@@ -21,6 +21,7 @@ from accel.options import KIB, MIB, Options
 from accel.writing.blooms import BloomColumns, bloom_options
 from accel.writing.preparation import prepare, report_on
 from accel.writing.report import EmbedReport
+from accel.writing.sorting import SortBy, SortKey, read_ordering, sort_table, sorting_columns
 from accel.writing.source import LocalSource
 from accel.writing.wanted import Indexes
 
@@ -38,9 +39,6 @@ class ArrowStream(Protocol):
     """What speaks Arrow's C stream interface."""
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object: ...
-
-
-SortBy = str | Sequence[str | tuple[str, str]]
 
 
 def write_table(
@@ -73,7 +71,7 @@ def write_table(
         As of `accel.embed`.
     sort_by : str or sequence, optional
         A column, or columns and (column, "ascending" | "descending") pairs, to sort the table by before it
-        is written; the file says that it is sorted. Nulls come last.
+        is written; the file says that it is sorted. Nulls come last, NaN is the greatest number.
     blooms : sequence of str or mapping, optional
         Columns that get Parquet's own bloom filters, sized by the number of distinct values that the
         data has; a mapping gives each its false positive chance, e.g. {"user": 0.01}.
@@ -96,8 +94,8 @@ def write_table(
         What is to be written is no Arrow stream, `indexes` does not map columns to kinds, or pyarrow has no such
         option.
     ValueError
-        A column to sort by or to filter by is not there, or cannot have a bloom filter; there is no such kind or
-        level of index; pyarrow cannot write a type.
+        A column to sort by or to filter by is not there, has no order, or cannot have a bloom filter; there is no
+        such kind or level of index; pyarrow cannot write a type.
     ColumnNotFoundError, SchemaMismatchError
         An index is asked for of a column that is not there, or that cannot have it.
     MemoryLimitError
@@ -112,9 +110,9 @@ def write_table(
     if location.path.endswith("/") or not location.path:
         raise StoreError("the target is a directory", path=str(location), hint="name a file")
     options = Options() if options is None else options
-    settings = _settings(table, sort_by, blooms, page_rows, row_group_size, pyarrow_options)
-    if sort_by is not None:
-        table = _sort(table, sort_by)
+    keys = [] if sort_by is None else read_ordering(table, sort_by)
+    table = sort_table(table, keys)
+    settings = _settings(table, keys, blooms, page_rows, row_group_size, pyarrow_options)
     with _target(location, storage_options, store, options) as file:
         _write(table, file, settings, row_group_size)
         # Through a handle of its own: reading and writing then have a position each.
@@ -143,14 +141,12 @@ def _as_table(data: Any) -> pa.Table:
 
 def _settings(
     table: pa.Table,
-    sort_by: SortBy | None,
+    keys: Sequence[SortKey],
     blooms: BloomColumns | None,
     page_rows: int,
     row_group_size: int,
     given: Mapping[str, Any],
 ) -> dict[str, Any]:
-    import pyarrow.parquet as pq
-
     if page_rows < 1 or row_group_size < 1:
         raise ValueError("page_rows and row_group_size are numbers of rows above 0")
     settings: dict[str, Any] = {
@@ -161,30 +157,11 @@ def _settings(
         "data_page_size": _PAGE_BYTES,
         "write_batch_size": _BATCH_ROWS,
     }
-    if sort_by is not None:
-        settings["sorting_columns"] = pq.SortingColumn.from_ordering(table.schema, _ordering(table, sort_by))
+    if told := sorting_columns(keys, given):
+        settings["sorting_columns"] = told
     if blooms is not None:
         settings["bloom_filter_options"] = bloom_options(table, blooms, row_group_size=row_group_size)
     return {**settings, **given}
-
-
-def _ordering(table: pa.Table, sort_by: SortBy) -> list[tuple[str, str]]:
-    keys = [sort_by] if isinstance(sort_by, str) else list(sort_by)
-    ordering = [(key, "ascending") if isinstance(key, str) else (key[0], key[1]) for key in keys]
-    for name, direction in ordering:
-        if table.schema.get_field_index(name) < 0:
-            raise ValueError(f"sort_by: no column {name!r}, or more than one")
-        if direction not in ("ascending", "descending"):
-            raise ValueError(f"sort_by: {direction!r} is neither ascending nor descending")
-    return ordering
-
-
-def _sort(table: pa.Table, sort_by: SortBy) -> pa.Table:
-    import pyarrow.compute as pc
-
-    # pyarrow puts nulls last.
-    order = pc.sort_indices(table, sort_keys=_ordering(table, sort_by))
-    return table.take(order)
 
 
 def _write(table: pa.Table, file: BinaryIO, settings: Mapping[str, Any], row_group_size: int) -> None:

@@ -1,0 +1,134 @@
+"""A table sorted as readers of Parquet compare values, and what the file may say of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from accel.arrays import integers, pack_bits, validity
+from accel.format.domain import Domain
+from accel.predicate.kinds import Family, kind_of, native, plain_type
+from accel.records import dataclass
+
+if TYPE_CHECKING:
+    from pyarrow.parquet import SortingColumn
+
+__all__ = ["SortBy", "SortKey", "read_ordering", "sort_table", "sorting_columns"]
+
+SortBy = str | Sequence[str | tuple[str, str]]
+
+_NAN = np.int64(0x7FF8 << 48)
+"""The bits of the NaN that Python, numpy and Arrow make."""
+_MAX = np.int64(2**63 - 1)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SortKey:
+    """A column to sort by."""
+
+    name: str
+    direction: str
+    """"ascending" or "descending"."""
+    leaf: int
+    """Its number among the file's columns."""
+    values: pa.ChunkedArray
+    """What pyarrow's sorter orders as the column is to be ordered. It passes over narrow decimals where there are
+    several keys, knows no half floats, dictionaries and UUIDs, puts NaN behind the numbers in either direction, and
+    takes -0.0 for 0.0."""
+    settled: bool
+    """Readers agree about the order: it has no NaN but the common one, which some put below all numbers."""
+
+
+def read_ordering(table: pa.Table, sort_by: SortBy) -> list[SortKey]:
+    """The columns that `sort_by` names.
+
+    Raises
+    ------
+    ValueError
+        A column is not there, or its type has no order; a direction is neither of the two.
+    """
+    given = [sort_by] if isinstance(sort_by, str) else list(sort_by)
+    keys = []
+    for each in given:
+        name, direction = (each, "ascending") if isinstance(each, str) else (each[0], each[1])
+        at = table.schema.get_field_index(name)
+        if at < 0:
+            raise ValueError(f"sort_by: no column {name!r}, or more than one")
+        if direction not in ("ascending", "descending"):
+            raise ValueError(f"sort_by: {direction!r} is neither ascending nor descending")
+        kind = kind_of(table.schema.field(at).type)
+        if kind.domain is Domain.NONE and kind.family is not Family.NULL:
+            raise ValueError(
+                f"sort_by: column {name!r} is of type {table.schema.field(at).type}, which has no order"
+            )
+        leaf = sum(_count_leaves(field.type) for field in list(table.schema)[:at])
+        keys.append(_key(name, direction, leaf, table.column(at)))
+    return keys
+
+
+def _count_leaves(kind: pa.DataType) -> int:
+    kind = plain_type(kind)
+    if not pa.types.is_nested(kind):
+        return 1
+    return sum(_count_leaves(kind.field(i).type) for i in range(kind.num_fields))
+
+
+def _key(name: str, direction: str, leaf: int, column: pa.ChunkedArray) -> SortKey:
+    parts, settled = [], True
+    for chunk in column.chunks or [pa.nulls(0, column.type)]:
+        values = native(_stored(chunk))
+        if pa.types.is_floating(values.type):
+            values, common = _ranks(values)
+            settled = settled and common
+        parts.append(values)
+    return SortKey(name, direction, leaf, pa.chunked_array(parts), settled)
+
+
+def _stored(array: pa.Array) -> pa.Array:
+    """Extensions as what the file holds of them: UUIDs as bytes, truth values of a byte as numbers."""
+    while isinstance(array.type, pa.BaseExtensionType):
+        array = array.storage
+    return array
+
+
+def _ranks(values: pa.Array) -> tuple[pa.Array, bool]:
+    """Integers in the order of doubles, -0.0 before 0.0 and NaN the greatest, and whether all NaN are the common one."""
+    numbers = integers(values)
+    bits = numbers.view(np.int64)
+    valid = validity(values)
+    nan = np.isnan(numbers) & valid
+    ranks = np.where(nan, _MAX, bits ^ ((bits >> 63) & _MAX))
+    nulls = None if bool(valid.all()) else pack_bits(valid)
+    ranked = pa.Array.from_buffers(pa.int64(), len(ranks), [nulls, pa.py_buffer(ranks)])
+    return ranked, bool((bits[nan] == _NAN).all())
+
+
+def sort_table(table: pa.Table, keys: Sequence[SortKey]) -> pa.Table:
+    """The rows in the order of the keys; nulls last, equal rows as they were."""
+    if not keys:
+        return table
+    import pyarrow.compute as pc
+
+    names = [str(turn) for turn in range(len(keys))]
+    values = pa.Table.from_arrays([key.values for key in keys], names=names)
+    # pyarrow puts nulls last.
+    ordering = [(name, key.direction) for name, key in zip(names, keys, strict=True)]
+    return table.take(pc.sort_indices(values, sort_keys=ordering))
+
+
+def sorting_columns(keys: Sequence[SortKey], pyarrow_options: Mapping[str, Any]) -> list[SortingColumn]:
+    """What a file of the sorted table may say of its order: up to where readers could see another."""
+    import pyarrow.parquet as pq
+
+    told: list[SortingColumn] = []
+    for key in keys:
+        if not key.settled:
+            break
+        told.append(pq.SortingColumn(key.leaf, descending=key.direction == "descending", nulls_first=False))
+        if pyarrow_options.get("allow_truncated_timestamps"):
+            # Moments that are made equal are no more in the order of the keys behind.
+            break
+    return told
