@@ -8,6 +8,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from accel.predicate.kinds import native, plain_type
+
 __all__ = ["BloomColumns", "bloom_options"]
 
 BloomColumns = Sequence[str] | Mapping[str, float]
@@ -33,7 +35,7 @@ def bloom_options(table: pa.Table, blooms: BloomColumns, *, row_group_size: int)
         at = table.schema.get_field_index(name)
         if at < 0:
             raise ValueError(f"blooms: no column {name!r}, or more than one")
-        kind = table.schema.field(at).type
+        kind = plain_type(table.schema.field(at).type)
         if pa.types.is_boolean(kind) or pa.types.is_nested(kind) or pa.types.is_null(kind):
             raise ValueError(f"blooms: column {name!r} is of type {kind}, which can have no bloom filter")
         chance = blooms[name] if isinstance(blooms, Mapping) else _CHANCE
@@ -44,10 +46,10 @@ def bloom_options(table: pa.Table, blooms: BloomColumns, *, row_group_size: int)
 
 
 def _most_distinct(column: pa.ChunkedArray, row_group_size: int) -> int:
-    if pa.types.is_dictionary(column.type):
-        column = column.cast(column.type.value_type)
     most = 1
     for start in range(0, len(column), row_group_size):
-        part = column.slice(start, row_group_size)
+        parts = column.slice(start, row_group_size).chunks
+        # pyarrow counts no dictionaries or extensions.
+        part = pa.chunked_array([native(each) for each in parts])
         most = max(most, int(pc.count_distinct(part, mode="only_valid").as_py()))
     return most

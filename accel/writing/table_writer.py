@@ -6,6 +6,7 @@ import contextlib
 import os
 import tempfile
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from numbers import Integral
 from typing import Any, BinaryIO, Protocol
 
 import pyarrow as pa
@@ -23,6 +24,7 @@ from accel.writing.preparation import prepare, report_on
 from accel.writing.report import EmbedReport
 from accel.writing.sorting import SortBy, SortKey, read_ordering, sort_table, sorting_columns
 from accel.writing.source import LocalSource
+from accel.writing.storable import arrow_schema_pairs, storable
 from accel.writing.wanted import Indexes
 
 __all__ = ["write_table"]
@@ -91,8 +93,8 @@ def write_table(
     Raises
     ------
     TypeError
-        What is to be written is no Arrow stream, `indexes` does not map columns to kinds, or pyarrow has no such
-        option.
+        What is to be written is no Arrow stream, rows are not counted by a whole number, `indexes` does not map
+        columns to kinds, or pyarrow has no such option.
     ValueError
         A column to sort by or to filter by is not there, has no order, or cannot have a bloom filter; there is no
         such kind or level of index; pyarrow cannot write a type.
@@ -105,16 +107,18 @@ def write_table(
     AccelError
         A kind of index failed, or what it built does not read back.
     """
-    table = _as_table(table)
+    given = _as_table(table)
+    _check_rows(page_rows=page_rows, row_group_size=row_group_size)
     location = parse_url(path, in_store=store is not None)
     if location.path.endswith("/") or not location.path:
         raise StoreError("the target is a directory", path=str(location), hint="name a file")
     options = Options() if options is None else options
+    table = storable(given)
     keys = [] if sort_by is None else read_ordering(table, sort_by)
     table = sort_table(table, keys)
     settings = _settings(table, keys, blooms, page_rows, row_group_size, pyarrow_options)
     with _target(location, storage_options, store, options) as file:
-        _write(table, file, settings, row_group_size)
+        _write(table, file, settings, row_group_size, original=given.schema)
         # Through a handle of its own: reading and writing then have a position each.
         source = LocalSource(str(location), os.dup(file.fileno()), found=os.fstat(file.fileno()))
         try:
@@ -139,6 +143,14 @@ def _as_table(data: Any) -> pa.Table:
     return pa.table(data)
 
 
+def _check_rows(**given: Any) -> None:
+    for name, rows in given.items():
+        if isinstance(rows, bool) or not isinstance(rows, Integral):
+            raise TypeError(f"{name} is a whole number of rows, not {rows!r}")
+        if rows < 1:
+            raise ValueError(f"{name} is a number of rows above 0, not {rows!r}")
+
+
 def _settings(
     table: pa.Table,
     keys: Sequence[SortKey],
@@ -147,8 +159,6 @@ def _settings(
     row_group_size: int,
     given: Mapping[str, Any],
 ) -> dict[str, Any]:
-    if page_rows < 1 or row_group_size < 1:
-        raise ValueError("page_rows and row_group_size are numbers of rows above 0")
     settings: dict[str, Any] = {
         "compression": "zstd",
         "write_page_index": True,
@@ -164,16 +174,30 @@ def _settings(
     return {**settings, **given}
 
 
-def _write(table: pa.Table, file: BinaryIO, settings: Mapping[str, Any], row_group_size: int) -> None:
+def _write(
+    table: pa.Table,
+    file: BinaryIO,
+    settings: Mapping[str, Any],
+    row_group_size: int,
+    *,
+    original: pa.Schema,
+) -> None:
     import pyarrow.parquet as pq
 
+    restored = table.schema != original and settings.get("store_schema", True)
+    if restored:
+        settings = {**settings, "store_schema": False}
     sink = pa.PythonFile(file, mode="w")
     try:
         writer = pq.ParquetWriter(sink, table.schema, **settings)
     except TypeError as error:  # of the C layer, whose name says nothing to the caller
         raise TypeError(str(error).replace("__cinit__()", "pyarrow.parquet.ParquetWriter")) from None
+    except NotImplementedError as error:
+        raise ValueError(f"pyarrow cannot write this table: {error}") from error
     with writer:
         writer.write_table(table, row_group_size=row_group_size)
+        if restored:
+            writer.add_key_value_metadata(arrow_schema_pairs(original, writer.schema.names))
     file.flush()
 
 

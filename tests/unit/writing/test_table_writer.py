@@ -1,9 +1,12 @@
 from __future__ import annotations
 
 import io
+import uuid
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import obstore
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -13,6 +16,7 @@ from obstore.store import MemoryStore
 from accel.errors import StoreError
 from accel.testing import DictStore
 from accel.writing import write_table
+from accel.writing.blooms import bloom_options
 from tests.unit.writing.files import ROWS, metadata_of, read_all, sample
 from tests.unit.writing.test_embedding import page_indexes
 
@@ -129,8 +133,65 @@ def test_an_empty_table(tmp_path: Path) -> None:
 
 def test_a_data_frame_is_written_too(tmp_path: Path) -> None:
     polars = pytest.importorskip("polars")
-    write_table(polars.DataFrame({"a": [1, 2], "s": ["x", None]}), tmp_path / "a.parquet")
-    assert read_all(tmp_path / "a.parquet").to_pydict() == {"a": [1, 2], "s": ["x", None]}
+    path = tmp_path / "a.parquet"
+    frame = polars.DataFrame({"a": [2, 1, 3], "s": ["x", None, "w"], "l": [["y"], [], [None]]})
+    frame = frame.with_columns(
+        c=polars.col("s").cast(polars.Categorical), e=polars.col("s").cast(polars.Enum(["x", "w"]))
+    )
+    for key, order in (
+        (None, [0, 1, 2]),
+        ("a", [1, 0, 2]),
+        ("s", [2, 0, 1]),
+        ("c", [2, 0, 1]),
+        ("e", [2, 0, 1]),
+    ):
+        write_table(frame, path, sort_by=key, blooms=["a", "s", "c", "e"])
+        assert polars.read_parquet(path).equals(frame[order])
+        assert polars.read_parquet(path).dtypes == frame.dtypes
+        assert [read_all(path).column(name).to_pylist() for name in "asce"] == [
+            frame[order][name].to_list() for name in "asce"
+        ]
+
+
+@pytest.mark.parametrize("value", [1e3, True, "7", None])
+@pytest.mark.parametrize("name", ["page_rows", "row_group_size"])
+def test_rows_are_counted_by_whole_numbers(tmp_path: Path, name: str, value: object) -> None:
+    with pytest.raises(TypeError, match=f"^{name} is a whole number of rows, not {value!r}$"):
+        write_table(sample(3), tmp_path / "a.parquet", **{name: value})  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match=f"^{name} is a number of rows above 0, not 0$"):
+        write_table(sample(3), tmp_path / "a.parquet", **{name: 0})  # type: ignore[arg-type]
+    write_table(sample(3), tmp_path / "a.parquet", **{name: np.int64(2)})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        pa.array([1.5, 2.5, 1.5], pa.float16()),
+        pa.array([Decimal(1), Decimal(2), Decimal(1)], pa.decimal64(15, 2)),
+        pa.array([uuid.UUID(int=1), uuid.UUID(int=2), uuid.UUID(int=1)], pa.uuid()),
+        pa.array([Decimal(1), Decimal(2), Decimal(1)], pa.decimal128(15, 2)).dictionary_encode(),
+    ],
+    ids=lambda column: str(column.type),
+)
+def test_blooms_of_what_pyarrow_does_not_count(column: pa.Array) -> None:
+    found = bloom_options(pa.table({"x": column}), {"x": 0.5}, row_group_size=3)
+    assert found == {"x": {"ndv": 2, "fpp": 0.5}}
+
+
+def test_blooms_count_the_rows_as_they_are_sorted(tmp_path: Path) -> None:
+    """Unsorted, every row group has every value."""
+    table = pa.table({"x": [i % 4000 for i in range(8000)]})
+    write_table(table, tmp_path / "a.parquet", sort_by="x", blooms="x", row_group_size=4000)
+    sorted_blooms = metadata_of(tmp_path / "a.parquet").chunks.bloom_length
+    write_table(table, tmp_path / "a.parquet", blooms="x", row_group_size=4000)
+    assert (sorted_blooms < metadata_of(tmp_path / "a.parquet").chunks.bloom_length).all()
+
+
+def test_a_type_that_pyarrow_does_not_write(tmp_path: Path) -> None:
+    column = pa.RunEndEncodedArray.from_arrays([2], [1])
+    with pytest.raises(ValueError, match=r"^pyarrow cannot write this table: .*run_end_encoded"):
+        write_table(pa.table({"x": column}), tmp_path / "a.parquet")
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("data", [{"a": [1]}, "a.parquet"], ids=["dict", "arguments swapped"])
