@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Sequence
+from typing import Protocol
 
 import pyarrow as pa
 
@@ -11,42 +12,76 @@ from accel.format.footer import ARROW_SCHEMA_KEY
 
 __all__ = ["arrow_schema_pairs", "storable"]
 
+_VIEWED = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}
+_SPELT_OUT = {
+    pa.string(): pa.large_string(),
+    pa.large_string(): pa.large_string(),
+    pa.binary(): pa.large_binary(),
+    pa.large_binary(): pa.large_binary(),
+}
+"""What entries of dictionaries become, of which there are more then."""
+
 
 def storable(table: pa.Table) -> pa.Table:
-    """The same values, views of text and binary at any depth as what they are views of: pyarrow cannot take from views,
-    nor from a dictionary of them, nor count them, and cuts none inside a struct."""
+    """The same values, some as another type.
+
+    Views of text and binary, at any depth, are what they are views of: pyarrow cannot take from views, nor from a
+    dictionary of them, nor count them, and cuts none inside a struct. Dictionaries inside structs that may be null are
+    decoded, since pyarrow does not count the structs' nulls among theirs; so the order of their entries is not kept.
+    Dictionaries that have an entry for null are decoded, since pyarrow does not write them.
+    """
     fields, columns = [], []
     for field, column in zip(table.schema, table.columns, strict=True):
-        to = _storable_type(field.type)
+        # In two steps: pyarrow decodes no dictionary of views.
+        without_views = _changed(field, _without_views).type
+        to = _changed(field.with_type(without_views), _decoded).type
+        if pa.types.is_dictionary(to) and any(chunk.dictionary.null_count for chunk in column.chunks):
+            to = to.value_type
+        for step in (without_views, to):
+            column = column if step == column.type else column.cast(step)
         fields.append(field.with_type(to))
-        columns.append(column if to == field.type else column.cast(to))
+        columns.append(column)
     return pa.Table.from_arrays(columns, schema=pa.schema(fields, metadata=table.schema.metadata))
 
 
-def _storable_type(kind: pa.DataType) -> pa.DataType:
-    types = pa.types
-    if types.is_string_view(kind):
-        return pa.large_string()
-    if types.is_binary_view(kind):
-        return pa.large_binary()
-    if types.is_dictionary(kind):
-        return pa.dictionary(kind.index_type, _storable_type(kind.value_type), kind.ordered)
+def _without_views(kind: pa.DataType, *, in_nulls: bool) -> pa.DataType:
+    if pa.types.is_dictionary(kind):
+        entries = _without_views(kind.value_type, in_nulls=in_nulls)
+        return pa.dictionary(kind.index_type, entries, kind.ordered)
+    return _VIEWED.get(kind, kind)
+
+
+def _decoded(kind: pa.DataType, *, in_nulls: bool) -> pa.DataType:
+    return _SPELT_OUT.get(kind.value_type, kind) if in_nulls and pa.types.is_dictionary(kind) else kind
+
+
+class _Change(Protocol):
+    """What becomes of a type that has none inside it; `in_nulls` says that it is inside a struct that may be null."""
+
+    def __call__(self, kind: pa.DataType, *, in_nulls: bool) -> pa.DataType: ...
+
+
+def _changed(field: pa.Field, change: _Change, *, in_nulls: bool = False) -> pa.Field:
+    """The field with the types at its ends changed."""
+    types, kind = pa.types, field.type
+    in_nulls = in_nulls or bool(field.nullable and types.is_struct(kind))
+
+    def inside(part: pa.Field) -> pa.Field:
+        return _changed(part, change, in_nulls=in_nulls)
+
     if types.is_struct(kind):
-        return pa.struct([_storable_field(field) for field in kind])
-    if types.is_map(kind):
-        key, item = _storable_field(kind.key_field), _storable_field(kind.item_field)
-        return pa.map_(key, item, keys_sorted=kind.keys_sorted)
-    if types.is_list(kind):
-        return pa.list_(_storable_field(kind.value_field))
-    if types.is_large_list(kind):
-        return pa.large_list(_storable_field(kind.value_field))
-    if types.is_fixed_size_list(kind):
-        return pa.list_(_storable_field(kind.value_field), kind.list_size)
-    return kind
-
-
-def _storable_field(field: pa.Field) -> pa.Field:
-    return field.with_type(_storable_type(field.type))
+        to = pa.struct([inside(part) for part in kind])
+    elif types.is_map(kind):
+        to = pa.map_(inside(kind.key_field), inside(kind.item_field), keys_sorted=kind.keys_sorted)
+    elif types.is_list(kind):
+        to = pa.list_(inside(kind.value_field))
+    elif types.is_large_list(kind):
+        to = pa.large_list(inside(kind.value_field))
+    elif types.is_fixed_size_list(kind):
+        to = pa.list_(inside(kind.value_field), kind.list_size)
+    else:
+        to = change(kind, in_nulls=in_nulls)
+    return field.with_type(to)
 
 
 def arrow_schema_pairs(original: pa.Schema, names: Sequence[str]) -> dict[str | bytes, bytes]:

@@ -10,6 +10,7 @@ import pytest
 
 from accel.writing import write_table
 from accel.writing.storable import storable
+from tests.unit.writing.test_embedding import page_indexes
 
 _TEXT, _BYTES = pa.string_view(), pa.binary_view()
 _CODED = pa.dictionary(pa.uint32(), _TEXT)
@@ -90,6 +91,83 @@ def test_views_in_structs_of_many_rows(tmp_path: Path) -> None:
         table.append_column("n", pa.array(range(5000))), tmp_path / "a.parquet", sort_by=[("n", "descending")]
     )
     assert pq.read_table(tmp_path / "a.parquet").column("s").to_pylist() == rows[::-1]
+
+
+_WORD = pa.dictionary(pa.int8(), pa.string())
+_STRUCT = pa.struct([("x", _WORD)])
+_REQUIRED = pa.struct([pa.field("y", _STRUCT, nullable=False)])
+_IN_NULLS: dict[str, tuple[pa.DataType, list[Any], int]] = {
+    "struct": (_STRUCT, [{"x": "b"}, None, {"x": None}, None], 3),
+    "binary": (
+        pa.struct([("x", pa.dictionary(pa.uint32(), pa.binary()))]),
+        [{"x": b"b"}, None, {"x": None}, None],
+        3,
+    ),
+    "struct of structs": (_REQUIRED, [{"y": {"x": "b"}}, None], 1),
+    "list of structs": (pa.list_(_STRUCT), [[{"x": "b"}, None], [], None, [{"x": None}]], 4),
+    "struct of lists": (
+        pa.struct([("x", pa.list_(_WORD))]),
+        [{"x": ["b", None]}, None, {"x": []}, {"x": None}],
+        4,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", _IN_NULLS)
+def test_dictionaries_in_structs_count_the_nulls_of_these(tmp_path: Path, name: str) -> None:
+    to, rows, nulls = _IN_NULLS[name]
+    table, path, alone = pa.table({"c": pa.array(rows, to)}), tmp_path / "a.parquet", io.BytesIO()
+    write_table(table, path)
+    assert pq.read_metadata(path).row_group(0).column(0).statistics.null_count == nulls
+    assert page_indexes(path)[0, 0][3][2] == [nulls]
+    pq.write_table(table, alone)
+    assert pq.read_schema(path).equals(pq.read_schema(alone), check_metadata=True)
+    assert pq.read_table(path).column("c").to_pylist() == rows
+
+
+def test_dictionaries_of_views_in_structs(tmp_path: Path) -> None:
+    """As Polars has categories."""
+    nulls = pa.array([False, False, True, False])
+    column = pa.StructArray.from_arrays([_coded(_TEXTS, _CODED)], ["x"], mask=nulls)
+    write_table(pa.table({"c": column, "n": range(4)}), tmp_path / "a.parquet", sort_by=[("n", "descending")])
+    found = pq.read_table(tmp_path / "a.parquet").column("c")
+    assert found.type == pa.struct([("x", pa.dictionary(pa.uint32(), pa.string()))])
+    assert found.to_pylist() == [{"x": "ccccccccccccccccc"}, None, {"x": None}, {"x": "b"}]
+    assert page_indexes(tmp_path / "a.parquet")[0, 0][3][2] == [2]
+
+
+def test_other_readers_find_the_nulls_of_dictionaries_in_structs(tmp_path: Path) -> None:
+    duckdb = pytest.importorskip("duckdb")
+    rows = [None, {"x": "b"}] * 3
+    write_table(pa.table({"c": pa.array(rows, _STRUCT)}), tmp_path / "a.parquet")
+    asked = f"SELECT count(*) FROM '{tmp_path / 'a.parquet'}' WHERE c.x IS NULL"
+    assert duckdb.sql(asked).fetchall() == [(3,)]
+
+
+@pytest.mark.parametrize(
+    ("field", "expected"),
+    [
+        (pa.field("c", _STRUCT, nullable=False), _STRUCT),
+        (pa.field("c", pa.list_(_WORD)), pa.list_(_WORD)),
+        (pa.field("c", _STRUCT), pa.struct([("x", pa.large_string())])),
+        (pa.field("c", pa.struct([("x", _CODED)])), pa.struct([("x", pa.large_string())])),
+        (
+            pa.field("c", pa.struct([("x", pa.dictionary(pa.int8(), pa.int64()))])),
+            pa.struct([("x", pa.dictionary(pa.int8(), pa.int64()))]),
+        ),
+    ],
+    ids=["required struct", "list", "struct", "views", "numbers"],
+)
+def test_which_dictionaries_are_decoded(field: pa.Field, expected: pa.DataType) -> None:
+    table = pa.Table.from_arrays([pa.nulls(0, field.type)], schema=pa.schema([field]))
+    assert storable(table).schema == pa.schema([field.with_type(expected)])
+
+
+def test_a_dictionary_with_an_entry_for_null(tmp_path: Path) -> None:
+    column = pa.DictionaryArray.from_arrays(pa.array([0, 1, None, 2], pa.int8()), ["b", None, "a"])
+    write_table(pa.table({"x": column}), tmp_path / "a.parquet", sort_by="x")
+    found = pq.read_table(tmp_path / "a.parquet").column("x")
+    assert (found.type, found.to_pylist()) == (_WORD, ["a", "b", None, None])
 
 
 def test_options_that_the_schema_depends_on(tmp_path: Path) -> None:
