@@ -163,7 +163,7 @@ def integers_array(values: npt.NDArray[Any] | Sequence[int], to: pa.DataType) ->
 
 
 def bytes_array(values: Sequence[bytes], to: pa.DataType) -> pa.Array:
-    """An array of binary or large_binary."""
+    """An array of binary or large_binary, or of text of either size, which is not looked at."""
     wide = pa.types.is_large_binary(to) or pa.types.is_large_string(to)
     ends = np.zeros(len(values) + 1, np.int64)
     np.cumsum([len(value) for value in values], out=ends[1:])

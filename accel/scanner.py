@@ -206,7 +206,7 @@ class Scan:
         ColumnNotFoundError
             A column is not in the scan's result.
         SchemaMismatchError
-            A function has no meaning for its column's type.
+            A function has no meaning for its column's type, or for a text of it, which is not UTF-8.
         ObjectNotFoundError, ObjectChangedError, StoreError, ParquetFormatError, MemoryLimitError, AccelError
             As `to_batches` does.
         """

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from accel import kernels as pc
 from accel.arrays import bools, bytes_array, integers_array, relabel, whole
+from accel.errors import SchemaMismatchError
 from accel.format.domain import Domain
 from accel.indexes.expressions import Expression, apply_expression
 from accel.planning.measures import Function, Measure
@@ -55,10 +56,22 @@ def sum_type(kind: pa.DataType) -> pa.DataType:
 
 
 def tally_array(measure: Measure, array: pa.Array | pa.ChunkedArray) -> Tally:
-    """Fold the values of a column (of type `measure.column_type`, the field of a struct alone)."""
+    """Fold the values of a column (of type `measure.column_type`, the field of a struct alone).
+
+    Raises
+    ------
+    SchemaMismatchError
+        `lower` of what is no UTF-8.
+    """
     array = whole(array)
-    if measure.of is not Expression.VALUE:
-        array = apply_expression(measure.of, array)
+    # An expression is null where the column is: counting takes none.
+    if measure.of is not Expression.VALUE and measure.functions != {Function.COUNT}:
+        try:
+            array = apply_expression(measure.of, array)
+        except UnicodeDecodeError:
+            raise SchemaMismatchError(
+                f"{measure.of}() of text that is not UTF-8", place=f"column {'.'.join(measure.path)}"
+            ) from None
     found = Tally(count=len(array) - array.null_count)
     if not found.count or measure.functions == {Function.COUNT}:
         return found
@@ -130,5 +143,8 @@ def _array_of(value: Any, to: pa.DataType) -> pa.Array:
     if kind.domain is Domain.BYTES:
         if pa.types.is_fixed_size_binary(to):
             return pa.Array.from_buffers(to, 1, [None, pa.py_buffer(value)])
-        return bytes_array([value], pa.large_binary()).cast(to)
+        # Not by a cast from binary to text, which refuses what is no UTF-8: a scan gives it as it is.
+        if pa.types.is_binary_view(to) or pa.types.is_string_view(to):
+            return relabel(bytes_array([value], pa.large_binary()).cast(pa.binary_view()), to)
+        return bytes_array([value], to)
     return relabel(integers_array([value], kind.native), to)

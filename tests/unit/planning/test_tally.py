@@ -12,6 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
+from accel.arrays import relabel
+from accel.errors import SchemaMismatchError
 from accel.planning.measures import Function, check_aggregates, resolve_aggregates
 from accel.planning.tally import Tally, finish, tally_array, tally_constant
 
@@ -109,6 +111,32 @@ def test_what_pyarrow_has_not(name: str, function: str) -> None:
 def test_texts_that_pyarrow_does_not_compare(kind: pa.DataType) -> None:
     array = pa.array(["b", None, "a"]).cast(kind)
     assert [fold(array, f)[0].as_py() for f in ("min", "max", "count")] in (["a", "b", 2], [b"a", b"b", 2])
+
+
+_TEXTS = [pa.string(), pa.large_string(), pa.string_view(), pa.dictionary(pa.int8(), pa.string())]
+
+
+@pytest.mark.parametrize("kind", _TEXTS, ids=str)
+def test_texts_that_are_not_utf8(kind: pa.DataType) -> None:
+    plain = pa.array([b"a", None, b"\xff" * 20, b"B"]).view(pa.string())
+    array = plain.dictionary_encode() if pa.types.is_dictionary(kind) else _relabelled(plain, kind)
+    schema = pa.schema([("s", array.type)])
+    asked = [("s", "min"), ("s", "max"), ("lower(s)", "count")]
+    found = resolve_aggregates(check_aggregates(asked), schema)
+    text, folded = (tally_array(measure, array) for measure in found.measures)
+    ends = [finish(found.measures[0], function, text) for function in (Function.MIN, Function.MAX)]
+    assert [end.type for end in ends] == [found.measures[0].type] * 2
+    assert [end[0].as_buffer().to_pybytes() for end in ends] == [b"B", b"\xff" * 20]
+    assert finish(found.measures[1], Function.COUNT, folded).to_pylist() == [3]
+    [least] = resolve_aggregates(check_aggregates([("lower(s)", "min")]), schema).measures
+    with pytest.raises(SchemaMismatchError, match=r"^column s: lower\(\) of text that is not UTF-8$"):
+        tally_array(least, array)
+
+
+def _relabelled(array: pa.Array, kind: pa.DataType) -> pa.Array:
+    """The same bytes as another type of text; a cast would look at them."""
+    binary = {pa.string(): pa.binary(), pa.large_string(): pa.large_binary()}.get(kind, pa.binary_view())
+    return relabel(array.view(pa.binary()).cast(binary), kind)
 
 
 @pytest.mark.parametrize("values", [[-0.0], [0.0, -0.0], [-0.0, 0.0]])
