@@ -91,7 +91,7 @@ class ZoneStats:
         lows = [part.lower[0] for part in full]
         highs = [part.upper[0] for part in full]
         sums = [part.sums[0] for part in parts if part.sums is not None]
-        total: int | float = math.fsum(sums) if tag is Tag.FLOAT64 and _finite(sums) else sum(sums)
+        total = _sum_floats(sums) if tag is Tag.FLOAT64 and _finite(sums) else sum(sums)
         return cls(
             tag=tag,
             lower=(None if None in lows or not lows else min(lows),),
@@ -117,6 +117,14 @@ _DOMAINS = {
 
 def _finite(values: Sequence[int | float]) -> bool:
     return all(math.isfinite(value) for value in values)
+
+
+def _sum_floats(values: Sequence[int | float]) -> float:
+    """Of finite numbers; infinite where they overflow on the way, which answers nothing."""
+    try:
+        return math.fsum(values)
+    except OverflowError:
+        return math.inf
 
 
 def _total(arrays: Any) -> Int64s:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import math
 import pathlib
 from types import SimpleNamespace
 from typing import Any
@@ -222,6 +223,19 @@ def test_a_file_that_changed_counts_as_what_it_is_now() -> None:
     assert again.metrics.replans == 1
     now = ask({"a.parquet": file(1000, rows=60), "b.parquet": file(0)}, where="x >= 15")
     assert found == wanted(now)
+
+
+def test_large_doubles_whose_sum_overflows_on_the_way(tmp_path: pathlib.Path) -> None:
+    path = str(tmp_path / "a.parquet")
+    table = pa.table({"x": [1.5e308, 1.5e308, -1.7e308]})
+    accel.write_table(table, path, row_group_size=1, indexes={"x": ("zonemap", "file")})
+    for asked, wanted, from_metadata in (
+        ([("x", "max"), ("x", "count")], [1.5e308, 3], 3),
+        ([("x", "sum")], [math.inf], 0),
+    ):
+        scan = accel.scan(path, cache=None)
+        assert values(scan.aggregate(asked)) == wanted
+        assert scan.metrics.rows_from_metadata == from_metadata
 
 
 def test_expressions(tmp_path: pathlib.Path) -> None:

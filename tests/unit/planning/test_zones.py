@@ -12,7 +12,7 @@ import pytest
 
 from accel.format.domain import Bounds, Domain
 from accel.format.model import Physical, Repetition, SchemaElement
-from accel.indexes.zone_stats import unit_stats
+from accel.indexes.zone_stats import ZoneStats, unit_stats
 from accel.planning.measures import Function
 from accel.planning.tally import Tally
 from accel.planning.zones import Zones, zones_of_bounds, zones_of_stats
@@ -92,6 +92,22 @@ def test_what_statistics_prove(
     flags = (np.array([flag], np.int8) for flag in (low_exact, high_exact))
     zones = zones_of_bounds(given, element(physical), *flags)
     assert [name for name, yes in known(zones).items() if yes] == wanted.split()
+
+
+@pytest.mark.parametrize(
+    ("values", "wanted", "total"),
+    [
+        # Exactly: rounded one by one, the last would be lost.
+        ([1e16, 1.0, 1.0], "count min max sum", 1e16 + 2),
+        ([1.5e308, 1.5e308, -1.7e308], "count min max", INF),
+        ([1.5e308, NAN, 1.5e308], "count min max sum", NAN),
+    ],
+)
+def test_the_sum_of_units_together(values: list[float], wanted: str, total: float) -> None:
+    parts = [unit_stats(pa.array([value]), np.zeros(1, np.int64)) for value in values]
+    merged = ZoneStats.merged(parts)
+    assert str(merged.sums) == str((total,))
+    assert [name for name, yes in known(zones_of_stats(merged)).items() if yes] == wanted.split()
 
 
 def test_zeros_that_were_widened_have_no_sign() -> None:
