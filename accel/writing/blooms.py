@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from numbers import Real
 from typing import Any
 
 import pyarrow as pa
@@ -26,10 +27,14 @@ def bloom_options(table: pa.Table, blooms: BloomColumns, *, row_group_size: int)
 
     Raises
     ------
+    TypeError
+        These are not names of columns.
     ValueError
         A column is not there, is boolean or nested, or a chance is not between 0 and 1.
     """
-    names = [blooms] if isinstance(blooms, str) else list(blooms)
+    names = [blooms] if isinstance(blooms, str) else blooms
+    if not isinstance(names, Sequence | Mapping) or not all(isinstance(name, str) for name in names):
+        raise TypeError(f"blooms is a list of columns, or a mapping of them to chances, not {blooms!r}")
     found: dict[str, dict[str, Any]] = {}
     for name in names:
         at = table.schema.get_field_index(name)
@@ -39,8 +44,8 @@ def bloom_options(table: pa.Table, blooms: BloomColumns, *, row_group_size: int)
         if pa.types.is_boolean(kind) or pa.types.is_nested(kind) or pa.types.is_null(kind):
             raise ValueError(f"blooms: column {name!r} is of type {kind}, which can have no bloom filter")
         chance = blooms[name] if isinstance(blooms, Mapping) else _CHANCE
-        if not 0 < chance < 1:
-            raise ValueError(f"blooms: {chance} is not a chance between 0 and 1")
+        if not isinstance(chance, Real) or not 0 < chance < 1:
+            raise ValueError(f"blooms: {chance!r} is not a chance between 0 and 1")
         found[name] = {"ndv": _most_distinct(table.column(at), row_group_size), "fpp": float(chance)}
     return found
 

@@ -47,13 +47,13 @@ def read_ordering(table: pa.Table, sort_by: SortBy) -> list[SortKey]:
 
     Raises
     ------
+    TypeError
+        These are not columns, or pairs of a column and a direction.
     ValueError
         A column is not there, or its type has no order; a direction is neither of the two.
     """
-    given = [sort_by] if isinstance(sort_by, str) else list(sort_by)
     keys = []
-    for each in given:
-        name, direction = (each, "ascending") if isinstance(each, str) else (each[0], each[1])
+    for name, direction in _pairs(sort_by):
         at = table.schema.get_field_index(name)
         if at < 0:
             raise ValueError(f"sort_by: no column {name!r}, or more than one")
@@ -67,6 +67,28 @@ def read_ordering(table: pa.Table, sort_by: SortBy) -> list[SortKey]:
         leaf = sum(_count_leaves(field.type) for field in list(table.schema)[:at])
         keys.append(_key(name, direction, leaf, table.column(at)))
     return keys
+
+
+def _pairs(sort_by: SortBy) -> list[tuple[str, str]]:
+    given = [sort_by] if isinstance(sort_by, str) else sort_by
+    if not isinstance(given, Sequence):
+        raise _no_columns(sort_by)
+    pairs = []
+    for each in given:
+        match each:
+            case str():
+                pairs.append((each, "ascending"))
+            case [str() as name, str() as direction]:
+                pairs.append((name, direction))
+            case _:
+                raise _no_columns(sort_by)
+    return pairs
+
+
+def _no_columns(sort_by: object) -> TypeError:
+    return TypeError(
+        f'sort_by is a column, or a list of columns and pairs ("a", "descending"), not {sort_by!r}'
+    )
 
 
 def _count_leaves(kind: pa.DataType) -> int:

@@ -93,8 +93,8 @@ def write_table(
     Raises
     ------
     TypeError
-        What is to be written is no Arrow stream, rows are not counted by a whole number, `indexes` does not map
-        columns to kinds, or pyarrow has no such option.
+        What is to be written is no Arrow stream, rows are not counted by a whole number, columns are not named by
+        text, `indexes` does not map columns to kinds, or pyarrow has no such option.
     ValueError
         A column to sort by or to filter by is not there, has no order, or cannot have a bloom filter; there is no
         such kind or level of index; pyarrow cannot write a type.

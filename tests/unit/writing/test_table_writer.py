@@ -80,6 +80,7 @@ def test_blooms_are_sized_by_the_data(tmp_path: Path) -> None:
         pytest.param({"blooms": ["tags"]}, "which can have no bloom filter", id="bloom of a list"),
         pytest.param({"blooms": ["nope"]}, "blooms: no column 'nope'", id="bloom of nothing"),
         pytest.param({"blooms": {"id": 1.0}}, "not a chance", id="bloom chance"),
+        pytest.param({"blooms": {"id": "x"}}, "'x' is not a chance", id="bloom chance of text"),
         pytest.param({"sort_by": "nope"}, "sort_by: no column 'nope'", id="sort by nothing"),
         pytest.param({"sort_by": [("id", "up")]}, "neither ascending nor descending", id="sort direction"),
         pytest.param({"page_rows": 0}, "page_rows", id="no rows a page"),
@@ -94,6 +95,27 @@ def test_mistakes_leave_what_was_there(tmp_path: Path, keywords: dict[str, Any],
         write_table(sample(), path, **keywords)
     assert path.read_bytes() == b"old"
     assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize(
+    ("keywords", "message"),
+    [
+        *(
+            ({"sort_by": given}, "sort_by is a column, or a list")
+            for given in (5, [5], b"id", {"id": "descending"})
+        ),
+        *(
+            ({"sort_by": [given]}, "sort_by is a column, or a list")
+            for given in (("id",), ("id", "ascending", 1))
+        ),
+        *(({"blooms": given}, "blooms is a list of columns") for given in (5, [5], b"id")),
+    ],
+    ids=str,
+)
+def test_columns_are_named_by_text(tmp_path: Path, keywords: dict[str, Any], message: str) -> None:
+    with pytest.raises(TypeError, match=f"^{message}"):
+        write_table(sample(3), tmp_path / "a.parquet", **keywords)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_pyarrows_own_keywords_win(tmp_path: Path) -> None:
