@@ -247,10 +247,8 @@ class _Exchange:
         headers = {**self._headers, "Accept-Encoding": "identity"}
         if _origin(url) == _origin(self._store._root):
             headers = {**self._store._headers, **headers}
-        # encoded=True: a presigned URL is signed as it is spelt.
-        target = URL(url, encoded=True)
-        if _CONTROL.search(target.raw_path_qs):
-            # aiohttp before 3.14 would send it.
+        target = URL(url, encoded=True)  # a presigned one is signed as it is spelt
+        if _CONTROL.search(target.raw_path_qs):  # aiohttp before 3.14 would send it
             raise ValueError("a control character")
         options = self._store._options
         # aiohttp has no limit on what follows an interim response.
