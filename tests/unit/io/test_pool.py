@@ -216,7 +216,7 @@ async def test_nobody_waits_for_a_sender_that_was_cancelled() -> None:
     assert batch.sender is not None
     batch.sender.cancel()  # as the loop does at exit
     for task in waiting:
-        with pytest.raises(asyncio.CancelledError):
+        with pytest.raises(StoreError, match="by nobody who waits for it"):
             await asyncio.wait_for(task, 5)
     assert not reads.client._pool._waiting
     store.go.set()
