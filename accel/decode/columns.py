@@ -228,7 +228,7 @@ class _Job:
             data = splice_units(self.known, plan, units=units, num_rows=num_rows)
             reader = open_reader(data, int96_unit=self._int96_unit)
         steps = {unit: step for unit in units if (step := step_of(self.known, unit)) is not None}
-        if steps:
+        if any(self._schema.leaves[leaf].max_repetition for unit in steps for leaf in unit.leaves):
             from accel.decode.list_texts import weigh_lists
 
             steps = weigh_lists(self.known, steps, plan=plan, data=data)
