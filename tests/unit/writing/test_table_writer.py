@@ -84,7 +84,9 @@ def test_blooms_are_sized_by_the_data(tmp_path: Path) -> None:
         pytest.param({"sort_by": "nope"}, "sort_by: no column 'nope'", id="sort by nothing"),
         pytest.param({"sort_by": [("id", "up")]}, "neither ascending nor descending", id="sort direction"),
         pytest.param({"page_rows": 0}, "page_rows", id="no rows a page"),
-        pytest.param({"row_group_size": 0}, "are numbers of rows above 0", id="no rows a group"),
+        pytest.param(
+            {"row_group_size": 0}, "row_group_size is a number of rows above 0", id="no rows a group"
+        ),
         pytest.param({"indexes": {"id": "nope"}}, "no index kind 'nope'", id="index kind"),
     ],
 )
