@@ -22,6 +22,7 @@ from accel.admission import Admission, Priority, part_of
 from accel.decode.pool import DecodePool
 from accel.errors import AccelError
 from accel.file_run import FileRun, Item, Outbox
+from accel.io import runtime
 from accel.io.cancels import Beginning, unasked_told
 from accel.io.faults import foremost
 from accel.options import MIB, Options
@@ -83,7 +84,7 @@ class Run:
         """Of the only file, where it could be read at once."""
         self._ready: asyncio.Queue[Item | None] | None = None
         self._works: WorkSource | None = None
-        self._main: asyncio.Task[None] | None = None
+        self.main: asyncio.Task[None] | None = None
         self._failed: BaseException | None = None
         self.failing = False
         """A file has failed: nothing that comes after it is worth a start."""
@@ -141,7 +142,7 @@ class Run:
             self._closed = True
             self._beginning.stop()
             await asyncio.wait((self._beginning.left,))
-        main = self._main
+        main = self.main
         if main is not None and not main.done():
             self._closed = True
             main.cancel()
@@ -214,7 +215,7 @@ class Run:
                     self._alone = first.outbox
                 else:
                     self._ready = asyncio.Queue(_READY_BATCHES)
-                    self._main = asyncio.get_running_loop().create_task(self._run(works, first, self._ready))
+                    self.main = runtime.begin(self._run(works, first, self._ready))
         except asyncio.CancelledError:
             if beginning.was_stopped():
                 raise _closed_early() from None
@@ -314,8 +315,7 @@ class Run:
     async def _as_they_come(self, works: AsyncIterator[FileWork]) -> None:
         slots = asyncio.Semaphore(self._files)
         async with asyncio.TaskGroup() as group:
-            given = self._files
-            numbers = itertools.count()
+            given, numbers = self._files, itertools.count()
             async for work in works:
                 await slots.acquire()
                 run = FileRun(self, next(numbers), work=work)

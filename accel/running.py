@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from accel.errors import AccelError, ObjectChangedError
+from accel.io import runtime
 
 if TYPE_CHECKING:
     from accel.run import Run
@@ -21,7 +23,7 @@ _PLAN_AGAIN = "plan again, by accel.plan or a new accel.spark.read: a plan is of
 
 
 class Running:
-    """One run under way: batches by `take`, then `close`.
+    """One run under way: batches by `take`, then `close`. One that is dropped is stopped, and nobody waits for that.
 
     Parameters
     ----------
@@ -51,6 +53,7 @@ class Running:
         self._convert = convert
         self._url = url
         self._converter: Convert | None = None
+        self._under_way: set[Run] = set()
         self.ended = False
 
     async def schema(self) -> pa.Schema:
@@ -84,10 +87,30 @@ class Running:
         except AccelError as error:
             raise error.at(path=self._url)
 
+    def enlist(self, under_way: set[Run]) -> None:
+        """Have the run in that set until it has been stopped."""
+        under_way.add(self._run)
+        self._under_way = under_way
+
     async def close(self) -> None:
         """Stop; nothing of the run is under way afterwards."""
         self.ended = True
-        await self._run.close()
+        await _stop(self._run, self._under_way)
+
+    def __del__(self) -> None:
+        # By the garbage collector this is called on any thread, which may hold what the I/O loop waits for.
+        main = self._run.main
+        if main is None or main.done():
+            self._under_way.discard(self._run)
+        elif not self.ended:
+            runtime.start_to_end(partial(_stop, self._run, self._under_way), main.get_loop())
+
+
+async def _stop(run: Run, under_way: set[Run]) -> None:
+    try:
+        await run.close()
+    finally:
+        under_way.discard(run)
 
 
 def _conversion(schema: pa.Schema) -> Convert:

@@ -14,6 +14,7 @@ from accel.running import Running
 
 if TYPE_CHECKING:
     from accel.aggregating import Aggregation
+    from accel.run import Run
 
 __all__ = ["NO_COLUMNS", "ScanRuns"]
 
@@ -25,7 +26,7 @@ class ScanRuns:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._under_way: set[Running] = set()
+        self._under_way: set[Run] = set()
         self.metrics = Metrics()
         """Of the run that was started last."""
 
@@ -40,24 +41,28 @@ class ScanRuns:
         """One run, to be ended by `end` or `end_async`; counted in `metrics`, if somebody has to know which these are."""
         counts = self.metrics = Metrics() if metrics is None else metrics
         running = part.start(counts, limit=limit, answering=answering)
-        self._under_way.add(running)
+        running.enlist(self._under_way)
         return running
 
     def end(self, running: Running) -> None:
         """Stop one run, if it has not ended by itself."""
-        self._under_way.discard(running)
         if not running.ended:
             runtime.run_to_end(running.close)
 
     async def end_async(self, running: Running) -> None:
         """`end`, awaited."""
-        self._under_way.discard(running)
         if not running.ended:
             await runtime.bridge_to_end(running.close)
 
-    def under_way(self) -> list[Running]:
-        """All that have not been ended."""
-        return list(self._under_way)
+    def end_all(self) -> None:
+        """Stop whatever runs, and wait for what is being stopped."""
+        for run in list(self._under_way):
+            runtime.run_to_end(run.close)
+
+    async def end_all_async(self) -> None:
+        """`end_all`, awaited."""
+        for run in list(self._under_way):
+            await runtime.bridge_to_end(run.close)
 
     def limit(self, limit: int | None = None) -> int | None:
         """The lesser of this limit and the scan's own."""
@@ -94,7 +99,7 @@ class ScanRuns:
                 batches.append(batch)
             schema = batches[0].schema if batches else await running.schema()
         finally:
-            await self._close(running)
+            await running.close()
         return pa.Table.from_batches(batches, schema)
 
     async def fold(self, part: Engine, aggregation: Aggregation, *, metrics: Metrics | None = None) -> None:
@@ -105,7 +110,7 @@ class ScanRuns:
         try:
             await aggregation.fold(running, decode_threads=part.spec.options.decode_threads)
         finally:
-            await self._close(running)
+            await running.close()
 
     async def exhaust(self, *, metrics: Metrics) -> None:
         """Run it for its counts."""
@@ -114,11 +119,7 @@ class ScanRuns:
             while await running.take() is not None:
                 pass
         finally:
-            await self._close(running)
-
-    async def _close(self, running: Running) -> None:
-        self._under_way.discard(running)
-        await running.close()
+            await running.close()
 
 
 def _left(limit: int | None, tables: Sequence[pa.Table]) -> int | None:

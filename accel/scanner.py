@@ -13,6 +13,7 @@ from accel.arguments import check_count
 from accel.engine import Engine
 from accel.errors import AccelError
 from accel.io import runtime
+from accel.iterating import AwaitedBatches, BlockingBatches
 from accel.metrics import Metrics
 from accel.scan_runs import NO_COLUMNS, ScanRuns
 
@@ -86,22 +87,14 @@ class Scan:
 
     # -- running ---------------------------------------------------------------------------------
 
-    async def __aiter__(self) -> AsyncIterator[pa.RecordBatch]:
-        """`to_batches`, awaited."""
-        left = self._runs.limit()
-        for part in self._engine.parts():
-            if left == 0:
-                break
-            running = self._runs.start(part, limit=left)
-            try:
-                while (batch := await runtime.bridge(running.take())) is not None:
-                    left = None if left is None else left - batch.num_rows
-                    yield batch
-            finally:
-                await self._runs.end_async(running)
+    def __aiter__(self) -> AsyncIterator[pa.RecordBatch]:
+        """`to_batches`, awaited; `aclose` stops the iterator early."""
+        return AwaitedBatches(self._engine, self._runs)
 
     def to_batches(self) -> Iterator[pa.RecordBatch]:
         """The record batches, one by one, in file order (any with `order=False`); close the iterator to stop early.
+
+        `close` waits until nothing is in flight. An iterator that is dropped stops too, and nobody waits for that.
 
         Raises
         ------
@@ -123,17 +116,7 @@ class Scan:
             The scan was closed meanwhile, or is over an iterator and has run; with `options.strict`, any of these for
             what would else have been passed over.
         """
-        left = self._runs.limit()
-        for part in self._engine.parts():
-            if left == 0:
-                break
-            running = self._runs.start(part, limit=left)
-            try:
-                while (batch := runtime.run(running.take())) is not None:
-                    left = None if left is None else left - batch.num_rows
-                    yield batch
-            finally:
-                self._runs.end(running)
+        return BlockingBatches(self._engine, self._runs)
 
     __iter__ = to_batches
 
@@ -296,13 +279,11 @@ class Scan:
 
     def close(self) -> None:
         """Stop whatever runs of this scan: no request of it is in flight afterwards."""
-        for running in self._runs.under_way():
-            self._runs.end(running)
+        self._runs.end_all()
 
     async def aclose(self) -> None:
         """`close`, awaited."""
-        for running in self._runs.under_way():
-            await self._runs.end_async(running)
+        await self._runs.end_all_async()
 
     def __enter__(self) -> Self:
         return self

@@ -22,6 +22,7 @@ from accel.io import obstore_calls
 
 __all__ = [
     "at_shutdown",
+    "begin",
     "bridge",
     "bridge_to_end",
     "check_fork",
@@ -54,7 +55,7 @@ class _State:
         self.used = False
         self.forked_after_use = False
         self.closing = False
-        self.cleanups: set[asyncio.Task[None]] = set()
+        self.held: set[asyncio.Task[Any]] = set()
         self.closers: list[weakref.WeakMethod[Callable[[], Awaitable[None]]]] = []
 
 
@@ -212,11 +213,17 @@ def start_to_end(make: Callable[[], Coroutine[Any, Any, None]], begun_on: asynci
         loop.call_soon_threadsafe(_begin, make)
 
 
+def begin(coroutine: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+    """A task on the running event loop that is there until it ends, which a loop does not see to: it holds its tasks
+    weakly, and one whose waiters are dropped with it would be destroyed midway."""
+    task = asyncio.get_running_loop().create_task(coroutine)
+    _state.held.add(task)
+    task.add_done_callback(_state.held.discard)
+    return task
+
+
 def _begin(make: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    """Start on the I/O loop, which the caller is on."""
-    task = asyncio.get_running_loop().create_task(make())
-    _state.cleanups.add(task)
-    task.add_done_callback(_state.cleanups.discard)
+    begin(make())
 
 
 async def bridge(coroutine: Coroutine[Any, Any, T]) -> T:
