@@ -10,6 +10,7 @@ from accel.arrays import own_copy
 from accel.decode.stored import BarePage, StoredPage, store_page
 from accel.io.cache import Cache
 from accel.io.client import Client
+from accel.io.threads import WORK
 from accel.metrics import Metrics
 from accel.options import MIB
 from accel.planning.file import ObjectId
@@ -154,7 +155,7 @@ class DictionaryReads:
         pages = [(sought.stash[key], codec) for key, codec, _ in due]
         try:
             # By one thread: each has an allocator's memory of its own to touch.
-            stored = await asyncio.to_thread(lambda: [store_page(page, codec) for page, codec in pages])
+            stored = await WORK.run(lambda: [store_page(page, codec) for page, codec in pages])
             for (key, _, _), page in zip(due, stored, strict=True):
                 self._put(key, page)
                 sought.stash[key] = memoryview(page)

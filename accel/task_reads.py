@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
@@ -17,6 +16,7 @@ from accel.format.model import OffsetIndex
 from accel.io.cache import Cache, file_key
 from accel.io.client import Client
 from accel.io.pinned_reads import PinnedReads
+from accel.io.threads import WORK
 from accel.metrics import Metrics
 from accel.options import MIB
 from accel.planning.coalesce import Merging
@@ -240,7 +240,7 @@ class TaskReads:
             repeated=leaf.max_repetition > 0,
         )
         # A hundred pages take milliseconds, for which others would wait.
-        index = locate() if len(chunk) < _FEW_PAGES else await asyncio.to_thread(locate)
+        index = locate() if len(chunk) < _FEW_PAGES else await WORK.run(locate)
         if self.handle is not None:
             self.handle.offset_indexes[key] = index
         return index

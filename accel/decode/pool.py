@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import ParamSpec, Self, TypeVar
 
 import pyarrow as pa
 
+from accel.io.threads import Threads
 from accel.memory import choose_pool, pool, unused_of
 
 __all__ = ["DecodePool", "release_now_and_then"]
@@ -20,7 +19,7 @@ R = TypeVar("R")
 
 
 class DecodePool:
-    """A thread pool that is made at first use.
+    """A thread pool, its threads started as they are needed.
 
     Parameters
     ----------
@@ -32,9 +31,7 @@ class DecodePool:
 
     def __init__(self, threads: int = 0) -> None:
         self.threads = threads or _count_cores()
-        self._lock = threading.Lock()
-        self._executor: ThreadPoolExecutor | None = None
-        self._closed = False
+        self._threads = Threads("accel-decode", self.threads, patience=_PATIENCE)
 
     @classmethod
     def shared(cls, threads: int = 0) -> DecodePool:
@@ -53,40 +50,18 @@ class DecodePool:
             return found
 
     async def run(self, fn: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-        """Call `fn` on a thread of the pool, from any event loop; raises what it raises.
-
-        A cancelled caller does not wait: a call that has begun ends unheard, one that has not never
-        begins.
-
-        Raises
-        ------
-        RuntimeError
-            The pool is closed.
-        """
-        future = self._start().submit(fn, *args, **kwargs)
-        return await asyncio.wrap_future(future)
+        """Call `fn` on a thread of the pool: see `Threads.run`."""
+        return await self._threads.run(fn, *args, **kwargs)
 
     def close(self) -> None:
-        """Drop the calls that have not begun, and wait for those that have. May be called twice."""
-        with self._lock:
-            self._closed = True
-            executor, self._executor = self._executor, None
-        if executor is not None:
-            executor.shutdown(wait=True, cancel_futures=True)
+        """See `Threads.close`."""
+        self._threads.close()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *error: object) -> None:
         self.close()
-
-    def _start(self) -> ThreadPoolExecutor:
-        with self._lock:
-            if self._closed:
-                raise RuntimeError("the decode pool is closed")
-            if self._executor is None:
-                self._executor = ThreadPoolExecutor(self.threads, thread_name_prefix="accel-decode")
-            return self._executor
 
 
 def release_now_and_then(nbytes: int) -> None:
@@ -138,6 +113,8 @@ def _beside_arrow() -> int | None:
     return unused_of(resident)
 
 
+# Seconds; what a piece takes to decode is far less.
+_PATIENCE = 10.0
 _LOOK_EVERY = 128 << 20
 _MOST_UNUSED = 128 << 20
 _decoded = threading.local()

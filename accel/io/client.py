@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import dataclasses
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
@@ -26,6 +25,7 @@ from accel.io.location import LOCAL_ROOT
 from accel.io.network import Network, network_to
 from accel.io.retry import Retry
 from accel.io.store import Header, ObjectEntry, PageSeen, Payload, RangeStore
+from accel.io.threads import WORK
 from accel.metrics import Metrics
 from accel.options import MIB, Options
 from accel.planning.coalesce import Fetch, Merging, RequestShape, assemble, joined_bytes
@@ -178,7 +178,7 @@ class Client:
                 self._check_agreement(path, payloads)
         parts = [(payload.range, payload.data) for payload in payloads]
         if joined_bytes(fetches) > MIB:  # it would hold up the loop
-            return await asyncio.to_thread(assemble, wants, parts)
+            return await WORK.run(assemble, wants, parts)
         return assemble(wants, parts)
 
     async def read_tail(

@@ -5,7 +5,6 @@ Memory comes first, then the disk; `Cache.max_age` holds for both.
 
 from __future__ import annotations
 
-import asyncio
 import math
 import time
 from functools import partial
@@ -15,6 +14,7 @@ from accel.io.cache import Cache, file_key
 from accel.io.client import Client
 from accel.io.fetch import same_etag
 from accel.io.kept import Kept, entry_key, kept_of, reopen
+from accel.io.threads import DISK
 from accel.io.written import written_since
 from accel.metrics import Metrics
 from accel.planning.file import DataFile, ObjectId
@@ -94,7 +94,7 @@ class HeldFiles:
             return None
         key = entry_key(client.token, file.path)
         now, wall = time.monotonic(), time.time()
-        kept = await asyncio.to_thread(disk.read, key)
+        kept = await DISK.run(disk.read, key)
         self._warn_of(disk)
         found = None
         if kept is not None:
@@ -112,7 +112,7 @@ class HeldFiles:
         disk = self._cache.disk_for(client.token)
         kept = None if disk is None else kept_of(handle, seen, checked_at=_wall(handle.checked_at))
         if disk is not None and kept is not None:
-            await asyncio.to_thread(disk.write, entry_key(client.token, handle.id.path), kept)
+            await DISK.run(disk.write, entry_key(client.token, handle.id.path), kept)
             self._warn_of(disk)
 
     def forget(self, client: Client, path: str) -> None:
@@ -145,7 +145,7 @@ class HeldFiles:
         disk, etag = self._cache.disk_for(client.token), handle.id.etag
         if disk is not None and etag is not None:
             key = entry_key(client.token, handle.id.path)
-            await asyncio.to_thread(disk.confirm, key, etag, _wall(handle.checked_at))
+            await DISK.run(disk.confirm, key, etag, _wall(handle.checked_at))
             self._warn_of(disk)
 
     def _warn_of(self, disk: Disk) -> None:

@@ -6,7 +6,6 @@ not survive a fork), lists any file name, and tells two versions apart by nanose
 
 from __future__ import annotations
 
-import asyncio
 import os
 import stat
 from collections.abc import AsyncIterator, Sequence
@@ -14,6 +13,7 @@ from collections.abc import AsyncIterator, Sequence
 from accel.errors import ObjectChangedError, ObjectNotFoundError, ParquetFormatError, StoreError
 from accel.io.faults import ShortObjectError
 from accel.io.store import ObjectEntry, Payload
+from accel.io.threads import FILES
 from accel.memory import allocate
 from accel.options import MIB
 from accel.ranges import ByteRange, Suffix
@@ -37,7 +37,7 @@ class FileStore:
         """See `RangeStore.read`. The etag is made of inode, size, and the times of the last change."""
         # Allocated here, though read into by a thread: what each of many threads has let go of, its allocator keeps.
         room = _allocate(want.length) if isinstance(want, ByteRange) and want.length <= _AT_ONCE else None
-        return await asyncio.to_thread(self._read, path, want, if_match, room)
+        return await FILES.run(self._read, path, want, if_match, room)
 
     async def gather_ranges(
         self, path: str, wants: Sequence[ByteRange], *, if_match: str | None = None
@@ -45,15 +45,15 @@ class FileStore:
         """See `Gatherer`: the file is opened once, and a thread reads all of it."""
         few = sum(want.length for want in wants) <= _AT_ONCE
         rooms = [_allocate(want.length) if few else None for want in wants]
-        return await asyncio.to_thread(self._gather, path, wants, if_match, rooms)
+        return await FILES.run(self._gather, path, wants, if_match, rooms)
 
     async def head(self, path: str) -> ObjectEntry:
         """Size and etag of one file."""
-        return await asyncio.to_thread(self._head, path)
+        return await FILES.run(self._head, path)
 
     async def list(self, prefix: str) -> AsyncIterator[ObjectEntry]:
         """See `Lister.list`. Symbolic links are followed, save into a directory that is being walked."""
-        for entry in await asyncio.to_thread(self._walk, prefix):
+        for entry in await FILES.run(self._walk, prefix):
             yield entry
 
     def _read(

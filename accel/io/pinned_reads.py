@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -12,6 +11,7 @@ from accel.io.cache import Cache
 from accel.io.client import Client
 from accel.io.location import LOCAL_ROOT
 from accel.io.store import is_weak
+from accel.io.threads import WORK
 from accel.metrics import Metrics
 from accel.planning.coalesce import Merging
 from accel.planning.file import ObjectId
@@ -155,7 +155,7 @@ class PinnedReads:
         for again in (True, False) if tier.has_room(ranges, so_far=so_far) else (True,):
             kept = [want for want, one in zip(data, known, strict=True) if one is again]
             # Copying many would hold up the loop.
-            for start, view in await asyncio.to_thread(_own_parts, kept, stash) if kept else ():
+            for start, view in await WORK.run(_own_parts, kept, stash) if kept else ():
                 tier.keep(token, self._file, start, view, known=again)
 
 

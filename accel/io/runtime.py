@@ -19,6 +19,7 @@ from typing import Any, Generic, TypeVar
 
 from accel.errors import AccelError, forget_frames
 from accel.io import obstore_calls
+from accel.io.threads import end_threads
 
 __all__ = [
     "at_shutdown",
@@ -303,7 +304,7 @@ async def _drain() -> None:
 
 
 def _shut_down() -> None:
-    """At exit: end the loop and its thread, and wait for obstore's threads."""
+    """At exit: end the loop and its thread, and all other threads."""
     with _state.lock:
         _state.closing = True
         loop, thread = _state.loop, _state.thread
@@ -322,6 +323,7 @@ def _shut_down() -> None:
         with contextlib.suppress(RuntimeError):
             loop.call_soon_threadsafe(lambda: _keep.append(loop.create_task(finish())))
             thread.join(timeout=_DRAIN_SECONDS + 1.0)
+    end_threads()
     patience = time.monotonic() + _LET_GO_SECONDS
     while not obstore_calls.all_let_go() and time.monotonic() < patience:
         time.sleep(_LET_GO_LOOK)

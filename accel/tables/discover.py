@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from accel.io.slices import breathe, each
 from accel.io.store import ObjectEntry, PageSeen
+from accel.io.threads import FILES
 from accel.metrics import Metrics
 from accel.planning.file import DataFile, Listing
 from accel.tables.source import Named, SourceShape, read_source
@@ -217,7 +218,7 @@ async def _find(
     from accel.tables import listed, local
 
     if item.shape is SourceShape.GLOB and item.location.scheme == "file":
-        matches, directories = await asyncio.to_thread(local.expand, item)
+        matches, directories = await FILES.run(local.expand, item)
         if matches or not directories:
             return matches
         files: list[DataFile] = []

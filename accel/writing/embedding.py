@@ -17,6 +17,7 @@ from accel.io.clients import client_for
 from accel.io.local_target import copy_bytes, write_beside
 from accel.io.location import Location, parse_url
 from accel.io.store import Writer, is_weak
+from accel.io.threads import FILES
 from accel.io.written import put_object
 from accel.options import MIB, Options
 from accel.writing.preparation import Made, prepare, report_on
@@ -284,7 +285,7 @@ async def _parts(made: Made, note: Callable[[int], None]) -> AsyncIterator[bytes
                 if isinstance(source, RemoteSource):
                     read = source.fetch(wanted)
                 else:
-                    read = asyncio.to_thread(source.read, wanted)
+                    read = FILES.run(source.read, wanted)
                 ahead.append(asyncio.create_task(read))
             if ahead and start >= _AHEAD * _PART_BYTES:
                 [data] = await ahead.popleft()

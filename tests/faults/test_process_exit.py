@@ -12,7 +12,10 @@ import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 
+import pyarrow as pa
 import pytest
+
+from accel.testing import Layout, table, write_file
 
 RUNS = int(os.environ.get("ACCEL_STRESS", "200" if os.environ.get("CI") else "40"))
 
@@ -173,6 +176,55 @@ runtime.run(begin())
 def test_a_session_that_does_not_close_is_given_up_without_a_word() -> None:
     done = ended(STUCK)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+OUTLIVES = """
+import sys, threading
+def read():
+    import accel
+    options = accel.Options(inline_decode_bytes=0)
+    print(accel.scan(sys.argv[1], "key >= 5", options=options).to_table().num_rows, flush=True)
+def outlive():
+    if sys.argv[2] == "used before":
+        read()
+    used.set()
+    threading.main_thread().join()
+    read()
+used = threading.Event()
+threading.Thread(target=outlive).start()
+used.wait()
+"""
+
+
+@pytest.mark.parametrize(("first", "said"), [("used before", "15\n15\n"), ("not used before", "15\n")])
+def test_a_thread_that_outlives_the_main_one_reads_on(first: str, said: str, tmp_path: pathlib.Path) -> None:
+    (tmp_path / "f").write_bytes(write_file(table(key=pa.array(range(20))), Layout()))
+    done = ended(OUTLIVES, str(tmp_path / "f"), first)
+    assert (done.returncode, done.stdout, done.stderr) == (0, said, "")
+
+
+NEVER_RETURNS = """
+import contextlib, os, sys, threading
+import accel
+def stuck(path, *args, real=os.stat, **kwargs):
+    if str(path) == "/dead":
+        waits.set()
+        threading.Event().wait()
+    return real(path, *args, **kwargs)
+waits = threading.Event()
+os.stat = stuck
+def read():
+    with contextlib.suppress(accel.AccelError):  # the end of the process cancels it
+        accel.scan("/dead").to_table()
+threading.Thread(target=read, daemon=True).start()
+waits.wait()
+sys.exit(7)
+"""
+
+
+def test_a_call_that_never_returns_does_not_keep_the_process() -> None:
+    done = ended(NEVER_RETURNS)
+    assert (done.returncode, done.stdout, done.stderr) == (7, "", "")
 
 
 HTTP = """

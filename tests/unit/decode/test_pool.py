@@ -60,7 +60,7 @@ async def test_closing_waits_and_then_refuses() -> None:
     await running
     pool.close()
     assert not [t for t in set(threading.enumerate()) - before if t.name.startswith("accel-decode")]
-    with pytest.raises(RuntimeError, match="the decode pool is closed"):
+    with pytest.raises(RuntimeError, match="the threads accel-decode are closed"):
         await pool.run(lambda: 1)
 
 

@@ -1,0 +1,184 @@
+"""Threads for calls that would hold up the I/O loop.
+
+Not those of `concurrent.futures`, which event loops use: they take no work once the main thread has ended, though others
+may go on, and the end of a process waits for a call of theirs that never returns. And not one company for all: where
+the server of a file system is gone its calls never return, and nothing else may wait behind them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import threading
+import time
+import weakref
+from collections.abc import Callable
+from functools import partial
+from queue import Empty, SimpleQueue
+from typing import Any, ParamSpec, TypeVar
+
+__all__ = ["DISK", "FILES", "WORK", "Threads", "end_threads"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class Threads:
+    """Threads that are started as they are needed, and then wait for the next call.
+
+    Parameters
+    ----------
+    name : str
+    most : int
+        So many calls are under way at once; others wait.
+    patience : float
+        Seconds that the end of the process waits for the calls that have begun.
+    """
+
+    def __init__(self, name: str, most: int, *, patience: float) -> None:
+        self._name = name
+        self._most = most
+        self.patience = patience
+        self._forget()
+        _all.add(self)
+
+    def _forget(self) -> None:
+        """All that a fork makes worthless."""
+        self._lock = threading.Lock()
+        self._waiting: SimpleQueue[_Call | None] = SimpleQueue()
+        self._threads: list[threading.Thread] = []
+        self._unfinished = 0
+        self._closed = False
+
+    async def run(self, fn: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+        """Call `fn` on one of the threads, from any event loop; raises what it raises.
+
+        A cancelled caller does not wait: a call that has begun ends unheard, one that has not never begins.
+
+        Raises
+        ------
+        RuntimeError
+            They have been closed.
+        """
+        told: asyncio.Future[R] = asyncio.get_running_loop().create_future()
+        self._put(_Call(partial(fn, *args, **kwargs), told, self._finished))
+        try:
+            return await told
+        finally:
+            del told  # an error's frames would hold it, which holds the error
+
+    def close(self, patience: float | None = None) -> None:
+        """Drop the calls that have not begun, and wait for those that have. May be called twice."""
+        with self._lock:
+            self._closed = True
+            threads, self._threads = self._threads, []
+        with contextlib.suppress(Empty):
+            while (call := self._waiting.get_nowait()) is not None:
+                call.drop()
+        for _ in threads:
+            self._waiting.put(None)
+        until = None if patience is None else time.monotonic() + patience
+        for thread in threads:
+            thread.join(None if until is None else max(0.0, until - time.monotonic()))
+
+    def _put(self, call: _Call) -> None:
+        with self._lock:
+            if self._closed:
+                raise RuntimeError(f"the threads {self._name} are closed")
+            if self._unfinished >= len(self._threads) < self._most:
+                self._start()
+            self._unfinished += 1
+            self._waiting.put(call)
+
+    def _start(self) -> None:
+        # Daemons: at exit Python would wait for all others.
+        name = f"{self._name}_{len(self._threads)}"
+        thread = threading.Thread(target=self._serve, name=name, daemon=True)
+        try:
+            thread.start()
+        except RuntimeError:
+            if not self._threads:
+                raise
+        else:
+            self._threads.append(thread)
+
+    def _serve(self) -> None:
+        waiting = self._waiting
+        while (call := waiting.get()) is not None:
+            call.make()
+            del call  # what came of it is the caller's
+
+    def _finished(self) -> None:
+        with self._lock:
+            self._unfinished -= 1
+
+
+class _Call:
+    """One call, and the future of whoever waits for it."""
+
+    __slots__ = ("_finished", "_told", "_work")
+
+    def __init__(
+        self, work: Callable[[], Any], told: asyncio.Future[Any], finished: Callable[[], None]
+    ) -> None:
+        self._work = work
+        self._told = told
+        self._finished = finished
+
+    def make(self) -> None:
+        if self._told.cancelled():
+            self._finished()
+            return
+        try:
+            result = self._work()
+        except StopIteration as error:
+            self._tell(_fail, RuntimeError(f"a call raised {error!r}"))  # a future takes none
+        except BaseException as error:  # noqa: BLE001 - raised by whoever waits for it
+            self._tell(_fail, error)
+        else:
+            self._tell(_give, result)
+
+    def drop(self) -> None:
+        self._tell(asyncio.Future.cancel)
+
+    def _tell(self, how: Callable[..., object], *what: Any) -> None:
+        # First: whoever is told may have the next call for this very thread.
+        self._finished()
+        told = self._told
+        # The frames of an error lead here: it would hold itself.
+        del self._told, self._work
+        with contextlib.suppress(RuntimeError):  # the caller's loop was closed meanwhile
+            told.get_loop().call_soon_threadsafe(how, told, *what)
+
+
+def _give(told: asyncio.Future[Any], result: Any) -> None:
+    if not told.done():
+        told.set_result(result)
+
+
+def _fail(told: asyncio.Future[Any], error: BaseException) -> None:
+    if not told.done():
+        told.set_exception(error)
+
+
+def end_threads() -> None:
+    """At exit, when no event loop is left that waits for them: let none of them take the interpreter any more."""
+    for threads in list(_all):
+        threads.close(threads.patience)
+
+
+def _after_fork() -> None:
+    for threads in list(_all):
+        threads._forget()
+
+
+_all: weakref.WeakSet[Threads] = weakref.WeakSet()
+os.register_at_fork(after_in_child=_after_fork)
+
+FILES = Threads("accel-file", 64, patience=0.5)
+"""For calls of the file systems that are read: of one whose server is gone they never return."""
+DISK = Threads("accel-disk", 4, patience=0.5)
+"""For the disk cache's files."""
+WORK = Threads("accel-work", min(32, (os.cpu_count() or 1) + 4), patience=10.0)
+"""For what takes the processor, beside decoding: copying, decompressing."""
