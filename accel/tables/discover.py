@@ -18,7 +18,7 @@ from accel.io.store import ObjectEntry, PageSeen
 from accel.io.threads import FILES
 from accel.metrics import Metrics
 from accel.planning.file import DataFile, Listing
-from accel.tables.source import Named, SourceShape, read_source
+from accel.tables.source import Named, SourceShape, may_be_local, read_source
 
 __all__ = ["ListingClient", "discover"]
 
@@ -105,11 +105,11 @@ async def discover(
         raise ValueError(f"partitioning is 'hive', None, or a pyarrow.Schema, not {partitioning!r}")
     texts = _texts(source)
     if len(texts) == 1 and not isinstance(partitioning, pa.Schema):
-        item = read_source(texts[0], glob=glob, in_store=in_store)
+        (item,) = await _name(texts, glob=glob, in_store=in_store)
         if item.shape is SourceShape.FILE and "=" not in item.text and "=" not in item.location.path:
             # Nothing to list, and no path to tell columns by.
             return Listing((item.as_file(),), _NO_COLUMNS, 0)
-    named = await each(texts, partial(read_source, glob=glob, in_store=in_store))
+    named = await _name(texts, glob=glob, in_store=in_store)
     # A schema may take directories for columns that spell no name.
     listed = await _find_all(
         named, client_for, metrics, None if isinstance(partitioning, pa.Schema) else begun
@@ -134,6 +134,14 @@ async def discover(
     owners = await each(_owned(named, listed), lambda one: one[0])
     schema, files = await _place(owners, files, types, whole=whole, as_text=as_text)
     return Listing(tuple(files), schema, waves)
+
+
+async def _name(texts: Sequence[str], *, glob: bool, in_store: bool) -> Sequence[Named]:
+    read = partial(read_source, glob=glob, in_store=in_store)
+    if in_store or not any(map(may_be_local, texts)):
+        return await each(texts, read)
+    # A file system whose server is gone does not answer, and the loop is everybody's.
+    return await FILES.run(lambda: list(map(read, texts)))
 
 
 def _owned(

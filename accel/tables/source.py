@@ -16,7 +16,7 @@ from accel.planning.file import DataFile
 from accel.records import dataclass
 from accel.tables.pattern import Glob, split_glob
 
-__all__ = ["Named", "SourceShape", "read_source"]
+__all__ = ["Named", "SourceShape", "may_be_local", "read_source"]
 
 
 class SourceShape(enum.Enum):
@@ -125,6 +125,11 @@ def read_source(text: str, *, glob: bool, in_store: bool) -> Named:
         return Named(text, location, _shape(location), base)
     entry = _local_file(text, location)
     return Named(text, location, SourceShape.FILE if entry else SourceShape.DIRECTORY, base, entry=entry)
+
+
+def may_be_local(text: str) -> bool:
+    """Whether `read_source` may ask the file system, where there is no store of the caller's."""
+    return "://" not in text or _is_file_url(text)
 
 
 def _is_file_url(text: str) -> bool:
