@@ -50,7 +50,7 @@ class _Line:
                 yield found
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, repr=False)
 class Item:
     batch: pa.RecordBatch
     order: Priority

@@ -16,6 +16,7 @@ import pytest
 
 import accel
 from accel.errors import AccelError, ObjectChangedError, ParquetFormatError, StoreError
+from accel.file_run import Item
 from accel.io.faults import foremost
 from accel.io.network import Network
 from accel.metrics import Metrics
@@ -839,3 +840,10 @@ class Weighing:
 
     def __init__(self, nbytes: int) -> None:
         self.nbytes = nbytes
+
+
+async def test_what_waits_to_come_out_is_not_told_with_its_rows() -> None:
+    """asyncio tells in a log what a destroyed task waited for."""
+    queue: asyncio.Queue[Item] = asyncio.Queue()
+    queue.put_nowait(Item(pa.RecordBatch.from_pydict({"name": ["confidential"]}), (0, 0), True))
+    assert "confidential" not in repr(queue)
