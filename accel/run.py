@@ -22,7 +22,7 @@ from accel.admission import Admission, Priority, part_of
 from accel.decode.pool import DecodePool
 from accel.errors import AccelError
 from accel.file_run import FileRun, Item, Outbox
-from accel.io import runtime
+from accel.io.calls import begin
 from accel.io.cancels import Beginning, unasked_told
 from accel.io.faults import foremost
 from accel.options import MIB, Options
@@ -215,7 +215,7 @@ class Run:
                     self._alone = first.outbox
                 else:
                     self._ready = asyncio.Queue(_READY_BATCHES)
-                    self.main = runtime.begin(self._run(works, first, self._ready))
+                    self.main = begin(self._run(works, first, self._ready))
         except asyncio.CancelledError:
             if beginning.was_stopped():
                 raise _closed_early() from None

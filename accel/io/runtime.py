@@ -9,21 +9,20 @@ from __future__ import annotations
 import asyncio
 import atexit
 import contextlib
-import contextvars
 import os
 import threading
 import time
 import weakref
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
-from accel.errors import AccelError, forget_frames
+from accel.errors import AccelError
 from accel.io import obstore_calls
+from accel.io.calls import Call, begin
 from accel.io.threads import end_threads
 
 __all__ = [
     "at_shutdown",
-    "begin",
     "bridge",
     "bridge_to_end",
     "check_fork",
@@ -39,6 +38,7 @@ T = TypeVar("T")
 # How long an interrupted or cancelled call may take to end its requests before its caller goes on.
 _CANCEL_SECONDS = 5.0
 _CANCEL_LOOK = 0.05
+_AGES = 365 * 86400.0
 # How long the end of a process waits for what still runs.
 _DRAIN_SECONDS = 2.0
 # And for obstore's threads, and how often it looks.
@@ -56,7 +56,7 @@ class _State:
         self.used = False
         self.forked_after_use = False
         self.closing = False
-        self.held: set[asyncio.Task[Any]] = set()
+        self.over = False
         self.closers: list[weakref.WeakMethod[Callable[[], Awaitable[None]]]] = []
 
 
@@ -100,7 +100,10 @@ def io_loop() -> asyncio.AbstractEventLoop:
 def _serve(loop: asyncio.AbstractEventLoop) -> None:
     asyncio.set_event_loop(loop)
     try:
-        loop.run_forever()
+        while not _state.over:
+            # A call of the caller's own code ended by `sys.exit` or like it: that is told to who waits for the call.
+            with contextlib.suppress(SystemExit, KeyboardInterrupt):
+                loop.run_forever()
     finally:
         loop.close()
 
@@ -109,53 +112,6 @@ def at_shutdown(closer: Callable[[], Awaitable[None]]) -> None:
     """Have a bound method awaited on the I/O loop at exit, if its object still lives then."""
     _state.closers = [known for known in _state.closers if known() is not None]
     _state.closers.append(weakref.WeakMethod(closer))
-
-
-class _Call(Generic[T]):
-    """One coroutine on the I/O loop, seen from another thread."""
-
-    def __init__(self, coroutine: Coroutine[Any, Any, T], deliver: Callable[[], None]) -> None:
-        self._coroutine = coroutine
-        self._deliver = deliver
-        self._task: asyncio.Task[T] | None = None
-        self._cancelled = False
-        self.ended = False
-        self._loop = io_loop()
-        self._loop.call_soon_threadsafe(self._start, context=contextvars.copy_context())
-
-    def _start(self) -> None:
-        if self._cancelled:
-            self._coroutine.close()
-            self._end()
-            return
-        self._task = self._loop.create_task(self._coroutine)
-        self._task.add_done_callback(self._end)
-
-    def _end(self, task: asyncio.Task[T] | None = None) -> None:
-        self.ended = True
-        if task is not None and not task.cancelled():
-            task.exception()  # seen, though whoever waited may have gone
-        self._deliver()
-
-    def cancel(self) -> None:
-        """From any thread; the call ends soon after, and says so."""
-        with contextlib.suppress(RuntimeError):  # the loop is closed: nothing runs there any more
-            self._loop.call_soon_threadsafe(self._cancel)
-
-    def _cancel(self) -> None:
-        self._cancelled = True
-        if self._task is not None:
-            self._task.cancel()
-
-    def result(self) -> T:
-        """Of an ended call: its value, or raise what it raised."""
-        if self._task is None or self._task.cancelled():
-            raise AccelError("the operation was cancelled")
-        failure = self._task.exception()
-        if failure is None:
-            return self._task.result()
-        forget_frames(failure)
-        raise failure
 
 
 def run(coroutine: Coroutine[Any, Any, T]) -> T:
@@ -174,11 +130,12 @@ def run(coroutine: Coroutine[Any, Any, T]) -> T:
         # A lock, released once: an event takes a dozen calls more, of which half delay the answer.
         running = threading.Lock()
         running.acquire()
-        call = _Call(coroutine, running.release)
+        call = Call(io_loop(), coroutine, running.release)
     except BaseException:
         coroutine.close()
         raise
     try:
+        call.send()
         running.acquire()
     except BaseException:
         call.cancel()
@@ -214,15 +171,6 @@ def start_to_end(make: Callable[[], Coroutine[Any, Any, None]], begun_on: asynci
         loop.call_soon_threadsafe(_begin, make)
 
 
-def begin(coroutine: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
-    """A task on the running event loop that is there until it ends, which a loop does not see to: it holds its tasks
-    weakly, and one whose waiters are dropped with it would be destroyed midway."""
-    task = asyncio.get_running_loop().create_task(coroutine)
-    _state.held.add(task)
-    task.add_done_callback(_state.held.discard)
-    return task
-
-
 def _begin(make: Callable[[], Coroutine[Any, Any, None]]) -> None:
     begin(make())
 
@@ -237,31 +185,45 @@ async def bridge(coroutine: Coroutine[Any, Any, T]) -> T:
         if io_loop() is here:
             return await coroutine
         ended: asyncio.Future[None] = here.create_future()
+        told = weakref.ref(ended)
 
         def deliver() -> None:
             with contextlib.suppress(RuntimeError):  # the caller's loop was closed meanwhile
-                here.call_soon_threadsafe(settle)
+                here.call_soon_threadsafe(_settle, told)
 
-        def settle() -> None:
-            if not ended.done():
-                ended.set_result(None)
-
-        call = _Call(coroutine, deliver)
+        call = Call(io_loop(), coroutine, deliver)
     except BaseException:
         coroutine.close()
         raise
+    # By its own loop whoever waits is held, as it would be by a socket: closed, it lets go, and the call is cancelled.
+    held = here.call_later(_AGES, _settle, lambda: ended)
     try:
+        call.send()
         await asyncio.shield(ended)
-    except asyncio.CancelledError:
+    except BaseException as error:
         call.cancel()
-        await asyncio.wait((ended,), timeout=_CANCEL_SECONDS)
+        # Else the caller's loop is gone, and nothing can be waited for.
+        if isinstance(error, asyncio.CancelledError):
+            await asyncio.wait((ended,), timeout=_CANCEL_SECONDS)
         raise
+    finally:
+        held.cancel()
     return call.result()
+
+
+def _settle(told: Callable[[], asyncio.Future[None] | None]) -> None:
+    ended = told()
+    if ended is not None and not ended.done():
+        ended.set_result(None)
 
 
 async def bridge_to_end(make: Callable[[], Coroutine[Any, Any, None]]) -> None:
     """`bridge`, for what cleans up: being cancelled does not cancel it, and waits until it has ended."""
-    work = asyncio.ensure_future(bridge(make()))
+
+    async def apart() -> None:
+        await asyncio.shield(begin(make()))
+
+    work = asyncio.ensure_future(bridge(apart()))
     try:
         await asyncio.shield(work)
     except asyncio.CancelledError:
@@ -318,6 +280,7 @@ def _shut_down() -> None:
                     async with asyncio.timeout(_DRAIN_SECONDS):
                         await _drain()
             finally:
+                _state.over = True
                 loop.stop()
 
         with contextlib.suppress(RuntimeError):

@@ -115,6 +115,28 @@ thread.join()
     assert outcome(program, tmp_path) == "{('refused', 3)}"
 
 
+def test_what_waits_in_the_parent_is_not_heard_of_in_the_child(tmp_path: pathlib.Path) -> None:
+    program = """
+begun = threading.Event()
+async def wait():
+    begun.set()
+    try:
+        await asyncio.sleep(60)
+    finally:
+        print("ended by", "the parent" if os.getpid() == parent else "the child", flush=True)
+def read():
+    try:
+        runtime.run(wait())
+    except AccelError:  # the end of the process cancels it
+        pass
+parent = os.getpid()
+threading.Thread(target=read, daemon=True).start()
+begun.wait()
+print(in_child(blocking), flush=True)
+"""
+    assert outcome(program, tmp_path) == "('refused', 3)\nended by the parent"
+
+
 @pytest.mark.parametrize(("method", "said"), [("fork", "refused"), ("spawn", "5")])
 def test_multiprocessing(method: str, said: str, tmp_path: pathlib.Path) -> None:
     script = tmp_path / "program.py"

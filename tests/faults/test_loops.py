@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import gc
+import inspect
 import signal
 import subprocess
 import sys
@@ -18,6 +19,7 @@ import pytest
 from accel.errors import AccelError, ObjectNotFoundError, StoreError
 from accel.io import runtime
 from accel.io.cache import Cache
+from accel.io.calls import Call
 from accel.io.client import Client
 from accel.io.clients import client_for
 from accel.io.location import parse_url
@@ -180,6 +182,83 @@ def test_a_loop_that_ends_takes_its_work_with_it() -> None:
 
     asyncio.run(main())
     assert work.cancelled
+
+
+def test_a_loop_that_is_closed_midway_takes_its_work_with_it() -> None:
+    work = Work()
+    loop = asyncio.new_event_loop()
+    loop.set_exception_handler(lambda loop, context: None)  # it complains of the task that it leaves
+
+    async def begin() -> None:
+        tasks.append(asyncio.ensure_future(runtime.bridge(work.wait())))
+        while not work.started.is_set():
+            await asyncio.sleep(0.001)
+
+    tasks: list[asyncio.Task[str]] = []
+    loop.run_until_complete(begin())
+    loop.close()
+    tasks.clear()
+    gc.collect()
+    assert work.ended.wait(10)
+    assert work.cancelled
+
+
+async def test_who_waits_is_there_until_its_end_though_nobody_else_holds_it() -> None:
+    work = Work()
+    came = asyncio.Event()
+
+    async def wait() -> None:
+        await runtime.bridge(work.wait())
+        came.set()
+
+    asyncio.ensure_future(wait())
+    while not work.started.is_set():
+        await asyncio.sleep(0.001)
+    gc.collect()
+    work.go.set()
+    async with asyncio.timeout(10):
+        await came.wait()
+
+
+@pytest.mark.parametrize("raised", [SystemExit(3), KeyboardInterrupt()], ids=["exit", "interrupt"])
+@pytest.mark.parametrize("deep", [False, True], ids=["itself", "in a task of a group"])
+def test_what_would_end_the_process_ends_the_call_alone(raised: BaseException, deep: bool) -> None:
+    async def fail() -> None:
+        raise raised
+
+    async def group() -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(fail())
+
+    slow = Work()
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(runtime.run, slow.wait())
+        with pytest.raises(type(raised)) as caught:
+            runtime.run(group() if deep else fail())
+        slow.go.set()
+        assert waiting.result(10) == "done"
+    assert caught.value is raised
+    assert runtime.run(where()) is runtime.io_loop()
+
+
+@pytest.mark.parametrize("sent", [True, False], ids=["sent", "not sent"])
+def test_an_interrupt_while_it_is_sent(sent: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    work = Work()
+    send = Call.send
+
+    def interrupted(call: Call[Any]) -> None:
+        if sent:
+            send(call)
+            assert work.started.wait(10)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Call, "send", interrupted)
+        coroutine = work.wait()
+        with pytest.raises(KeyboardInterrupt):
+            runtime.run(coroutine)
+    assert inspect.getcoroutinestate(coroutine) == inspect.CORO_CLOSED
+    assert (work.cancelled, work.ended.is_set()) == (sent, sent)
 
 
 def test_a_cancellation_from_within_is_an_error_to_the_caller() -> None:

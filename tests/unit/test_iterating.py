@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import subprocess
+import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pyarrow as pa
@@ -56,7 +58,7 @@ def tasks_end(before: int) -> bool:
     return tasks_left() <= before
 
 
-def drop(batches: Iterator[pa.RecordBatch]) -> None:
+def drop(batches: object) -> None:
     """By the garbage collector, as what is in a cycle is dropped."""
     cycle: list[object] = [batches]
     cycle.append(cycle)
@@ -83,6 +85,74 @@ def test_one_is_dropped_under_a_lock_that_the_io_loop_waits_for(collected: bool)
         gc.collect()
     assert tasks_end(before)
     assert came == [True]
+
+
+class Silent(DictStore):
+    """No data of the file "held" comes; notes how those who waited for it were ended."""
+
+    def __init__(self, ended: list[str]) -> None:
+        super().__init__({"f": BLOB, "held": BLOB})
+        self._ended = ended
+
+    async def read(self, path, want, *, if_match=None):  # type: ignore[no-untyped-def]
+        if path == "held" and isinstance(want, ByteRange):
+            try:
+                await asyncio.get_running_loop().create_future()
+            except BaseException as error:
+                self._ended.append(type(error).__name__)
+                raise
+        return await super().read(path, want, if_match=if_match)
+
+
+@pytest.mark.parametrize("face", ["for", "async for"])
+def test_collected_with_its_store_it_is_cancelled_and_not_destroyed(
+    face: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    before = tasks_left()
+    ended: list[str] = []
+    scan = scan_of("f", "held", store=Silent(ended))
+
+    async def go(batches: AsyncIterator[pa.RecordBatch]) -> None:
+        for _ in range(ROWS // 10):
+            await anext(batches)
+        drop(batches)
+
+    def take(batches: Iterator[pa.RecordBatch]) -> None:
+        for _ in range(ROWS // 10):
+            next(batches)
+        drop(batches)
+
+    if face == "for":
+        take(iter(scan))
+    else:
+        asyncio.run(go(aiter(scan)))
+    while not tasks_left() > before:
+        time.sleep(0.001)
+    del scan
+    gc.collect()
+    assert tasks_end(before)
+    assert set(ended) == {"CancelledError"}
+    assert caplog.messages == []
+
+
+EXITS = """
+import asyncio, sys
+import accel
+from accel.testing import DictStore, Layout, table, write_file
+import pyarrow as pa
+blob = write_file(table(key=pa.array(range(1000))), Layout(group_rows=100))
+async def main():
+    async for batch in accel.scan(["f", "f"], store=DictStore({"f": blob}), options=accel.Options(batch_rows=10)):
+        sys.exit(7)
+asyncio.run(main())
+"""
+
+
+def test_an_exit_inside_async_for_is_quiet() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", EXITS], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (7, "", "")
 
 
 def test_closing_a_scan_waits_for_what_was_dropped() -> None:
