@@ -299,22 +299,6 @@ async def test_what_cancels_itself_ends_the_run(
     assert others() == set()
 
 
-async def test_a_run_that_is_cancelled_from_without_tells_who_waits(planned: list[list[ScanTask]]) -> None:
-    never = asyncio.Event()
-
-    async def before(task: ScanTask, piece: Piece) -> None:
-        await never.wait()
-
-    run, _ = make(planned, FakeReader(before))
-    waiting = asyncio.create_task(run.take())
-    await settle()
-    for task in others() - {waiting}:
-        task.cancel()
-    with pytest.raises(AccelError, match="the scan was closed before its end"):
-        await asyncio.wait_for(waiting, 20)
-    assert others() == set()
-
-
 async def test_rows_that_came_before_a_piece_failed_are_handed_out(planned: list[list[ScanTask]]) -> None:
     async def before(task: ScanTask, piece: Piece) -> None:
         if task.row_group == 1:
@@ -457,7 +441,8 @@ async def test_closing_a_run_whose_queue_is_full_and_whose_end_is_an_error(
     assert others() == set()
 
 
-async def test_who_waits_is_told_when_the_run_is_closed(planned: list[list[ScanTask]]) -> None:
+@pytest.mark.parametrize("by", ["close", "cancel"])
+async def test_who_waits_is_told_when_the_run_is_ended(planned: list[list[ScanTask]], by: str) -> None:
     never = asyncio.Event()
 
     async def before(task: ScanTask, piece: Piece) -> None:
@@ -466,11 +451,16 @@ async def test_who_waits_is_told_when_the_run_is_closed(planned: list[list[ScanT
     run, _ = make(planned, FakeReader(before))
     waiting = asyncio.create_task(run.take())
     await settle()
-    await run.close()
+    if by == "close":
+        await run.close()
+    else:
+        for task in others() - {waiting}:
+            task.cancel()
     with pytest.raises(AccelError, match="the scan was closed before its end"):
         await asyncio.wait_for(waiting, 20)
-    with pytest.raises(AccelError, match="the scan was closed before its end"):
-        await run.take()
+    if by == "close":
+        with pytest.raises(AccelError, match="the scan was closed before its end"):
+            await run.take()
     assert others() == set()
 
 
