@@ -258,6 +258,13 @@ def check_quiet(store: RecordingStore, before: int) -> None:
     assert store.requests == asked
 
 
+def await_quiet(store: RecordingStore, before: int) -> None:
+    """After what is dropped: nobody waits for that close."""
+    while store.in_flight or tasks_left() != before:
+        time.sleep(0.01)
+    check_quiet(store, before)
+
+
 async def test_breaking_out_of_async_for(paged: bytes) -> None:
     before = tasks_left()
     store = slow_store(paged)
@@ -309,7 +316,7 @@ def test_dropping_the_blocking_iterator(paged: bytes) -> None:
     for _ in slow_scan(store):
         break
     gc.collect()
-    check_quiet(store, before)
+    await_quiet(store, before)
 
 
 def test_collecting_an_abandoned_iterator_on_the_io_loop_itself(paged: bytes) -> None:
@@ -333,10 +340,7 @@ def test_collecting_an_abandoned_iterator_on_the_io_loop_itself(paged: bytes) ->
     finally:
         gc.enable()
     assert abandoned() is None
-    # Nobody waits for that close: its tasks end a turn of the loop after their requests.
-    while store.in_flight or tasks_left() != before:
-        time.sleep(0.01)
-    check_quiet(store, before)
+    await_quiet(store, before)
 
 
 def test_leaving_with(paged: bytes) -> None:
