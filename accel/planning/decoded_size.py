@@ -30,12 +30,14 @@ def level_bytes(leaf: Leaf) -> int:
 
 
 def decoded_bytes(metadata: FileMetadata, row_group: int, leaf: int) -> int:
-    """Bytes of a chunk in Arrow, with what decoding it takes beside that. Of dictionary-encoded texts only newer
-    writers tell how long they are."""
+    """Bytes of a chunk in Arrow. Of dictionary-encoded texts only newer writers tell how long they are.
+
+    Levels are there for one column at a time: those of lists count, of which a row may have any number.
+    """
     chunks, at = metadata.chunks, (row_group, leaf)
     node = metadata.schema.leaves[leaf]
     element = metadata.schema.elements[node.element]
-    width = level_bytes(node)
+    width = level_bytes(node) if node.max_repetition else 0
     if element.physical is Physical.FIXED_LEN_BYTE_ARRAY:
         width += element.type_length
     elif element.physical is not None:

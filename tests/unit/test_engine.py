@@ -95,7 +95,7 @@ def test_booleans_are_cut_by_what_they_decode_to() -> None:
     store = DictStore({"f.parquet": write_file(rows, Layout(page_rows=1_000))})
     options = accel.Options(memory_limit=200_000, tail_hint=64)
     scan = accel.scan("f.parquet", store=store, options=options, cache=None)
-    assert [batch.num_rows for batch in scan] == [4_000] * 25
+    assert [batch.num_rows for batch in scan] == [7_000] * 14 + [2_000]
 
 
 def test_what_cannot_be_cut_is_refused_with_its_place() -> None:
