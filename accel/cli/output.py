@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import re
 import stat
 import sys
 from collections.abc import Iterator
@@ -14,6 +13,7 @@ from typing import Any, BinaryIO
 from accel.cli.arguments import UsageError
 from accel.errors import redact
 from accel.io.local_target import write_beside
+from accel.io.location import has_scheme
 
 __all__ = ["open_output", "print_json", "standard_output"]
 
@@ -48,7 +48,7 @@ def open_output(name: str | None) -> Iterator[BinaryIO]:
     if name is None or name == "-":
         yield standard_output()
         return
-    if re.match(r"[A-Za-z][A-Za-z0-9+.-]*://", name):
+    if has_scheme(name):
         raise UsageError(f"-o writes to this machine: {redact(name)!r} is a URL, not a path")
     target = os.path.realpath(name)
     found = None

@@ -10,7 +10,7 @@ from dataclasses import field
 from accel.errors import StoreError, redact
 from accel.records import dataclass
 
-__all__ = ["LOCAL_ROOT", "SCHEMES", "Location", "parse_url"]
+__all__ = ["LOCAL_ROOT", "SCHEMES", "Location", "has_scheme", "parse_url"]
 
 LOCAL_ROOT = "file://"
 """The root of this machine's own files."""
@@ -109,7 +109,7 @@ def parse_url(url: str | os.PathLike[str], *, in_store: bool = False) -> Locatio
     if text[:5].lower() == "file:":
         path = _file_url(text)
         return Location("store", "store:", path.lstrip("/")) if in_store else _local(path)
-    match = re.fullmatch(_SCHEME, text, re.DOTALL) if "://" in text else None
+    match = _split_scheme(text)
     if match is None:
         return Location("store", "store:", text.lstrip("/")) if in_store else _local(text)
     scheme = SCHEMES.get(match[1].lower())
@@ -133,6 +133,15 @@ def parse_url(url: str | os.PathLike[str], *, in_store: bool = False) -> Locatio
     bucket, _, key = rest.partition("/")
     _check_host(bucket, text)
     return Location(scheme, f"{scheme}://{bucket}", key)
+
+
+def has_scheme(text: str) -> bool:
+    """Whether it is spelt as a URL, of whatever scheme."""
+    return _split_scheme(text) is not None
+
+
+def _split_scheme(text: str) -> re.Match[str] | None:
+    return re.fullmatch(_SCHEME, text, re.DOTALL) if "://" in text else None
 
 
 def _in_store(scheme: str, rest: str) -> str:

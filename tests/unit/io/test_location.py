@@ -8,7 +8,7 @@ import pathlib
 import pytest
 
 from accel.errors import StoreError
-from accel.io.location import Location, parse_url
+from accel.io.location import Location, has_scheme, parse_url
 
 CASES = {
     "s3": ("s3://bucket/a/b.parquet", "s3", "s3://bucket", "a/b.parquet"),
@@ -137,3 +137,13 @@ def test_only_http_takes_no_globs() -> None:
     assert parse_url("s3://b/*").globs
     assert parse_url("/tmp/?").globs
     assert not parse_url("https://h/a?b").globs
+
+
+@pytest.mark.parametrize("text", ["s3://b/k", "s3a://b", "x+y.z-1://", "FILE:///a", "abc://a\nb"])
+def test_what_is_spelt_as_a_url(text: str) -> None:
+    assert has_scheme(text)
+
+
+@pytest.mark.parametrize("text", ["", "a/b", "file:/a", "a/b://c", "1s://b", "://b"])
+def test_what_is_spelt_otherwise(text: str) -> None:
+    assert not has_scheme(text)
