@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections import deque
-from collections.abc import AsyncIterator, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
 
@@ -14,73 +14,23 @@ from accel.errors import MemoryLimitError, ObjectChangedError, ParquetFormatErro
 from accel.io.cancels import unasked_told
 from accel.io.faults import foremost
 from accel.io.groups import Group
+from accel.outbox import Item, Line, Outbox
 from accel.piece_reads import filter_piece, finish_piece, narrow_task
 from accel.planning.pages import Piece
 from accel.planning.task import ScanTask
 from accel.planning.two_phase import cut_task, filter_phase
-from accel.records import dataclass
 from accel.task_reads import TaskReads
 from accel.works import FileWork
 
 if TYPE_CHECKING:
     from accel.run import Run
 
-__all__ = ["FileRun", "Item", "Outbox"]
+__all__ = ["FileRun"]
+
+T = TypeVar("T")
 
 # A task that reads no more is small enough to be looked at twice.
 _ALONE = 1 << 20
-
-
-class _Line:
-    """Pieces under way, in order, and in place of what is not cut yet the line of its parts."""
-
-    def __init__(self) -> None:
-        self._queue: asyncio.Queue[tuple[Priority, asyncio.Task[list[pa.RecordBatch]]] | _Line | None] = (
-            asyncio.Queue()
-        )
-        self.put = self._queue.put_nowait
-        """None after the last."""
-
-    async def __aiter__(self) -> AsyncIterator[tuple[Priority, asyncio.Task[list[pa.RecordBatch]]]]:
-        while (found := await self._queue.get()) is not None:
-            if isinstance(found, _Line):
-                async for one in found:
-                    yield one
-            else:
-                yield found
-
-
-@dataclass(slots=True, repr=False)
-class Item:
-    batch: pa.RecordBatch
-    order: Priority
-    last: bool
-    """The last batch of its piece: taking it ends what the piece holds."""
-
-
-class Outbox:
-    """What has come of a file, for the one who takes it: a queue without what serves several."""
-
-    __slots__ = ("_came", "_items")
-
-    def __init__(self) -> None:
-        self._items: deque[Item | Exception | None] = deque()
-        self._came: asyncio.Future[None] | None = None
-
-    def put(self, item: Item | Exception | None) -> None:
-        """None after the last; nothing follows an error either."""
-        self._items.append(item)
-        if self._came is not None and not self._came.done():
-            self._came.set_result(None)
-
-    async def get(self) -> Item | Exception | None:
-        while not self._items:
-            self._came = asyncio.get_running_loop().create_future()
-            await self._came
-        return self._items.popleft()
-
-    def clear(self) -> None:
-        self._items.clear()
 
 
 class FileRun:
@@ -100,6 +50,10 @@ class FileRun:
         self.handed_out = False
         self._planned: Sequence[ScanTask] | None = None
         self._repeated = False
+        self._failing = False
+        """A piece has failed: none after it is worth a start."""
+        self._again = False
+        """What ended the attempt is to be followed by another."""
 
     async def begin(self) -> bool:
         """Plan the file, and read it here and now if it is a single piece: there is nothing to overlap.
@@ -132,8 +86,9 @@ class FileRun:
     async def _read(self) -> None:
         try:
             await self._attempt()
-        except (ObjectChangedError, ParquetFormatError) as error:
-            if not self._may_repeat(error):
+        except Exception as error:
+            again = self._again if self._failing else self._may_repeat(error)
+            if not again:
                 raise
             self._start_over()
             await self._attempt()
@@ -156,6 +111,7 @@ class FileRun:
 
     def _start_over(self) -> None:
         self._repeated = True
+        self._failing = self._again = False
         self._planned = None
         self.outbox.clear()
         self._delivered.clear()
@@ -179,14 +135,33 @@ class FileRun:
             await self._plan()
             if await self._read_alone():
                 return
-        tasks, line = self._planned or (), _Line()
+        tasks, line = self._planned or (), Line()
         try:
             async with Group() as group:
-                group.create_task(self._start(group, tasks, line))
+                group.create_task(self._fill(line, partial(self._start, group, tasks, line)))
                 async for order, piece in line:
-                    self._deliver(order, await piece)
+                    found = await piece
+                    if isinstance(found, Exception):
+                        raise found
+                    self._deliver(order, found)
         except BaseExceptionGroup as errors:
             raise foremost(errors) from errors
+
+    async def _told(self, read: Callable[[], Awaitable[T]]) -> T | Exception:
+        """What comes of it, or what it fails of: told in its turn, but where the file is read over again at once."""
+        try:
+            with unasked_told():
+                return await read()
+        except Exception as error:
+            self._failing = True
+            if self._may_repeat(error):
+                self._again = True
+                raise
+            return error
+
+    async def _fill(self, line: Line, read: Callable[[], Awaitable[None]]) -> None:
+        """Have a line filled, and say that it is at its end, or what has ended it."""
+        line.put(await self._told(read))
 
     def _deliver(self, order: Priority, batches: list[pa.RecordBatch]) -> None:
         """What came of a piece, in its turn."""
@@ -214,14 +189,14 @@ class FileRun:
         self._deliver(order, await run.read_piece(planned, reads, piece, depth=self._depth, order=order))
         return True
 
-    async def _start(self, group: asyncio.TaskGroup, tasks: Sequence[ScanTask], line: _Line) -> None:
+    async def _start(self, group: asyncio.TaskGroup, tasks: Sequence[ScanTask], line: Line) -> None:
         run = self._run
         # With a limit they are read one after the other.
         abreast = len(tasks) if run.rows_wanted() is None else 1
         if tasks:
             run.read_ahead(tasks[0])
         for planned in tasks:
-            if self._budget.spent:
+            if self._budget.spent or self._failing:
                 break
             task = self._budget.cut(planned)
             self.promised += task.sure.count
@@ -230,14 +205,13 @@ class FileRun:
             else:
                 reads = run.reader.reads(task, abreast=abreast)
                 await self._start_pieces(group, task, reads, line, depth=self._depth)
-        line.put(None)
 
     async def _start_pieces(
         self,
         group: asyncio.TaskGroup,
         task: ScanTask,
         reads: TaskReads,
-        line: _Line,
+        line: Line,
         *,
         depth: int,
         within: Priority = (),
@@ -254,13 +228,18 @@ class FileRun:
             if reads.two_phases and piece.sure.count < piece.rows.count:
                 first = filter_phase(piece)
                 order = await self._enter(task, first.held_bytes, run.part(first), place)
-                parts = _Line()
+                if self._failing:
+                    break
+                parts = Line()
                 line.put(parts)
-                reading = group.create_task(self._read_phases(group, task, reads, piece, order, parts, depth))
+                phases = partial(self._read_phases, group, task, reads, piece, order, parts, depth)
+                reading = group.create_task(self._fill(parts, phases))
             else:
                 order = await self._enter(task, piece.held_bytes, run.part(piece), place)
-                reading = group.create_task(run.read_piece(task, reads, piece, depth=depth, order=order))
-                line.put((order, reading))
+                if self._failing:
+                    break
+                read = partial(run.read_piece, task, reads, piece, depth=depth, order=order)
+                line.put((order, reading := group.create_task(self._told(read))))
             _track(reading, reading_on)
         return reading_on
 
@@ -271,7 +250,7 @@ class FileRun:
         reads: TaskReads,
         piece: Piece,
         order: Priority,
-        line: _Line,
+        line: Line,
         depth: int,
     ) -> None:
         """Read the filter's columns of a piece, then start what that leaves of the others."""
@@ -290,20 +269,18 @@ class FileRun:
 
         if len(parts) == 1 and parts[0].held_bytes <= admission.held[order]:
             # It takes the room of what it follows.
-            line.put((order, group.create_task(finish(parts[0], order))))
+            line.put((order, group.create_task(self._told(partial(finish, parts[0], order)))))
         else:
             admission.pin(order)
             reading_on: set[asyncio.Task[Any]] = set()
             for number, part in enumerate(parts):
                 own = await self._enter(task, part.held_bytes, run.part(part), (*order, number))
-                reading = group.create_task(finish(part, own))
-                line.put((own, reading))
+                line.put((own, reading := group.create_task(self._told(partial(finish, part, own)))))
                 _track(reading, reading_on)
             await self._leave_after(order, reading_on)
-        line.put(None)
 
     async def _start_whole(
-        self, group: asyncio.TaskGroup, task: ScanTask, line: _Line, *, abreast: int
+        self, group: asyncio.TaskGroup, task: ScanTask, line: Line, *, abreast: int
     ) -> None:
         """Chunks without an offset index, too large to decode at once: fetch them, then cut what came."""
         reader, admission = self._run.reader, self._run.admission

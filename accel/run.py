@@ -21,11 +21,12 @@ import pyarrow as pa
 from accel.admission import Admission, Priority, part_of
 from accel.decode.pool import DecodePool
 from accel.errors import AccelError
-from accel.file_run import FileRun, Item, Outbox
+from accel.file_run import FileRun
 from accel.io.calls import begin
 from accel.io.cancels import Beginning, unasked_told
 from accel.io.faults import foremost
 from accel.options import MIB, Options
+from accel.outbox import Item, Outbox
 from accel.piece_reads import read_piece
 from accel.planning.pages import Piece
 from accel.planning.task import ScanTask

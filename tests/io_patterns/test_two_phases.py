@@ -14,7 +14,16 @@ import pytest
 import accel
 from accel.ranges import ByteRange
 from accel.reader import Reader
-from accel.testing import DictStore, Layout, RecordingStore, table, write_file
+from accel.testing import (
+    DictStore,
+    FaultStore,
+    LatencyStore,
+    Layout,
+    RecordingStore,
+    Status,
+    table,
+    write_file,
+)
 
 ROWS, GROUP, PAGE = 12_000, 6_000, 500
 PATH = "wide.parquet"
@@ -172,8 +181,6 @@ def test_auto_weighs_what_it_saves(store: RecordingStore) -> None:
 
 def test_a_failing_second_phase_strands_nobody(data: bytes) -> None:
     """The first piece's late read fails: the scan raises, and ends."""
-    from accel.testing import FaultStore, Status
-
     calls = 0
 
     def script(attempt: Any) -> Any:
@@ -184,6 +191,31 @@ def test_a_failing_second_phase_strands_nobody(data: bytes) -> None:
     broken = FaultStore(DictStore({PATH: data}), script)
     with pytest.raises(accel.StoreError, match="403"):
         scan(broken, "mark = 4 or w1 < 3", phases="two", piece_bytes=9_000).to_table()
+
+
+@pytest.mark.parametrize("phases", ["one", "two"])
+@pytest.mark.parametrize("lost", [0, 1], ids=["all of it", "what no filter needs"])
+def test_rows_before_a_group_that_cannot_be_read_come_out(data: bytes, phases: str, lost: int) -> None:
+    """Though it was read ahead, and failed before they had come: the first row group, and then the error."""
+    footer = pq.read_metadata(io.BytesIO(data))
+    start = footer.row_group(1).column(lost).data_page_offset
+    end = footer.row_group(1).column(4).data_page_offset
+
+    def script(attempt: Any) -> Any:
+        late = isinstance(attempt.want, ByteRange) and start <= attempt.want.start <= end
+        return Status(403) if late else None
+
+    # What is answered comes after what fails.
+    store = FaultStore(LatencyStore(DictStore({PATH: data}), first_byte=0.005), script)
+    full = pq.read_table(io.BytesIO(data))
+    rows = []
+    with pytest.raises(accel.StoreError, match="403"):
+        for batch in scan(store, "mark > 0", phases=phases, piece_bytes=60_000):
+            rows.append(batch)  # noqa: PERF402 - what came before the error is kept
+    assert pa.Table.from_batches(rows).equals(full[:GROUP])
+    for limit in (GROUP - 1, GROUP):
+        found = scan(store, "mark > 0", phases=phases, piece_bytes=60_000, limit=limit)
+        assert found.to_table().equals(full[:limit])
 
 
 def test_first_phases_go_together_however_much_the_others_hold(store: RecordingStore, data: bytes) -> None:

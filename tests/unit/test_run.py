@@ -16,11 +16,11 @@ import pytest
 
 import accel
 from accel.errors import AccelError, ObjectChangedError, ParquetFormatError, StoreError
-from accel.file_run import Item
 from accel.io.faults import foremost
 from accel.io.network import Network
 from accel.metrics import Metrics
 from accel.options import Options
+from accel.outbox import Item
 from accel.planning.pages import Piece
 from accel.planning.seen import Seen
 from accel.planning.selection import RowSelection
@@ -314,6 +314,66 @@ async def test_rows_that_came_before_a_piece_failed_are_handed_out(planned: list
         await run.take()
 
 
+@pytest.mark.parametrize(
+    "failure",
+    [
+        pytest.param(StoreError("the second group"), id="of the store"),
+        pytest.param(asyncio.CancelledError(), id="of what cancels itself"),
+        pytest.param(ObjectChangedError("another version"), id="of a file whose tasks are fixed"),
+    ],
+)
+async def test_a_piece_that_fails_first_is_told_after_those_before_it(
+    planned: list[list[ScanTask]], failure: BaseException
+) -> None:
+    """Group 0 comes in two pieces, the second of which is there only after group 1 has failed."""
+    failed = asyncio.Event()
+
+    async def before(task: ScanTask, piece: Piece) -> None:
+        if task.row_group == 1:
+            failed.set()
+            raise failure
+        await failed.wait()
+        for _ in range(20):
+            await asyncio.sleep(0)
+
+    run, files = make(planned[:1], FakeReader(before))
+    files.final = True
+    rows: list[int] = []
+    with pytest.raises(AccelError) as caught:
+        while (batch := await run.take()) is not None:
+            rows += batch.column(0).to_pylist()
+    assert rows == list(range(20))
+    assert isinstance(failure, asyncio.CancelledError) or caught.value is failure
+    assert (files.asked, files.distrusted) == ([0], [])
+    assert run.admission.held == {}
+    assert others() == set()
+
+
+async def test_nothing_is_started_after_a_piece_that_failed(planned: list[list[ScanTask]]) -> None:
+    """Four groups as those of one file: the third fails while two are on their way, and the fourth waits for room."""
+    failed = asyncio.Event()
+    started: list[tuple[str, int]] = []
+
+    async def before(task: ScanTask, piece: Piece) -> None:
+        started.append((task.path, task.row_group))
+        if (task.path, task.row_group) == ("1", 0):
+            failed.set()
+            raise StoreError("the third group")
+        await failed.wait()
+        for _ in range(1 + task.row_group):
+            await settle()  # the first is taken, which makes room, while the second is on its way
+
+    reader = FakeReader(before, max_tasks_in_flight=3, piece_bytes=1)
+    reader.network = Network(latency=0.0, bandwidth=1.0)  # nothing to be covered by reading further ahead
+    run, _ = make([[*planned[0], *planned[1]]], reader)
+    rows: list[int] = []
+    with pytest.raises(StoreError, match="the third group"):
+        while (batch := await run.take()) is not None:
+            rows += batch.column(0).to_pylist()
+    assert rows == expected(0)
+    assert started == [("0", 0), ("0", 1), ("1", 0)]
+
+
 async def test_a_changed_file_is_planned_once_more(planned: list[list[ScanTask]]) -> None:
     run, files = make(planned[:2], failures={1: [ObjectChangedError("new version")]})
     assert await rows_of(run) == expected(0, 1)
@@ -491,7 +551,7 @@ async def test_a_run_that_is_closed_as_its_file_changes_plans_nothing_anew(
         await closing
     with pytest.raises(AccelError, match="closed before its end"):
         await taking
-    assert (files.asked, files.forgotten) == ([0], [])
+    assert (files.asked, files.forgotten) == ([0], [0])
     assert others() == set()
 
 
