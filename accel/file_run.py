@@ -154,17 +154,20 @@ class FileRun:
                 return await read()
         except Exception as error:
             self._failing = True
-            if self._may_repeat(error):
-                self._again = True
-                raise
-            return error
+            if not self._may_repeat(error):
+                return error
+            self._again = True
+            self.outbox.clear()
+            raise
 
     async def _fill(self, line: Line, read: Callable[[], Awaitable[None]]) -> None:
         """Have a line filled, and say that it is at its end, or what has ended it."""
         line.put(await self._told(read))
 
     def _deliver(self, order: Priority, batches: list[pa.RecordBatch]) -> None:
-        """What came of a piece, in its turn."""
+        """What came of a piece, in its turn; nothing while the attempt is being ended that read it."""
+        if self._again:
+            return
         self._delivered.add(order)
         for at, batch in enumerate(batches):
             self.outbox.put(Item(batch, order, at == len(batches) - 1))

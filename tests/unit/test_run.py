@@ -454,6 +454,33 @@ async def test_a_changed_file_gives_none_of_the_rows_it_had_before(planned: list
     assert run.admission.held == {}
 
 
+async def test_nothing_comes_out_of_an_attempt_that_is_being_ended(planned: list[list[ScanTask]]) -> None:
+    """The second file changed, and a piece of it takes its time to end: its first group is not handed out meanwhile."""
+    hold, change, go = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    async def before(task: ScanTask, piece: Piece) -> None:
+        place = (task.path, task.row_group)
+        if task.path == "0":
+            await hold.wait()
+        elif place == ("1", 1) and not change.is_set():
+            await change.wait()
+            raise ObjectChangedError("new version")
+        elif place == ("2", 0) and not go.is_set():
+            try:
+                await asyncio.sleep(60)
+            finally:
+                await go.wait()
+
+    run, files = make([planned[0], [*planned[1], *planned[2]]], FakeReader(before))
+    rows = asyncio.create_task(rows_of(run))
+    for event in (change, hold, go):
+        await settle()
+        event.set()
+    assert await rows == expected(0, 1, 2)
+    assert files.asked == [0, 1, 1]
+    assert run.admission.held == {}
+
+
 async def test_pages_that_contradict_their_index_are_read_without_it(planned: list[list[ScanTask]]) -> None:
     told = []
 
