@@ -1,7 +1,7 @@
 """accel's table of contents: which indexes a file holds, and where.
 
 The footer key `accel.indexes` holds it, as JSON; docs/formats.md specifies it. It is bound to the file by a
-fingerprint, and every index by a checksum.
+fingerprint, and has a checksum, as every index has.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from dataclasses import field
 from typing import Any, TypeGuard
 
 from accel.errors import IndexFormatError
+from accel.format.checksums import Checksum, check_seal, checksum, seal
 from accel.format.fingerprint import fingerprint
 from accel.format.footer import TOC_KEY
 from accel.format.idx1 import IDX1_KEY, encode_idx1, idx1_range, parse_idx1, parse_idx1_offset
@@ -120,31 +121,6 @@ class Toc:
     """What holding it costs, for the cache's limit."""
 
 
-def checksum(data: Buffer) -> int:
-    """XXH64, seed 0."""
-    import xxhash
-
-    return int(xxhash.xxh64_intdigest(data))
-
-
-class Checksum:
-    """The same, of bytes that come piece by piece."""
-
-    __slots__ = ("_state",)
-
-    def __init__(self) -> None:
-        import xxhash
-
-        self._state = xxhash.xxh64()
-
-    def add(self, data: Buffer) -> None:
-        self._state.update(data)
-
-    @property
-    def value(self) -> int:
-        return int(self._state.intdigest())
-
-
 def encode_toc(entries: Iterable[Entry], metadata: FileMetadata) -> bytes:
     """The value of the footer key, for a file whose data lies as in `metadata`.
 
@@ -170,7 +146,7 @@ def encode_toc(entries: Iterable[Entry], metadata: FileMetadata) -> bytes:
     import json
 
     toc = {"version": _VERSION, "fingerprint": f"{fingerprint(metadata):016x}", "indexes": runs}
-    return json.dumps(toc, separators=(",", ":"), ensure_ascii=False, sort_keys=False).encode()
+    return seal(json.dumps(toc, separators=(",", ":"), ensure_ascii=False, sort_keys=False).encode())
 
 
 _SHARED = ("kind", "version", "column", "signature", "level")
@@ -189,8 +165,8 @@ def parse_toc(metadata: FileMetadata) -> Toc | None:
     Raises
     ------
     IndexFormatError
-        It is no table of contents of this version, it was made for another file, or it places an index
-        outside of the file's body.
+        It is no table of contents of this version, it was made for another file or is not as it was written, or it
+        places an index outside of the file's body.
     """
     raw = metadata.key_value.get(TOC_KEY)
     if raw is None:
@@ -220,6 +196,8 @@ def _parse(raw: bytes, metadata: FileMetadata) -> Toc:
         raise IndexFormatError(
             "the indexes were made for another file", hint="the file was rewritten since; embed them again"
         )
+    if "checksum" in toc:
+        check_seal(raw)
     runs = toc.get("indexes")
     if not isinstance(runs, list):
         raise IndexFormatError("the table of contents lists no indexes")

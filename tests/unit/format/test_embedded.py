@@ -94,8 +94,9 @@ def test_the_bytes_are_as_documented() -> None:
     text = (
         '{"version":1,"fingerprint":"' + f"{fingerprint(BASE):016x}" + '","indexes":[{"kind":"bitmap",'
         '"version":1,"column":["s","x.y"],"signature":"bytes","level":"page","heads":["00000000000000ab"],'
-        '"params":{"range_rows":512},"at":[[1,3,5,8,"0123456789abcdef",5]]}]}'
+        '"params":{"range_rows":512},"at":[[1,3,5,8,"0123456789abcdef",5]]}]'
     )
+    text += ',"checksum":"' + f"{xxhash.xxh64_intdigest(text.encode()):016x}" + '"}'
     assert encode_toc([entry], BASE) == text.encode()
     [several] = json.loads(encode_toc([SEVERAL], BASE))["indexes"]
     assert several["columns"] == [[["a"], "int64:1/1", "value"], [["s"], "bytes", "lower"]]
@@ -131,7 +132,29 @@ def test_a_file_without_the_key_has_no_table_of_contents() -> None:
 
 
 def changed(**changes: Any) -> bytes:
-    return json.dumps({**json.loads(encode_toc(PAGES, BASE)), **changes}).encode()
+    toc = json.loads(encode_toc(PAGES, BASE))
+    del toc["checksum"]
+    return json.dumps({**toc, **changes}).encode()
+
+
+def test_a_table_of_contents_with_any_bit_changed_is_refused_or_says_the_same() -> None:
+    """Else an index of one row group, or column, would be taken for that of another."""
+    raw = encode_toc(PAGES, BASE)
+    for bit in range(8 * len(raw)):
+        damaged = bytearray(raw)
+        damaged[bit // 8] ^= 1 << bit % 8
+        try:
+            toc = parse_toc(holding(bytes(damaged)))
+        except IndexFormatError:
+            continue
+        assert toc is not None
+        assert list(toc.entries) == PAGES
+
+
+def test_a_table_of_contents_of_before_there_were_checksums_is_read() -> None:
+    toc = parse_toc(holding(changed()))
+    assert toc is not None
+    assert list(toc.entries) == PAGES
 
 
 def run(**changes: Any) -> bytes:

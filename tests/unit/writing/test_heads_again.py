@@ -92,6 +92,7 @@ def test_lookups_save_a_round_trip_and_find_the_same(path: str, rows: pa.Table, 
 def test_a_place_that_is_none_is_passed_over(path: str, told: object) -> None:
     metadata = metadata_of(path)
     toc = json.loads(metadata.key_value[TOC_KEY])
+    del toc["checksum"]
     for run in toc["indexes"]:
         run["heads_again"] = [told] * len(run["at"])
     metadata.key_value[TOC_KEY] = json.dumps(toc).encode()  # type: ignore[index]
