@@ -35,6 +35,8 @@ _BATCH_ROWS = 256
 """pyarrow looks at a page's size once a batch: its own 1024 would let pages of wide texts grow far beyond."""
 _GROUP_ROWS = 1_048_576
 _PART_BYTES = 8 * MIB
+_COUNTS = ("max_rows_per_page", "write_batch_size")
+"""Options of pyarrow's that are numbers of rows: with one below 1 it never ends."""
 
 
 class ArrowStream(Protocol):
@@ -97,7 +99,8 @@ def write_table(
         text, `indexes` does not map columns to kinds, or pyarrow has no such option.
     ValueError
         A column to sort by or to filter by is not there, has no order, or cannot have a bloom filter; there is no
-        such kind or level of index; pyarrow cannot write a type.
+        such kind or level of index; pyarrow cannot write a type, or not in that encoding or
+        compression.
     ColumnNotFoundError, SchemaMismatchError
         An index is asked for of a column that is not there, or that cannot have it.
     MemoryLimitError
@@ -108,7 +111,8 @@ def write_table(
         A kind of index failed, or what it built does not read back.
     """
     given = _as_table(table)
-    _check_rows(page_rows=page_rows, row_group_size=row_group_size)
+    counts = {name: pyarrow_options[name] for name in _COUNTS if pyarrow_options.get(name) is not None}
+    _check_rows(page_rows=page_rows, row_group_size=row_group_size, **counts)
     location = parse_url(path, in_store=store is not None)
     if location.path.endswith("/") or not location.path:
         raise StoreError("the target is a directory", path=str(location), hint="name a file")
@@ -188,17 +192,35 @@ def _write(
     if restored:
         settings = {**settings, "store_schema": False}
     sink = pa.PythonFile(file, mode="w")
-    try:
-        writer = pq.ParquetWriter(sink, table.schema, **settings)
-    except TypeError as error:  # of the C layer, whose name says nothing to the caller
-        raise TypeError(str(error).replace("__cinit__()", "pyarrow.parquet.ParquetWriter")) from None
-    except NotImplementedError as error:
-        raise ValueError(f"pyarrow cannot write this table: {error}") from error
-    with writer:
+    with _refusals(), pq.ParquetWriter(sink, table.schema, **settings) as writer:
         writer.write_table(table, row_group_size=row_group_size)
         if restored:
             writer.add_key_value_metadata(arrow_schema_pairs(original, writer.schema.names))
     file.flush()
+
+
+@contextlib.contextmanager
+def _refusals() -> Iterator[None]:
+    """What pyarrow says of a table or of its options, as errors in the caller's terms."""
+    try:
+        yield
+    except TypeError as error:  # of the C layer, whose name says nothing to the caller
+        raise TypeError(str(error).replace("__cinit__()", "pyarrow.parquet.ParquetWriter")) from None
+    except NotImplementedError as error:
+        raise _unwritable(error) from error
+    except OSError as error:
+        # Parquet's own refusals have no number, unlike what the operating system says.
+        if error.errno is not None or isinstance(error, AccelError):
+            raise
+        raise _unwritable(error) from error
+    except pa.ArrowException as error:
+        if type(error) is not pa.ArrowException:
+            raise
+        raise _unwritable(error) from error
+
+
+def _unwritable(error: Exception) -> ValueError:
+    return ValueError(f"pyarrow cannot write this table: {error}")
 
 
 @contextlib.contextmanager

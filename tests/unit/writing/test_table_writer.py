@@ -88,6 +88,19 @@ def test_blooms_are_sized_by_the_data(tmp_path: Path) -> None:
             {"row_group_size": 0}, "row_group_size is a number of rows above 0", id="no rows a group"
         ),
         pytest.param({"indexes": {"id": "nope"}}, "no index kind 'nope'", id="index kind"),
+        *(
+            pytest.param(
+                {name: count}, f"{name} is a number of rows above 0, not {count}", id=f"{name} {count}"
+            )
+            for name in ("max_rows_per_page", "write_batch_size")
+            for count in (0, -1)
+        ),
+        pytest.param({"compression": "nope"}, "cannot write this table: .* nope", id="compression"),
+        pytest.param(
+            {"column_encoding": {"id": "RLE"}, "use_dictionary": False},
+            "cannot write this table: RLE only supports BOOLEAN",
+            id="encoding",
+        ),
     ],
 )
 def test_mistakes_leave_what_was_there(tmp_path: Path, keywords: dict[str, Any], message: str) -> None:
