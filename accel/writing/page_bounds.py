@@ -93,10 +93,12 @@ class BoundsBuilder:
             return
         bounds = pc.min_max(page)
         least, most = bounds["min"].as_py(), bounds["max"].as_py()
+        lower, upper = self.coding.lower(least), self.coding.upper(most)
         self.null_pages.append(False)
-        self.lower.append(self.coding.lower(least))
-        self.upper.append(self.coding.upper(most))
-        self.keys.append((least, most))
+        self.lower.append(lower)
+        self.upper.append(upper)
+        # Cut texts may stand in another order than whole ones.
+        self.keys.append((lower, upper) if isinstance(least, bytes) else (least, most))
 
     def finish(self) -> bytes | None:
         """The ColumnIndex in Thrift's compact protocol; None where there can be none."""

@@ -149,6 +149,16 @@ def test_boundary_order(tmp_path: Path, pages: list[list[int | None]], order: in
     ]
 
 
+def test_boundary_order_is_that_of_bounds_as_they_are_cut(tmp_path: Path) -> None:
+    """The second text is cut before its last character, and is then below the first."""
+    builder = bounds_builder(element_of(tmp_path, pa.string()), pa.string())
+    assert builder is not None
+    index = build(builder, pa.array(["a" * 63 + "b"]), pa.array(["a" * 63 + "é"]))
+    assert index is not None
+    assert [lower for lower, _ in raw(index)] == [b"a" * 63 + b"b", b"a" * 63]
+    assert index.boundary_order == 0
+
+
 def test_a_nan_anywhere_leaves_the_chunk_without_bounds(tmp_path: Path) -> None:
     builder = bounds_builder(element_of(tmp_path, pa.float64()), pa.float64())
     assert builder is not None
