@@ -71,6 +71,8 @@ async def _inspect(given: argparse.Namespace, metrics: Metrics) -> tuple[Listing
     layouts = []
     for file in listing.files[:_MOST_FILES]:
         handle, _ = await reader.open(file)
+        if handle.bad_toc is not None:
+            metrics.warn(str(handle.bad_toc.at(path=redact(file.url))))
         indexes = await _read_indexes(reader.client(file.root), handle, metrics)
         layouts.append(describe_layout(file.url, handle, indexes=indexes))
     return listing, layouts

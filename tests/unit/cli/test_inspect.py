@@ -277,3 +277,16 @@ def test_embedded_indexes_are_told(tmp_path: Path, capsys: pytest.CaptureFixture
     (told,) = json.loads(capsys.readouterr().out)["embedded"]
     assert (told["kind"], told["column"], told["level"], told["count"]) == ("distinct", "city", "page", 1)
     assert told["bytes"] > 0
+
+
+def test_embedded_indexes_of_another_file_are_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A rewrite by what keeps the footer's keys."""
+    path = tmp_path / "f.parquet"
+    accel.write_table(pa.table({"a": [1, 2, 3]}), path, indexes={"a": "bitmap"})
+    toc = pq.read_metadata(path).metadata[b"accel.indexes"]
+    pq.write_table(pa.table({"a": [4, 5]}).replace_schema_metadata({"accel.indexes": toc}), path)
+    assert main(["inspect", str(path)]) == 0
+    reason = "the indexes were made for another file (the file was rewritten since; embed them again)"
+    assert capsys.readouterr().err == f"accel: warning: {path}, footer key accel.indexes: {reason}\n"
