@@ -54,12 +54,7 @@ class UnreachableError(Exception):
 
 def connections_to(origin: Origin, patience: Patience) -> Connections:
     """The pool of the running event loop: one for all stores at that server, as URLs and not connections are signed."""
-    loop = asyncio.get_running_loop()
-    servers = _loops.get(loop)
-    if servers is None:
-        for known in [known for known in _loops if known.is_closed()]:
-            del _loops[known]
-        servers = _loops[loop] = LRUCache(_MOST_SERVERS)
+    servers = _shared().servers
     pool = servers.get((origin, patience))
     if pool is None:
         pool = servers[origin, patience] = Connections(origin, patience)
@@ -84,6 +79,7 @@ class Connections:
         self._context: ssl.SSLContext | None = None
         # The one used last comes first again; each with the time when it became idle, so these are sorted.
         self._idle: dict[Connection, float] = {}
+        self._all_idle = _shared().idle
         self._most_idle = _open_files() // _SHARE_IDLE
         self._busy: set[Connection] = set()
         self._watch: asyncio.TimerHandle | None = None
@@ -135,14 +131,16 @@ class Connections:
             self._busy.discard(connection)
             if connection.usable:
                 self._idle[connection] = self._loop.time()
-                if len(self._idle) > self._most_idle:
-                    oldest = next(iter(self._idle))
-                    del self._idle[oldest]
+                self._all_idle[connection] = self
+                if len(self._all_idle) > self._most_idle:
+                    oldest, pool = next(iter(self._all_idle.items()))
+                    pool._forget(oldest)
                     oldest.abort()
 
     def _take(self) -> Connection | None:
         while self._idle:
             connection, since = self._idle.popitem()
+            self._all_idle.pop(connection, None)
             if connection.usable and connection.silent and self._loop.time() - since < _IDLE_SECONDS:
                 return connection
             connection.abort()
@@ -157,6 +155,7 @@ class Connections:
 
     def _forget(self, connection: Connection) -> None:
         self._idle.pop(connection, None)
+        self._all_idle.pop(connection, None)
 
     # Waiting.
 
@@ -184,7 +183,8 @@ class Connections:
             raise UnreachableError("no connection came about in time") from None
         except (OSError, ValueError) as error:  # a refused certificate is an OSError too
             if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
-                self._drop_idle(since=self._loop.time())
+                for idle in list(self._all_idle):
+                    idle.abort()
                 raise LostError(Loss.EXHAUSTED, begun=False) from None
             raise UnreachableError(type(error).__name__) from None
 
@@ -237,4 +237,23 @@ def _open_files() -> int:
     return soft if 0 <= soft < 1 << 16 else 1 << 16
 
 
-_loops: dict[asyncio.AbstractEventLoop, LRUCache[tuple[Origin, Patience], Connections]] = {}
+class _Shared:
+    """What all pools of one event loop share."""
+
+    def __init__(self) -> None:
+        self.servers: LRUCache[tuple[Origin, Patience], Connections] = LRUCache(_MOST_SERVERS)
+        self.idle: dict[Connection, Connections] = {}
+        """All idle connections, the one that has been so for longest first: the process's files are one lot."""
+
+
+def _shared() -> _Shared:
+    loop = asyncio.get_running_loop()
+    shared = _loops.get(loop)
+    if shared is None:
+        for known in [known for known in _loops if known.is_closed()]:
+            del _loops[known]
+        shared = _loops[loop] = _Shared()
+    return shared
+
+
+_loops: dict[asyncio.AbstractEventLoop, _Shared] = {}

@@ -323,6 +323,38 @@ async def test_few_idle_connections_are_kept_where_few_files_may_be_open(
     await pool.close()
 
 
+async def test_idle_connections_of_all_pools_count_together(
+    server: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("resource.getrlimit", lambda _: (12, 64))
+    pools = [Connections(origin_of(server.url), Patience(1.0, 0.2 + n)) for n in range(4)]
+    for pool in pools:
+        await asyncio.gather(*(ask(pool) for _ in range(2)))
+    await asyncio.sleep(0)  # an aborted connection is told of its end
+    assert [len(pool._idle) for pool in pools] == [0, 0, 1, 2]
+    for pool in pools:
+        await pool.close()
+    await asyncio.sleep(0)
+    assert not pools[0]._all_idle
+
+
+async def test_without_files_to_open_those_of_other_pools_are_given_up(
+    server: Any, pool: Connections, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = Connections(origin_of(server.url), Patience(1.0, 0.3))
+    await ask(other)
+
+    async def fail() -> Any:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr(pool, "_reach", fail)
+    with pytest.raises(LostError):
+        await ask(pool)
+    await asyncio.sleep(0)  # an aborted connection is told of its end
+    assert not other._idle
+    await other.close()
+
+
 @pytest.mark.parametrize(("soft", "files"), [(1024, 1024), (-1, 1 << 16), (1 << 30, 1 << 16)])
 def test_how_many_files_may_be_open(monkeypatch: pytest.MonkeyPatch, soft: int, files: int) -> None:
     monkeypatch.setattr("resource.getrlimit", lambda _: (soft, soft))
