@@ -6,7 +6,7 @@ import operator
 import os
 import threading
 import weakref
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from cachetools import LRUCache
 
@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from accel.io.listing import Cuts
 
 __all__ = ["client_for"]
+
+K = TypeVar("K")
+V = TypeVar("V")
 
 # What of the options a client is made of; scans that differ in others still share it.
 _OF_CLIENT = operator.attrgetter(
@@ -46,6 +49,8 @@ _OF_CLIENT = operator.attrgetter(
     "allow_unpinned",
 )
 _MOST = 128
+# Of a store of the caller's what is kept for so many different options: a timeout may be another one each time.
+_MOST_OF_ONE = 16
 
 
 class _Registry:
@@ -55,20 +60,15 @@ class _Registry:
         # Of the callers' own stores. Nothing here keeps such a store alive.
         self.tokens = ByIdentity(_new_token, forget=self._forget)
         # What was learned of them outlives their clients, which last no longer than a scan.
-        self.networks: dict[tuple[str, float, float], Network] = {}
+        self.networks: dict[str, dict[tuple[float, float], Network]] = {}
         self.cuts: dict[str, Cuts] = {}
         # What reads them, where that holds nothing of the caller's: obstore takes 6 ms to make a store.
-        self.transports: dict[tuple[str, tuple[object, ...]], RangeStore] = {}
+        self.transports: dict[str, dict[tuple[object, ...], RangeStore]] = {}
         self.given: weakref.WeakValueDictionary[tuple[object, ...], Client] = weakref.WeakValueDictionary()
 
     def _forget(self, token: str) -> None:
-        self.cuts.pop(token, None)
-        for known in list(self.networks):
-            if known[0] == token:
-                self.networks.pop(known, None)
-        for kept in list(self.transports):
-            if kept[0] == token:
-                self.transports.pop(kept, None)
+        for known in (self.cuts, self.networks, self.transports):
+            known.pop(token, None)
 
 
 def _new_token(_: object) -> str:
@@ -135,10 +135,9 @@ def _client_of(store: Any, options: Options, share: tuple[object, ...]) -> Clien
         token = _token_of(store)
         client = _registry.given.get((token, share))
         if client is None or _is_broken(client.store):
-            known = (token, options.assumed_latency, options.assumed_bandwidth)
-            network = _registry.networks.get(known)
-            if network is None:
-                network = _registry.networks[known] = network_to("store:", options)
+            known, assumed = _registry.networks, (options.assumed_latency, options.assumed_bandwidth)
+            network = known.get(token, {}).get(assumed) or network_to("store:", options)
+            _keep(known, token, under=assumed, value=network)
             cuts = _registry.cuts.get(token)
             if cuts is None:
                 from accel.io.listing import Cuts
@@ -165,21 +164,31 @@ def _token_of(store: Any) -> str:
 
 
 def _transport_of(store: Any, token: str, options: Options, share: tuple[object, ...]) -> RangeStore:
-    kept = _registry.transports.get((token, share))
+    kept = _registry.transports.get(token, {}).get(share)
     if kept is not None and not _is_broken(kept):
+        _keep(_registry.transports, token, under=share, value=kept)
         return kept
     if type(store).__module__.partition(".")[0] == "obstore":
         from accel.io.direct_store import adapt
 
         adapted = adapt(store, options)
         if not adapted.wraps(store):
-            _registry.transports[token, share] = adapted
+            _keep(_registry.transports, token, under=share, value=adapted)
         return adapted
     # The class first, which is remembered: an object is held against a protocol each time.
     if issubclass(type(store), RangeStore) or isinstance(store, RangeStore):
         serving: RangeStore = store
         return serving
     raise _no_store(store)
+
+
+def _keep(known: dict[str, dict[K, V]], token: str, *, under: K, value: V) -> None:
+    """Of one store for as many options as are in use; those not used for longest go."""
+    kept = known.setdefault(token, {})
+    kept.pop(under, None)
+    while len(kept) >= _MOST_OF_ONE:
+        del kept[next(iter(kept))]
+    kept[under] = value
 
 
 def _is_broken(transport: RangeStore) -> bool:

@@ -114,17 +114,17 @@ def test_storage_options_must_be_a_mapping() -> None:
 def test_what_was_learned_of_a_store_outlives_its_clients_and_goes_with_it() -> None:
     store = DictStore()
     first = client_for("store:", store=store)
-    network = first.network
+    token, network = first.token, first.network
     del first
     gc.collect()
     assert client_for("store:", store=store).network is network
     assert client_for("store:", store=store, options=Options(piece_bytes=7)).network is network
     assert client_for("store:", store=store, options=Options(assumed_latency=1.0)).network.latency == 1.0
     assert client_for("store:", store=DictStore()).network is not network
-    count = len(clients._registry.networks)
+    assert len(clients._registry.networks[token]) == 2
     del store
     gc.collect()
-    assert len(clients._registry.networks) <= count - 2
+    assert token not in clients._registry.networks
 
 
 def test_where_listings_are_cut_outlives_clients_and_goes_with_the_store() -> None:
@@ -153,7 +153,9 @@ def test_what_reads_a_given_store_is_made_once_and_does_not_keep_it() -> None:
         return S3Store("b", region="us-east-1", access_key_id="K", secret_access_key="S", **more)
 
     store = given()
-    first = client_for("store:", store=store).store
+    client = client_for("store:", store=store)
+    token, first = client.token, client.store
+    del client
     gc.collect()
     assert client_for("store:", store=store).store is first
     assert client_for("store:", store=store, options=Options(read_timeout=1.0)).store is not first
@@ -169,7 +171,24 @@ def test_what_reads_a_given_store_is_made_once_and_does_not_keep_it() -> None:
     del store
     gc.collect()
     assert watched() is None
-    assert not any(kept is first for kept in clients._registry.transports.values())
+    assert token not in clients._registry.transports
+
+
+def test_of_a_given_store_little_is_kept_whatever_the_options() -> None:
+    """A timeout that is what is left of a deadline is another one each time."""
+    store = S3Store("b", region="us-east-1", access_key_id="K", secret_access_key="S")
+    usual = client_for("store:", store=store)
+    token, reading, network = usual.token, usual.store, usual.network
+    del usual
+    for n in range(2 * clients._MOST_OF_ONE):
+        other = Options(read_timeout=1.0 + n, assumed_latency=1.0 + n)
+        assert client_for("store:", store=store, options=other).network.latency == 1.0 + n
+        gc.collect()
+        again = client_for("store:", store=store)
+        assert (again.store is reading, again.network is network) == (True, True)
+        del again
+    kept = clients._registry.transports[token], clients._registry.networks[token]
+    assert [len(each) for each in kept] == [clients._MOST_OF_ONE] * 2
 
 
 def test_a_client_whose_store_is_broken_is_not_given_again() -> None:
