@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NoReturn
 
 from accel.errors import ObjectNotFoundError
+from accel.io.location import LOCAL_ROOT
 from accel.io.slices import each
 from accel.io.store import ObjectEntry
 from accel.planning.file import DataFile
@@ -71,7 +72,12 @@ def _taking(item: Named, entries: Sequence[ObjectEntry]) -> Callable[[ObjectEntr
 
     def take(entry: ObjectEntry) -> DataFile | None:
         path = entry.path
-        if not path.startswith(below) or len(path) == start or not entry.size and _is_marker(entry, entries):
+        if (
+            not path.startswith(below)
+            or len(path) == start
+            or not entry.size
+            and _is_marker(item, entry, entries)
+        ):
             return None
         relative = path[start:]
         if has_hidden(relative):
@@ -105,7 +111,7 @@ async def _choose_matching(item: Named, entries: Sequence[ObjectEntry]) -> Seque
     for entry in entries:
         if entry.path == exact:
             return (item.as_file(entry),)
-    data = [entry for entry in entries if entry.path != item.prefix and not _is_marker(entry, entries)]
+    data = [entry for entry in entries if entry.path != item.prefix and not _is_marker(item, entry, entries)]
     # Only where no file matches are directories meant: `year=201[23]`, or `*.parquet` as Spark writes them.
     place = item.placing()
     tests = (pattern.match_above,) if pattern.directories else (pattern.match, pattern.match_above)
@@ -126,12 +132,16 @@ def _exact_path(item: Named) -> str:
     return f"{item.prefix}/{tail}" if item.prefix else tail
 
 
-def _is_marker(entry: ObjectEntry, entries: Sequence[ObjectEntry]) -> bool:
+def _is_marker(item: Named, entry: ObjectEntry, entries: Sequence[ObjectEntry]) -> bool:
     """Whether an empty object stands for a directory: what consoles and Hadoop leave behind."""
     if entry.size:
         return False
     name = entry.path.rstrip("/").rpartition("/")[2]
-    if "." not in name or name.endswith("_$folder$") or entry.path.endswith("/"):
+    if name.endswith("_$folder$"):
+        return True
+    if item.location.root == LOCAL_ROOT:
+        return False  # directories are told from files: this is one that is being written, or was cut off
+    if "." not in name or entry.path.endswith("/"):
         return True
     # `x.parquet/`, whose slash obstore takes away, stands before the parts that Spark wrote below it.
     return lies_below(f"{entry.path}/", entries)

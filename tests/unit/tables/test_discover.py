@@ -519,6 +519,17 @@ async def test_a_local_directory_with_odd_names(tree: Path) -> None:
     assert (found.round_trips, metrics.requests) == (1, 1)
 
 
+async def test_a_local_file_that_is_empty_is_one_whatever_its_name(tmp_path: Path) -> None:
+    """It is being written, or was cut off: its rows must not be missed."""
+    for name in ("part-0", "part-1", "sub_$folder$"):
+        (tmp_path / name).write_bytes(b"PAR1" if name == "part-0" else b"")
+    found = await find_local(str(tmp_path))
+    assert [(file.url, file.size) for file in found.files] == [
+        (f"{tmp_path}/part-0", 4),
+        (f"{tmp_path}/part-1", 0),
+    ]
+
+
 @pytest.mark.parametrize("name", ["plain", "t/k=__HIVE_DEFAULT_PARTITION__/[1].parquet"])
 async def test_a_local_file_takes_no_request_whatever_its_name(tree: Path, name: str) -> None:
     path = str(tree / name)
