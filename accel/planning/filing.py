@@ -260,15 +260,15 @@ def _read_leaves(
     handle: FileHandle, query: FileQuery, group: int, rows: RowSelection, maybe: RowSelection
 ) -> tuple[LeafReads, ...]:
     """The pages of one row group that hold these rows; of the predicate's columns, of those that it may match."""
-    filters = query.filter_leaves if maybe else ()
-    outputs = query.output_leaves
+    filters = frozenset(query.filter_leaves) if maybe else frozenset[int]()
+    outputs = frozenset(query.output_leaves)
     view = handle.view
     num_rows = view.metadata.group_rows.item(group)
     wanted = PagesOf(rows, num_rows)
     doubtful = wanted if maybe is rows else PagesOf(maybe, num_rows)
     chunks, readable, indexes = view.metadata.chunks, view.readable, view.offset_indexes
     reads = []
-    for leaf in sorted({*filters, *outputs}):
+    for leaf in sorted(filters | outputs):
         at = (group, leaf)
         if at not in readable and chunks.end[at] <= chunks.start[at]:
             _check_chunk(handle, group, leaf)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import pyarrow as pa
@@ -9,11 +10,12 @@ import pytest
 
 from accel.decode.dictionary import dictionary_values
 from accel.errors import AccelError, EncryptedFileError, IndexFormatError, ParquetFormatError
+from accel.planning import task_files
 from accel.planning.file import DataFile
 from accel.planning.filing import FilePlan, plan_file
 from accel.planning.handle import FileHandle
 from accel.planning.projection import project_schema
-from accel.planning.query import Question
+from accel.planning.query import FileQuery, Question
 from accel.planning.selection import RowSelection
 from accel.planning.task_files import describe_file
 from accel.predicate.where import to_expr
@@ -345,3 +347,23 @@ def test_chunks_whose_pages_begin_at_the_same_rows_share_the_array() -> None:
     first = file.handle.offset_indexes[0, 0]
     other = file.handle.offset_indexes[0, 1]
     assert first is not None and other is not None and first.first_row is other.first_row
+
+
+def test_columns_are_not_looked_for_among_all_columns_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Leaves(tuple[int, ...]):
+        def __contains__(self, leaf: object) -> bool:
+            raise AssertionError("the square of the columns")
+
+    compile_query = task_files.compile_query
+
+    def compiled(*args: Any, **keywords: Any) -> FileQuery:
+        query = compile_query(*args, **keywords)
+        outputs, filters = Leaves(query.output_leaves), Leaves(query.filter_leaves)
+        return dataclasses.replace(query, output_leaves=outputs, filter_leaves=filters)
+
+    monkeypatch.setattr(task_files, "compile_query", compiled)
+    reads = Planner().plan("turn = 3", ["up", "turn"]).tasks[0].reads
+    assert [(leaf.leaf, leaf.for_filter, leaf.for_output) for leaf in reads] == [
+        (0, False, True),
+        (1, True, True),
+    ]
