@@ -61,6 +61,7 @@ class DictionaryReads:
     metrics: Metrics
     _pending: dict[ReadKey, asyncio.Future[memoryview]] = field(default_factory=dict)
     _places: dict[int, ByteRange | None] | None = None
+    _keeps: bool | None = None
 
     def cached(self, key: ReadKey) -> bytes | None:
         """The page, if it is cached."""
@@ -174,11 +175,14 @@ class DictionaryReads:
 
     def keeps(self) -> bool:
         """Whether pages are cached like metadata: not those of a task that reads much, and most of each column chunk."""
-        if self.task.file.id.etag is None:
-            return False
-        if self.task.nbytes < _SCANNED:
-            return True
-        return not all(2 * len(leaf.ordinal) > leaf.total_pages for leaf in self.task.reads)
+        # Asked for each page, and answered by going through all columns.
+        if self._keeps is None:
+            task = self.task
+            self._keeps = task.file.id.etag is not None and (
+                task.nbytes < _SCANNED
+                or not all(2 * len(leaf.ordinal) > leaf.total_pages for leaf in task.reads)
+            )
+        return self._keeps
 
     def _put(self, key: ReadKey, page: bytes) -> None:
         self.cache.put(self._key(key), page, len(page) + 256)

@@ -12,6 +12,7 @@ import pytest
 import accel
 from accel.decode.stored import StoredPage, store_page
 from accel.errors import StoreError
+from accel.planning.task import ScanTask
 from accel.ranges import ByteRange
 from accel.testing import (
     DictStore,
@@ -143,3 +144,27 @@ def test_a_task_that_names_another_row_group_gives_and_takes_no_dictionary_of_it
         for task in ([forged, second] if forged_first else [second, forged])
     ]
     assert answers == ([["0 0003"], ["1 0003"]] if forged_first else [["1 0003"], ["0 0003"]])
+
+
+def test_whether_pages_are_kept_is_found_out_once_for_a_task_of_many_columns(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[int] = []
+    nbytes = ScanTask.nbytes.fget  # type: ignore[attr-defined]
+
+    def counted(task: ScanTask) -> int:
+        asked.append(task.row_group)
+        return int(nbytes(task))
+
+    monkeypatch.setattr(ScanTask, "nbytes", property(counted))
+    counts = []
+    for columns in (2, 40):
+        asked.clear()
+        names = table(**{f"x{i}": pa.array(NAMES) for i in range(columns)})
+        data = write_file(names, Layout(page_rows=70, dictionary=True, codec="zstd"))
+        scan = accel.scan(
+            "f.parquet", "x0 = 'name 0003'", store=DictStore({"f.parquet": data}), cache=accel.Cache()
+        )
+        assert scan.to_table().num_columns == columns
+        counts.append(len(asked))
+    assert counts[0] == counts[1]
