@@ -17,6 +17,8 @@ from accel.session import Session
 
 __all__ = ["explain_plans"]
 
+# Characters of a predicate that are told.
+_TOLD = 400
 _LISTING = (Kind.LISTING, Kind.HEAD)
 _METADATA = (Kind.TAIL, Kind.FOOTER, Kind.REVALIDATE)
 _INDEXES = (Kind.OFFSET_INDEX, Kind.COLUMN_INDEX, Kind.BLOOM, Kind.INDEX)
@@ -140,5 +142,6 @@ def _sums(plans: Sequence[FilePlan], kept: str, total: str) -> tuple[int, int]:
 def _sql(where: Expr) -> str:
     from accel.predicate.sql import to_sql
 
-    text = to_sql(where)
-    return text if len(text) <= 400 else text[:397] + "..."
+    # As many values fill that: of a million the others would cost seconds of the loop.
+    text = to_sql(where, max_values=_TOLD)
+    return text if len(text) <= _TOLD else f"{text[: _TOLD - 3]}..."

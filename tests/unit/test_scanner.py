@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -16,6 +17,7 @@ import pytest
 
 import accel
 from accel.io import runtime
+from accel.predicate.literal import literal_value
 from accel.ranges import ByteRange
 from accel.testing import DictStore, Layout, RecordingStore, table, write_file
 
@@ -410,3 +412,20 @@ async def test_plan_async(store: RecordingStore) -> None:
 def test_planning_over_an_iterator(store: RecordingStore) -> None:
     planned = accel.plan(paths(PATHS[:2], PATHS[2:]), "key >= 95", columns=["key"], store=store)
     assert keys(accel.scan(planned, store=store).to_table()) == KEYS[95:]
+
+
+def test_of_a_long_list_explain_makes_no_more_values_text_than_it_tells(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made: list[Any] = []
+
+    def counted(scalar: Any) -> Any:
+        made.append(scalar)
+        return literal_value(scalar)
+
+    monkeypatch.setattr("accel.predicate.sql.literal_value", counted)
+    store = DictStore({"f.parquet": write_file(table(a=[1, 2, 3]))})
+    scan = accel.scan("f.parquet", accel.col("a").isin(range(5000)), store=store, cache=None)
+    told = scan.explain().where
+    assert told == f"a IN ({', '.join(map(str, range(5000)))}"[:397] + "..."
+    assert len(made) <= 400
