@@ -48,8 +48,8 @@ _TAKEN = frozenset(
 def spark_arrow_schema(schema: pa.Schema) -> pa.Schema:
     """The Arrow schema that Spark can take the data of `schema` in.
 
-    Names, order and nullability stay; metadata of the schema and its fields is dropped. Where nothing needs
-    converting the types are those of `schema`.
+    Names, order and nullability stay, except that void is nullable; metadata of the schema and its fields is
+    dropped. Where nothing needs converting the types are those of `schema`.
 
     Raises
     ------
@@ -104,7 +104,9 @@ def to_spark_batch(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
 
 
 def _field(field: pa.Field, path: str) -> pa.Field:
-    return pa.field(field.name, _target(field.type, path), nullable=field.nullable)
+    kind = _target(field.type, path)
+    # pyarrow refuses what Spark writes of `array()`: a list of void without nulls.
+    return pa.field(field.name, kind, nullable=field.nullable or pa.types.is_null(kind))
 
 
 def _target(kind: Any, path: str) -> Any:
@@ -128,7 +130,8 @@ def _target(kind: Any, path: str) -> Any:
         return _target(kind.value_type, path)
     if isinstance(kind, pa.BaseExtensionType):
         return _extension(kind, path)
-    if types.is_map(kind):
+    # Spark writes `map()`, whose keys are void, but its mapInArrow cannot be told of it.
+    if types.is_map(kind) and not types.is_null(kind.key_type):
         key = _target(kind.key_type, f"{path}.key")
         return pa.map_(key, _field(kind.item_field, f"{path}.value"), keys_sorted=kind.keys_sorted)
     if _is_listlike(kind):

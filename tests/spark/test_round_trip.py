@@ -138,6 +138,8 @@ EXPRESSIONS = [
     "if(id % 3 = 0, null, sequence(0, id % 4)) as list",
     "named_struct('a', id, 'b', if(id % 4 = 0, null, array(named_struct('c', id)))) as struct",
     "map('x', id, 'y', if(id % 2 = 0, null, id)) as map",
+    "array() as void_list",
+    "named_struct('a', id, 'b', array(array())) as void_struct",
 ]
 
 
@@ -196,6 +198,15 @@ def test_int96_beyond_nanoseconds(spark: SparkSession, tmp_path: Path) -> None:
         Exception, match=r"stored as INT96, does not fit in timestamp\[ns\] .*int96_unit=.us."
     ):
         accel.spark.read(spark, folder, options=nanos).collect()
+
+
+def test_a_map_of_void_is_refused_by_name(spark: SparkSession, tmp_path: Path) -> None:
+    """pyspark cannot declare one to mapInArrow; the other columns are read."""
+    folder = str(tmp_path / "void")
+    spark.range(0, 2, numPartitions=1).selectExpr("id", "map() as m").write.parquet(folder)
+    with pytest.raises(accel.SchemaMismatchError, match=r"column m: Spark has no type for Arrow's map<null"):
+        accel.spark.read(spark, folder)
+    assert accel.spark.read(spark, folder, columns=["id"]).collect() == [(0,), (1,)]
 
 
 def test_unsigned_numbers_as_spark_reads_them(spark: SparkSession, tmp_path: Path) -> None:
