@@ -169,6 +169,8 @@ def _shape(location: Location) -> SourceShape:
 
 def _meant(text: str) -> str | None:
     """What a path that is not there may have been meant as."""
+    if _is_file_url(text):
+        return "a file: URL is percent-encoded, % itself as %25; a bare path is not" if "%" in text else None
     if text.startswith("~"):
         return "`~` is not expanded: os.path.expanduser does that"
     if "$" in text:

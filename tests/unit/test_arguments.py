@@ -465,6 +465,9 @@ def test_local_files_are_named_by_their_path(tmp_path: Path) -> None:
         ("s3:/bucket/x.parquet", "a URL has two slashes: s3://bucket/path"),
         ("s3:bucket/x.parquet", "a URL has two slashes: s3://bucket/path"),
         (r"C:\data\x.parquet", "folders are separated by / here"),
+        ("file:/no/k=a%3Ab/x.parquet", "a file: URL is percent-encoded, % itself as %25; a bare path is not"),
+        ("file:/no/such.parquet", None),
+        ("file:///no/such.parquet", None),
         ("no/such.parquet", None),
     ],
 )
