@@ -194,6 +194,26 @@ def test_a_file_that_changed_fails_the_job(spark: SparkSession, tmp_path: Path) 
         frame.collect()
 
 
+def test_what_differs_from_sparks_own_reader(spark: SparkSession, tmp_path: Path) -> None:
+    """What docs/spark.md warns of: neither the session's zone nor its case-insensitivity is asked."""
+    folder = str(tmp_path / "hours")
+    hours = spark.range(0, 9, numPartitions=1)
+    hours.selectExpr("id", "timestamp_seconds(id * 3600) as at").write.parquet(folder)
+    before = spark.conf.get("spark.sql.session.timeZone")
+    spark.conf.set("spark.sql.session.timeZone", "America/New_York")
+    try:
+        asked = {"1970-01-01 07:00:00": 7, "1970-01-01 00:00:00-05:00": 5}
+        for text, hour in asked.items():
+            found = accel.spark.read(spark, folder, where=f"at = '{text}'", columns=["id"])
+            assert found.collect() == [(hour,)]
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", before)
+    for name in ("id", "Id"):
+        pq.write_table(pa.table({name: [1]}), tmp_path / f"{name.swapcase()}.parquet")
+    both = accel.spark.read(spark, [str(tmp_path / "ID.parquet"), str(tmp_path / "iD.parquet")])
+    assert [tuple(row) for row in both.collect()] == [(1,), (None,)]
+
+
 def test_what_travels_pickles_small_and_holds_no_secret(spark: SparkSession, folder: Path) -> None:
     secret = "a-secret-of-the-test"
     plan = accel.plan(
