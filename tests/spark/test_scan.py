@@ -214,6 +214,15 @@ def test_what_differs_from_sparks_own_reader(spark: SparkSession, tmp_path: Path
     assert [tuple(row) for row in both.collect()] == [(1,), (None,)]
 
 
+def test_its_own_folder_overwritten(spark: SparkSession, tmp_path: Path) -> None:
+    """What docs/spark.md warns of: Spark does not refuse it, and the rows are gone."""
+    folder = str(tmp_path / "own")
+    spark.range(0, 9, numPartitions=1).write.parquet(folder)
+    with pytest.raises(Exception, match="has been deleted since"):
+        accel.spark.read(spark, folder).write.mode("overwrite").parquet(folder)
+    assert list(Path(folder).glob("*.parquet")) == []
+
+
 def test_what_travels_pickles_small_and_holds_no_secret(spark: SparkSession, folder: Path) -> None:
     secret = "a-secret-of-the-test"
     plan = accel.plan(
