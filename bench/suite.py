@@ -274,6 +274,13 @@ def _many(catalog: Catalog) -> Iterator[Case]:
     what = f"one row of a directory of {files} files, each larger than what is first read of it"
     wheres = ((("key", "=", 3 * row),) for row in fresh_rows(files * rows, 15, block=rows))
     yield _case("larger files", what, Query("larger files", ("larger-files/",), FIVE), wheres, heavy=True)
+    groups, rows = catalog.scale.small_groups, catalog.scale.group_rows
+    part = groups * rows // 20
+    slots = fresh_slots(20, 16)
+    wheres = ((("key", ">=", 3 * part * slot), ("key", "<", 3 * part * (slot + 1))) for slot in slots)
+    what = f"a twentieth of the rows, by a range of the sorted key, of {groups} row groups of {rows} rows"
+    query = Query("small groups", ("small-groups.parquet",), FIVE)
+    yield _case("small groups", what, query, wheres, heavy=True)
     columns, groups = catalog.scale.wide_columns[-1], catalog.scale.wide_groups
     what = f"one row, five of {columns} columns, {groups} row groups"
     yield _in_wide(columns, groups, "wide table", what, axis=Axis.COLUMNS)

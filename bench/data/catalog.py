@@ -76,6 +76,7 @@ def make_catalog(scale: Scale) -> Catalog:
         files[f"wide-{columns}.parquet"] = generated.wide(columns, scale.wide_groups)
     for count in scale.file_counts:
         files[f"files-{count}/"] = generated.files(count, scale.file_rows)
+    files["small-groups.parquet"] = generated.small_groups(scale.small_groups, scale.group_rows)
     files["larger-files/"] = generated.files(scale.larger_files, scale.larger_rows)
     return Catalog(scale, files)
 

@@ -1,4 +1,4 @@
-"""The data sets that need no generator of others: the flights, the synthetic file, wide tables, small files."""
+"""The data sets that need no generator of others: the flights, the synthetic file, wide tables, small files and groups."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 from accel.testing.files import Layout, bench_table, write_bench_file, write_file
 from bench.data.folder import made
 
-__all__ = ["files", "flights", "synthetic", "wide"]
+__all__ = ["files", "flights", "small_groups", "synthetic", "wide"]
 
 
 def flights() -> Path:
@@ -55,6 +55,15 @@ def wide(columns: int, groups: int) -> Path:
         )
 
     return made(f"wide-{columns}-{groups}.parquet", make)
+
+
+def small_groups(groups: int, rows: int) -> Path:
+    """The synthetic table in row groups of `rows` rows, as one who writes every few seconds leaves it."""
+
+    def make(path: Path) -> None:
+        write_file(bench_table(groups * rows), Layout(group_rows=rows, page_rows=rows), where=path)
+
+    return made(f"groups-{groups}-{rows}.parquet", make)
 
 
 def files(count: int, rows: int) -> Path:

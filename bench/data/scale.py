@@ -25,6 +25,9 @@ class Scale:
     larger_files: int
     """Files of the directory of larger ones, of which a first read brings only a part."""
     larger_rows: int
+    small_groups: int
+    """Row groups of the file of small ones."""
+    group_rows: int
     at_once: int
     """Lookups that are asked all at the same time."""
     by_spark: bool
@@ -42,6 +45,8 @@ QUICK = Scale(
     file_rows=500,
     larger_files=50,
     larger_rows=5_000,
+    small_groups=400,
+    group_rows=500,
     at_once=64,
     by_spark=False,
 )
@@ -60,6 +65,8 @@ def of_factor(factor: float) -> Scale:
         file_rows=500,
         larger_files=1_000,
         larger_rows=5_000,
+        small_groups=2_000,
+        group_rows=500,
         at_once=256,
         by_spark=True,
     )
