@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from accel.metrics import Metrics
-from accel.planning.explain import Explain, RequestLevel, TaskIO, predict_task
+from accel.neighbour_reads import Members, together
+from accel.planning.explain import Explain, RequestLevel, TaskIO, predict_pieces, predict_task
 from accel.planning.file import Listing
 from accel.planning.filing import FilePlan
 from accel.planning.query import Question
@@ -14,6 +15,7 @@ from accel.predicate.expr import Expr
 from accel.ranges import Kind, ReadKey
 from accel.reader import Reader
 from accel.session import Session
+from accel.task_reads import TaskReads
 
 __all__ = ["explain_plans"]
 
@@ -40,7 +42,7 @@ def explain_plans(
     files, limit = (counts.files_kept, len(listing.files)), session.spec.limit
 
     def explain() -> Explain:
-        data = [_predict(reader, task, abreast=len(plan.tasks)) for plan in plans for task in plan.tasks]
+        data = [io for plan in plans for io in _predicted(reader, plan.tasks, limit=limit)]
         predicted = RequestLevel(
             name="data",
             requests=sum(io.requests for io in data),
@@ -108,16 +110,38 @@ def _selectivity(reader: Reader, plans: Sequence[FilePlan]) -> Iterator[str]:
     )
 
 
+def _predicted(reader: Reader, tasks: Sequence[ScanTask], *, limit: int | None) -> Iterator[TaskIO]:
+    """What reading the tasks of a file will ask for, as a run puts them together."""
+    abreast, piece_bytes = len(tasks), reader.options.cut_bytes
+    if limit is not None or abreast < 2:
+        yield from (_predict(reader, task, abreast=abreast) for task in tasks)
+        return
+    for one in together(reader, tasks, abreast=abreast, piece_bytes=piece_bytes):
+        if isinstance(one, Members):
+            first, *_ = one.each
+            yield predict_pieces(
+                [(member.task, member.piece) for member in one.each],
+                have_dictionary={
+                    key for member in one.each for key in _dictionaries(member.task, member.reads)
+                },
+                merging=reader.merging(first.task, None, abreast=abreast),
+                missing=first.reads.missing,
+            )
+        else:
+            yield _predict(reader, one, abreast=abreast)
+
+
+def _dictionaries(task: ScanTask, reads: TaskReads) -> set[ReadKey]:
+    """Those that are cached."""
+    keys = (ReadKey(Kind.DICTIONARY, task.row_group, leaf.column) for leaf in task.reads)
+    return {key for key in keys if reads.has_dictionary(key)}
+
+
 def _predict(reader: Reader, task: ScanTask, *, abreast: int) -> TaskIO:
     reads = reader.reads(task, abreast=abreast)
-    cached = {
-        key
-        for leaf in task.reads
-        if reads.has_dictionary(key := ReadKey(Kind.DICTIONARY, task.row_group, leaf.column))
-    }
     return predict_task(
         task,
-        have_dictionary=cached,
+        have_dictionary=_dictionaries(task, reads),
         piece_bytes=reader.options.cut_bytes,
         merging=reader.merging(task, reader.forecast(task, abreast=abreast), abreast=abreast),
         missing=reads.missing,

@@ -14,6 +14,7 @@ from accel.errors import MemoryLimitError, ObjectChangedError, ParquetFormatErro
 from accel.io.cancels import unasked_told
 from accel.io.faults import foremost
 from accel.io.groups import Group
+from accel.neighbour_reads import Members, together
 from accel.outbox import Item, Line, Outbox
 from accel.piece_reads import filter_piece, finish_piece, narrow_task
 from accel.planning.pages import Piece
@@ -188,26 +189,44 @@ class FileRun:
             return False
         self.promised += planned.sure.count
         (piece,) = pieces
-        order = await self._enter(planned, piece.held_bytes, run.part(piece))
+        order = await self._enter(planned, piece.held_bytes, run.part(piece.weight))
         self._deliver(order, await run.read_piece(planned, reads, piece, depth=self._depth, order=order))
         return True
 
     async def _start(self, group: asyncio.TaskGroup, tasks: Sequence[ScanTask], line: Line) -> None:
         run = self._run
-        # With a limit they are read one after the other.
-        abreast = len(tasks) if run.rows_wanted() is None else 1
         if tasks:
             run.read_ahead(tasks[0])
-        for planned in tasks:
+        # With a limit the first may be enough: they are read one after the other.
+        limited = run.rows_wanted() is not None
+        abreast = 1 if limited else len(tasks)
+        found = together(run.reader, tasks, abreast=abreast, piece_bytes=run.piece_bytes)
+        for one in tasks if limited or len(tasks) == 1 else found:
             if self._budget.spent or self._failing:
                 break
-            task = self._budget.cut(planned)
-            self.promised += task.sure.count
-            if task.cut_when_read:
-                await self._start_whole(group, task, line, abreast=abreast)
+            if isinstance(one, Members):
+                await self._start_members(group, one, line)
             else:
-                reads = run.reader.reads(task, abreast=abreast)
-                await self._start_pieces(group, task, reads, line, depth=self._depth)
+                await self._start_task(group, one, line, abreast=abreast)
+
+    async def _start_members(self, group: asyncio.TaskGroup, members: Members, line: Line) -> None:
+        run = self._run
+        self.promised += members.sure_rows
+        order = await self._enter(members.each[0].task, members.held_bytes, run.part(members.weight))
+        if not self._failing:
+            read = partial(run.read_members, members, depth=self._depth, order=order)
+            line.put((order, group.create_task(self._told(read))))
+
+    async def _start_task(
+        self, group: asyncio.TaskGroup, planned: ScanTask, line: Line, *, abreast: int
+    ) -> None:
+        task = self._budget.cut(planned)
+        self.promised += task.sure.count
+        if task.cut_when_read:
+            await self._start_whole(group, task, line, abreast=abreast)
+        else:
+            reads = self._run.reader.reads(task, abreast=abreast)
+            await self._start_pieces(group, task, reads, line, depth=self._depth)
 
     async def _start_pieces(
         self,
@@ -230,7 +249,7 @@ class FileRun:
             place = (*within, number) if within else None
             if reads.two_phases and piece.sure.count < piece.rows.count:
                 first = filter_phase(piece)
-                order = await self._enter(task, first.held_bytes, run.part(first), place)
+                order = await self._enter(task, first.held_bytes, run.part(first.weight), place)
                 if self._failing:
                     break
                 parts = Line()
@@ -238,7 +257,7 @@ class FileRun:
                 phases = partial(self._read_phases, group, task, reads, piece, order, parts, depth)
                 reading = group.create_task(self._fill(parts, phases))
             else:
-                order = await self._enter(task, piece.held_bytes, run.part(piece), place)
+                order = await self._enter(task, piece.held_bytes, run.part(piece.weight), place)
                 if self._failing:
                     break
                 read = partial(run.read_piece, task, reads, piece, depth=depth, order=order)
@@ -277,7 +296,7 @@ class FileRun:
             admission.pin(order)
             reading_on: set[asyncio.Task[Any]] = set()
             for number, part in enumerate(parts):
-                own = await self._enter(task, part.held_bytes, run.part(part), (*order, number))
+                own = await self._enter(task, part.held_bytes, run.part(part.weight), (*order, number))
                 line.put((own, reading := group.create_task(self._told(partial(finish, part, own)))))
                 _track(reading, reading_on)
             await self._leave_after(order, reading_on)

@@ -25,6 +25,7 @@ from accel.file_run import FileRun
 from accel.io.calls import begin
 from accel.io.cancels import Beginning, unasked_told
 from accel.io.faults import foremost
+from accel.neighbour_reads import Members, read_members
 from accel.options import MIB, Options
 from accel.outbox import Item, Outbox
 from accel.piece_reads import read_piece
@@ -181,11 +182,17 @@ class Run:
             # Few rows were enough so far in vain: read further ahead.
             self.admission.grow(min(2 * self.admission.limit_pieces, self.reader.options.max_tasks_in_flight))
 
-    def part(self, piece: Piece) -> float:
-        """How much of a piece of full size it counts as. With a limit each counts as one."""
+    async def read_members(self, members: Members, *, depth: int, order: Priority) -> list[pa.RecordBatch]:
+        """`read_piece` of several tasks, as if they were one."""
+        batches, trips = await read_members(self.reader, members, turn=lambda: self.turns.at((1, order)))
+        self.has_read(depth + trips)
+        return batches
+
+    def part(self, weight: float) -> float:
+        """How much of a piece of full size one of that weight counts as. With a limit each counts as one."""
         if self._limit is not None:
             return 1.0
-        return part_of(piece.weight, self.piece_bytes)
+        return part_of(weight, self.piece_bytes)
 
     async def _next(self) -> Item | None:
         """What comes out next; None at the end, which `_failed` may explain."""

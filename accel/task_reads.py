@@ -21,7 +21,7 @@ from accel.metrics import Metrics
 from accel.options import MIB
 from accel.planning.coalesce import Merging
 from accel.planning.handle import FileHandle
-from accel.planning.pages import LeafReads, Piece, dictionary_wants
+from accel.planning.pages import LeafReads, Piece, dictionary_wants, piece_wants
 from accel.planning.selection import RowSelection
 from accel.planning.synthesis import locate_pages, page_reads
 from accel.planning.task import ScanTask
@@ -67,6 +67,8 @@ class TaskReads:
     carried: CarriedPages = field(default_factory=CarriedPages)
     """The pages that straddle a cut."""
     _dictionaries: DictionaryReads = field(init=False)
+    _given: dict[ReadKey, memoryview] = field(default_factory=dict)
+    """What came before it was asked for."""
 
     def __post_init__(self) -> None:
         self._dictionaries = DictionaryReads(self.task, self.client, self.cache, self.metrics)
@@ -172,6 +174,22 @@ class TaskReads:
             leaves[part.reads.leaf] = LeafBytes(dictionary, tuple(found_pages))
         return PieceRead(piece, leaves, trips)
 
+    def lacking(self, piece: Piece) -> list[Want]:
+        """What the store is to be asked for to `fetch` a piece: its pages, and dictionaries that are not cached."""
+        pages, dictionaries = piece_wants(piece, self.task.row_group, have_dictionary=self.has_dictionary)
+        return self._remote([*pages, *dictionaries])
+
+    def give(self, came: Stash) -> None:
+        """Take what was `lacking`, and came with what others lacked."""
+        self._given |= came
+
+    async def ask(self, wants: list[Want]) -> tuple[Stash, int]:
+        """The wanted bytes of the file, in one round trip; and how many that were."""
+        try:
+            return await self._source.read(wants)
+        except AccelError as error:
+            raise error.of(self.task.file.url) from error.__cause__
+
     async def complete(self, read: PieceRead) -> PieceRead | None:
         """A piece that did not decode, with dictionaries that it lacks after all; None where it lacks none."""
         late: dict[int, Want] = {}
@@ -248,18 +266,20 @@ class TaskReads:
     async def _read(self, wants: list[Want]) -> tuple[Stash, int]:
         """The wanted bytes, from what is at hand or in one round trip; and how many that were."""
         file = self.task.file
-        remote = [
-            Want(want.key, missing) for want in wants if (missing := file.missing(want.range)) is not None
-        ]
-        fetched: Stash = {}
-        trips = 0
-        if remote:
-            try:
-                fetched, trips = await self._source.read(remote)
-            except AccelError as error:
-                raise error.of(file.url) from error.__cause__
+        remote = self._remote(wants)
+        given: Stash = {}
+        if self._given:
+            given = {want.key: self._given.pop(want.key) for want in remote if want.key in self._given}
+            remote = [want for want in remote if want.key not in given]
+        came, trips = await self.ask(remote) if remote else ({}, 0)
+        fetched = {**given, **came} if given else came
         stash = {want.key: file.complete(want.range, fetched.get(want.key)) for want in wants}
         return stash, trips
+
+    def _remote(self, wants: Sequence[Want]) -> list[Want]:
+        """What of them is not at hand."""
+        missing = self.task.file.missing
+        return [Want(want.key, rest) for want in wants if (rest := missing(want.range)) is not None]
 
     def _carry(self, piece: Piece, stash: Mapping[ReadKey, memoryview]) -> None:
         """Hand the pages that a later piece shares to whoever waits for them."""

@@ -277,10 +277,10 @@ def _many(catalog: Catalog) -> Iterator[Case]:
     groups, rows = catalog.scale.small_groups, catalog.scale.group_rows
     part = groups * rows // 20
     slots = fresh_slots(20, 16)
-    wheres = ((("key", ">=", 3 * part * slot), ("key", "<", 3 * part * (slot + 1))) for slot in slots)
+    ranges = ((("key", ">=", 3 * part * slot), ("key", "<", 3 * part * (slot + 1))) for slot in slots)
     what = f"a twentieth of the rows, by a range of the sorted key, of {groups} row groups of {rows} rows"
     query = Query("small groups", ("small-groups.parquet",), FIVE)
-    yield _case("small groups", what, query, wheres, heavy=True)
+    yield _case("small groups", what, query, ranges, heavy=True)
     columns, groups = catalog.scale.wide_columns[-1], catalog.scale.wide_groups
     what = f"one row, five of {columns} columns, {groups} row groups"
     yield _in_wide(columns, groups, "wide table", what, axis=Axis.COLUMNS)

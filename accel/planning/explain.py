@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from accel.planning.coalesce import Merging
@@ -12,7 +12,7 @@ from accel.planning.two_phase import cut_task, filter_phase, output_phase
 from accel.ranges import ByteRange, ReadKey, Want
 from accel.records import dataclass
 
-__all__ = ["Explain", "RequestLevel", "TaskIO", "predict_task"]
+__all__ = ["Explain", "RequestLevel", "TaskIO", "predict_pieces", "predict_task"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,40 +60,74 @@ def predict_task(
     two_phases : bool
         The filter's columns come first: what the others ask for is then the most that it can be, in bytes.
     """
-    cached = set(have_dictionary)
-    requests = sent = trips = 0
-    late: dict[ReadKey, int] = {}
-    pieces = cut_task(task, piece_bytes=piece_bytes, two_phases=two_phases)
-    for piece in pieces:
-        waves = 0
-        for phase in _phases(piece) if two_phases else _waves(task, piece):
-            pages, dictionaries = piece_wants(phase, task.row_group, have_dictionary=cached.__contains__)
-            remote = [
-                Want(want.key, rest)
-                for want in (*pages, *dictionaries)
-                if (rest := missing(want)) is not None
-            ]
-            fetches = merging.requests(remote)
-            requests += len(fetches)
-            sent += sum(fetch.range.length for fetch in fetches)
-            waves += 1 if fetches else 0
-            cached |= {want.key for want in dictionaries}
-        trips = max(trips, waves)
+    told = _Told(set(have_dictionary), merging, missing)
+    for piece in cut_task(task, piece_bytes=piece_bytes, two_phases=two_phases):
+        waves = sum(
+            told.take([(task, phase)]) for phase in (_phases(piece) if two_phases else _waves(task, piece))
+        )
+        told.trips = max(told.trips, waves)
+        told.take_late(task, piece)
+    return told.io()
+
+
+def predict_pieces(
+    pieces: Sequence[tuple[ScanTask, Piece]],
+    *,
+    have_dictionary: Collection[ReadKey],
+    merging: Merging,
+    missing: Callable[[Want], ByteRange | None],
+) -> TaskIO:
+    """The requests of pieces of several tasks of a file that are fetched together: see `predict_task`."""
+    told = _Told(set(have_dictionary), merging, missing)
+    told.trips = told.take(pieces)
+    for task, piece in pieces:
+        told.take_late(task, piece)
+    return told.io()
+
+
+class _Told:
+    """What has been predicted so far."""
+
+    def __init__(
+        self, cached: set[ReadKey], merging: Merging, missing: Callable[[Want], ByteRange | None]
+    ) -> None:
+        self._cached, self._merging, self._missing = cached, merging, missing
+        self._requests = self._bytes = self.trips = 0
+        self._late: dict[ReadKey, int] = {}
+
+    def take(self, pieces: Iterable[tuple[ScanTask, Piece]]) -> int:
+        """Add what is fetched at once, and give the round trips that this takes: one or none."""
+        remote: list[Want] = []
+        for task, piece in pieces:
+            pages, dictionaries = piece_wants(
+                piece, task.row_group, have_dictionary=self._cached.__contains__
+            )
+            wants = ((want, self._missing(want)) for want in (*pages, *dictionaries))
+            remote += [Want(want.key, rest) for want, rest in wants if rest is not None]
+            self._cached |= {want.key for want in dictionaries}
+        fetches = self._merging.requests(remote)
+        self._requests += len(fetches)
+        self._bytes += sum(fetch.range.length for fetch in fetches)
+        return 1 if fetches else 0
+
+    def take_late(self, task: ScanTask, piece: Piece) -> None:
+        """Note the dictionaries that the pages of a piece may turn out to need."""
         for part in piece.leaves:
             want: Want | None = None if part.reads.whole else part.dictionary_want(task.row_group)
             if want is None or task.file.missing(want.range) is None:
                 continue
             if part.lo < part.hi and not part.needs_dictionary:
-                late[want.key] = want.range.length
-    for key in cached:
-        late.pop(key, None)
-    return TaskIO(
-        requests=requests,
-        bytes=sent,
-        round_trips=trips,
-        late_dictionaries=len(late),
-        late_bytes=sum(late.values()),
-    )
+                self._late[want.key] = want.range.length
+
+    def io(self) -> TaskIO:
+        late = {key: nbytes for key, nbytes in self._late.items() if key not in self._cached}
+        return TaskIO(
+            requests=self._requests,
+            bytes=self._bytes,
+            round_trips=self.trips,
+            late_dictionaries=len(late),
+            late_bytes=sum(late.values()),
+        )
 
 
 def _waves(task: ScanTask, piece: Piece) -> tuple[Piece, ...]:

@@ -1,0 +1,102 @@
+"""Small row groups side by side, read together: fetched in one round trip, decoded one after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+import pyarrow as pa
+
+from accel.piece_reads import read_piece
+from accel.planning.neighbours import neighbours
+from accel.planning.pages import Piece
+from accel.planning.task import ScanTask
+from accel.planning.two_phase import cut_task
+from accel.reader import Reader
+from accel.records import dataclass
+from accel.task_reads import TaskReads
+from accel.turns import Turn
+
+__all__ = ["Member", "Members", "read_members", "together"]
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One of several tasks that are read together: it is a single piece."""
+
+    task: ScanTask
+    reads: TaskReads
+    piece: Piece
+
+
+@dataclass(frozen=True, slots=True)
+class Members:
+    """Tasks that are read as if they were one piece."""
+
+    each: Sequence[Member]
+
+    @property
+    def held_bytes(self) -> int:
+        """See `Piece`; as of it all."""
+        return sum(member.piece.held_bytes for member in self.each)
+
+    @property
+    def weight(self) -> float:
+        """See `Piece`; as of it all."""
+        return sum(member.piece.weight for member in self.each)
+
+    @property
+    def sure_rows(self) -> int:
+        """Rows that are known to match."""
+        return sum(member.task.sure.count for member in self.each)
+
+
+def together(
+    reader: Reader, tasks: Sequence[ScanTask], *, abreast: int, piece_bytes: int
+) -> Iterator[Members | ScanTask]:
+    """The tasks of one file in order, neighbours as one and the others by themselves."""
+    for some in neighbours(tasks):
+        members = _members_of(reader, some, abreast=abreast, piece_bytes=piece_bytes)
+        if members is None:
+            yield from some
+        else:
+            yield members
+
+
+def _members_of(
+    reader: Reader, tasks: Sequence[ScanTask], *, abreast: int, piece_bytes: int
+) -> Members | None:
+    """None where each is to be read by itself: one takes two phases or several pieces, or all hold more than a piece may."""
+    if len(tasks) == 1:
+        return None
+    each: list[Member] = []
+    for task in tasks:
+        reads = reader.reads(task, abreast=abreast)
+        if reads.two_phases or task.cut_when_read:
+            return None
+        pieces = cut_task(task, piece_bytes=piece_bytes, two_phases=False)
+        if len(pieces) != 1:
+            return None
+        each.append(Member(task, reads, pieces[0]))
+    members = Members(each)
+    if members.weight > piece_bytes or members.held_bytes > reader.options.memory_limit:
+        return None
+    return members
+
+
+async def read_members(
+    reader: Reader, members: Members, *, turn: Callable[[], Turn]
+) -> tuple[list[pa.RecordBatch], int]:
+    """Their batches, in order, and the round trips that they took."""
+    lacking = [member.reads.lacking(member.piece) for member in members.each]
+    wants = [want for own in lacking for want in own]
+    came, trips = await members.each[0].reads.ask(wants) if wants else ({}, 0)
+    for member, own in zip(members.each, lacking, strict=True):
+        member.reads.give({want.key: came[want.key] for want in own})
+    del came  # what has been decoded is not held on to
+    batches: list[pa.RecordBatch] = []
+    more = 0
+    for member in members.each:
+        found, own_trips = await read_piece(reader, member.task, member.reads, member.piece, turn=turn())
+        batches += found
+        more = max(more, own_trips)
+    return batches, trips + more
