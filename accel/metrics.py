@@ -127,6 +127,7 @@ class Metrics:
             self.round_trips = max(self.round_trips, round_trips)
 
     def warn(self, text: str) -> None:
+        """Add to `warnings`, which are no more than a hundred."""
         with self._lock:
             if len(self.warnings) < 100:
                 self.warnings.append(text)

@@ -167,7 +167,7 @@ class Opener:
             shared=shared_schema,
         )
 
-    def hint(self, client: Client, file: DataFile, *, abreast: int = 1) -> int:
+    def hint(self, client: Client, file: DataFile, *, abreast: int) -> int:
         """How many bytes of the end of a file are worth reading first, of so many that are opened at the same time."""
         return self._hints.of(client, file, abreast=abreast)
 
@@ -262,7 +262,7 @@ class Opener:
 
     async def recall(self, client: Client, file: DataFile) -> tuple[FileHandle, int] | None:
         """The handle of a file whose metadata is on disk and may be used, and the round trips to know that."""
-        return await self._held.recall(client, file, self.steps(file, self.hint(client, file)))
+        return await self._held.recall(client, file, self.steps(file, self._hints.of(client, file)))
 
     async def keep(self, client: Client, handle: FileHandle, seen: list[Stash | Tail]) -> None:
         """Put on disk, if there is one, what a file was opened by."""

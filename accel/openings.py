@@ -140,7 +140,7 @@ class Openings:
                     break
                 continue
             self._early[file.root, file.path] = opening
-            self._longest = max(self._longest, self._opener.hint(opening.client, file))
+            self._longest = max(self._longest, self._opener.hint(opening.client, file, abreast=1))
             asked += 1
             if asked >= min(_DEPTH, self._room):
                 break

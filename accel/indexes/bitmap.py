@@ -60,6 +60,7 @@ class Bitmap(IndexKind):
             raise ValueError(f"range_rows is a number of rows, not {self.range_rows}")
 
     def builder(self, *, level: Level) -> _Builder:
+        """A new index in the making."""
         return _Builder(self, level)
 
     def head_bytes(self, data: bytes) -> int:

@@ -66,6 +66,7 @@ class Bloom(IndexKind):
             raise ValueError(f"fpp is a chance between 0 and 1, not {self.fpp}")
 
     def builder(self, *, level: Level) -> _Builder:
+        """A new index in the making."""
         return _Builder(self.fpp, level)
 
     def head_bytes(self, data: bytes) -> int:

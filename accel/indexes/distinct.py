@@ -53,6 +53,7 @@ class Distinct(IndexKind):
     max_bytes: int = 1 << 20
 
     def builder(self, *, level: Level) -> _Builder:
+        """A new index in the making."""
         return _Builder(self, level)
 
     def parse(self, data: bytes, *, level: Level, units: int) -> ParsedDistinct:

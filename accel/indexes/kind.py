@@ -97,6 +97,7 @@ class Presence:
 
     @classmethod
     def of(cls, chunk: ChunkValues, level: Level) -> Presence:
+        """What each unit of a chunk holds."""
         starts = chunk.starts(level)
         if not chunk.num_rows or not len(starts):
             return cls(np.zeros(len(starts), bool), np.zeros(len(starts), bool))

@@ -60,6 +60,7 @@ class Ngram(IndexKind):
     ops: ClassVar[frozenset[LeafOp]] = frozenset({LeafOp.LIKE, LeafOp.EQ, LeafOp.IN, LeafOp.IS_NULL})
 
     def builder(self, *, level: Level) -> _Builder:
+        """A new index in the making."""
         return _Builder(level)
 
     def head_bytes(self, data: bytes) -> int:

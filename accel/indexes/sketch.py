@@ -59,6 +59,7 @@ class Sketch(IndexKind):
             raise ValueError("a sketch has lg_k of 4 to 18 and 1 to 65536 buckets")
 
     def builder(self, *, level: Level) -> _Builder:
+        """A new index in the making."""
         return _Builder(self)
 
     def parse(self, data: bytes, *, level: Level, units: int) -> ParsedSketch:

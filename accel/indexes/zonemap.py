@@ -113,6 +113,7 @@ class Zonemap(IndexKind):
         return given.get(column, tuple(column.split(".")))
 
     def builder(self, *, level: Level) -> _Builder:
+        """A new index in the making."""
         return _Builder(self, level)
 
     def parse(self, data: bytes, *, level: Level, units: int) -> ParsedZonemap:

@@ -95,6 +95,7 @@ class ScanTask:
 
     @property
     def needs_filter(self) -> bool:
+        """Whether rows are in doubt."""
         # `sure` is a part of `rows`.
         if not len(self.sure.starts):
             return len(self.rows.starts) > 0

@@ -40,6 +40,7 @@ class Evidence:
 
     @classmethod
     def unknown(cls, n: int) -> Evidence:
+        """Of `n` units of which nothing is known: each may be anything."""
         return cls(np.ones(n, bool), np.ones(n, bool), np.ones(n, bool))
 
     def __len__(self) -> int:

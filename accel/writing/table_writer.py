@@ -151,8 +151,8 @@ def _check_rows(**given: Any) -> None:
     for name, rows in given.items():
         if isinstance(rows, bool) or not isinstance(rows, Integral):
             raise TypeError(f"{name} is a whole number of rows, not {rows!r}")
-        if rows < 1:
-            raise ValueError(f"{name} is a number of rows above 0, not {rows!r}")
+        if not 0 < int(rows) < 1 << 63:
+            raise ValueError(f"{name} is a number of rows above 0 and below 2**63, not {rows!r}")
 
 
 def _settings(

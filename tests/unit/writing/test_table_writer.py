@@ -90,10 +90,12 @@ def test_blooms_are_sized_by_the_data(tmp_path: Path) -> None:
         pytest.param({"indexes": {"id": "nope"}}, "no index kind 'nope'", id="index kind"),
         *(
             pytest.param(
-                {name: count}, f"{name} is a number of rows above 0, not {count}", id=f"{name} {count}"
+                {name: count},
+                rf"{name} is a number of rows above 0 and below 2\*\*63, not {count}",
+                id=f"{name} {count}",
             )
-            for name in ("max_rows_per_page", "write_batch_size")
-            for count in (0, -1)
+            for name in ("max_rows_per_page", "write_batch_size", "page_rows")
+            for count in (0, -1, 1 << 63)
         ),
         pytest.param({"compression": "nope"}, "cannot write this table: .* nope", id="compression"),
         pytest.param(
@@ -195,7 +197,7 @@ def test_a_data_frame_is_written_too(tmp_path: Path) -> None:
 def test_rows_are_counted_by_whole_numbers(tmp_path: Path, name: str, value: object) -> None:
     with pytest.raises(TypeError, match=f"^{name} is a whole number of rows, not {value!r}$"):
         write_table(sample(3), tmp_path / "a.parquet", **{name: value})  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match=f"^{name} is a number of rows above 0, not 0$"):
+    with pytest.raises(ValueError, match=rf"^{name} is a number of rows above 0 and below 2\*\*63, not 0$"):
         write_table(sample(3), tmp_path / "a.parquet", **{name: 0})  # type: ignore[arg-type]
     write_table(sample(3), tmp_path / "a.parquet", **{name: np.int64(2)})  # type: ignore[arg-type]
 
