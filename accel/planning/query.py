@@ -242,8 +242,11 @@ def _compile_result(
     same = arrow_schema.equals(question.schema)
     if not same:
         from accel.planning.conform import check_schema
+        from accel.planning.variants import check_variants
 
-        check_schema(pa.schema(named), question.output, url=url)
+        have = pa.schema(named)
+        check_variants(have, question.schema, names=question.output.names, url=url)
+        check_schema(have, question.output, url=url)
     _refuse_ambiguous(named, question.output.names, url=url)
     names = frozenset(field.name for field in named)
     leaves: set[int] = set()
