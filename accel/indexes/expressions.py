@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from accel.arrays import bytes_array, from_numpy, integers, mask, pack_bits, validity
 from accel.errors import SchemaMismatchError
+from accel.indexes.folding import fold, fold_settled
 from accel.indexes.native import Tag, code_values, tag_of, uniform
 from accel.predicate.kinds import Family, kind_of
 
@@ -75,7 +76,7 @@ def apply_expression(expression: Expression, array: pa.Array) -> pa.Array:
         return uniform(array)
     if expression is Expression.LOWER:
         coded = code_values(array)
-        folded = bytes_array([_fold(text) for text in coded.values.to_pylist()], pa.large_binary())
+        folded = bytes_array([fold(text) for text in coded.values.to_pylist()], pa.large_binary())
         valid = coded.codes >= 0
         indices = pa.Array.from_buffers(
             pa.int64(),
@@ -95,19 +96,12 @@ def apply_expression(expression: Expression, array: pa.Array) -> pa.Array:
 
 
 def apply_to_value(expression: Expression, value: Any, *, kind: pa.DataType) -> Any:
-    """The same for one native value of a column of that type; None where it has none."""
+    """The same for one native value of a column of that type; None where it has none, or another Python may have another."""
     if expression is Expression.VALUE:
         return value
     if expression is Expression.LOWER:
-        try:
-            return _fold(value)
-        except UnicodeDecodeError:
-            return None
+        return fold_settled(value)
     return int(_part(expression, np.array([value], np.int64), kind_of(kind).numerator)[0])
-
-
-def _fold(text: bytes) -> bytes:
-    return text.lower() if text.isascii() else text.decode().casefold().encode()
 
 
 def _part(expression: Expression, ticks: Int64s, nanos: int) -> Int64s:

@@ -7,15 +7,15 @@ for each page it occurs in; for words of many kinds a tenth to a half of the com
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
 from accel.arrays import from_numpy, sort_distinct
 from accel.errors import IndexFormatError, SchemaMismatchError
+from accel.indexes.folding import asks_ascii, fold_all, fold_settled
 from accel.indexes.kind import ChunkValues, IndexKind, Level, Presence
 from accel.indexes.matrix import Matrix, distinct_cells, keys_per_block, write_matrix
 from accel.indexes.native import Tag, code_values, tag_of
@@ -41,7 +41,8 @@ __all__ = ["Ngram", "ParsedNgram"]
 
 Uint32s = npt.NDArray[np.uint32]
 
-_MAGIC = b"AIN2"
+_MAGIC = b"AIN3"
+_SECOND_MAGIC = b"AIN2"
 _FIRST_MAGIC = b"AINg"
 _PART = b"AINp"
 _PART_KEYS = 512
@@ -54,8 +55,8 @@ class Ngram(IndexKind):
     """Trigrams of text, for LIKE '%part%'."""
 
     name: ClassVar[str] = "ngram"
-    version: ClassVar[int] = 2
-    reads: ClassVar[frozenset[int]] = frozenset({1, 2})
+    version: ClassVar[int] = 3
+    reads: ClassVar[frozenset[int]] = frozenset({1, 2, 3})
     levels: ClassVar[frozenset[Level]] = frozenset({Level.PAGE, Level.ROW_GROUP})
     ops: ClassVar[frozenset[LeafOp]] = frozenset({LeafOp.LIKE, LeafOp.EQ, LeafOp.IN, LeafOp.IS_NULL})
 
@@ -108,14 +109,10 @@ class _Builder:
                 width=len(coded.values),
                 height=1,
             )
-            opaque = False
-            try:
-                grams = _grams(_folded(coded.values.take(from_numpy(present))))
-            except UnicodeDecodeError:
-                # What is no text may match in ways that folding does not foresee.
-                opaque, grams = True, np.zeros(0, np.uint32)
-            self.found.append(self._distinct(grams))
-            self.opaque.append(opaque)
+            # What is no text, or not in this Python's Unicode, may match in ways that folding does not foresee.
+            folded = fold_all(coded.values.take(from_numpy(present)).to_pylist())
+            self.found.append(self._distinct(_grams(folded or [])))
+            self.opaque.append(folded is None)
         self.presence.append(here)
         if self.level is not Level.PAGE and len(self.presence) > 1:
             self.presence = [self.presence[0] | self.presence[1]]
@@ -157,12 +154,6 @@ class _Builder:
         return seal_head(_MAGIC, head) + b"".join(parts)
 
 
-def _folded(texts: pa.Array) -> list[bytes]:
-    return [
-        text.lower() if text.isascii() else text.decode().casefold().encode() for text in texts.to_pylist()
-    ]
-
-
 def _grams(texts: list[bytes]) -> Uint32s:
     """The trigrams of texts, with repeats; none across two texts."""
     data = np.frombuffer(b"".join(texts), np.uint8).astype(np.uint32)
@@ -181,9 +172,11 @@ def _grams(texts: list[bytes]) -> Uint32s:
 class _Head:
     presence: Presence
     opaque: Bools
-    """Units whose text is not UTF-8: anything may match there."""
+    """Units whose text is not UTF-8, or not settled: anything may match there."""
     directory: Directory
     length: int
+    settled: bool
+    """Text that may fold otherwise elsewhere makes a unit opaque."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -193,12 +186,13 @@ class _Part:
 
 
 def _read_head(data: bytes, units: int) -> _Head:
-    blob = open_head(data, _MAGIC)
+    settled = data[:4] != _SECOND_MAGIC
+    blob = open_head(data, _MAGIC if settled else _SECOND_MAGIC)
     blob.units(units)
     presence, opaque = blob.presence(units), blob.flags(units)
     directory = read_directory(blob)
     close_head(blob)
-    return _Head(presence, opaque, directory, len(data))
+    return _Head(presence, opaque, directory, len(data), settled)
 
 
 def _read_part(blob: BlobReader, count: int, units: int) -> _Part:
@@ -219,7 +213,8 @@ def _parse_first(data: bytes, units: int) -> ParsedNgram:
     count = min(len(part.grams), 1)
     one = np.full(count, len(part.grams), np.int64)
     directory = Directory(part.grams[:1].astype(np.uint64), one, one, np.zeros(count, np.uint64))
-    return ParsedNgram(_Head(presence, opaque, directory, len(data)), {0: part} if count else {})
+    head = _Head(presence, opaque, directory, len(data), settled=False)
+    return ParsedNgram(head, {0: part} if count else {})
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -281,12 +276,12 @@ class ParsedNgram:
 
     def _runs(self, question: LeafQuestion) -> list[list[bytes]] | None:
         """The texts that a value must hold to pass, all of one of these lists; None where it cannot say."""
-        if question.tag is not Tag.BYTES:
+        if question.tag is not Tag.BYTES or not (self.head.settled or asks_ascii(question)):
             return None
         if question.op is LeafOp.LIKE and question.pattern is not None:
-            return [[run.casefold().encode() for run in question.pattern.runs]]
+            return [_settled(run.encode() for run in question.pattern.runs)]
         if question.op in (LeafOp.EQ, LeafOp.IN) and len(question.values) <= _MANY_KEYS:
-            return [_question_text(value) for value in question.values]
+            return [_settled([value]) for value in question.values]
         return None
 
     def _having(self, runs: list[bytes]) -> Bools | None:
@@ -317,8 +312,6 @@ class ParsedNgram:
         }
 
 
-def _question_text(value: bytes) -> list[bytes]:
-    try:
-        return [value.decode().casefold().encode()]
-    except UnicodeDecodeError:
-        return []
+def _settled(texts: Iterable[bytes]) -> list[bytes]:
+    """Those of them folded of which every Python knows what they fold to."""
+    return [folded for folded in map(fold_settled, texts) if folded is not None]

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from accel.format.domain import Bounds
 from accel.indexes.expressions import Expression, apply_to_value, output_type
+from accel.indexes.folding import fold_settled
 from accel.indexes.kind import Presence
 from accel.indexes.native import tag_of
 from accel.indexes.question import MANY_KEYS, LeafOp, LeafQuestion
@@ -78,7 +79,7 @@ def _folded_prefix(pattern: Pattern) -> bytes:
     # A dot of the pattern's own is escaped: one that leads is `_` or the start of `%`.
     if not pattern.runs or pattern.regex.startswith(r"\A(?s:."):
         return b""
-    return pattern.runs[0].casefold().encode()
+    return fold_settled(pattern.runs[0].encode()) or b""
 
 
 def _starting(bounds: Bounds, kind: pa.DataType, prefix: bytes) -> Bools:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,6 +16,7 @@ import pyarrow.compute as pc
 from accel.arrays import integers, validity
 from accel.format.domain import Bounds, Domain
 from accel.indexes.expressions import numbers_of
+from accel.indexes.folding import is_settled
 from accel.indexes.native import NUMPY, Tag, code_values, tag_of
 from accel.predicate.like import successor
 from accel.records import dataclass
@@ -21,7 +24,7 @@ from accel.records import dataclass
 if TYPE_CHECKING:
     from accel.arrays import Bools, Int64s
 
-__all__ = ["ZoneStats", "unit_stats"]
+__all__ = ["ZoneStats", "folded_stats", "unit_stats"]
 
 
 _LONG = 64
@@ -190,6 +193,30 @@ def unit_stats(values: pa.Array, starts: Int64s) -> ZoneStats:
         upper = tuple(_cut_upper(value) for value in upper)
     sums = None if numbers is None or tag is Tag.BOOLEAN else _sums(numbers, valid, starts)
     return ZoneStats(tag, lower, upper, exact, rows, nulls, nans, sums)
+
+
+def folded_stats(values: pa.Array, starts: Int64s) -> ZoneStats:
+    """The same of folded text: units of which some is not settled have no bounds."""
+    stats = unit_stats(values, starts)
+    bounds = [*starts.tolist(), len(values)]
+    known = [_is_settled(values.slice(start, end - start)) for start, end in pairwise(bounds)]
+    if all(known):
+        return stats
+    return dataclasses.replace(
+        stats,
+        lower=tuple(bound if has else None for bound, has in zip(stats.lower, known, strict=True)),
+        upper=tuple(bound if has else None for bound, has in zip(stats.upper, known, strict=True)),
+        exact=stats.exact & np.array(known, bool),
+    )
+
+
+def _is_settled(values: pa.Array) -> bool:
+    _, offsets, data = values.buffers()
+    if data is None or not len(values):
+        return True
+    wide = pa.types.is_large_binary(values.type)
+    bounds = np.frombuffer(offsets, np.int64 if wide else np.int32)
+    return is_settled(bytes(data[bounds[values.offset] : bounds[values.offset + len(values)]]))
 
 
 def _cut_upper(value: bytes | None) -> bytes | None:

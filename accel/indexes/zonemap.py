@@ -11,10 +11,12 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
+import numpy as np
 import pyarrow as pa
 
 from accel.errors import IndexFormatError, SchemaMismatchError
 from accel.indexes.expressions import Expression, apply_expression
+from accel.indexes.folding import asks_ascii
 from accel.indexes.kind import ChunkValues, IndexKind, Level
 from accel.indexes.members import Member, inputs_of, parse_member, split_members
 from accel.indexes.native import uniform
@@ -22,14 +24,15 @@ from accel.indexes.question import LeafOp, LeafQuestion
 from accel.indexes.wire import BlobReader, BlobWriter
 from accel.indexes.zone_bytes import MAX_PARTS, read_path, read_stats, read_text, write_path, write_stats
 from accel.indexes.zone_prune import prune_zones
-from accel.indexes.zone_stats import ZoneStats, unit_stats
+from accel.indexes.zone_stats import ZoneStats, folded_stats, unit_stats
 from accel.indexes.zone_tuples import TupleZones, read_tuples, tuple_zones, write_tuples
 from accel.predicate.evidence import Evidence
 from accel.records import dataclass
 
 __all__ = ["ParsedZonemap", "ZoneMember", "Zonemap"]
 
-_MAGIC = b"AIZ2"
+_MAGIC = b"AIZ3"
+_SECOND_MAGIC = b"AIZ2"
 _FIRST_MAGIC = b"AIZm"
 _FIGURES, _TUPLES = 1, 2
 
@@ -54,8 +57,8 @@ class Zonemap(IndexKind):
     """
 
     name: ClassVar[str] = "zonemap"
-    version: ClassVar[int] = 2
-    reads: ClassVar[frozenset[int]] = frozenset({1, 2})
+    version: ClassVar[int] = 3
+    reads: ClassVar[frozenset[int]] = frozenset({1, 2, 3})
     levels: ClassVar[frozenset[Level]] = frozenset({Level.FILE, Level.ROW_GROUP, Level.PAGE})
     ops: ClassVar[frozenset[LeafOp]] = frozenset(LeafOp)
 
@@ -119,12 +122,13 @@ class Zonemap(IndexKind):
     def parse(self, data: bytes, *, level: Level, units: int) -> ParsedZonemap:
         if data[:4] == _FIRST_MAGIC:
             return _parse_first(data, units)
-        blob = BlobReader(data, _MAGIC)
+        settled = data[:4] != _SECOND_MAGIC
+        blob = BlobReader(data, _MAGIC if settled else _SECOND_MAGIC)
         blob.units(units)
         count = blob.u32()
         if not 1 <= count <= MAX_PARTS:
             raise IndexFormatError(f"a zone map of {count} members")
-        members = tuple(_read_member(blob, units) for _ in range(count))
+        members = tuple(_read_member(blob, units, settled=settled) for _ in range(count))
         blob.end()
         return ParsedZonemap(members, 4 * len(data))
 
@@ -153,7 +157,8 @@ class _Builder:
                 values = apply_expression(member.of, columns[member.columns[0]])
             except UnicodeDecodeError:
                 raise SchemaMismatchError(f"{member.of}() of text that is not UTF-8") from None
-            parts.append(unit_stats(values, starts))
+            figures = folded_stats if member.of is Expression.LOWER else unit_stats
+            parts.append(figures(values, starts))
 
     def _fields(self, array: pa.Array) -> list[pa.Array]:
         if not self.kind.columns:
@@ -193,16 +198,26 @@ class ZoneMember:
     paths: tuple[Path, ...]
     """One, the empty one where the index is of one column; more for a tuple."""
     figures: Figures
+    settled: bool = True
+    """Units with text that may fold otherwise elsewhere have no bounds."""
+
+    def prune(self, question: LeafQuestion) -> Evidence | None:
+        """Evidence of the figures of one thing, where it is that of the question."""
+        if not isinstance(self.figures, ZoneStats) or self.paths[0] not in (question.path, ()):
+            return None
+        if self.of is Expression.LOWER and not self.settled and not asks_ascii(question):
+            return None
+        return prune_zones(self.of, self.figures, question=question)
 
 
-def _read_member(blob: BlobReader, units: int) -> ZoneMember:
+def _read_member(blob: BlobReader, units: int, *, settled: bool) -> ZoneMember:
     form, of = blob.u32(), _expression(read_text(blob))
     count = blob.u32()
     if form not in (_FIGURES, _TUPLES) or not 1 <= count <= MAX_PARTS or (form == _FIGURES and count > 1):
         raise IndexFormatError("a zone map has a member that is none")
     paths = tuple(read_path(blob) for _ in range(count))
     figures: Figures = read_stats(blob, units) if form == _FIGURES else read_tuples(blob, count, units=units)
-    return ZoneMember(of, paths, figures)
+    return ZoneMember(of, paths, figures, settled)
 
 
 def _expression(text: str) -> Expression:
@@ -219,7 +234,9 @@ def _parse_first(data: bytes, units: int) -> ParsedZonemap:
     of, count = _expression(read_text(blob)), blob.u32()
     if not 1 <= count <= MAX_PARTS:
         raise IndexFormatError(f"a zone map of {count} columns")
-    members = tuple(ZoneMember(of, (read_path(blob),), read_stats(blob, units)) for _ in range(count))
+    members = tuple(
+        ZoneMember(of, (read_path(blob),), read_stats(blob, units), settled=False) for _ in range(count)
+    )
     blob.end()
     return ParsedZonemap(members, 4 * len(data))
 
@@ -242,14 +259,16 @@ class ParsedZonemap:
         of = self.of if of is None else of
         for member in self.members:
             if member.of is of and member.paths[0] in (path, ()) and isinstance(member.figures, ZoneStats):
-                return member.figures
+                figures = member.figures
+                if of is Expression.LOWER and not member.settled:
+                    return dataclasses.replace(figures, exact=np.zeros(len(figures.rows), bool))
+                return figures
         return None
 
     def prune(self, question: LeafQuestion) -> Evidence | None:
         found: Evidence | None = None
         for member in self.members:
-            if isinstance(member.figures, ZoneStats) and member.paths[0] in (question.path, ()):
-                found = _both(found, prune_zones(member.of, member.figures, question=question))
+            found = _both(found, member.prune(question))
         return _both(found, self.prune_all([(question, True)]))
 
     def prune_all(self, asked: Sequence[tuple[LeafQuestion, bool]]) -> Evidence | None:

@@ -215,7 +215,7 @@ def test_a_zone_map_of_several_things_answers_for_each(
 
 
 def test_a_damaged_zone_map_is_read_past(files: dict[str, bytes], rows: pa.Table) -> None:
-    damaged = files["zoned.parquet"].replace(b"AIZ2", b"AIZ3")
+    damaged = files["zoned.parquet"].replace(b"AIZ3", b"AIZ9")
     store = RecordingStore(DictStore({"zoned.parquet": damaged}))
     scan = ask(store)
     check(scan, ALL, rows)

@@ -145,6 +145,46 @@ def test_text_that_is_not_utf8_may_match_anything() -> None:
     assert shown(parsed.prune(ask_for("x LIKE '%zzz%'", pa.string()))) == ["TF", "F"]
 
 
+# U+DFFFD is assigned in no Unicode yet; U+FFFF never will be.
+UNASSIGNED = pages(["abc\U000dfffd", None], ["abc\n\xe9"], ["zzz\uffff"])
+
+
+@pytest.mark.parametrize(
+    ("kind", "where", "expected"),
+    [
+        (Ngram(), "x ILIKE '%zzz%'", ["TFN", "F", "TF"]),
+        (Ngram(), "x = 'abc\n\xe9'", ["TFN", "TF", "F"]),
+        (Ngram(), "x ILIKE '%\U000dfffd\U000dfffd%'", ["TFN", "TF", "TF"]),
+        (Ngram(), "x LIKE '%zzz%\U000dfffd'", ["TFN", "F", "TF"]),
+        (Ngram(), "x IN ('abc\U000dfffd', 'zzz\uffff')", ["TFN", "TF", "TF"]),
+        (Ngram(), "x IS NULL", ["TF", "F", "F"]),
+        (Zonemap(of="lower"), "x ILIKE 'zzz%'", ["TFN", "F", "TF"]),
+        (Zonemap(of="lower"), "x = 'abc\n\xe9'", ["TFN", "TF", "F"]),
+        (Zonemap(of="lower"), "x ILIKE '\U000dfffd%'", None),
+        (Zonemap(of="lower"), "x = '\U000dfffd'", None),
+        (Zonemap(of="lower"), "x IS NULL", ["TF", "F", "F"]),
+    ],
+    ids=lambda each: each.name if isinstance(each, IndexKind) else ascii(each),
+)
+def test_what_a_later_unicode_may_fold_may_match(
+    kind: IndexKind, where: str, expected: list[str] | None
+) -> None:
+    assert shown(built(kind, UNASSIGNED).prune(ask_for(where, pa.string()))) == expected
+
+
+def test_lower_of_what_a_later_unicode_may_fold_has_no_bounds() -> None:
+    for level, lower, exact in (
+        (Level.PAGE, (None, b"abc\n\xc3\xa9", b"zzz\xef\xbf\xbf"), [False, True, True]),
+        (Level.ROW_GROUP, (None,), [False]),
+    ):
+        kind = Zonemap(of="lower")
+        data = kind.build(iter([UNASSIGNED]), level=level)
+        stats = kind.parse(data, level=level, units=len(lower)).stats(())
+        assert stats is not None
+        assert (stats.lower, stats.exact.tolist()) == (lower, exact)
+        assert int(stats.nulls.sum()) == 1
+
+
 # --- bitmap ---
 
 
