@@ -47,13 +47,14 @@ def find_leaf(metadata: FileMetadata, column: str) -> Leaf:
     ColumnNotFoundError
         There is none.
     SchemaMismatchError
-        It is not one value a row: a struct as a whole, or something inside a list.
+        It is not one value a row: a struct as a whole, or something inside a list. Or there are several of that name.
     """
     schema = metadata.schema
     names = [(column,), tuple(column.split("."))]
     for path in names:
         for leaf in schema.leaves:
             if leaf.path == path:
+                _refuse_namesakes(metadata, path)
                 if not flat_leaf(leaf):
                     raise SchemaMismatchError(f"column {column} is inside a list", hint="index a flat column")
                 return leaf
@@ -67,6 +68,17 @@ def find_leaf(metadata: FileMetadata, column: str) -> Leaf:
     close = difflib.get_close_matches(column, schema.names, 3)
     hint = f"did you mean {' or '.join(close)}?" if close else f"there are {', '.join(schema.names[:20])}"
     raise ColumnNotFoundError(f"no column {column}", hint=hint)
+
+
+def _refuse_namesakes(metadata: FileMetadata, path: tuple[str, ...]) -> None:
+    """As scans do: an index of one of them would be of no use."""
+    for depth in range(1, len(path) + 1):
+        name = path[:depth]
+        alike = [leaf for leaf in metadata.schema.leaves if leaf.path[:depth] == name]
+        if len({(*leaf.ancestors, leaf.element)[depth - 1] for leaf in alike}) > 1:
+            raise SchemaMismatchError(
+                f"the file has several columns named {'.'.join(name)!r}", hint="name others in indexes="
+            )
 
 
 def flat_leaf(leaf: Leaf) -> bool:

@@ -6,7 +6,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from accel.errors import AccelError
+from accel.errors import AccelError, SchemaMismatchError
 from accel.indexes import Zonemap
 from accel.indexes.kind import Level
 from accel.writing.wanted import read_wanted
@@ -72,6 +72,30 @@ def test_what_it_is_of(
 def test_what_cannot_be(path: str, indexes: Any, message: str) -> None:
     with pytest.raises((ValueError, AccelError), match=message):
         read_wanted(indexes, metadata_of(path))
+
+
+def _twice(names: list[str], *kinds: pa.DataType) -> pa.Table:
+    return pa.Table.from_arrays([pa.nulls(1, kind) for kind in kinds], names=names)
+
+
+@pytest.mark.parametrize(
+    ("table", "column", "named"),
+    [
+        (_twice(["a", "b", "a"], pa.int64(), pa.int64(), pa.string()), "a", "a"),
+        (_twice(["a", "b", "a"], pa.int64(), pa.int64(), pa.string()), "b, lower(a)", "a"),
+        (_twice(["s"], pa.struct([("x", pa.int64()), ("x", pa.int64())])), "s.x", "s.x"),
+        (_twice(["s", "s"], pa.struct({"x": pa.int64()}), pa.struct({"y": pa.int64()})), "s.y", "s"),
+        (_twice(["s", "s"], pa.struct({"x": pa.int64()}), pa.int64()), "s", "s"),
+    ],
+    ids=["columns", "in a list", "fields", "structs", "struct and column"],
+)
+def test_one_of_several_of_a_name_is_not_chosen(
+    tmp_path: Path, table: pa.Table, column: str, named: str
+) -> None:
+    found = metadata_of(write(tmp_path / "a.parquet", table))
+    with pytest.raises(SchemaMismatchError) as caught:
+        read_wanted({column: "zonemap"}, found)
+    assert str(caught.value) == f"the file has several columns named {named!r} (name others in indexes=)"
 
 
 @pytest.mark.parametrize(
