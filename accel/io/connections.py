@@ -11,6 +11,7 @@ from cachetools import LRUCache
 
 from accel.io import runtime
 from accel.io.connection import Connection, Loss, LostError, Reply, Request, new_scratch
+from accel.io.free_files import FreeFiles
 from accel.records import dataclass
 
 if TYPE_CHECKING:
@@ -79,7 +80,8 @@ class Connections:
         self._context: ssl.SSLContext | None = None
         # The one used last comes first again; each with the time when it became idle, so these are sorted.
         self._idle: dict[Connection, float] = {}
-        self._all_idle = _shared().idle
+        shared = _shared()
+        self._all_idle, self._files = shared.idle, shared.files
         self._most_idle = _open_files() // _SHARE_IDLE
         self._busy: set[Connection] = set()
         self._watch: asyncio.TimerHandle | None = None
@@ -92,7 +94,8 @@ class Connections:
         """Send a request over a connection of the pool; see `Connection.ask`.
 
         A kept connection that ends before the answer begins was most likely closed while it was idle: the
-        request, which changes nothing, is then sent once more over a new one.
+        request, which changes nothing, is then sent once more over a new one. Where the process may open no more files
+        it waits for a connection that another request lets go, if there is one.
 
         Raises
         ------
@@ -101,6 +104,7 @@ class Connections:
         """
         kept = self._take()
         if kept is not None:
+            self._files.hold()
             asked_at = self._loop.time()
             try:
                 return await self._ask(kept, request, room)
@@ -110,7 +114,7 @@ class Connections:
                     self._drop_idle(since=asked_at)
                 if self._closed or error.begun or error.loss is not Loss.CLOSED:
                     raise
-        return await self._ask(await self._connect(), request, room)
+        return await self._ask(await self._open(), request, room)
 
     async def close(self) -> None:
         """Drop all connections; what is under way fails."""
@@ -129,7 +133,8 @@ class Connections:
             return await connection.ask(request, room)
         finally:
             self._busy.discard(connection)
-            if connection.usable:
+            usable = connection.usable
+            if not self._files.let_go(self, connection if usable and connection.silent else None) and usable:
                 self._idle[connection] = self._loop.time()
                 self._all_idle[connection] = self
                 if len(self._all_idle) > self._most_idle:
@@ -174,6 +179,29 @@ class Connections:
         self._watch = self._loop.call_later(self._interval, self._look) if watched else None
 
     # Connecting.
+
+    async def _open(self) -> Connection:
+        """A connection that is new, or that another request has let go; it is held from then on."""
+        self._files.hold()
+        again = False
+        while True:
+            try:
+                return await self._connect()
+            except LostError as error:
+                exhausted = error
+            except BaseException:
+                self._files.let_go(self, None)
+                raise
+            if self._files.held == 1 or self._closed:
+                self._files.let_go(self, None)
+                raise exhausted
+            try:
+                freed = await self._files.wait(self, patience=self._patience.read, again=again)
+            except TimeoutError:
+                raise exhausted from None
+            if freed is not None:
+                return freed
+            again = True
 
     async def _connect(self) -> Connection:
         try:
@@ -244,6 +272,7 @@ class _Shared:
         self.servers: LRUCache[tuple[Origin, Patience], Connections] = LRUCache(_MOST_SERVERS)
         self.idle: dict[Connection, Connections] = {}
         """All idle connections, the one that has been so for longest first: the process's files are one lot."""
+        self.files = FreeFiles()
 
 
 def _shared() -> _Shared:
