@@ -13,7 +13,7 @@ from accel.errors import StoreError
 from accel.io import runtime
 from accel.io.connection import Loss, LostError, Reply, Request
 from accel.io.connections import Origin, UnreachableError, connections_to
-from accel.io.faults import IncompleteBodyError, transient_status
+from accel.io.faults import OUT_OF_FILES, IncompleteBodyError, transient_status
 from accel.io.http_answer import range_header, read_answer, refusal
 from accel.io.obstore_errors import translate
 from accel.io.obstore_store import ObstoreStore, without_retries
@@ -29,9 +29,6 @@ __all__ = ["DirectStore", "adapt"]
 _aside: TTLCache[Origin, bool] = TTLCache(256, 60.0)
 # Obstore's threads decrypt side by side; this is one loop's work (24 bodies of 4 MiB at once: 0.31 instead of 0.17 s).
 _MOST_OVER_TLS = 256 * KIB
-_OUT_OF_FILES = (
-    "raise the limit (`ulimit -n`), or lower Options.max_requests_in_flight and max_files_in_flight"
-)
 
 
 def adapt(store: object, options: Options) -> ObstoreStore:
@@ -94,7 +91,7 @@ class DirectStore(ObstoreStore):
         except LostError as error:
             if error.loss is Loss.GARBLED:
                 return None
-            hint = _OUT_OF_FILES if error.loss is Loss.EXHAUSTED else None
+            hint = OUT_OF_FILES if error.loss is Loss.EXHAUSTED else None
             raise StoreError(
                 error.loss.value, path=path, place=str(want), hint=hint, transient=True
             ) from None

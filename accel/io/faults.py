@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import copy
+from typing import Final
 
 from accel.errors import AccelError, ObjectChangedError, ObjectNotFoundError, StoreError
 from accel.io.store import version_of
 from accel.ranges import ByteRange
 
 __all__ = [
+    "OUT_OF_FILES",
     "IncompleteBodyError",
     "ObjectGoneError",
     "ShortObjectError",
@@ -18,6 +20,11 @@ __all__ = [
     "one_of",
     "transient_status",
 ]
+
+OUT_OF_FILES: Final = (
+    "raise the limit (`ulimit -n`), or lower Options.max_requests_in_flight and max_files_in_flight"
+)
+"""What may be done where the process has as many files open as it may."""
 
 
 def transient_status(status: int) -> bool:

@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 import re
 
 from obstore import exceptions
 
 from accel.errors import AccelError, ObjectNotFoundError, StoreError
-from accel.io.faults import ShortObjectError, SuffixUnsupportedError, changed_object, transient_status
+from accel.io.faults import (
+    OUT_OF_FILES,
+    ShortObjectError,
+    SuffixUnsupportedError,
+    changed_object,
+    transient_status,
+)
 from accel.io.refusals import CREDENTIAL_FAULTS, code_in, quoted
 from accel.ranges import ByteRange, Suffix
 
@@ -18,6 +26,9 @@ __all__ = ["panicked", "translate"]
 _STATUS = re.compile(r"inner: Status \{\s+status: (\d{3}),")
 _KIND = re.compile(r"HttpError \{\s+kind: (\w+),")
 _BODY = re.compile(r"(non-2xx status code: \d{3}[^:]*):.*", re.DOTALL)
+# In the debug part, or of what Python raised in a panic. For the certificates it does not tell why there are none.
+_NO_FILES = re.compile(r"\bOs \{\s+code: 2[34],|\bOSError\(2[34],")
+_NO_AUTHORITIES = "No CA certificates were loaded"
 _CERTIFICATE = re.compile(r"InvalidCertificate\(|invalid peer certificate: ")
 _LENGTH = re.compile(r"length: (\d+),|object was only (\d+) bytes long")
 # A suffix of an empty object, and a server without suffix ranges, both end in one of these.
@@ -74,10 +85,13 @@ def translate(error: BaseException, path: str, *, want: ByteRange | Suffix | Non
     text, _, debug = raw.partition("\n\nDebug source:\n")
     code = code_in(raw)
     text = quoted(_BODY.sub(r"\1", text).split("\n", 1)[0], 500) + (f" [{code}]" if code else "")
-    if panicked(error):
-        return StoreError(f"obstore panicked: {text}", path=path, place=place)
     found = _STATUS.search(debug)
     status = int(found[1]) if found else None
+    hint = OUT_OF_FILES if status is None and _lacked_files(raw) else None
+    if panicked(error):
+        return StoreError(f"obstore panicked: {text}", path=path, place=place, hint=hint)
+    if hint is not None:
+        return StoreError(text, path=path, place=place, hint=hint, transient=True)
     if _METADATA.search(text):
         return StoreError(text, path=path, place=place, hint=_no_credentials(raw))
     address = _ADDRESS[_store_of(raw)]
@@ -100,6 +114,19 @@ def translate(error: BaseException, path: str, *, want: ByteRange | Suffix | Non
     if isinstance(error, PermissionError):
         return StoreError(text, path=path, place=place, hint="check the file's permissions")
     return _generic(text, debug, path, want, status, address)
+
+
+def _lacked_files(raw: str) -> bool:
+    """Whether it failed as the process has as many files open as it may."""
+    if _NO_FILES.search(raw):
+        return True
+    if _NO_AUTHORITIES not in raw:
+        return False
+    try:
+        os.close(os.open(os.devnull, os.O_RDONLY))
+    except OSError as error:
+        return error.errno in (errno.EMFILE, errno.ENFILE)
+    return False
 
 
 def _store_of(raw: str) -> str:

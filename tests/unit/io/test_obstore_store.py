@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import pathlib
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -495,6 +496,60 @@ def test_which_connection_failures_may_pass(debug: str, transient: bool) -> None
     error = translate(exceptions.GenericError(f"m\n\nDebug source:\nHttpError {{ {debug},"), "f")
     assert isinstance(error, StoreError)
     assert error.transient == transient
+
+
+_BUILDER = """Generic HTTP client error: builder error
+
+Debug source:
+Generic { store: "HTTP client", source: reqwest::Error { kind: Builder, source: General(
+            "No CA certificates were loaded from the system",
+"""
+
+
+@pytest.mark.parametrize(
+    ("raw", "left", "told"),
+    [
+        (
+            "m\n\nDebug source:\nHttpError {\n    kind: Connect, Os {\n    code: 24,\n kind: TooManyOpenFiles,",
+            1,
+            True,
+        ),
+        (
+            "m\n\nDebug source:\nHttpError {\n    kind: Connect, Os {\n    code: 23,\n kind: Uncategorized,",
+            1,
+            True,
+        ),
+        ("m\n\nDebug source:\nHttpError {\n    kind: Connect, Os {\n    code: 111,\n", 0, False),
+        ("m\n\nDebug source:\ninner: Status {\n    status: 503,\n body: 'Os { code: 24, '", 1, False),
+        (_BUILDER, 0, True),
+        (_BUILDER, 1, False),
+    ],
+    ids=["the process", "the system", "refused", "the server", "no certificates read", "no certificates"],
+)
+def test_without_files_to_open_it_says_so(
+    raw: str, left: int, told: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def open_none(*_: Any) -> int:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    if not left:
+        monkeypatch.setattr(os, "open", open_none)
+    error = translate(exceptions.GenericError(raw), "f")
+    assert isinstance(error, StoreError)
+    assert ("`ulimit -n`" in (error.hint or "")) is told
+    assert error.transient or not told
+
+
+def test_a_panic_for_want_of_files_says_so() -> None:
+    class PanicException(BaseException):
+        pass
+
+    error = translate(
+        PanicException('Unable to build: Os { code: 24, kind: TooManyOpenFiles, message: "x" }'), "f"
+    )
+    assert isinstance(error, StoreError)
+    assert "`ulimit -n`" in str(error)
+    assert not error.transient
 
 
 @pytest.mark.parametrize("kind", [asyncio.CancelledError, KeyboardInterrupt, SystemExit])
