@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import threading
+import weakref
 from collections.abc import Callable
 from typing import ParamSpec, Self, TypeVar
 
 import pyarrow as pa
+from cachetools import LRUCache
 
 from accel.io.threads import Threads
 from accel.memory import choose_pool, pool, unused_of
@@ -32,21 +34,25 @@ class DecodePool:
     def __init__(self, threads: int = 0) -> None:
         self.threads = threads or _count_cores()
         self._threads = Threads("accel-decode", self.threads, patience=_PATIENCE)
+        weakref.finalize(self, self._threads.end).atexit = False
 
     @classmethod
     def shared(cls, threads: int = 0) -> DecodePool:
-        """The process's pool of that many threads. Nobody closes it: its threads end with the process."""
+        """The process's pool of that many threads. Nobody closes it: its threads end with the process, or once nobody
+        holds it and some of other sizes were asked for since."""
         # A scan begins: whose memory it is put into may have been settled anew.
         choose_pool()
         # By process: the threads of a pool do not survive a fork.
         process = os.getpid()
         with _shared_lock:
-            found = _shared.get((process, threads))
+            found = _recent.get((process, threads))
             if found is None:
                 # To count cores takes longer than all else here.
                 counted = threads or _count_cores()
-                found = _shared.setdefault((process, counted), cls(counted))
-                _shared[process, threads] = found
+                found = _alive.get((process, counted))
+                if found is None:
+                    found = _alive[process, counted] = cls(counted)
+                _recent[process, threads] = found
             return found
 
     async def run(self, fn: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
@@ -119,7 +125,10 @@ _LOOK_EVERY = 128 << 20
 _MOST_UNUSED = 128 << 20
 _decoded = threading.local()
 _slack = _Slack()
-_shared: dict[tuple[int, int], DecodePool] = {}
+# Sizes that are kept while nobody uses them, as the next scan will.
+_MOST_SHARED = 8
+_recent: LRUCache[tuple[int, int], DecodePool] = LRUCache(_MOST_SHARED)
+_alive: weakref.WeakValueDictionary[tuple[int, int], DecodePool] = weakref.WeakValueDictionary()
 _shared_lock = threading.Lock()
 
 

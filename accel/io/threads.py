@@ -82,6 +82,11 @@ class Threads:
         for thread in threads:
             thread.join(None if until is None else max(0.0, until - time.monotonic()))
 
+    def end(self) -> None:
+        """Let the threads end once they have done what waits for them, and nobody may call any more. It takes no lock, so
+        that whatever is collected may say so from anywhere."""
+        self._waiting.put(None)
+
     def _put(self, call: _Call) -> None:
         with self._lock:
             if self._closed:
@@ -108,6 +113,7 @@ class Threads:
         while (call := waiting.get()) is not None:
             call.make()
             del call  # what came of it is the caller's
+        waiting.put(None)  # for the next
 
     def _finished(self) -> None:
         with self._lock:

@@ -77,6 +77,24 @@ def test_the_shared_pool_is_one_a_process_and_size() -> None:
     assert DecodePool.shared(0) is DecodePool.shared(cores)
 
 
+async def test_shared_pools_of_many_sizes_end_once_nobody_holds_them() -> None:
+    def at_work() -> int:
+        return sum(thread.name.startswith("accel-decode") for thread in threading.enumerate())
+
+    before = at_work()
+    held = DecodePool.shared(100)
+    for size in range(101, 131):
+        pool = DecodePool.shared(size)
+        together = threading.Barrier(3, timeout=10)
+        await asyncio.gather(*(pool.run(together.wait) for _ in range(3)))
+    assert DecodePool.shared(100) is held
+    assert await held.run(int) == 0
+    del held, pool
+    async with asyncio.timeout(10):
+        while at_work() > before + 3 * 8:
+            await asyncio.sleep(0.01)
+
+
 MIB = 1 << 20
 
 
