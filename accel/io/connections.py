@@ -134,7 +134,7 @@ class Connections:
         finally:
             self._busy.discard(connection)
             usable = connection.usable
-            if not self._files.let_go(self, connection if usable and connection.silent else None) and usable:
+            if not self._files.let_go(self, connection if usable else None) and usable:
                 self._idle[connection] = self._loop.time()
                 self._all_idle[connection] = self
                 if len(self._all_idle) > self._most_idle:
@@ -192,13 +192,17 @@ class Connections:
             except BaseException:
                 self._files.let_go(self, None)
                 raise
-            if self._files.held == 1 or self._closed:
+            if self._files.held == 1:
                 self._files.let_go(self, None)
                 raise exhausted
             try:
                 freed = await self._files.wait(self, patience=self._patience.read, again=again)
             except TimeoutError:
                 raise exhausted from None
+            if self._closed:
+                if not self._files.let_go(self, freed) and freed is not None:
+                    freed.abort()
+                raise LostError(Loss.CLOSED, begun=False)
             if freed is not None:
                 return freed
             again = True

@@ -42,7 +42,7 @@ class FreeFiles:
             if turn.done():
                 continue
             self._moved = self._loop.time()
-            if connection is not None and whose is not owner:
+            if connection is not None and (whose is not owner or not connection.silent):
                 connection.abort()
                 connection = None
             turn.set_result(connection)  # and what was held with it

@@ -411,6 +411,32 @@ async def test_one_that_waits_for_a_file_may_leave(server: Any, monkeypatch: pyt
     await pool.close()
 
 
+async def test_a_connection_that_something_came_over_since_goes_to_nobody(
+    server: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held = few_files(monkeypatch, 1)
+    monkeypatch.setattr(Connection, "silent", False)
+    pool = Connections(origin_of(server.url), Patience(1.0, 5.0))
+    replies = await asyncio.gather(*(ask(pool, n, n + 5) for n in range(5)))
+    assert [bytes(reply.body) for reply in replies] == [BODY[n : n + 5] for n in range(5)]
+    assert (server.connections, len(held)) == (5, 1)
+    await pool.close()
+
+
+async def test_closing_ends_those_that_wait_for_a_file(server: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    held = few_files(monkeypatch, 1)
+    pool = Connections(origin_of(server.url), Patience(1.0, 60.0))
+    server.script[0] = lambda reply: setattr(reply, "delay", 60.0)
+    asked = [asyncio.ensure_future(ask(pool)) for _ in range(3)]
+    while not server.requests:
+        await asyncio.sleep(0.005)
+    await pool.close()
+    found = await asyncio.gather(*asked, return_exceptions=True)
+    assert [isinstance(each, LostError) and each.loss for each in found] == [Loss.CLOSED] * 3
+    assert not held
+    assert connections._shared().files.held == 0
+
+
 async def test_who_waits_for_a_file_in_vain_says_so(server: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     few_files(monkeypatch, 1)
     pool, slow = (Connections(origin_of(server.url), Patience(1.0, seconds)) for seconds in (0.1, 5.0))
