@@ -43,6 +43,8 @@ Columns: TypeAlias = Mapping[tuple[str, ...], Any]
 _TRUE, _FALSE = bools(np.array([True]))[0], bools(np.array([False]))[0]
 _NULL = bools(np.array([False]), np.array([False]))[0]
 _MANY_CHARACTERS = 64
+# Keys for each value: beyond that making a set of all of them, for every piece anew, costs more than to ask it.
+_MANY_KEYS = 64
 _KERNELS = {Order.EQ: pc.equal, Order.LT: pc.less, Order.LE: pc.less_equal}
 
 
@@ -230,7 +232,12 @@ def _test(values: pa.Array, order: Order, value: bool | float | bytes) -> Any:
 
 
 def _among(values: pa.Array, node: Among) -> Any:
-    keys = node.keys.values if node.keys.values.type == values.type else node.keys.values.cast(values.type)
+    among = node.keys
+    if len(among.sorted) > _MANY_KEYS * len(values):
+        from accel.predicate.keys import keys_near
+
+        among = keys_near(among, values)
+    keys = among.values if among.values.type == values.type else among.values.cast(values.type)
     found = pc.is_in(values, value_set=keys)
     if node.keys.nan:
         found = pc.or_(found, pc.fill_null(pc.is_nan(values), _FALSE))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import math
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ from accel.predicate.coerce import key
 from accel.predicate.expr import Ticks, Value
 from accel.predicate.kinds import Family, Kind, kind_of, native
 
-__all__ = ["array_keys", "list_keys"]
+__all__ = ["array_keys", "keys_near", "list_keys"]
 
 
 def list_keys(values: Iterable[Value], kind: Kind, *, where: str, position: int) -> Keys:
@@ -54,6 +55,24 @@ def array_keys(values: pa.Array, kind: Kind, *, where: str, position: int) -> Ke
     if numbers is not None:
         return _keys(numbers, kind)
     return list_keys(_python_values(values, theirs), kind, where=where, position=position)
+
+
+def keys_near(keys: Keys, values: pa.Array) -> Keys:
+    """Those of the keys (one or more) that any of some native values may equal: no more than there are values."""
+    kind, ordered = kind_of(values.type), keys.sorted
+    points: npt.NDArray[Any]
+    if kind.domain is Domain.BYTES:
+        points = _objects(values.drop_null().to_pylist())
+    else:
+        points = integers(values)
+        if points.dtype == object:
+            points = points[(points >= ordered[0]) & (points <= ordered[-1])]
+        # What the keys' type has no room for is none of them, and may become any.
+        points = points.astype(ordered.dtype)
+    places = sort_distinct(np.searchsorted(ordered, points))
+    near = ordered[places[places < len(ordered)]]
+    found = _bytes_keys(near.tolist(), kind) if kind.domain is Domain.BYTES else _keys(near, kind)
+    return replace(found, nan=keys.nan)
 
 
 def _same_group(values: pa.Array, theirs: Kind, kind: Kind) -> npt.NDArray[Any] | None:
@@ -135,9 +154,7 @@ def _python_values(values: pa.Array, theirs: Kind) -> Iterable[Value]:
 
 def _integer_array(ordered: list[int], kind: Kind) -> npt.NDArray[Any]:
     if kind.native.bit_width > 64:
-        out = np.empty(len(ordered), object)
-        out[:] = ordered
-        return out
+        return _objects(ordered)
     return np.array(ordered, np.uint64 if kind.limits[0] == 0 else np.int64)
 
 
@@ -158,6 +175,10 @@ def _keys(numbers: npt.NDArray[Any], kind: Kind) -> Keys:
 
 
 def _bytes_keys(ordered: list[bytes], kind: Kind) -> Keys:
-    out = np.empty(len(ordered), object)
-    out[:] = ordered
-    return Keys(bytes_array(ordered, kind.native), out)
+    return Keys(bytes_array(ordered, kind.native), _objects(ordered))
+
+
+def _objects(values: list[Any]) -> npt.NDArray[Any]:
+    out = np.empty(len(values), object)
+    out[:] = values
+    return out

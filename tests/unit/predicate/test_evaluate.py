@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from accel.predicate import evaluate as evaluating
 from accel.predicate.bind import bind
 from accel.predicate.evaluate import evaluate, outcome
 from accel.predicate.expr import (
@@ -171,6 +172,35 @@ def test_keys_of_a_column_of_a_scale_beyond_int64(keys: list[int]) -> None:
     assert answers(InArray(A, pa.array(keys, pa.int64())), a=column) == (truth if keys else [False] * 4)
 
 
+@pytest.mark.parametrize(
+    "column", [pa.int32(), pa.uint64(), pa.float64(), pa.decimal128(38, 2), pa.string()], ids=str
+)
+@pytest.mark.parametrize("with_null", [False, True], ids=["", "with null"])
+def test_few_values_among_many_keys(column: pa.DataType, with_null: bool) -> None:
+    keys = pa.array([*range(0, 4000, 2), *([None] if with_null else [])]).cast(column)
+    values = [0, 1, 2, None, 3998, 3999, 7777]
+    truth = [
+        None if n is None else True if n in range(0, 4000, 2) else None if with_null else False
+        for n in values
+    ]
+    assert answers(InArray(A, keys), a=pa.array(values).cast(column)) == truth
+    coded = pa.array(values * 2000).cast(column).dictionary_encode()
+    assert answers(InArray(A, keys), a=coded) == truth * 2000
+
+
+def test_many_keys_are_not_made_a_set_for_few_values(monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes, real = [], evaluating.pc.is_in
+
+    def is_in(values: pa.Array, *, value_set: pa.Array) -> pa.Array:
+        sizes.append(len(value_set))
+        return real(values, value_set=value_set)
+
+    monkeypatch.setattr(evaluating.pc, "is_in", is_in)
+    assert answers(InArray(A, pa.array(range(10_000))), a=pa.array([5, 6, 70_000])) == [True, True, False]
+    assert answers(InArray(A, pa.array(range(100))), a=pa.array([5, 6, 70_000])) == [True, True, False]
+    assert sizes == [2, 100]
+
+
 def test_distinct_columns_know_null() -> None:
     a, b = pa.array([1, None, None, 2]), pa.array([1, None, 1, 3])
     assert answers(Compare(Op.NOT_DISTINCT, A, B), a=a, b=b) == [True, True, False, False]
@@ -273,6 +303,7 @@ _SCRIPT = """
 import json, sys
 import numpy as np, pyarrow as pa
 from accel.format.domain import Bounds
+from accel.predicate import evaluate as evaluating
 from accel.predicate.bind import bind
 from accel.predicate.constant import constant_bounds
 from accel.predicate.evaluate import evaluate

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 
 from accel.errors import PredicateError
-from accel.predicate.keys import array_keys, list_keys
-from accel.predicate.kinds import kind_of
+from accel.predicate.keys import array_keys, keys_near, list_keys
+from accel.predicate.kinds import kind_of, native
 
 FLOATS = [5e19, -5e19, 2.0**63, -(2.0**63), 2.0**64, 7.0, 0.5, -0.0, float("inf"), 1e30]
 HELD = {"where": "c", "position": 0}
@@ -61,3 +61,39 @@ def test_of_nothing_but_nulls_there_is_nothing_to_refuse() -> None:
     nulls: Any = pa.nulls(2, pa.duration("s"))
     assert array_keys(nulls, kind_of(pa.int64()), **HELD).sorted.tolist() == []
     assert np.asarray(array_keys(nulls[:0], kind_of(pa.int64()), **HELD).sorted).size == 0
+
+
+WIDE = pa.decimal128(38, 0)
+
+
+@pytest.mark.parametrize(
+    ("keys", "values", "near"),
+    [
+        (pa.array(range(100)), pa.array([7, None, 7, 300, -1, 50]), {7, 50}),
+        (pa.array(range(100), pa.int8()), pa.array([7, None, 7 + 256, 1 << 60]), {7}),
+        (pa.array([1, 2**63], pa.uint64()), pa.array([2**63, 2**64 - 1, 1], pa.uint64()), {1, 2**63}),
+        (pa.array([1, 2**62]), pa.array([2**62, 2**64 - 1, 1], pa.uint64()), {1, 2**62}),
+        (pa.array([1.5, -0.0, 9.0]), pa.array([-0.0, float("nan"), 1.5]), {0.0, 1.5}),
+        (pa.array([1, 2, 3]), pa.array([10**30, -(10**30), 2, None], WIDE), {2}),
+        (pa.array([1, 10**30, 3], WIDE), pa.array([10**30, 3], WIDE), {10**30, 3}),
+        (pa.array(["a", "b", "zz"]), pa.array(["b", None, "\U0010ffff", ""]), {b"b"}),
+        (pa.array([b"a", b"a\0"]), pa.array([b"a\0", b"b"], pa.large_binary()), {b"a\0"}),
+        (pa.array([1, 2]), pa.array([], pa.int64()), set()),
+    ],
+    ids=repr,
+)
+def test_the_keys_near_values(keys: pa.Array, values: pa.Array, near: set[object]) -> None:
+    """All that are among the values, and no more than there are values."""
+    kind = kind_of(values.type)
+    found = keys_near(array_keys(keys, kind, **HELD), native(values))
+    kept = set(found.sorted.tolist())
+    assert near <= kept <= set(array_keys(keys, kind, **HELD).sorted.tolist())
+    assert len(kept) <= len(values)
+    assert found.values.type == kind.native
+    assert set(native(values).drop_null().to_pylist()) & set(found.values.to_pylist()) == near
+
+
+def test_zeros_and_nan_stay_beside_few_values() -> None:
+    keys = list_keys([0.0, float("nan"), 5.0], kind_of(pa.float64()), **HELD)
+    found = keys_near(keys, pa.array([-0.0]))
+    assert ([str(v) for v in found.values.to_pylist()], found.nan) == (["0.0", "-0.0"], True)
