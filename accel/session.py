@@ -11,16 +11,13 @@ import time
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from accel.errors import (
-    AccelError,
-    ObjectChangedError,
-    ObjectNotFoundError,
-    SchemaMismatchError,
-)
+from accel.errors import AccelError, ObjectChangedError, ObjectNotFoundError, SchemaMismatchError
+from accel.io.threads import WORK
 from accel.planning.file import DataFile, Listing
 from accel.planning.filing import FilePlan
 from accel.planning.handle import FileHandle
@@ -38,6 +35,7 @@ from accel.works import FileWork, Works, WorkSource
 if TYPE_CHECKING:
     from accel.answering import Answering
     from accel.openings import Opening, Openings
+    from accel.predicate.bind import KnownKeys
 
 __all__ = ["Session"]
 
@@ -206,19 +204,21 @@ class Session:
         if last:
             schema = pa.schema([*schema, *last])
         bound = None
+        keys: KnownKeys = {}
         try:
             alone = spec.schema is None and len(listing.files) == 1 and not spec.by_position
             data_set, output = settle_schemas(schema, spec.columns, alone=alone)
             if spec.where is not None:
-                from accel.predicate.bind import bind
+                from accel.predicate.bind import bind, binds_long
 
                 # Refuses what no file could answer before any is read.
-                bound = bind(spec.where, data_set)
+                work = partial(bind, spec.where, data_set, known=keys)
+                bound = await WORK.run(work) if binds_long(spec.where) else work()
         except AccelError as error:
             raise spec.tell(error, listing.files[0].url) from None
         question = Question(spec.where, data_set, output, partitions, embedded=spec.embedded)
         question = question if self.answering is None else self.answering.narrow(question)
-        question.compiled.bound = bound
+        question.compiled.bound, question.compiled.keys = bound, keys
         return question
 
     # -- files -----------------------------------------------------------------------------------

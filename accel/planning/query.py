@@ -17,7 +17,7 @@ from accel.planning.projection import field_leaves, path_leaves
 from accel.records import dataclass
 
 if TYPE_CHECKING:
-    from accel.predicate.bind import Bound
+    from accel.predicate.bind import Bound, KnownKeys
     from accel.predicate.expr import Expr
 
 __all__ = ["FileQuery", "Question", "compile_query", "constant_fields", "with_partition"]
@@ -77,6 +77,8 @@ class _Compiled:
     def __init__(self) -> None:
         self.bound: Bound | None = None
         """The predicate, bound to the data set's own schema."""
+        self.keys: KnownKeys = {}
+        """Of the predicate's lists, which may be long."""
         self._found: dict[int, tuple[ParquetSchema, pa.Schema, FileQuery]] = {}
         self._pickled: tuple[Bound, bytes] | None = None
 
@@ -167,7 +169,7 @@ def _compile(question: Question, file_schema: ParquetSchema, arrow_schema: pa.Sc
         bound = question.compiled.bound if same else None
         try:
             if bound is None:
-                bound, conformed = _bind(question.where, question.schema, None if same else pa.schema(named))
+                bound, conformed = _bind(question.where, question, None if same else pa.schema(named))
         except AccelError as error:
             raise error.at(path=url) from None
         if len(result.names) < len(named):
@@ -192,17 +194,18 @@ def _compile(question: Question, file_schema: ParquetSchema, arrow_schema: pa.Sc
 
 
 def _bind(
-    where: Expr, schema: pa.Schema, file: pa.Schema | None
+    where: Expr, question: Question, file: pa.Schema | None
 ) -> tuple[Bound, Mapping[tuple[str, ...], pa.DataType]]:
     """The predicate for a file, whose columns are given where they are not the data set's; and those of them that are
     conformed first."""
     from accel.predicate.bind import bind
 
+    schema, keys = question.schema, question.compiled.keys
     if file is None:
-        return bind(where, schema), {}
+        return bind(where, schema, known=keys), {}
     from accel.planning.overlay import conformed_columns, overlay
 
-    bound = bind(where, overlay(schema, file), meant=schema)
+    bound = bind(where, overlay(schema, file), meant=schema, known=keys)
     return bound, conformed_columns(bound, schema, file=file)
 
 

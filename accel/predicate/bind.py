@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TypeAlias
+
 import pyarrow as pa
 
 from accel.arrays import from_numpy
@@ -26,13 +28,39 @@ from accel.predicate.atoms import (
     Truth,
 )
 from accel.predicate.coerce import nearest_double, order_atom
-from accel.predicate.kinds import Family, kind_of
+from accel.predicate.kinds import Family, Kind, kind_of
 from accel.predicate.resolve import follow, place, resolve
 
-__all__ = ["Bound", "BoundColumn", "bind"]
+__all__ = ["Bound", "BoundColumn", "KnownKeys", "bind", "binds_long"]
+
+KnownKeys: TypeAlias = "dict[tuple[int, Kind], tuple[ast.InList | ast.InArray, Keys]]"
+"""What lists of IN have come to, by the node and the kind of column."""
+
+# Values; many more take longer than a loop should be held up.
+_LONG = 5000
+# A condition takes as long as so many values.
+_CONDITION = 10
 
 
-def bind(expr: ast.Expr, schema: pa.Schema, *, meant: pa.Schema | None = None) -> Bound:
+def binds_long(expr: ast.Expr) -> bool:
+    """Whether binding it is long work: it has thousands of values or hundreds of conditions."""
+    left = _LONG
+    stack = [expr]
+    while stack and left >= 0:
+        node = stack.pop()
+        left -= _CONDITION
+        if isinstance(node, ast.InList | ast.InArray):
+            left -= len(node.values)
+        elif isinstance(node, ast.And | ast.Or):
+            stack += node.operands
+        elif isinstance(node, ast.Not):
+            stack.append(node.operand)
+    return left < 0
+
+
+def bind(
+    expr: ast.Expr, schema: pa.Schema, *, meant: pa.Schema | None = None, known: KnownKeys | None = None
+) -> Bound:
     """Resolve the columns of a predicate and put its literals into their terms.
 
     Parameters
@@ -44,6 +72,8 @@ def bind(expr: ast.Expr, schema: pa.Schema, *, meant: pa.Schema | None = None) -
     meant : pyarrow.Schema, optional
         The columns that the predicate is about, where those are some file's. Beside floats a literal is a double:
         it stays that where the file has whole numbers.
+    known : dict, optional
+        Keys of its lists that were found before; takes those that are found now.
 
     Returns
     -------
@@ -57,7 +87,7 @@ def bind(expr: ast.Expr, schema: pa.Schema, *, meant: pa.Schema | None = None) -
     PredicateError
         A comparison that has no meaning, at the literal's position where it has one.
     """
-    binder = _Binder(schema, meant)
+    binder = _Binder(schema, meant, {} if known is None else known)
     try:
         root = binder.node(expr)
     except RecursionError:
@@ -82,9 +112,10 @@ _MIRRORED = {ast.Op.LT: ast.Op.GT, ast.Op.LE: ast.Op.GE, ast.Op.GT: ast.Op.LT, a
 class _Binder:
     """One walk of a tree: collects its columns."""
 
-    def __init__(self, schema: pa.Schema, meant: pa.Schema | None = None) -> None:
+    def __init__(self, schema: pa.Schema, meant: pa.Schema | None, known: KnownKeys) -> None:
         self.schema = schema
         self.meant = meant
+        self.known = known
         self.columns: list[BoundColumn] = []
         self._ordinals: dict[tuple[str, ...], int] = {}
         self._seen: dict[ast.Column, int] = {}
@@ -194,21 +225,30 @@ class _Binder:
             return Truth(False)
         if column.kind.family is Family.NULL:
             return Truth(None)
-        from accel.predicate.keys import array_keys, list_keys
-
-        where, position = _shown(expr.column, column), expr.position
         doubles = ordinal in self._doubles
-        kind = kind_of(pa.float64()) if doubles else column.kind
-        if isinstance(expr, ast.InArray):
-            with_null = expr.values.null_count > 0
-            keys = array_keys(expr.values, kind, where=where, position=position)
-        else:
-            with_null = None in expr.values
-            present = (value for value in expr.values if value is not None)
-            keys = list_keys(present, kind, where=where, position=position)
+        keys = self.keys(expr, kind_of(pa.float64()) if doubles else column.kind, _shown(expr.column, column))
         if doubles:
+            from accel.predicate.keys import array_keys
+
+            where, position = _shown(expr.column, column), expr.position
             keys = array_keys(from_numpy(keys.sorted), column.kind, where=where, position=position)
+        with_null = None in expr.values if isinstance(expr, ast.InList) else expr.values.null_count > 0
         return _membership(ordinal, column, keys, with_null)
+
+    def keys(self, expr: ast.InList | ast.InArray, kind: Kind, where: str) -> Keys:
+        """The keys of a list for a column of this kind, found out once."""
+        # The entry keeps the node alive: its id stays its own.
+        known = self.known.get((id(expr), kind))
+        if known is None:
+            from accel.predicate.keys import array_keys, list_keys
+
+            if isinstance(expr, ast.InArray):
+                keys = array_keys(expr.values, kind, where=where, position=expr.position)
+            else:
+                present = (value for value in expr.values if value is not None)
+                keys = list_keys(present, kind, where=where, position=expr.position)
+            known = self.known[id(expr), kind] = expr, keys
+        return known[1]
 
     def like(self, expr: ast.Like) -> Node:
         ordinal, column = self.column(expr.column)

@@ -50,7 +50,8 @@ def array_keys(values: pa.Array, kind: Kind, *, where: str, position: int) -> Ke
         return list_keys((), kind, where=where, position=position)
     if theirs.domain is Domain.BYTES and kind.domain is Domain.BYTES and theirs.family is kind.family:
         plain = pc.unique(native(values)).drop_null().cast(kind.native)
-        return _bytes_keys(plain.take(pc.array_sort_indices(plain)).to_pylist(), kind)
+        ordered = plain.take(pc.array_sort_indices(plain))
+        return Keys(ordered, _objects(ordered.to_pylist()))
     numbers = _same_group(values, theirs, kind)
     if numbers is not None:
         return _keys(numbers, kind)

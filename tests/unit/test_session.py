@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import threading
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 
 import accel
 from accel.errors import ColumnNotFoundError, SchemaMismatchError
+from accel.predicate import keys as module
 from accel.testing import DictStore, Layout, RecordingStore, table, write_file
 
 
@@ -322,3 +324,20 @@ def test_a_question_that_fails_leaves_nothing() -> None:
     store = DictStore({str(i): ints(a=[i]) for i in range(5)})
     with pytest.raises(ColumnNotFoundError):
         read(store, [str(i) for i in range(5)], "nope = 1")
+
+
+@pytest.mark.parametrize(("keys", "threads"), [(3, {"accel-io"}), (100_000, {"accel-work"})], ids=str)
+def test_a_long_predicate_is_not_bound_on_the_loop(
+    sales: RecordingStore, monkeypatch: pytest.MonkeyPatch, keys: int, threads: set[str]
+) -> None:
+    """Nor are its keys found again for a file that has not the partition columns of the data set."""
+    found, real = [], module.array_keys
+
+    def array_keys(*args: Any, **keywords: Any) -> Any:
+        found.append(threading.current_thread().name.partition("_")[0])
+        return real(*args, **keywords)
+
+    monkeypatch.setattr(module, "array_keys", array_keys)
+    where = accel.col("id").isin(np.arange(2, keys))
+    assert [row["id"] for row in read(sales, "sales/", where)] == [2, 3][: keys - 2]
+    assert (len(found), set(found)) == (1, threads)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pickle
 import time
+from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -24,7 +26,7 @@ from accel.predicate.atoms import (
     Pair,
     Truth,
 )
-from accel.predicate.bind import bind
+from accel.predicate.bind import KnownKeys, bind, binds_long
 from accel.predicate.evaluate import outcome
 from accel.predicate.expr import (
     And,
@@ -261,3 +263,31 @@ def test_a_hundred_thousand_keys_bind_in_no_time() -> None:
     assert (len(root.keys.values), root.keys.values.type, root.with_null) == (100_000, pa.int64(), False)
     assert root.keys.sorted.tolist() == list(range(1, 100_001))
     assert time.perf_counter() - start < 1  # measured 3 ms; a loop over Python values takes more
+
+
+@pytest.mark.parametrize(
+    ("where", "long"),
+    [
+        ("a = 1", False),
+        (f"a IN ({', '.join(map(str, range(900)))})", False),
+        (" OR ".join(f"a = {i}" for i in range(300)), False),
+        (" OR ".join(f"NOT (a < {i} AND a > {i})" for i in range(300)), True),
+        ([("a", "in", range(10_000))], True),
+        ([("a", "not in", np.arange(10_000))], True),
+    ],
+    ids=["one", "900 keys", "300 conditions", "600 conditions", "10,000 keys", "an array"],
+)
+def test_what_binds_long(where: Any, long: bool) -> None:
+    expr = to_expr(where)
+    assert expr is not None
+    assert binds_long(expr) is long
+
+
+def test_keys_are_found_once_for_each_kind_of_column() -> None:
+    known: KnownKeys = {}
+    expr = InArray(A, pa.array(range(100)))
+    first = bind(expr, SCHEMA, known=known).root
+    assert bind(expr, SCHEMA, known=known).root.keys is first.keys  # type: ignore[union-attr]
+    other = bind(expr, pa.schema([("a", pa.int8())]), known=known).root
+    assert other.keys.values.type == pa.int8()  # type: ignore[union-attr]
+    assert bind(InArray(A, pa.array(range(100))), SCHEMA, known=known).root.keys is not first.keys  # type: ignore[union-attr]
