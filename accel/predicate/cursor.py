@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NoReturn
 
 from accel.errors import PredicateError
-from accel.predicate.expr import Column, Literal, Operand, column_of
+from accel.predicate.expr import Column, Literal, Operand, Value, column_of
 from accel.predicate.lexer import Token, tokenize
 from accel.predicate.literal_text import TYPE_WORDS, number_from_text, typed_from_text
 
@@ -89,6 +89,28 @@ class Cursor:
             if not self._take(")"):
                 self._fail(")", self._hint_after())
         return operand
+
+    def _plain_list(self) -> list[Value] | None:
+        """The values up to the next `)`, which is passed, where all are numbers and texts: what `_right` would find.
+
+        None where there is anything else: it is left to the plain way, with the place as it was.
+        """
+        tokens, at = self._tokens, self._index
+        values: list[Value] = []
+        while (kind := tokens[at].kind) in ("number", "text"):
+            word = tokens[at + 1].word
+            if word not in (",", ")"):
+                return None
+            value = tokens[at].value
+            try:
+                values.append(number_from_text(value) if kind == "number" else value)
+            except ValueError:
+                return None
+            at += 2
+            if word == ")":
+                self._index = at
+                return values
+        return None
 
     def _operand(self) -> Operand:
         token = self._tokens[self._index]

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 __all__ = [
+    "MAX_LIST",
     "And",
     "Column",
     "Compare",
@@ -39,6 +40,9 @@ __all__ = [
     "depth_of",
     "join",
 ]
+
+MAX_LIST = 1000
+"""Longer lists of one type become an Arrow array: they bind, travel and match faster so."""
 
 
 class Op(enum.StrEnum):

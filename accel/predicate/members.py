@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from accel.errors import PredicateError
-from accel.predicate.expr import Column, InArray, InList, Value
+from accel.predicate.expr import MAX_LIST, Column, InArray, InList, Value
 from accel.predicate.literal import literal_value
 from accel.predicate.moments import EPOCH_ORDINAL, nanos_of_instant
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["MAX_LIST", "member_of"]
+__all__ = ["list_member", "member_of"]
 
-MAX_LIST = 1000
-"""Longer lists of one type become an Arrow array: they bind, travel and match faster so."""
+_OWN = {int, float, str}
 
 
 def member_of(column: Column, values: object) -> InList | InArray:
@@ -40,12 +40,26 @@ def member_of(column: Column, values: object) -> InList | InArray:
         )
     if isinstance(values, set | frozenset):
         values = sorted(values, key=repr)  # one predicate, one text, in every process
-    literals = [literal_value(value) for value in _elements(values)]
-    if len(literals) > MAX_LIST:
-        array = _array_of_literals(literals)
-        if array is not None:
-            return InArray(column, array)
-    return InList(column, tuple(literals))
+    elements = list(_elements(values))
+    # Of these types each value is its own literal: what an array has no room for is told in the plain way.
+    if len(elements) > MAX_LIST and _types(elements) <= _OWN:
+        with contextlib.suppress(UnicodeEncodeError):
+            array = _array_of_literals(elements)
+            if array is not None:
+                return InArray(column, array)
+    return list_member(column, [literal_value(value) for value in elements])
+
+
+def list_member(column: Column, literals: Sequence[Value], *, position: int = -1) -> InList | InArray:
+    """The node for `column IN literals`: an array where they are many and of one type."""
+    array = _array_of_literals(literals) if len(literals) > MAX_LIST else None
+    if array is not None:
+        return InArray(column, array, position)
+    return InList(column, tuple(literals), position)
+
+
+def _types(values: Iterable[object]) -> set[type]:
+    return set(map(type, values)) - {type(None)}
 
 
 def _elements(values: Iterable[Any]) -> Iterable[Any]:
@@ -145,11 +159,13 @@ def _array_of_literals(values: Collection[Value]) -> pa.Array | None:
     import numpy as np
     import pyarrow as pa
 
-    types = {type(value) for value in values} - {type(None)}
+    types = _types(values)
     if len(types) != 1:
         return None
-    valid = np.fromiter((value is not None for value in values), bool, len(values))
     known: list[Any] = [value for value in values if value is not None]
+    valid = np.ones(len(values), bool)
+    if len(known) < len(values):
+        valid[:] = [value is not None for value in values]
     kind = types.pop()
     if kind in (str, bytes):
         chunks = [value.encode() if kind is str else value for value in known]

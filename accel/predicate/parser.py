@@ -11,6 +11,7 @@ from dataclasses import field
 from accel.errors import PredicateError
 from accel.predicate.cursor import MAX_DEPTH, Cursor
 from accel.predicate.expr import (
+    MAX_LIST,
     And,
     Column,
     Compare,
@@ -73,6 +74,14 @@ def parse(text: str) -> Expr:
         if re.match(_CLAUSE, text, re.IGNORECASE):
             error.hint = "give the condition alone, without SELECT or WHERE"
         raise
+
+
+def _listed(column: Column, values: list[Value], position: int) -> Expr:
+    if len(values) <= MAX_LIST:
+        return InList(column, tuple(values), position)
+    from accel.predicate.members import list_member
+
+    return list_member(column, values, position=position)
 
 
 class _Parser(Cursor):
@@ -234,6 +243,10 @@ class _Parser(Cursor):
         self._index += 1
         if not self._take("("):
             self._fail("( after IN")
+        if isinstance(left, Column):
+            plain = self._plain_list()
+            if plain is not None:
+                return _listed(left, plain, position)
         is_query = self._tokens[self._index].word == "SELECT"
         members: list[Operand] = []
         while not self._take(")"):
@@ -247,7 +260,7 @@ class _Parser(Cursor):
             if isinstance(member, Literal):
                 values.append(member.value)
         if isinstance(left, Column) and len(values) == len(members):
-            return InList(left, tuple(values), position)
+            return _listed(left, values, position)
         # A list that holds columns, or a literal on the left: what IN stands for.
         answers = [self._compared(Op.EQ, left, member, position) for member in members]
         if all(isinstance(answer, Constant) for answer in answers):

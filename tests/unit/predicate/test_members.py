@@ -10,8 +10,9 @@ import pyarrow as pa
 import pytest
 
 from accel.errors import PredicateError
-from accel.predicate.expr import InArray, InList, column_of
-from accel.predicate.members import MAX_LIST, member_of
+from accel.predicate import members as module
+from accel.predicate.expr import MAX_LIST, InArray, InList, column_of
+from accel.predicate.members import member_of
 
 A = column_of(["a"])
 MANY = MAX_LIST + 1
@@ -118,6 +119,8 @@ def test_what_offers_itself_as_arrow_is_taken_as_such() -> None:
         (pa.scalar(1), "IN takes a collection of values"),
         (np.zeros((2, 2)), "IN takes an array of one dimension"),
         ([[1]], "cannot be a literal"),
+        (["x"] * MANY + ["\ud800"], "a text literal holds a lone surrogate"),
+        ([10**4000] * MANY, "an int literal has more than 4,000 digits"),
         (pa.array([[1]]), r"an array of list<\w+: int64> cannot be the list of IN"),
     ],
     ids=lambda value: repr(value)[:30],
@@ -125,3 +128,10 @@ def test_what_offers_itself_as_arrow_is_taken_as_such() -> None:
 def test_refused(values: Any, message: str) -> None:
     with pytest.raises(PredicateError, match=message):
         member_of(A, values)
+
+
+def test_the_values_of_a_long_list_are_looked_at_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Numbers and texts of Python are their own literals."""
+    monkeypatch.setattr(module, "literal_value", None)
+    assert member_of(A, range(MANY)) == InArray(A, pa.array(range(MANY)))
+    assert member_of(A, ["x", None] * MANY) == InArray(A, pa.array(["x", None] * MANY, pa.large_string()))

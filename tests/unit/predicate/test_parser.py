@@ -12,11 +12,13 @@ from hypothesis import strategies as st
 
 from accel.errors import PredicateError
 from accel.predicate.expr import (
+    MAX_LIST,
     And,
     Column,
     Compare,
     Constant,
     Expr,
+    InArray,
     InList,
     IsNull,
     Like,
@@ -28,6 +30,7 @@ from accel.predicate.expr import (
     column_of,
     depth_of,
 )
+from accel.predicate.members import member_of
 from accel.predicate.parser import MAX_DEPTH, parse
 
 A, B, C = (column_of([name]) for name in "abc")
@@ -243,6 +246,47 @@ def test_literals(text: str, value: object) -> None:
     assert parse(f"a IN ({text})") == InList(A, (value,))  # type: ignore[arg-type]
 
 
+MANY = [str(i * 7) for i in range(MAX_LIST + 1)]
+
+
+@pytest.mark.parametrize(
+    ("texts", "values"),
+    [
+        (MANY, [int(text) for text in MANY]),
+        ([f"-{text}" for text in MANY], [-int(text) for text in MANY]),
+        ([f"'it''s {text}'" for text in MANY], [f"it's {text}" for text in MANY]),
+        ([*MANY, "NULL"], [*(int(text) for text in MANY), None]),
+        ([f"({text})" for text in MANY], [int(text) for text in MANY]),
+        ([f"DOUBLE '{text}'" for text in MANY], [float(text) for text in MANY]),
+    ],
+    ids=["numbers", "negative", "text", "null", "parentheses", "doubles"],
+)
+def test_a_long_list_of_one_type_is_an_array(texts: list[str], values: list[Any]) -> None:
+    found = parse(f"a IN ({', '.join(texts)})")
+    assert isinstance(found, InArray)
+    assert (found, found.position) == (member_of(A, values), 2)
+    assert parse(f"a NOT IN ({', '.join(texts[:MAX_LIST])})") == Not(InList(A, tuple(values[:MAX_LIST])))
+
+
+@pytest.mark.parametrize("texts", [[*MANY, "1.5"], [*MANY, "'x'"], [str(2**70)] * len(MANY)], ids=len)
+def test_a_long_list_of_several_types_stays_a_list(texts: list[str]) -> None:
+    found = parse(f"a IN ({', '.join(texts)})")
+    assert isinstance(found, InList)
+    assert len(found.values) == len(texts)
+
+
+@pytest.mark.parametrize("end", [",", ", 1e5000", " 1", ", =", "", ", 1 OR"])
+def test_faults_of_a_list_whatever_is_in_it(end: str) -> None:
+    """With a sign it is read in another way."""
+    close = ")" if end else ""
+    with pytest.raises(PredicateError) as plain:
+        parse(f"a IN ({', '.join(MANY)}{end}{close}")
+    with pytest.raises(PredicateError) as signed:
+        parse(f"a IN (+{', '.join(MANY)}{end}{close}")
+    assert plain.value.message == signed.value.message
+    assert (plain.value.position, plain.value.hint) == (signed.value.position - 1, signed.value.hint)  # type: ignore[operator]
+
+
 def test_nan_and_negative_zero() -> None:
     nan, zero, decimal_zero = parse("a IN (DOUBLE 'NaN', DOUBLE '-0.0', -0.0)").values  # type: ignore[union-attr]
     assert repr((nan, zero, decimal_zero)) == "(nan, -0.0, Decimal('-0'))"
@@ -422,7 +466,7 @@ def test_long_chains_are_flat() -> None:
     found = parse(" OR ".join(f"a = {i}" for i in range(count)))
     assert found == Or(tuple(compared(Op.EQ, i) for i in range(count)))
     assert parse(" AND ".join(["a"] * count)) == And((A,) * count)
-    assert parse(f"a IN ({', '.join(map(str, range(count)))})") == InList(A, tuple(range(count)))
+    assert parse(f"a IN ({', '.join(map(str, range(count)))})") == member_of(A, range(count))
 
 
 @pytest.mark.parametrize(

@@ -86,7 +86,7 @@ def test_long_lists_can_be_cut() -> None:
     assert to_sql(InList(A, tuple(range(5))), max_values=3) == "a IN (0, 1, 2, … 2 more)"
     array = InArray(A, pa.array(range(2000)))
     assert to_sql(Not(array), max_values=2) == "a NOT IN (0, 1, … 1,998 more)"
-    assert parse(to_sql(array)) == InList(A, tuple(range(2000)))
+    assert parse(to_sql(array)) == array
 
 
 @pytest.mark.parametrize(
