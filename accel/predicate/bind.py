@@ -12,7 +12,6 @@ from accel.predicate import expr as ast
 from accel.predicate.atoms import (
     Against,
     AllOf,
-    Among,
     AnyOf,
     Bound,
     BoundColumn,
@@ -29,6 +28,7 @@ from accel.predicate.atoms import (
 )
 from accel.predicate.coerce import nearest_double, order_atom
 from accel.predicate.kinds import Family, Kind, kind_of
+from accel.predicate.membership import joined, membership
 from accel.predicate.resolve import follow, place, resolve
 
 __all__ = ["Bound", "BoundColumn", "KnownKeys", "bind", "binds_long"]
@@ -140,9 +140,9 @@ class _Binder:
     def node(self, expr: ast.Expr) -> Node:
         match expr:
             case ast.And():
-                return AllOf(tuple(self.node(part) for part in _flat(expr, ast.And)))
+                return joined(AllOf, [self.node(part) for part in _flat(expr, ast.And)], self.columns)
             case ast.Or():
-                return AnyOf(tuple(self.node(part) for part in _flat(expr, ast.Or)))
+                return joined(AnyOf, [self.node(part) for part in _flat(expr, ast.Or)], self.columns)
             case ast.Not():
                 inner = self.node(expr.operand)
                 return inner.operand if isinstance(inner, Negation) else Negation(inner)
@@ -233,7 +233,7 @@ class _Binder:
             where, position = _shown(expr.column, column), expr.position
             keys = array_keys(from_numpy(keys.sorted), column.kind, where=where, position=position)
         with_null = None in expr.values if isinstance(expr, ast.InList) else expr.values.null_count > 0
-        return _membership(ordinal, column, keys, with_null)
+        return membership(ordinal, column, keys, with_null=with_null)
 
     def keys(self, expr: ast.InList | ast.InArray, kind: Kind, where: str) -> Keys:
         """The keys of a list for a column of this kind, found out once."""
@@ -275,21 +275,6 @@ class _Binder:
                 position=place(named.position),
                 hint="only IS NULL and IS NOT NULL apply to it",
             )
-
-
-def _membership(ordinal: int, column: BoundColumn, keys: Keys, with_null: bool) -> Node:
-    count = len(keys.sorted) + keys.nan
-    if count == 0:
-        return Truth(None) if with_null else Fixed(ordinal, False)
-    if column.kind.family is Family.BOOLEAN:
-        if count == 2:
-            return Fixed(ordinal, True)
-        test = Against(ordinal, Order.EQ, bool(keys.sorted[0]))
-        return AnyOf((test, Truth(None))) if with_null else test
-    if count == 1 and not with_null:
-        value = float("nan") if keys.nan else keys.sorted[0]
-        return Against(ordinal, Order.EQ, value.item() if hasattr(value, "item") else value)
-    return Among(ordinal, keys, with_null)
 
 
 def _flat(expr: ast.And | ast.Or, kind: type[ast.And | ast.Or]) -> list[ast.Expr]:

@@ -20,7 +20,7 @@ from accel.predicate.coerce import key
 from accel.predicate.expr import Ticks, Value
 from accel.predicate.kinds import Family, Kind, kind_of, native
 
-__all__ = ["array_keys", "keys_near", "list_keys"]
+__all__ = ["array_keys", "keys_near", "list_keys", "native_keys"]
 
 
 def list_keys(values: Iterable[Value], kind: Kind, *, where: str, position: int) -> Keys:
@@ -32,10 +32,14 @@ def list_keys(values: Iterable[Value], kind: Kind, *, where: str, position: int)
         One of them cannot be compared with the column.
     """
     found = {key(value, kind, where=where, position=position) for value in values}
-    found.discard(None)
+    return native_keys((value for value in found if value is not None), kind)
+
+
+def native_keys(values: Iterable[bool | int | float | bytes], kind: Kind) -> Keys:
+    """The same of native values of the column, each once but for NaN."""
+    found = list(values)
     if kind.domain is Domain.FLOAT:
-        numbers = np.array([value for value in found], np.float64)
-        return _keys(numbers, kind)
+        return _keys(np.array(found, np.float64), kind)
     if kind.domain is Domain.BYTES:
         return _bytes_keys(sorted(value for value in found if isinstance(value, bytes)), kind)
     ordered = sorted(value for value in found if isinstance(value, int))

@@ -16,6 +16,7 @@ from accel.errors import PredicateError
 from accel.predicate.bind import bind
 from accel.predicate.evaluate import outcome
 from accel.predicate.expr import (
+    And,
     Compare,
     Expr,
     InArray,
@@ -25,10 +26,12 @@ from accel.predicate.expr import (
     Literal,
     Not,
     Op,
+    Or,
     Ticks,
     Value,
     column_of,
 )
+from accel.predicate.membership import MANY
 from tests.oracle import rowwise
 
 X, Y = column_of(["x"]), column_of(["y"])
@@ -206,6 +209,30 @@ def test_lists_patterns_and_the_column_alone(name: str, large: bool) -> None:
         compare_answers(Like(X, pattern, ignore_case=True), table)
     assert compare_answers(IsNull(X), table)
     assert compare_answers(X, table) is compare_answers(Not(X), table) is (name in ("bool", "null"))
+
+
+@pytest.mark.parametrize("name", ARRAYS)
+def test_many_equalities(name: str, large: bool) -> None:
+    """Whether they are taken together or not: of one column, between other conditions, denied, in AND and in OR."""
+    seed = random.randrange(2**32) if large else 1
+    print("seed", seed)
+    rng = random.Random(seed)
+    table = pa.Table.from_arrays(
+        [ARRAYS[name], pick(ARRAYS[name], [0] * len(ARRAYS[name]))], names=["x", "y"]
+    )
+    pool = [v for v in LITERALS if answers(rowwise.evaluate, InList(X, (v,)), table) != "refused"] or [None]
+    for _ in range(200 if large else 15):
+        ops = rng.choice([[Op.EQ], [Op.NE], [Op.EQ, Op.NE], list(Op)])
+        most = rng.choice([3, len(pool)])
+        parts: list[Expr] = [
+            Compare(rng.choice(ops), rng.choice([X, X, X, Y]), Literal(rng.choice(pool[:most])))
+            for _ in range(rng.randint(2, 4 * MANY))
+        ]
+        if rng.random() < 0.5:
+            parts.insert(rng.randrange(len(parts)), rng.choice([IsNull(X), Not(IsNull(Y)), Not(parts[0])]))
+        for kind in (And, Or):
+            assert compare_answers(kind(tuple(parts)), table) or name == "list"
+            compare_answers(Not(kind(tuple(Not(part) for part in parts))), table)
 
 
 @pytest.mark.parametrize("name", ARRAYS)
