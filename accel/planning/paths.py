@@ -9,7 +9,7 @@ import pyarrow as pa
 from accel.arrays import make_scalar
 from accel.errors import AccelError, SchemaMismatchError
 from accel.planning.file import DataFile
-from accel.planning.pruning import partition_evidence
+from accel.planning.pruning import KnownTerms, partition_evidence
 from accel.planning.query import Question, constant_fields
 from accel.predicate.expr import Expr
 
@@ -34,6 +34,10 @@ class PathValues:
         self._seeming: dict[_Values, bool] = {}
         self._scalars: dict[_Values, dict[str, pa.Scalar]] = {}
         self._excluded: dict[_Values, bool] = {}
+        self._as_listed: bool | None = None
+        # The same objects for the same values: what a term of the predicate comes to is known by them.
+        self._made: dict[tuple[str, object], pa.Scalar] = {}
+        self._terms: KnownTerms = {}
 
     def seem_to_exclude(self, file: DataFile) -> bool:
         """Whether the values alone exclude a file, if its path's columns are meant as listed."""
@@ -41,10 +45,15 @@ class PathValues:
             return False
         found = self._seeming.get(file.partition)
         if found is None:
-            values = {
-                f.name: make_scalar(v, f.type) for f, v in zip(self._listed, file.partition, strict=True)
-            }
-            found = self._seeming[file.partition] = _excludes(self._where, values)
+            fields = zip(self._listed, file.partition, strict=True)
+            values = {f.name: self._scalar(f, value) for f, value in fields}
+            found = self._seeming[file.partition] = _excludes(self._where, values, self._terms)
+        return found
+
+    def _scalar(self, field: pa.Field, value: object) -> pa.Scalar:
+        found = self._made.get((field.name, value))
+        if found is None:
+            found = self._made[field.name, value] = make_scalar(value, field.type)
         return found
 
     def exclude(self, file: DataFile, question: Question) -> bool:
@@ -57,9 +66,19 @@ class PathValues:
         found = self._excluded.get(file.partition)
         if found is None:
             whole = all(name in question.partition_names for name in self._listed.names)
-            found = whole and _excludes(self._where, self.of(file, question))
+            # Of values that are what they seem there is nothing to find out again.
+            found = whole and (self._means_listed(question) or self._exclude_in(file, question))
             self._excluded[file.partition] = found
         return found
+
+    def _means_listed(self, question: Question) -> bool:
+        """Whether the data set's types of the columns are the listed ones."""
+        if self._as_listed is None:
+            self._as_listed = all(question.schema.field(f.name).type == f.type for f in self._listed)
+        return self._as_listed
+
+    def _exclude_in(self, file: DataFile, question: Question) -> bool:
+        return _excludes(self._where, self.of(file, question), {})
 
     def of(self, file: DataFile, question: Question) -> Mapping[str, pa.Scalar]:
         """The values of a file, in the data set's types.
@@ -83,11 +102,11 @@ class PathValues:
         return found
 
 
-def _excludes(where: Expr | None, values: Mapping[str, pa.Scalar]) -> bool:
+def _excludes(where: Expr | None, values: Mapping[str, pa.Scalar], known: KnownTerms) -> bool:
     if where is None:
         return False
     try:
-        return not bool(partition_evidence(where, values).may_true[0])
+        return not bool(partition_evidence(where, values, known=known).may_true[0])
     except AccelError:
         # Not comparable with the partition's type: the full binding says so, or a column of the file is meant.
         return False

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -28,7 +28,10 @@ from accel.records import dataclass
 if TYPE_CHECKING:
     from accel.arrays import Int64s
 
-__all__ = ["PageVerdicts", "group_bounds", "prune_pages", "prune_row_groups"]
+__all__ = ["KnownTerms", "PageVerdicts", "group_bounds", "prune_pages", "prune_row_groups"]
+
+KnownTerms: TypeAlias = "dict[tuple[int, ...], tuple[object, list[pa.Scalar], Evidence]]"
+"""What partition values prove of single terms, by the term's identity and theirs."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -187,19 +190,26 @@ def _page_bounds(
     return offsets.first_row, bounds
 
 
-def partition_evidence(where: object, partition: Mapping[str, pa.Scalar]) -> Evidence:
+def partition_evidence(
+    where: object, partition: Mapping[str, pa.Scalar], *, known: KnownTerms | None = None
+) -> Evidence:
     """What the partition values alone prove, before any file's schema is known.
 
     Terms over other columns are unknown. Used to avoid opening files; it is checked again with the
-    schema, since a column of the file of the same name wins.
+    schema, since a column of the file of the same name wins. `known` takes what each term comes to, for the next
+    partition that has the same scalar objects for the term's columns.
     """
     from accel.predicate import expr as e
     from accel.predicate.bind import bind
     from accel.predicate.constant import constant_bounds
 
-    schema = pa.schema([pa.field(name, value.type) for name, value in partition.items()])
-    one = np.array([1], np.int64)
-    bounds = {(name,): constant_bounds(value, one) for name, value in partition.items()}
+    terms: KnownTerms = {} if known is None else known
+
+    def judge_term(term: object, names: Sequence[str]) -> Evidence:
+        schema = pa.schema([pa.field(name, value.type) for name, value in partition.items()])
+        one = np.array([1], np.int64)
+        bounds = {(name,): constant_bounds(partition[name], one) for name in names}
+        return prune(bind(term, schema), bounds, 1)  # type: ignore[arg-type]
 
     def judge(node: object) -> Evidence:
         match node:
@@ -215,6 +225,12 @@ def partition_evidence(where: object, partition: Mapping[str, pa.Scalar]) -> Evi
                 names = [column.name for column in e.columns_of(node)]  # type: ignore[arg-type]
                 if not all(name in partition for name in names):
                     return Evidence.unknown(1)
-                return prune(bind(node, schema), bounds, 1)  # type: ignore[arg-type]
+                scalars = [partition[name] for name in names]
+                key = id(node), *map(id, scalars)
+                told = terms.get(key)
+                if told is None:
+                    # The entry keeps them alive: their ids stay their own.
+                    told = terms[key] = node, scalars, judge_term(node, names)
+                return told[2]
 
     return judge(where)

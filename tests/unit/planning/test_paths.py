@@ -9,6 +9,7 @@ import pytest
 
 from accel.errors import SchemaMismatchError
 from accel.planning import paths as module
+from accel.planning import pruning
 from accel.planning.file import DataFile
 from accel.planning.paths import PathValues
 from accel.planning.query import Question
@@ -79,9 +80,9 @@ def test_each_combination_is_worked_out_once(monkeypatch: pytest.MonkeyPatch) ->
     asked: list[Any] = []
     evidence = module.partition_evidence
 
-    def counting(where: Any, values: Any) -> Any:
+    def counting(where: Any, values: Any, known: Any) -> Any:
         asked.append({name: value.as_py() for name, value in values.items()})
-        return evidence(where, values)
+        return evidence(where, values, known=known)
 
     monkeypatch.setattr(module, "partition_evidence", counting)
     where = "year = 2024"
@@ -89,6 +90,37 @@ def test_each_combination_is_worked_out_once(monkeypatch: pytest.MonkeyPatch) ->
     for _ in range(100):
         assert paths.exclude(file(2023, 1), put)
         assert not paths.exclude(file(2024, 1), put)
-    # As listed, and where that excludes, in the data set's types.
-    assert asked == [{"year": 2023, "code": 1}, {"year": 2023, "code": 1}, {"year": 2024, "code": 1}]
+    # The data set's types are those listed: there is nothing to find out again.
+    assert asked == [{"year": 2023, "code": 1}, {"year": 2024, "code": 1}]
     assert paths.of(file(2023, 1), put) is paths.of(file(2023, 1), put)
+
+
+def test_the_data_set_types_are_asked_where_they_are_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    other = pa.schema([("id", pa.int64()), ("year", pa.int32()), ("code", pa.int64())])
+    paths, put = PathValues(to_expr("year = 2024"), LISTED), question("year = 2024", schema=other)
+    asked: list[Any] = []
+    evidence = module.partition_evidence
+    monkeypatch.setattr(
+        module,
+        "partition_evidence",
+        lambda where, values, known: (
+            asked.append(values["year"].type) or evidence(where, values, known=known)  # type: ignore[func-returns-value]
+        ),
+    )
+    assert paths.exclude(file(2023, 1), put)
+    assert asked == [pa.int64(), pa.int32()]
+
+
+def test_each_term_is_judged_once_for_each_value_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    judged: list[Any] = []
+    prune = pruning.prune
+
+    def counting(bound: Any, bounds: Any, n: int) -> Any:
+        judged.append(list(bounds))
+        return prune(bound, bounds, n)
+
+    monkeypatch.setattr(pruning, "prune", counting)
+    paths = PathValues(to_expr("year = 2003 AND (code = 4 OR code > year)"), LISTED)
+    kept = [(y, c) for y in range(2000, 2010) for c in range(10) if not paths.seem_to_exclude(file(y, c))]
+    assert kept == [(2003, 4)]
+    assert (judged.count([("year",)]), judged.count([("code",)]), len(judged)) == (10, 10, 120)
