@@ -5,8 +5,11 @@ Whoever runs a task sends no metadata request and needs no other argument than t
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import field, replace
+from itertools import accumulate
+from operator import itemgetter
 
 import pyarrow as pa
 
@@ -47,25 +50,40 @@ class TaskFile:
     """Bytes of the file that need not be asked for, by where they start: of a small file all of them, as
     the first read brought them; of chunks that were read whole to be cut, those."""
 
+    _reach: tuple[int, ...] = field(init=False, repr=False)
+    """Of each of `at_hand`, which are in order, how far it and those before it reach."""
+
+    def __post_init__(self) -> None:
+        held = tuple(sorted(self.at_hand, key=itemgetter(0))) if len(self.at_hand) > 1 else self.at_hand
+        object.__setattr__(self, "at_hand", held)
+        object.__setattr__(self, "_reach", tuple(accumulate((at + len(data) for at, data in held), max)))
+
     def missing(self, wanted: ByteRange) -> ByteRange | None:
         """What of a range has to be asked for: all, none, or what comes before bytes that are at hand."""
-        first = min((start for start, data in self._over(wanted.end)), default=wanted.end)
-        return ByteRange(wanted.start, first) if wanted.start < first else None
+        if not self.at_hand:
+            return wanted
+        held = self._holding(wanted.end)
+        if held is None:
+            return wanted
+        return ByteRange(wanted.start, held[0]) if wanted.start < held[0] else None
 
     def complete(self, wanted: ByteRange, asked: memoryview | None) -> memoryview:
         """The bytes of a range, from what `missing` said and what is at hand."""
         if asked is not None and len(asked) == wanted.length:
             return asked
-        held = min(self._over(wanted.end), key=lambda piece: piece[0], default=None)
+        held = self._holding(wanted.end)
         if held is None or max(held[0], wanted.start) != wanted.start + len(asked or b""):
             raise ValueError(f"{wanted} is neither at hand nor was it asked for")
         start, data = held
         rest = data[max(wanted.start, start) - start : wanted.end - start]
         return rest if asked is None else memoryview(b"".join((asked, rest)))
 
-    def _over(self, end: int) -> list[tuple[int, memoryview]]:
-        """The bytes at hand that the last byte before `end` is among."""
-        return [(start, data) for start, data in self.at_hand if start < end <= start + len(data)]
+    def _holding(self, end: int) -> tuple[int, memoryview] | None:
+        """Of the bytes at hand that the last byte before `end` is among, those that start first."""
+        place = bisect_left(self._reach, end)
+        if place == len(self._reach) or self.at_hand[place][0] >= end:
+            return None
+        return self.at_hand[place]
 
     def __repr__(self) -> str:
         return f"TaskFile({self.id.path.partition('?')[0]!r}, {self.id.size} bytes)"

@@ -91,6 +91,47 @@ def test_bytes_at_hand(
     assert file.complete(ByteRange(*wanted), None if asked is None else memoryview(asked)) == whole
 
 
+@pytest.mark.parametrize(
+    ("wanted", "missing"),
+    [
+        pytest.param((20, 30), None, id="in several, and the first of them has all"),
+        pytest.param((5, 30), (5, 10), id="as much as there is"),
+        pytest.param((20, 60), (20, 25), id="beyond the first"),
+        pytest.param((60, 70), (60, 70), id="beyond all"),
+    ],
+)
+def test_bytes_at_hand_twice(
+    task: ScanTask, wanted: tuple[int, int], missing: tuple[int, int] | None
+) -> None:
+    data = bytes(range(60))
+    spans = [(25, 60), (10, 40), (20, 35)]
+    file = replace(task.file, at_hand=tuple((a, memoryview(data[a:b])) for a, b in spans))
+    want, rest = ByteRange(*wanted), None if missing is None else ByteRange(*missing)
+    assert file.missing(want) == rest
+    if want.end <= 60:
+        asked = None if rest is None else memoryview(data[rest.start : rest.end])
+        assert file.complete(want, asked) == data[want.start : want.end]
+
+
+class Looked:
+    """Bytes that count how often they are asked for their length."""
+
+    count = 0
+
+    def __len__(self) -> int:
+        Looked.count += 1
+        return 10
+
+
+def test_of_many_bytes_at_hand_few_are_looked_at(task: ScanTask) -> None:
+    # Chunks without an offset index that are cut when read: of 10,000 columns so many.
+    held = tuple((at, Looked()) for at in range(0, 20_000, 20))
+    file = replace(task.file, at_hand=held)
+    before = Looked.count
+    assert [file.missing(ByteRange(at, at + 10)) for at, _ in held] == [None] * len(held)
+    assert Looked.count - before <= 10 * len(held)
+
+
 def test_bytes_that_nobody_asked_for(task: ScanTask) -> None:
     with pytest.raises(ValueError, match="bytes 0..9 is neither at hand nor was it asked for"):
         replace(task.file, at_hand=HELD).complete(ByteRange(0, 9), None)
