@@ -38,6 +38,7 @@ class PathValues:
         # The same objects for the same values: what a term of the predicate comes to is known by them.
         self._made: dict[tuple[str, object], pa.Scalar] = {}
         self._terms: KnownTerms = {}
+        self._fields: dict[tuple[str, object], dict[str, pa.Scalar]] = {}
 
     def seem_to_exclude(self, file: DataFile) -> bool:
         """Whether the values alone exclude a file, if its path's columns are meant as listed."""
@@ -90,8 +91,14 @@ class PathValues:
         """
         found = self._scalars.get(file.partition)
         if found is None:
+            found = {}
             try:
-                found = constant_fields(question, self._listed.names, partition=file.partition)
+                for key in zip(self._listed.names, file.partition, strict=True):
+                    field = self._fields.get(key)
+                    if field is None:
+                        field = constant_fields(question, key[:1], partition=key[1:])
+                        self._fields[key] = field
+                    found |= field
             except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
                 raise SchemaMismatchError(
                     f"a partition value of its path does not fit the scan's schema: {error}",
