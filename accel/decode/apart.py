@@ -24,10 +24,29 @@ from accel.planning.selection import RowSelection
 if TYPE_CHECKING:
     from accel.decode.mixed import Way
 
-__all__ = ["DecodePart", "read_apart"]
+__all__ = ["DecodePart", "read_apart", "units_apart"]
 
 DecodePart: TypeAlias = Callable[[ChunkPages, RowSelection, pa.Field], pa.Array | pa.ChunkedArray]
 """Decodes rows of some pages of one column, in the common way."""
+
+
+def units_apart(known: Verified, units: Sequence[Unit], rows: RowSelection) -> Sequence[Unit]:
+    """The units that may be read apart: where most rows of several are wanted that pyarrow decodes soon, from one file,
+    all others."""
+    if len(units) < _SEVERAL:
+        return units
+    wanted = rows.count * _FEW
+    dense = {unit for unit in units if unit.num_rows < wanted and _is_light(known, unit)}
+    return units if len(dense) < _SEVERAL else [unit for unit in units if unit not in dense]
+
+
+def _is_light(known: Verified, unit: Unit) -> bool:
+    """Whether its rows are few, all dictionary-encoded, and the entries no more than they."""
+    facts = known.facts[unit.leaves[0]]
+    named = facts.dictionary
+    if named is None or not named.entries <= unit.num_rows <= MOST_PICKED:
+        return False
+    return named.named == facts.num_values
 
 
 def read_apart(
@@ -82,6 +101,10 @@ def read_apart(
     return join_arrays(arrays, _MOST_COPIED)
 
 
+_SEVERAL = 4
+"""So many columns are worth opening a file for that holds all of them."""
+_FEW = 2
+"""If no more than one in so many rows is wanted, picking them is faster all the same."""
 _RARE = 64
 """Of many rows, one in so many is picked for less than pyarrow decodes them all for."""
 _WITH_CONTEXTS = frozenset({Codec.ZSTD})

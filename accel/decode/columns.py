@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from accel.decode.apart import DecodePart, read_apart
+from accel.decode.apart import DecodePart, read_apart, units_apart
 from accel.decode.arrow import ParquetReader, fields_of, open_reader, translate_errors
 from accel.decode.chunks import ChunkPages
 from accel.decode.empties import verify_filled
@@ -171,7 +171,7 @@ class _Job:
 
     def read_apart(self, units: Sequence[Unit], arrow_schema: pa.Schema, decode: DecodePart) -> None:
         """Decode the units that have a way of their own, and keep them for `decode`."""
-        for unit in units:
+        for unit in units_apart(self.known, units, self._rows):
             field = arrow_schema.field(unit.field)
             array = read_apart(self.known, unit, self._rows, field, decode=decode)
             if array is not None:

@@ -30,18 +30,31 @@ from accel.format.model import Encoding, PageType, Physical, SchemaElement
 from accel.format.thrift import I32, STRUCT, write_struct
 from accel.ranges import Buffer
 
-__all__ = ["number_page", "pays", "pick_entries", "read_as_indices", "splice_indices", "stays_indexed"]
+__all__ = [
+    "FEW_VALUES",
+    "number_page",
+    "pays",
+    "pick_entries",
+    "read_as_indices",
+    "splice_indices",
+    "stays_indexed",
+]
 
 _LEAST_NAMED: Final[dict[Physical | None, int]] = {Physical.BYTE_ARRAY: 2, Physical.FIXED_LEN_BYTE_ARRAY: 1}
 """A dictionary whose entries are named fewer times than this on average would cost more than the values. Texts that
 seem to be of one length are none the less: they are taken as they lie."""
 _FEW_ENTRIES = 4096
+FEW_VALUES = 4096
+"""So few values are decoded in the time that a small dictionary takes by itself."""
 
 
 def stays_indexed(kind: pa.DataType, element: SchemaElement, *, facts: PageFacts, codec: int) -> bool:
     """Whether a top-level column of this type is read as indices: all of its pages are dictionary-encoded."""
     named = facts.dictionary
-    return named is not None and named.named == facts.num_values and pays(kind, element, named, codec)
+    if named is None or named.named != facts.num_values:
+        return False
+    few = named.named <= FEW_VALUES and named.uncompressed <= _SMALL_PAGE
+    return not few and pays(kind, element, named, codec)
 
 
 def pays(kind: pa.DataType, element: SchemaElement, named: DictionaryFacts, codec: int) -> bool:

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from accel.decode import apart, columns, mixed, units
+from accel.decode import apart, columns, entries, mixed, units
 from accel.decode.indexed import Values
 from accel.decode.trim import is_view
 from accel.format.model import Codec
@@ -114,6 +114,8 @@ def test_every_way_gives_what_pyarrow_gives(seed: int, monkeypatch: pytest.Monke
     data, _ = _file(rng, rows)
     monkeypatch.setattr(mixed, "_LEAST_ROWS", 1)
     monkeypatch.setattr(apart, "MOST_PICKED", rng.choice([0, 1 << 15]))
+    monkeypatch.setattr(apart, "_SEVERAL", rng.choice([1, 4]))
+    monkeypatch.setattr(entries, "FEW_VALUES", rng.choice([0, 4096]))
     monkeypatch.setattr(apart, "_LEAST_PAGES", 1)
     monkeypatch.setattr(apart, "_WITH_CONTEXTS", frozenset(rng.choice([[], Codec])))
     groups = len(open_metadata(data).group_rows)

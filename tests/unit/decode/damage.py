@@ -15,7 +15,7 @@ from dataclasses import replace
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from accel.decode import apart
+from accel.decode import apart, entries
 from accel.decode.arrow import projected_schema
 from accel.decode.columns import decode_columns
 from accel.errors import AccelError
@@ -74,6 +74,7 @@ def run(seed: int, count: int) -> Counter[str]:
         for _ in range(20):
             # Both ways of reading what is dictionary-encoded.
             apart.MOST_PICKED = rng.choice([0, 1 << 15])
+            apart._SEVERAL, entries.FEW_VALUES = rng.choice([1, 4]), rng.choice([0, 4096])
             apart._LEAST_PAGES, apart._WITH_CONTEXTS = 1, frozenset(Codec)
             rows = random_rows(rng, _ROWS)
             if not rows:

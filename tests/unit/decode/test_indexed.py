@@ -29,6 +29,12 @@ from tests.unit.decode.selected import (
     truth,
 )
 
+
+@pytest.fixture(autouse=True)
+def _few_stay_indices_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(entries, "FEW_VALUES", 0)
+
+
 _TYPES = [
     pa.string(),
     pa.large_string(),
@@ -125,6 +131,25 @@ def test_which_texts_stay_indices(rows: int, options: dict[str, Any], stays: boo
     assert stays_indexed(pa.string(), element, facts=facts, codec=Codec.SNAPPY) is stays
     assert stays_indexed(pa.string_view(), element, facts=facts, codec=Codec.SNAPPY) is stays
     assert stays_indexed(pa.string(), element, facts=facts, codec=Codec.BROTLI) is False
+
+
+def test_few_values_of_a_small_dictionary_are_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = _write(pa.array(_values(random.Random(1), 400, 100, 0.1)))
+    element, facts = open_metadata(data).schema.elements[1], _facts(data, RowSelection.all(400))
+    large = replace(facts.dictionary, uncompressed=1 << 20)
+    for few, named, stays in (
+        (400, facts.dictionary, False),
+        (399, facts.dictionary, True),
+        (400, large, True),
+    ):
+        monkeypatch.setattr(entries, "FEW_VALUES", few)
+        found = stays_indexed(
+            pa.string(), element, facts=replace(facts, dictionary=named), codec=Codec.SNAPPY
+        )
+        assert found is stays
+    monkeypatch.setattr(entries, "FEW_VALUES", 400)
+    monkeypatch.setattr(entries, "dictionary_values", None)
+    assert_same(decode(data, RowSelection.all(400)), truth(data, RowSelection.all(400)))
 
 
 _ONCE = {

@@ -210,6 +210,30 @@ def test_many_pages_of_many_runs_are_decoded_by_pyarrow(monkeypatch: pytest.Monk
     assert found == [True]
 
 
+def test_most_rows_of_several_columns_are_decoded_by_pyarrow(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = _write(_COLUMNS["numbers"])
+    # Of all pages.
+    half = RowSelection.of([(at, at + 50) for at in range(0, 1000, 100)])
+    more = RowSelection.of([*half, (999, 1000)])
+    expected = truth(data, half), truth(data, more)
+    picked = []
+    read_picks = apart.read_picks
+    monkeypatch.setattr(apart, "read_picks", lambda *a, **k: picked.append(1) or read_picks(*a, **k))
+    assert_same(decode(data, more), expected[1])
+    assert picked  # one column alone
+    picked.clear()
+    monkeypatch.setattr(apart, "_SEVERAL", 1)
+    assert_same(decode(data, more), expected[1])
+    assert not picked
+    assert_same(decode(data, half), expected[0])
+    assert picked
+    picked.clear()
+    # Of a dictionary of more entries than there are rows, the few are looked up.
+    data, page = _write(pa.array(np.arange(1000))), RowSelection.of([(100, 200)])
+    assert_same(decode(data, page), truth(data, page))
+    assert picked
+
+
 def test_many_rows_are_decoded_by_pyarrow(monkeypatch: pytest.MonkeyPatch) -> None:
     data = _write(_COLUMNS["numbers"])
     monkeypatch.setattr(apart, "MOST_PICKED", 999)
