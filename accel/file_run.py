@@ -14,6 +14,7 @@ from accel.errors import MemoryLimitError, ObjectChangedError, ParquetFormatErro
 from accel.io.cancels import unasked_told
 from accel.io.faults import foremost
 from accel.io.groups import Group
+from accel.io.slices import breathe
 from accel.neighbour_reads import Members, together
 from accel.outbox import Item, Line, Outbox
 from accel.piece_reads import filter_piece, finish_piece, narrow_task
@@ -195,13 +196,13 @@ class FileRun:
 
     async def _start(self, group: asyncio.TaskGroup, tasks: Sequence[ScanTask], line: Line) -> None:
         run = self._run
-        if tasks:
-            run.read_ahead(tasks[0])
+        run.read_ahead(tasks[0])
         # With a limit the first may be enough: they are read one after the other.
         limited = run.rows_wanted() is not None
         abreast = 1 if limited else len(tasks)
         found = together(run.reader, tasks, abreast=abreast, piece_bytes=run.piece_bytes)
         for one in tasks if limited or len(tasks) == 1 else found:
+            await breathe()
             if self._budget.spent or self._failing:
                 break
             if isinstance(one, Members):

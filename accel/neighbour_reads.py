@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import pyarrow as pa
 
+from accel.io.slices import breathe
 from accel.piece_reads import read_piece
 from accel.planning.neighbours import neighbours
 from accel.planning.pages import Piece
@@ -96,6 +97,7 @@ async def read_members(
     batches: list[pa.RecordBatch] = []
     more = 0
     for member in members.each:
+        await breathe()  # each is so little that it is decoded here
         found, own_trips = await read_piece(reader, member.task, member.reads, member.piece, turn=turn())
         batches += found
         more = max(more, own_trips)

@@ -17,7 +17,7 @@ from accel.errors import (
 from accel.format.model import Codec
 from accel.planning.chunk_pages import PagesOf
 from accel.planning.handle import FileHandle
-from accel.planning.need import Steps
+from accel.planning.need import Need, Steps
 from accel.planning.page_indexes import (
     fetch_page_indexes,
     page_index_wants,
@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 __all__ = ["FilePlan", "plan_file"]
 
 _CODECS = frozenset(Codec) - {Codec.LZO}
+# Column chunks whose pages are looked for in one go: some milliseconds.
+_AT_ONCE = 300
 
 
 @dataclass(slots=True)
@@ -178,7 +180,7 @@ def plan_file(
         probes.learn(stash)
     if handle.bad_toc is not None and query.bound is not None:
         on_bad_index(handle.bad_toc)
-    drafts = draft(kept)
+    drafts = yield from _in_turns(draft, kept, leaves=len(query.output_leaves) + len(query.filter_leaves))
     in_doubt = {group: task for group, task in drafts.items() if task.needs_filter}
     if in_doubt:
         plan.index_round_trips += yield from probes.ask(in_doubt, witnesses)
@@ -219,6 +221,22 @@ def _recall(handle: FileHandle, task_file: TaskFile) -> Mapping[int, Evaluation]
 
     pickled = task_file.question.compiled.pickled
     return remembered.under(predicate_key(task_file.query, task_file.int96_unit, pickled=pickled))
+
+
+def _in_turns(
+    draft: Callable[[Sequence[tuple[int, bool]]], dict[int, ScanTask]],
+    kept: Sequence[tuple[int, bool]],
+    *,
+    leaves: int,
+) -> Steps[dict[int, ScanTask]]:
+    """The drafts of all row groups, some at a time: whoever drives this has other things to do."""
+    drafts: dict[int, ScanTask] = {}
+    at_once = max(1, _AT_ONCE // max(1, leaves))
+    for start in range(0, len(kept), at_once):
+        if start:
+            yield Need(())
+        drafts |= draft(kept[start : start + at_once])
+    return drafts
 
 
 def _draft(

@@ -12,6 +12,9 @@ __all__ = ["neighbours"]
 _SPAN = 512 * 1024
 """Bytes of the file, from the first to the last that is wanted of all: no request is cut to less."""
 
+_MOST = 64
+"""Tasks: to begin so many at once holds an event loop up for milliseconds."""
+
 
 def neighbours(tasks: Sequence[ScanTask]) -> Iterator[Sequence[ScanTask]]:
     """The tasks of one file in order, those together that lie within `_SPAN` of each other; most are alone."""
@@ -26,7 +29,7 @@ def neighbours(tasks: Sequence[ScanTask]) -> Iterator[Sequence[ScanTask]]:
             begun = []
             yield [task]
             continue
-        if begun and max(end, span[1]) - min(start, span[0]) <= _SPAN:
+        if 0 < len(begun) < _MOST and max(end, span[1]) - min(start, span[0]) <= _SPAN:
             start, end = min(start, span[0]), max(end, span[1])
             begun.append(task)
         else:

@@ -65,6 +65,7 @@ def store() -> DictStore:
     objects = {
         "large.parquet": write_bench_file(rows=600_000),
         "no_index.parquet": write_file(bench_table(100_000), Layout(page_index=False)),
+        "groups.parquet": write_file(bench_table(60_000), Layout(group_rows=100, page_rows=100)),
     }
     for number in range(500):
         part = bench_table(200, first=200 * number)
@@ -80,6 +81,8 @@ def store() -> DictStore:
         pytest.param("large.parquet", "key BETWEEN 0 AND 90000", id="range"),
         pytest.param("large.parquet", None, id="full scan"),
         pytest.param("no_index.parquet", "key = 30000", id="without page index"),
+        pytest.param("groups.parquet", "key BETWEEN 0 AND 90000", id="300 row groups of 600"),
+        pytest.param("groups.parquet", None, id="600 row groups"),
         pytest.param("many/", "key = 30000", id="500 files, one kept"),
         pytest.param("many/", None, id="500 files"),
     ],

@@ -38,6 +38,7 @@ def chunk(start: int, nbytes: int) -> LeafReads:
         pytest.param([], [], id="none"),
         pytest.param([task(pages(0, 100))], [1], id="one"),
         pytest.param([task(pages(i * 100, 100)) for i in range(9)], [9], id="small ones side by side"),
+        pytest.param([task(pages(i * 10, 10)) for i in range(150)], [64, 64, 22], id="no more than so many"),
         pytest.param([task(chunk(i * 100, 100)) for i in range(9)], [9], id="without an offset index"),
         pytest.param(
             [task(pages(i * 200 * KIB, 200 * KIB)) for i in range(5)], [2, 2, 1], id="up to a request"
