@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import threading
 from collections.abc import AsyncIterator, Mapping
 
 from accel.errors import ObjectChangedError, ObjectNotFoundError, StoreError
@@ -10,6 +11,9 @@ from accel.io.store import ObjectEntry, Payload
 from accel.ranges import ByteRange, Suffix
 
 __all__ = ["DictStore", "content_etag"]
+
+# Of all stores, that each can be pickled: no read takes an object's bytes and the etag of others.
+_replacing = threading.Lock()
 
 
 def content_etag(data: bytes) -> str:
@@ -28,7 +32,7 @@ class DictStore:
     Notes
     -----
     `etags` may be written by a test to make an etag weak, unquoted, or None (the store then gives none).
-    An If-Match is honoured as RFC 9110 asks: by strong comparison, so that a weak etag never matches.
+    Any thread may replace objects. An If-Match is honoured as RFC 9110 asks: by strong comparison, so that a weak etag never matches.
     """
 
     def __init__(self, objects: Mapping[str, bytes] | None = None) -> None:
@@ -39,20 +43,23 @@ class DictStore:
 
     def put(self, path: str, data: bytes) -> None:
         """Write or overwrite one object; its etag follows its content."""
-        self.objects[path] = data
-        self.etags[path] = content_etag(data)
+        etag = content_etag(data)
+        with _replacing:
+            self.objects[path] = data
+            self.etags[path] = etag
 
     def delete(self, path: str) -> None:
         """Remove one object; KeyError when there is none."""
-        del self.objects[path]
-        del self.etags[path]
+        with _replacing:
+            del self.objects[path]
+            del self.etags[path]
 
     async def read(self, path: str, want: ByteRange | Suffix, *, if_match: str | None = None) -> Payload:
         """Answer one range; see `accel.io.store.RangeStore`."""
-        data = self.objects.get(path)
+        with _replacing:
+            data, etag = self.objects.get(path), self.etags.get(path)
         if data is None:
             raise ObjectNotFoundError("no such object", path=path, status=404)
-        etag = self.etags[path]
         if if_match is not None and (etag != if_match or if_match.startswith(("W/", "w/"))):
             raise ObjectChangedError("the object is another version", path=path, status=412)
         span = resolve(want, len(data))
@@ -62,9 +69,11 @@ class DictStore:
 
     async def list(self, prefix: str) -> AsyncIterator[ObjectEntry]:
         """Objects at or below `prefix`, sorted by path."""
-        for path in sorted(self.objects):
+        with _replacing:
+            found = [(path, len(data), self.etags[path]) for path, data in sorted(self.objects.items())]
+        for path, size, etag in found:
             if not prefix or path == prefix or path.startswith(prefix.rstrip("/") + "/"):
-                yield ObjectEntry(path, len(self.objects[path]), self.etags[path])
+                yield ObjectEntry(path, size, etag)
 
 
 def resolve(want: ByteRange | Suffix, size: int) -> ByteRange | None:

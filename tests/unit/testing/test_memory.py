@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 import pytest
 
 from accel.errors import ObjectChangedError, ObjectNotFoundError, StoreError
@@ -54,6 +56,30 @@ async def test_an_overwritten_object_changes_its_etag() -> None:
     store = DictStore({"a": DATA})
     store.put("a", DATA[::-1])
     assert (await store.read("a", Suffix(1))).etag == content_etag(DATA[::-1]) != ETAG
+
+
+async def test_bytes_and_etag_are_of_one_version_whatever_is_put_meanwhile() -> None:
+    """A checksum lets other threads run: one that read then had the new bytes under the old etag."""
+    versions = [bytes([number]) * 100_000 for number in range(2)]
+    etags = {content_etag(data): data for data in versions}
+    store = DictStore({"a": versions[0]})
+    ended = threading.Event()
+
+    def replace() -> None:
+        while not ended.is_set():
+            for data in versions:
+                store.put("a", data)
+
+    thread = threading.Thread(target=replace)
+    thread.start()
+    try:
+        for _ in range(3_000):
+            payload = await store.read("a", ByteRange(0, 10))
+            assert payload.etag is not None
+            assert etags[payload.etag][:10] == payload.data
+    finally:
+        ended.set()
+        thread.join()
 
 
 async def test_list_takes_whole_segments_in_order() -> None:
