@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -16,6 +17,9 @@ from accel.planning.query import FileQuery
 from accel.planning.selection import RowSelection
 from accel.planning.task import DECODE_AT_ONCE
 from accel.ranges import ByteRange, Kind, ReadKey, Stash, Want
+
+if TYPE_CHECKING:
+    from accel.arrays import Bools
 
 __all__ = ["fetch_or_recall", "fetch_page_indexes", "index_want", "page_index_wants", "take_page_indexes"]
 
@@ -42,7 +46,8 @@ def page_index_wants(
     Offset indexes are wanted where rows are left out, where a row group is to be cut, and where `limit`
     (rows, or None) may end the scan inside it; and where `pages_indexed` says that an index in the file
     speaks of pages. Of the columns `answered`, which such an index knows better, bounds are not asked for in many row
-    groups. None is asked for where all chunks that are wanted come to no more than `whole_bytes`.
+    groups. None is asked for where all chunks that are wanted come to no more than `whole_bytes`, or in row groups
+    of whose chunks the footer says that each is one page.
     """
     if handle.distrusted:
         return []
@@ -52,22 +57,27 @@ def page_index_wants(
     every = sorted({*query.output_leaves, *query.filter_leaves})
     wants: list[Want] = []
     promised = 0
-    for group, certain in kept:
+    undivided: Bools | None = None
+    for at, (group, certain) in enumerate(kept):
         early = limit is not None and promised < limit
         promised += int(group_rows[group]) if certain else 0
         bounded = [leaf for leaf in prunable if chunks.column_index_offset[group, leaf] > 0]
         prune = bool(bounded) and not certain
         leaves = query.output_leaves if certain else every
         partial = selection is not None and selection[group].count < group_rows[group]
-        if prune:
-            for leaf in bounded:
-                if (group, leaf) not in column_indexes:
-                    found = index_want(chunks, Kind.COLUMN_INDEX, group, leaf)
-                    if leaf not in answered or len(kept) < _MANY_GROUPS:
-                        wants += found
-                    else:
-                        wants += [want for want in found if handle.in_tail(want.range) is not None]
+        unmet = [leaf for leaf in bounded if (group, leaf) not in column_indexes] if prune else []
         missing = [leaf for leaf in leaves if (group, leaf) not in offset_indexes]
+        if (unmet or missing) and not pages_indexed:
+            if undivided is None:
+                undivided = _undivided(chunks, [group for group, _ in kept], every, prunable)
+            if undivided.item(at):
+                continue
+        for leaf in unmet:
+            found = index_want(chunks, Kind.COLUMN_INDEX, group, leaf)
+            if leaf not in answered or len(kept) < _MANY_GROUPS:
+                wants += found
+            else:
+                wants += [want for want in found if handle.in_tail(want.range) is not None]
         if missing and (
             prune
             or partial
@@ -81,6 +91,19 @@ def page_index_wants(
     if wants and _come_to(handle, [group for group, _ in kept], every) <= whole_bytes:
         return [want for want in wants if handle.in_tail(want.range) is not None]
     return wants
+
+
+def _undivided(
+    chunks: ChunkTable, groups: Sequence[int], leaves: Sequence[int], bounded: Sequence[int]
+) -> Bools:
+    """Of each row group whether each of its chunks is one page, of whose values the statistics tell what bounds would."""
+    at = np.ix_(groups, leaves)
+    coded, plain = chunks.dictionary_pages[at], chunks.plain_pages[at]
+    one: Bools = ((coded >= 0) & (plain >= 0) & (coded + plain == 1)).all(axis=1)
+    told = np.ix_(groups, bounded)
+    known = (chunks.min_start[told] >= 0) & (chunks.max_start[told] >= 0) & (chunks.null_count[told] >= 0)
+    one &= known.all(axis=1)
+    return one
 
 
 def _come_to(handle: FileHandle, groups: Sequence[int], leaves: Sequence[int]) -> int:

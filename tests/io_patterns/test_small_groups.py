@@ -34,7 +34,7 @@ def store(data: bytes) -> RecordingStore:
 def scan(
     store: Any, where: str | None = None, *, cache: accel.Cache | None = None, **more: Any
 ) -> accel.Scan:
-    options = accel.Options(tail_hint=HINT, **more.pop("options", {}))
+    options = accel.Options(**{"tail_hint": HINT, **more.pop("options", {})})
     return accel.scan(PATH, where, store=store, cache=cache or accel.Cache(), options=options, **more)
 
 
@@ -108,3 +108,30 @@ def test_what_of_them_cannot_be_read_is_told(data: bytes) -> None:
         scan(FaultStore(DictStore({PATH: data}), script)).to_table()
     assert caught.value.path is not None
     assert PATH in caught.value.path
+
+
+@pytest.mark.parametrize("where", ["key >= 3000 AND key < 12050", "value > 2 OR key = 300"])
+def test_of_chunks_of_one_page_no_page_index_is_asked_for(where: str) -> None:
+    data = write_file(bench_table(ROWS), Layout(group_rows=GROUP, page_rows=GROUP))
+    store = RecordingStore(DictStore({PATH: data}))
+    cache = accel.Cache()
+    options = {"tail_hint": int.from_bytes(data[-8:-4], "little") + 8}
+    found = scan(store, where, cache=cache, options=options)
+    table = found.to_table()
+    footer = pq.read_metadata(io.BytesIO(data))
+    last = footer.row_group(footer.num_row_groups - 1).column(footer.num_columns - 1)
+    pages_end = last.data_page_offset + last.total_compressed_size
+    assert found.metrics.round_trips == 2
+    asked = [call.range for call in store.calls if call.range is not None]
+    # The footer, and then nothing that is not data.
+    assert len(asked) > 1
+    assert all(one.end <= pages_end for one in asked[1:])
+    alone = pq.read_table(io.BytesIO(data)).replace_schema_metadata(None)
+    keys, values = alone["key"], alone["value"]
+    if "OR" in where:
+        keep = pa.compute.or_(pa.compute.greater(values, 2), pa.compute.equal(keys, 300))
+    else:
+        keep = pa.compute.and_(pa.compute.greater_equal(keys, 3000), pa.compute.less(keys, 12050))
+    assert table.equals(alone.filter(keep))
+    assert 0 < table.num_rows < ROWS
+    assert found.metrics.warnings == []

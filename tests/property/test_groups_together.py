@@ -12,15 +12,13 @@ import pytest
 
 from accel.planning.handle import FileHandle
 from accel.planning.page_indexes import page_index_wants, take_page_indexes
-from accel.planning.projection import project_schema
 from accel.planning.pruning import prune_pages
-from accel.planning.query import FileQuery, Question, compile_query
+from accel.planning.query import FileQuery
 from accel.planning.witness import Statement, Witnesses
 from accel.predicate.atoms import column_atoms
 from accel.predicate.evidence import Evidence
-from accel.predicate.where import to_expr
 from accel.testing import Layout, table, write_file
-from tests.unit.planning.files import Bytes
+from tests.unit.planning.files import Bytes, query_of
 
 SEED, ROWS, GROUP, PAGE = 20261121, 600, 100, 10
 LEAVES = (
@@ -63,17 +61,6 @@ def predicate(chance: random.Random) -> str:
 
     parts = ["(" + " AND ".join(leaf() for _ in range(chance.randint(1, 3))) + ")" for _ in range(2)]
     return " OR ".join(parts[: chance.randint(1, 2)])
-
-
-def query_of(handle: FileHandle, where: str) -> FileQuery:
-    schema = handle.arrow_schema
-    return compile_query(
-        Question(to_expr(where), schema, project_schema(schema, None), ()),
-        file_schema=handle.metadata.schema,
-        arrow_schema=schema,
-        partition={},
-        url="f",
-    )
 
 
 def fill(handle: FileHandle, source: Bytes) -> None:

@@ -8,6 +8,9 @@ from accel.decode.arrow import file_schema
 from accel.planning.handle import FileHandle
 from accel.planning.need import Need, NeedTail, Steps, Tail
 from accel.planning.opening import open_file
+from accel.planning.projection import project_schema
+from accel.planning.query import FileQuery, Question, compile_query
+from accel.predicate.where import to_expr
 from accel.ranges import ByteRange, Stash, Want
 from accel.testing.steps import drive
 
@@ -44,3 +47,15 @@ def footer_start(data: bytes) -> int:
 def ranges(wave: Any) -> list[ByteRange]:
     """The byte ranges of one wave."""
     return [want.range for want in wave]
+
+
+def query_of(handle: FileHandle, where: str) -> FileQuery:
+    """A question for all columns of a file."""
+    schema = handle.arrow_schema
+    return compile_query(
+        Question(to_expr(where), schema, project_schema(schema, None), ()),
+        file_schema=handle.metadata.schema,
+        arrow_schema=schema,
+        partition={},
+        url="f",
+    )
