@@ -42,11 +42,8 @@ def units_apart(known: Verified, units: Sequence[Unit], rows: RowSelection) -> S
 
 def _is_light(known: Verified, unit: Unit) -> bool:
     """Whether its rows are few, all dictionary-encoded, and the entries no more than they."""
-    facts = known.facts[unit.leaves[0]]
-    named = facts.dictionary
-    if named is None or not named.entries <= unit.num_rows <= MOST_PICKED:
-        return False
-    return named.named == facts.num_values
+    named = known.facts[unit.leaves[0]].sole_dictionary
+    return named is not None and named.entries <= unit.num_rows <= MOST_PICKED
 
 
 def read_apart(

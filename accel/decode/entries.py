@@ -50,8 +50,8 @@ FEW_VALUES = 4096
 
 def stays_indexed(kind: pa.DataType, element: SchemaElement, *, facts: PageFacts, codec: int) -> bool:
     """Whether a top-level column of this type is read as indices: all of its pages are dictionary-encoded."""
-    named = facts.dictionary
-    if named is None or named.named != facts.num_values:
+    named = facts.sole_dictionary
+    if named is None:
         return False
     few = named.named <= FEW_VALUES and named.uncompressed <= _SMALL_PAGE
     return not few and pays(kind, element, named, codec)

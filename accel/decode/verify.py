@@ -80,6 +80,12 @@ class PageFacts:
     prefixed: int
     """Bytes that texts encoded by their common prefixes (DELTA_BYTE_ARRAY) come to at most."""
 
+    @property
+    def sole_dictionary(self) -> DictionaryFacts | None:
+        """The dictionary, where every value names an entry of it."""
+        named = self.dictionary
+        return named if named is not None and named.named == self.num_values else None
+
 
 def needs_dictionary(buffer: Buffer) -> bool:
     """Whether any of the data pages that lie back to back in `buffer` is dictionary-encoded, as far as their headers

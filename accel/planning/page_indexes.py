@@ -67,7 +67,18 @@ def page_index_wants(
         partial = selection is not None and selection[group].count < group_rows[group]
         unmet = [leaf for leaf in bounded if (group, leaf) not in column_indexes] if prune else []
         missing = [leaf for leaf in leaves if (group, leaf) not in offset_indexes]
-        if (unmet or missing) and not pages_indexed:
+        if missing and not (
+            prune
+            or partial
+            or early
+            or (pages_indexed and not certain)
+            or sum(_weight(handle, group, leaf) for leaf in leaves) > piece_bytes
+            or sum(handle.decoded_bytes(group, leaf) for leaf in leaves) > DECODE_AT_ONCE
+        ):
+            missing = []
+        if not (unmet or missing):
+            continue
+        if not pages_indexed:
             if undivided is None:
                 undivided = _undivided(chunks, [group for group, _ in kept], every, prunable)
             if undivided.item(at):
@@ -78,16 +89,8 @@ def page_index_wants(
                 wants += found
             else:
                 wants += [want for want in found if handle.in_tail(want.range) is not None]
-        if missing and (
-            prune
-            or partial
-            or early
-            or (pages_indexed and not certain)
-            or sum(_weight(handle, group, leaf) for leaf in leaves) > piece_bytes
-            or sum(handle.decoded_bytes(group, leaf) for leaf in leaves) > DECODE_AT_ONCE
-        ):
-            for leaf in missing:
-                wants += index_want(chunks, Kind.OFFSET_INDEX, group, leaf)
+        for leaf in missing:
+            wants += index_want(chunks, Kind.OFFSET_INDEX, group, leaf)
     if wants and _come_to(handle, [group for group, _ in kept], every) <= whole_bytes:
         return [want for want in wants if handle.in_tail(want.range) is not None]
     return wants

@@ -32,7 +32,8 @@ class DictStore:
     Notes
     -----
     `etags` may be written by a test to make an etag weak, unquoted, or None (the store then gives none).
-    Any thread may replace objects. An If-Match is honoured as RFC 9110 asks: by strong comparison, so that a weak etag never matches.
+    Any thread may replace objects. An If-Match is honoured as RFC 9110 asks: by strong comparison, so that a weak
+    etag never matches.
     """
 
     def __init__(self, objects: Mapping[str, bytes] | None = None) -> None:

@@ -114,9 +114,8 @@ def test_what_of_them_cannot_be_read_is_told(data: bytes) -> None:
 def test_of_chunks_of_one_page_no_page_index_is_asked_for(where: str) -> None:
     data = write_file(bench_table(ROWS), Layout(group_rows=GROUP, page_rows=GROUP))
     store = RecordingStore(DictStore({PATH: data}))
-    cache = accel.Cache()
     options = {"tail_hint": int.from_bytes(data[-8:-4], "little") + 8}
-    found = scan(store, where, cache=cache, options=options)
+    found = scan(store, where, options=options)
     table = found.to_table()
     footer = pq.read_metadata(io.BytesIO(data))
     last = footer.row_group(footer.num_row_groups - 1).column(footer.num_columns - 1)

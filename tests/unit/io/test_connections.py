@@ -388,7 +388,7 @@ async def test_without_files_to_open_requests_wait_for_those_of_others(
     pools = [Connections(origin_of(server.url), Patience(1.0, 2.0 + n)) for n in range(2)]
     replies = await asyncio.gather(*(ask(pools[n % 3 == 2], n, n + 5) for n in range(60)))
     assert [bytes(reply.body) for reply in replies] == [BODY[n : n + 5] for n in range(60)]
-    # Each goes to another request as it is, where that is of the same pool: in an order that suits, the first three last.
+    # Each goes to another request as it is, where that is of the same pool: in an order that suits, three are enough.
     assert 3 <= server.connections <= 45
     assert connections._shared().files.held == 0
     for pool in pools:
