@@ -86,6 +86,12 @@ class Aggregation:
         reader.metrics.add("rows_from_metadata", answer.rows)
         return left, trips
 
+    def begin_again(self) -> None:
+        """Forget what metadata answered of the part that runs, of which nothing was folded yet."""
+        self._answers.clear()
+        if not self.rows:
+            self._found, self._tallies = None, ()
+
     def answer_planned(
         self, reader: Reader, tasks: Sequence[ScanTask], schema: pa.Schema
     ) -> Sequence[ScanTask]:

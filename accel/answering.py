@@ -33,6 +33,10 @@ class Answering(Protocol):
         """
         ...
 
+    def begin_again(self) -> None:
+        """Forget what was answered: other files are going to be planned."""
+        ...
+
     def answer_planned(
         self, reader: Reader, tasks: Sequence[ScanTask], schema: pa.Schema
     ) -> Sequence[ScanTask]:

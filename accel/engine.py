@@ -28,6 +28,7 @@ from accel.session import Session
 if TYPE_CHECKING:
     from accel.answering import Answering
     from accel.planning.plan import Plan
+    from accel.tables.last_listing import LastListing
 
 __all__ = ["Engine"]
 
@@ -187,15 +188,33 @@ class Engine:
         limit: int | None = None,
         answering: Answering | None = None,
     ) -> Session:
+        reader = self._reader(metrics, tails)
         self._last = Session(
             self.spec,
-            self._reader(metrics, tails),
+            reader,
             in_store=self._in_store,
             limit=limit,
             answering=answering,
             first_names=self._names,
+            last=self._last_listing(reader),
         )
         return self._last
+
+    def _last_listing(self, reader: Reader) -> LastListing | None:
+        """What the source held when it was last listed; None where it is not listed, or nothing is kept."""
+        source, spec = self.spec.source, self.spec
+        if self._cache is None or not isinstance(source, str) or _is_usual(source):
+            return None
+        from accel.tables.last_listing import LastListing, listing_key
+
+        key = listing_key(
+            source,
+            glob=spec.glob,
+            in_store=self._in_store,
+            partitioning=spec.partitioning,
+            as_text=spec.texts,
+        )
+        return None if key is None else LastListing(self._cache, key, lambda root: reader.client(root).token)
 
     def start(
         self, metrics: Metrics, *, limit: int | None = None, answering: Answering | None = None
@@ -218,9 +237,18 @@ class Engine:
             urls = {task.file.url for task in tasks}
             url = urls.pop() if len(urls) == 1 else None
             return Running(run, None, schema=_schema_of(spec.source), convert=convert, url=url)
-        session = self._session(metrics, Tails.SERVE, limit=limit, answering=answering)
-        run = Run(session.reader, session.work, limit=limit, ordered=spec.order)
-        return Running(run, session, schema=None, convert=convert, url=_only_path(spec.source))
+        assuming = partial(self._session, metrics, Tails.SERVE, limit=limit, answering=answering)
+        session, url = assuming(), _only_path(spec.source)
+
+        def run_of(session: Session) -> Run:
+            return Run(session.reader, session.work, limit=limit, ordered=spec.order)
+
+        if session.last is None or limit == 0 or self._convert:
+            return Running(run_of(session), session, schema=None, convert=convert, url=url)
+        from accel.early_run import EarlyRun
+
+        early = EarlyRun(session, assuming=assuming, run_of=run_of)
+        return Running(early, early, schema=None, convert=convert, url=url)
 
     async def schema(self, metrics: Metrics) -> pa.Schema:
         """The schema of the result."""
@@ -276,6 +304,11 @@ def _once_each(client_for: Callable[[Any], Client], metrics: Metrics) -> Callabl
         return found
 
     return client
+
+
+def _is_usual(source: str) -> bool:
+    """Whether a source is told to be no directory of a store without a closer look."""
+    return source.endswith(".parquet") and not any(sign in source for sign in "*?[")
 
 
 def _tasks_of(source: Any) -> tuple[ScanTask, ...]:

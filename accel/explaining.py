@@ -21,6 +21,10 @@ __all__ = ["explain_plans"]
 
 # Characters of a predicate that are told.
 _TOLD = 400
+_EARLY = (
+    "the source was listed before: a scan reads what it held then while it is listed anew, one round trip less, "
+    "and reads again what it holds now where that differs"
+)
 _LISTING = (Kind.LISTING, Kind.HEAD)
 _METADATA = (Kind.TAIL, Kind.FOOTER, Kind.REVALIDATE)
 _INDEXES = (Kind.OFFSET_INDEX, Kind.COLUMN_INDEX, Kind.BLOOM, Kind.INDEX)
@@ -40,6 +44,7 @@ def explain_plans(
         _level("indexes", metrics, _INDEXES, counts.index_trips),
     )
     files, limit = (counts.files_kept, len(listing.files)), session.spec.limit
+    early = session.last is not None and session.last.recall() is not None
 
     def explain() -> Explain:
         data = [io for plan in plans for io in _predicted(reader, plan.tasks, limit=limit)]
@@ -60,7 +65,7 @@ def explain_plans(
             rows=_sums(plans, "rows_kept", "rows"),
             rows_sure=sum(plan.rows_sure for plan in plans),
             levels=(*measured, predicted),
-            notes=tuple(_notes(reader, plans, data, limit)),
+            notes=(*((_EARLY,) if early else ()), *_notes(reader, plans, data, limit)),
         )
 
     return explain

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import threading
+from collections.abc import Sized
 from dataclasses import field
-from typing import Literal, TypeAlias
+from typing import Literal, Protocol, TypeAlias
 
 from accel.ranges import Kind
 from accel.records import dataclass
@@ -37,12 +38,30 @@ Count: TypeAlias = Literal[
     "metadata_hits",
     "metadata_misses",
     "replans",
+    "restarts",
     "retries",
     "row_groups_remembered",
     "rows_from_metadata",
     "rows_out",
 ]
 """The plain counts that are added to by name; requests and what they bring are counted together."""
+
+
+class Planned(Protocol):
+    """What planning left of one file (`planning.filing.FilePlan`)."""
+
+    @property
+    def tasks(self) -> Sized: ...
+
+    row_groups: int
+    row_groups_kept: int
+    pages: int
+    pages_kept: int
+    rows: int
+    rows_kept: int
+    chunks_whole: int
+    remembered_groups: int
+
 
 _NOTHING: tuple[object, ...] = (0, [], {}, {"total": 0, "kept": 0})
 
@@ -98,6 +117,8 @@ class Metrics:
     """Column chunks read whole because their page index could not be trusted or was absent."""
     replans: int = 0
     """Files that changed before a row of them was handed out, and were planned again."""
+    restarts: int = 0
+    """1 where what was being read by a directory's last listing was dropped: listed anew, it held other files."""
     indexes_ignored: int = 0
     """Indexes that did not verify, or that this version does not know."""
     warnings: list[str] = field(default_factory=list)
@@ -125,6 +146,24 @@ class Metrics:
         """Keep the greatest number of dependent waves seen."""
         with self._lock:
             self.round_trips = max(self.round_trips, round_trips)
+
+    def count_file(self, plan: Planned, sign: int) -> None:
+        """Count what planning left of a file in, or out again (`sign` is 1 or -1)."""
+        self.files.add(total=sign, kept=sign if plan.tasks else 0)
+        self.row_groups.add(total=sign * plan.row_groups, kept=sign * plan.row_groups_kept)
+        self.pages.add(total=sign * plan.pages, kept=sign * plan.pages_kept)
+        self.rows.add(total=sign * plan.rows, kept=sign * plan.rows_kept)
+        if plan.chunks_whole or plan.remembered_groups:
+            self.add("fallbacks", sign * plan.chunks_whole)
+            self.add("row_groups_remembered", sign * plan.remembered_groups)
+
+    def begin_again(self) -> None:
+        """Drop the counts of what was planned and read, as that is done anew; what was requested stays."""
+        with self._lock:
+            for counter in (self.files, self.row_groups, self.pages, self.rows):
+                counter.total = counter.kept = 0
+            self.round_trips = self.fallbacks = self.row_groups_remembered = self.rows_from_metadata = 0
+            self.restarts += 1
 
     def warn(self, text: str) -> None:
         """Add to `warnings`, which are no more than a hundred."""

@@ -61,7 +61,8 @@ class Opener:
     ) -> None:
         self._client_for = client_for
         self._cache = cache
-        self._held = HeldFiles(cache, metrics)
+        self.held = HeldFiles(cache, metrics)
+        """What is cached of files."""
         self._hints = TailHints(cache, options)
         self._opening = 0
         """Files that are being opened one by one."""
@@ -85,11 +86,11 @@ class Opener:
         while True:
             handle = self._cache.get(key)
             if isinstance(handle, FileHandle):
-                confirmed = await self._held.confirm(client, handle, file, now)
+                confirmed = await self.held.confirm(client, handle, file, now)
                 if confirmed is not None:
                     self.metrics.add("metadata_hits")
                     return handle, confirmed
-                self._held.forget(client, file.path)
+                self.held.forget(client, file.path)
             trips: list[int] = []
 
             async def load(trips: list[int] = trips) -> tuple[FileHandle, int]:
@@ -105,8 +106,9 @@ class Opener:
                 continue  # whoever had begun gave it up
             if trips:
                 return handle, trips[0]
-            # One who waited for another's load, begun before, may have to ask whether it still holds.
-            if self._held.fresh(client, handle, now):
+            # One who waited for another's load, begun before, may have to ask whether it still holds: a listing may
+            # have shown a newer version since.
+            if self.held.vouched(client, handle, file=file, now=now):
                 self.metrics.add("metadata_misses")
                 return handle, 1
 
@@ -121,13 +123,13 @@ class Opener:
         """The cached handle of a file that may be used at `now` (monotonic clock) without asking its store."""
         client = self._client_for(file.root)
         handle = self._cache.get(file_key(client.token, file.path))
-        if not isinstance(handle, FileHandle) or not self._held.vouched(client, handle, file=file, now=now):
+        if not isinstance(handle, FileHandle) or not self.held.vouched(client, handle, file=file, now=now):
             return None
         return handle
 
     def stands(self, client: Client, handle: FileHandle, *, moment: float) -> bool:
-        """Whether a cached handle was of the current version at a moment, as far as `HeldFiles.fresh` asks."""
-        return self._held.fresh(client, handle, moment)
+        """Whether a cached handle was of the current version at a moment, as far as `HeldFiles.stands` tells."""
+        return self.held.stands(client, handle, moment)
 
     # -- one by one ------------------------------------------------------------------------------
 
@@ -135,7 +137,7 @@ class Opener:
         hint = self._hints.of(client, file)
         steps = partial(self.steps, file, hint)
         seen: list[Stash | Tail] = []
-        recalled = await self._held.recall(client, file, steps())
+        recalled = await self.held.recall(client, file, steps())
         if recalled is not None:
             handle, trips = recalled
             self.metrics.add("metadata_hits")
@@ -152,7 +154,7 @@ class Opener:
             finally:
                 self._opening -= 1
             handle.checked_at = started
-            await self._held.keep(client, handle, seen)
+            await self.held.keep(client, handle, seen)
             self.metrics.add("metadata_misses")
         self._hints.learn(client, file, handle, hint)
         return handle, trips
@@ -262,11 +264,11 @@ class Opener:
 
     async def recall(self, client: Client, file: DataFile) -> tuple[FileHandle, int] | None:
         """The handle of a file whose metadata is on disk and may be used, and the round trips to know that."""
-        return await self._held.recall(client, file, self.steps(file, self._hints.of(client, file)))
+        return await self.held.recall(client, file, self.steps(file, self._hints.of(client, file)))
 
     async def keep(self, client: Client, handle: FileHandle, seen: list[Stash | Tail]) -> None:
         """Put on disk, if there is one, what a file was opened by."""
-        await self._held.keep(client, handle, seen)
+        await self.held.keep(client, handle, seen)
 
     async def fetch_tail(self, client: Client, file: DataFile, *, hint: int) -> Tail:
         """The end of a file, as far as the hint goes."""
@@ -324,7 +326,7 @@ class Opener:
 
     def forget(self, root: str, path: str) -> None:
         """Drop what is cached of a file that turned out to have changed."""
-        self._held.forget(self._client_for(root), path)
+        self.held.forget(self._client_for(root), path)
 
 
 def _listed(client: Client, file: DataFile) -> ObjectId | None:

@@ -20,10 +20,9 @@ import pyarrow as pa
 
 from accel.admission import Admission, Priority, part_of
 from accel.decode.pool import DecodePool
-from accel.errors import AccelError
 from accel.file_run import FileRun
 from accel.io.calls import begin
-from accel.io.cancels import Beginning, unasked_told
+from accel.io.cancels import Beginning, closed_early, unasked_told
 from accel.io.faults import foremost
 from accel.neighbour_reads import Members, read_members
 from accel.options import MIB, Options
@@ -106,7 +105,7 @@ class Run:
         if self._ended or self._limit == 0:
             return None
         if self._closed:
-            raise _closed_early()
+            raise closed_early()
         try:
             item = await self._next()
         except asyncio.CancelledError:
@@ -114,7 +113,7 @@ class Run:
             raise
         if item is None:
             if self._closed:
-                raise _closed_early()
+                raise closed_early()
             self._ended = True
             await self._stop()
             if self._failed is not None:
@@ -165,7 +164,7 @@ class Run:
 
     def rows_wanted(self) -> int | None:
         """The most rows that a file which starts now may be asked for."""
-        return None if self._limit is None else self._limit - self._passed
+        return None if self._limit is None else max(0, self._limit - self._passed)
 
     async def read_piece(
         self, task: ScanTask, reads: TaskReads, piece: Piece, *, depth: int, order: Priority
@@ -196,13 +195,7 @@ class Run:
 
     async def _next(self) -> Item | None:
         """What comes out next; None at the end, which `_failed` may explain."""
-        while self._ready is None and self._alone is None and self._failed is None:
-            if self._beginning is not None:
-                await asyncio.wait((self._beginning.left,))
-            elif self._closed:
-                return None
-            else:
-                await self._begin()
+        await self.start()
         if self._ready is not None:
             return await self._ready.get()
         item = None if self._alone is None else await self._alone.get()
@@ -210,6 +203,16 @@ class Run:
             self._failed = foremost(item) if isinstance(item, ExceptionGroup) else item
             return None
         return item
+
+    async def start(self) -> None:
+        """Have it begun, or failed, or closed; `take` does so by itself."""
+        while self._ready is None and self._alone is None and self._failed is None:
+            if self._beginning is not None:
+                await asyncio.wait((self._beginning.left,))
+            elif self._closed:
+                return
+            else:
+                await self._begin()
 
     async def _begin(self) -> None:
         """Find out what there is to do. A single piece of a single file is read here; for more a task is started."""
@@ -226,7 +229,7 @@ class Run:
                     self.main = begin(self._run(works, first, self._ready))
         except asyncio.CancelledError:
             if beginning.was_stopped():
-                raise _closed_early() from None
+                raise closed_early() from None
             raise
         except BaseExceptionGroup as group:
             self._failed = foremost(group)
@@ -249,7 +252,7 @@ class Run:
                     await self._in_order(works)
         except (asyncio.CancelledError, GeneratorExit):
             if not self._closed:
-                self._failed = _closed_early()
+                self._failed = closed_early()
                 _end(ready)
             raise
         except BaseExceptionGroup as group:
@@ -275,6 +278,8 @@ class Run:
                 group.create_task(run.execute())
                 while window and not self._starts_more(window):
                     await self._drain(window.popleft())
+                if self.rows_wanted() == 0:
+                    break
             while window:
                 await self._drain(window.popleft())
 
@@ -326,6 +331,8 @@ class Run:
             given, numbers = self._files, itertools.count()
             async for work in works:
                 await slots.acquire()
+                if self.rows_wanted() == 0:
+                    break
                 run = FileRun(self, next(numbers), work=work)
                 group.create_task(run.execute())
                 group.create_task(self._drain(run)).add_done_callback(lambda _: slots.release())
@@ -339,7 +346,3 @@ def _end(ready: asyncio.Queue[Item | None]) -> None:
     while not ready.empty():
         ready.get_nowait()
     ready.put_nowait(None)
-
-
-def _closed_early() -> AccelError:
-    return AccelError("the scan was closed before its end", hint="iterate it again to run it anew")

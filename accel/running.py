@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 import pyarrow as pa
 
@@ -12,14 +12,24 @@ from accel.errors import AccelError, ObjectChangedError
 from accel.io import runtime
 
 if TYPE_CHECKING:
+    from accel.early_run import EarlyRun
+    from accel.planning.query import Question
     from accel.run import Run
-    from accel.session import Session
 
-__all__ = ["Running", "converted_schema"]
+__all__ = ["AnyRun", "Running", "converted_schema"]
 
+AnyRun: TypeAlias = "Run | EarlyRun"
 Convert = Callable[[pa.RecordBatch], pa.RecordBatch]
 
 _PLAN_AGAIN = "plan again, by accel.plan or a new accel.spark.read: a plan is of the versions that it found"
+
+
+class Asked(Protocol):
+    """What knows the schema of a run."""
+
+    async def question(self) -> Question:
+        """What is asked, with the schema settled."""
+        ...
 
 
 class Running:
@@ -27,8 +37,8 @@ class Running:
 
     Parameters
     ----------
-    run : Run
-    session : Session or None
+    run : Run or EarlyRun
+    session : Asked or None
         None for a plan, whose tasks are fixed.
     schema : pyarrow.Schema or None
         Of the batches, where it is known without the session.
@@ -40,8 +50,8 @@ class Running:
 
     def __init__(
         self,
-        run: Run,
-        session: Session | None,
+        run: AnyRun,
+        session: Asked | None,
         *,
         schema: pa.Schema | None,
         convert: bool,
@@ -53,7 +63,7 @@ class Running:
         self._convert = convert
         self._url = url
         self._converter: Convert | None = None
-        self._under_way: set[Run] = set()
+        self._under_way: set[AnyRun] = set()
         self.ended = False
 
     async def schema(self) -> pa.Schema:
@@ -87,7 +97,7 @@ class Running:
         except AccelError as error:
             raise error.at(path=self._url)
 
-    def enlist(self, under_way: set[Run]) -> None:
+    def enlist(self, under_way: set[AnyRun]) -> None:
         """Have the run in that set until it has been stopped."""
         under_way.add(self._run)
         self._under_way = under_way
@@ -106,7 +116,7 @@ class Running:
             runtime.start_to_end(partial(_stop, self._run, self._under_way), main.get_loop())
 
 
-async def _stop(run: Run, under_way: set[Run]) -> None:
+async def _stop(run: AnyRun, under_way: set[AnyRun]) -> None:
     try:
         await run.close()
     finally:

@@ -10,11 +10,10 @@ import pyarrow as pa
 from accel.engine import Engine
 from accel.io import runtime
 from accel.metrics import Metrics
-from accel.running import Running
+from accel.running import AnyRun, Running
 
 if TYPE_CHECKING:
     from accel.aggregating import Aggregation
-    from accel.run import Run
 
 __all__ = ["NO_COLUMNS", "ScanRuns"]
 
@@ -26,7 +25,7 @@ class ScanRuns:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._under_way: set[Run] = set()
+        self._under_way: set[AnyRun] = set()
         self.metrics = Metrics()
         """Of the run that was started last."""
 

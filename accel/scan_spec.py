@@ -68,7 +68,18 @@ class ScanSpec:
         return error if self.schema is not None else error.at(path=url)
 
     @property
+    def texts(self) -> frozenset[str]:
+        """The columns that `schema` says are texts: of a partition `code=007`, whose value would be 7 otherwise."""
+        return frozenset(field.name for field in self.schema or () if _is_text(field.type))
+
+    @property
     def screens(self) -> bool:
         """Whether files may be judged together, before any is planned by itself."""
         # With a selection a file's rows are chosen by hand; an IDX1 that is named may have something to say.
         return self.where is not None and self.selection is None and not self.embedded
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from accel.answering import Answering
     from accel.openings import Opening, Openings
     from accel.predicate.bind import KnownKeys
+    from accel.tables.last_listing import LastListing
 
 __all__ = ["Session"]
 
@@ -65,6 +66,7 @@ class Session:
         limit: int | None = None,
         answering: Answering | None = None,
         first_names: list[str] | None = None,
+        last: LastListing | None = None,
     ) -> None:
         self.spec = spec
         self.reader = reader
@@ -74,6 +76,8 @@ class Session:
         self.limit = spec.at_most(limit)
         """Rows that will be taken at most; None for all."""
         self.answering = answering
+        self.last = last
+        """What the source held when it was last listed, where that is kept."""
         self.counts = _Counts()
         self._listing: Listing | None = None
         self.settled: Question | None = None
@@ -94,9 +98,21 @@ class Session:
         """The files of the source."""
         if self._listing is None:
             async with self._listing_lock:
-                self._listing = self._listing or await self._find()
-                self.reader.abreast = len(self._listing.files)
+                self._listing = self._listing or self._take(await self._find())
         return self._listing
+
+    def assume(self, listing: Listing) -> None:
+        """Take the files of a source to be these, before it has been listed."""
+        self.reader.opener.held.doubt()
+        self._listing = self._take(replace(listing, round_trips=0))
+
+    def _take(self, listing: Listing) -> Listing:
+        self.reader.abreast = len(listing.files)
+        if self.spec.selection is not None:
+            self._selection = match_selection(self.spec.selection, listing.files)
+        if len(listing.partition_schema):
+            self.paths = PathValues(self.spec.where, listing.partition_schema)
+        return listing
 
     async def _find(self) -> Listing:
         several = False
@@ -115,6 +131,8 @@ class Session:
         listing = await self._discover(self.spec.source)
         if not listing.files:
             raise ObjectNotFoundError("the source names no files")
+        if self.last is not None:
+            listing = await self.last.note(listing)
         only = listing.files[0]
         # Metadata may answer what is asked of all rows.
         if self._reads and (self.answering is None or self.spec.where is not None):
@@ -130,10 +148,6 @@ class Session:
                 except ObjectNotFoundError:
                     raise missing from None
                 listing = replace(listing, round_trips=listing.round_trips + 1)
-        if self.spec.selection is not None:
-            self._selection = match_selection(self.spec.selection, listing.files)
-        if len(listing.partition_schema):
-            self.paths = PathValues(self.spec.where, listing.partition_schema)
         return listing
 
     async def _discover(self, source: Any) -> Listing:
@@ -145,8 +159,7 @@ class Session:
             partitioning=self.spec.partitioning,
             glob=self.spec.glob,
             in_store=self._in_store,
-            # Else `code=007` would be a number first, and "7" where the schema calls it text.
-            as_text={f.name for f in self.spec.schema or () if _is_text(f.type)},
+            as_text=self.spec.texts,
             metrics=self.reader.metrics,
             begun=self._open_early if self._takes_all and self.spec.selection is None else None,
         )
@@ -312,15 +325,8 @@ class Session:
 
     def count(self, plan: FilePlan, sign: int) -> None:
         """Count a planned file in, or out again (`sign` is 1 or -1)."""
-        metrics, kept = self.reader.metrics, sign if plan.tasks else 0
-        self.counts.files_kept += kept
-        metrics.files.add(total=sign, kept=kept)
-        metrics.row_groups.add(total=sign * plan.row_groups, kept=sign * plan.row_groups_kept)
-        metrics.pages.add(total=sign * plan.pages, kept=sign * plan.pages_kept)
-        metrics.rows.add(total=sign * plan.rows, kept=sign * plan.rows_kept)
-        if plan.chunks_whole or plan.remembered_groups:
-            metrics.add("fallbacks", sign * plan.chunks_whole)
-            metrics.add("row_groups_remembered", sign * plan.remembered_groups)
+        self.counts.files_kept += sign if plan.tasks else 0
+        self.reader.metrics.count_file(plan, sign)
 
     def check_names(self, file: DataFile, handle: FileHandle) -> None:
         """Raise SchemaMismatchError where columns go by position and the file has other ones than the first."""
@@ -339,9 +345,3 @@ class Session:
         if self.spec.schema is not None and not len(listing.partition_schema):
             return True
         return self.reader.at_hand(listing.files[0], time.monotonic()) is not None
-
-
-def _is_text(kind: pa.DataType) -> bool:
-    if pa.types.is_dictionary(kind):
-        kind = kind.value_type
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))

@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from accel.errors import StoreError
+from accel.errors import AccelError, StoreError
 
-__all__ = ["Beginning", "cancelled_within", "cancels", "unasked_told"]
+__all__ = ["Beginning", "cancelled_within", "cancels", "closed_early", "unasked_told"]
 
 
 def cancels() -> int:
@@ -24,6 +24,11 @@ def cancelled_within() -> StoreError:
         hint="the store may share what it does with others, one of whom was cancelled",
         transient=True,
     )
+
+
+def closed_early() -> AccelError:
+    """What whoever takes from a run that was stopped is told."""
+    return AccelError("the scan was closed before its end", hint="iterate it again to run it anew")
 
 
 @contextmanager

@@ -34,6 +34,24 @@ class HeldFiles:
     def __init__(self, cache: Cache, metrics: Metrics) -> None:
         self._cache = cache
         self._metrics = metrics
+        self._doubted: dict[int, FileHandle] | None = None
+        """Those that were used as a listing has it which is still to be confirmed."""
+
+    def doubt(self) -> None:
+        """From here on the versions of files are those of an earlier listing: nothing is checked by it for others."""
+        self._doubted = {}
+
+    def confirm_listed(self, moment: float) -> None:
+        """The listing is known to have held at a moment of the monotonic clock."""
+        doubted, self._doubted = self._doubted or {}, None
+        for handle in doubted.values():
+            handle.checked_at = max(handle.checked_at, moment)
+
+    def stands(self, client: Client, handle: FileHandle, moment: float) -> bool:
+        """Whether a handle in use was of the current version at a moment, as far as this scan can tell."""
+        if self._doubted is not None and id(handle) in self._doubted:
+            return True
+        return self.fresh(client, handle, moment)
 
     def fresh(self, client: Client, handle: FileHandle, now: float) -> bool:
         """Whether a handle is young enough at `now` (monotonic clock) to be used unasked, and the file was not
@@ -51,7 +69,9 @@ class HeldFiles:
             return self.fresh(client, handle, now)
         # A listing that has just shown another etag leaves it in doubt, however young it is.
         same = same_etag(file.etag, etag)
-        if same:
+        if same and self._doubted is not None:
+            self._doubted[id(handle)] = handle
+        elif same:
             handle.checked_at = max(handle.checked_at, now)
         return same
 
@@ -137,7 +157,7 @@ class HeldFiles:
         trips = await self.confirm(client, handle, file, now)
         if trips is None:
             return None
-        if stale and not trips:
+        if stale and not trips and self._doubted is None:
             await self._note_check(client, handle)  # the listing was the check
         return handle, trips
 

@@ -199,5 +199,5 @@ async def test_a_selective_query_reads_a_fraction(
     assert cold.metrics.round_trips == 3
     assert cold.metrics.bytes < flights.size / 10
     warm = await run()
-    assert warm.metrics.round_trips == 2
+    assert warm.metrics.round_trips == 1  # the data is asked for beside the listing
     assert warm.metrics.bytes < cold.metrics.bytes

@@ -1,0 +1,127 @@
+"""What a directory or a pattern held when it was last listed, kept where the metadata of its files is.
+
+Nothing is answered by it: it tells what may be read while the source is listed anew (`early_run`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Hashable
+from dataclasses import replace
+from typing import Final
+
+import pyarrow as pa
+
+from accel.errors import AccelError
+from accel.io.cache import Cache
+from accel.io.slices import breathe, each
+from accel.planning.file import DataFile, Listing
+from accel.records import dataclass
+from accel.tables.source import SourceShape, may_be_local, read_source
+
+__all__ = ["LastListing", "listing_key"]
+
+_SHARE: Final = 8
+"""A listing holds at most one part in so many of a cache's memory: the metadata of its files is worth more."""
+_FILE_BYTES: Final = 320
+"""Of a listed file, besides its letters."""
+_BLOCK: Final = 256
+"""Files compared at a time."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Kept:
+    token: str
+    """Of the store, and of who listed it."""
+    listing: Listing
+    steady: bool
+    """It was the same the time before, or there was no time before."""
+
+
+def listing_key(
+    source: str,
+    *,
+    glob: bool,
+    in_store: bool,
+    partitioning: str | pa.Schema | None,
+    as_text: Collection[str],
+) -> Hashable | None:
+    """What a listing of a source is kept by; None where it is a file, or on a local disk.
+
+    The other arguments are those of `discover`.
+    """
+    if not in_store and may_be_local(source):
+        return None
+    try:
+        named = read_source(source, glob=glob, in_store=in_store)
+    except AccelError:
+        return None  # whoever lists it is told
+    if named.shape is SourceShape.FILE:
+        return None
+    return "listing", source, glob, in_store, partitioning, frozenset(as_text)
+
+
+class LastListing:
+    """The last listing of one source, as one scan asks for it. Used on one event loop.
+
+    Parameters
+    ----------
+    cache : Cache
+    key : hashable
+        `listing_key` of the source.
+    token_of : callable
+        From a store's root to what stands for it and its credentials.
+    """
+
+    def __init__(self, cache: Cache, key: Hashable, token_of: Callable[[str], str]) -> None:
+        self._cache = cache
+        self._key = key
+        self._token_of = token_of
+
+    def recall(self) -> Listing | None:
+        """What the source held, if it is likely to hold the same now: it did not change from one listing to the last."""
+        found = self._find()
+        return found.listing if found is not None and found.steady else None
+
+    async def note(self, listing: Listing) -> Listing:
+        """Keep what the source holds now; returned with the files that were kept, themselves, where it holds the same."""
+        found = self._find()
+        if found is not None and await _alike(found.listing, listing):
+            if not found.steady:
+                self._cache.put(
+                    self._key, replace(found, steady=True), await self._weigh(found.listing.files)
+                )
+            return replace(found.listing, round_trips=listing.round_trips)
+        if any(file.etag is None or file.size is None for file in listing.files):
+            self._cache.drop(self._key)
+            return listing
+        nbytes = await self._weigh(listing.files)
+        if nbytes <= self._cache.memory // _SHARE:
+            token = self._token_of(listing.files[0].root)
+            self._cache.put(self._key, _Kept(token, listing, found is None), nbytes)
+        else:
+            self._cache.drop(self._key)
+        return listing
+
+    def _find(self) -> _Kept | None:
+        found = self._cache.get(self._key)
+        if not isinstance(found, _Kept) or self._token_of(found.listing.files[0].root) != found.token:
+            return None
+        return found
+
+    async def _weigh(self, files: Collection[DataFile]) -> int:
+        return sum(await each(files, _nbytes))
+
+
+def _nbytes(file: DataFile) -> int:
+    return _FILE_BYTES + len(file.path) + len(file.url) + len(file.etag or "")
+
+
+async def _alike(one: Listing, other: Listing) -> bool:
+    """Whether two listings are of the same versions of the same files."""
+    if len(one.files) != len(other.files) or one.partition_schema != other.partition_schema:
+        return False
+    for start in range(0, len(one.files), _BLOCK):
+        if one.files[start : start + _BLOCK] != other.files[start : start + _BLOCK]:
+            return False
+        await breathe()
+    return True

@@ -1,0 +1,131 @@
+"""What is kept of the last listing of a source, for whom, and for how long."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+
+import pyarrow as pa
+import pytest
+
+import accel
+from accel.planning.file import DataFile, Listing
+from accel.tables.last_listing import LastListing, listing_key
+
+NO_COLUMNS = pa.schema([])
+
+
+def listing(*versions: str, partitions: pa.Schema = NO_COLUMNS) -> Listing:
+    """One file for each etag."""
+    files = (
+        DataFile("s3://b", f"d/{at}", f"s3://b/d/{at}", 100, etag, tuple(range(len(partitions))))
+        for at, etag in enumerate(versions)
+    )
+    return Listing(tuple(files), partitions, 1)
+
+
+def last(cache: accel.Cache, token_of: Callable[[str], str] = str.upper, key: object = "k") -> LastListing:
+    return LastListing(cache, key, token_of)
+
+
+def note(cache: accel.Cache, found: Listing) -> Listing:
+    return asyncio.run(last(cache).note(found))
+
+
+def key(source: str, **keywords: object) -> object:
+    settings: dict[str, object] = {"glob": True, "in_store": False, "partitioning": "hive", "as_text": ()}
+    return listing_key(source, **{**settings, **keywords})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("source", ["s3://b/d/", "s3://b/d", "s3://b/d/*.parquet", "s3://b", "gs://b/a=1/"])
+def test_directories_and_patterns_of_a_store_have_keys(source: str) -> None:
+    assert key(source) == key(source) is not None
+    others = [
+        key(source, partitioning=None),
+        key(source, partitioning=pa.schema([("a", pa.int8())])),
+        key(source, as_text={"a"}),
+    ]
+    assert len({key(source), *others}) == 4
+
+
+@pytest.mark.parametrize(
+    "source", ["s3://b/d.parquet", "data/", "/data/*.parquet", "file:///data/", "https://h/d", "nothing://b/"]
+)
+def test_files_local_directories_and_what_cannot_be_listed_have_none(source: str) -> None:
+    assert key(source) is None
+
+
+def test_in_a_store_of_the_callers_bare_names_have_keys() -> None:
+    assert key("d/", in_store=True) is not None
+    assert key("d/a.parquet", in_store=True) is None
+    assert key("d/a*.parquet", in_store=True, glob=False) is None
+
+
+def test_a_source_that_holds_the_same_as_before_keeps_its_files() -> None:
+    cache = accel.Cache()
+    assert last(cache).recall() is None
+    first = listing('"1"', '"2"')
+    assert note(cache, first) is first
+    assert last(cache).recall() is first
+    again = note(cache, replace(listing('"1"', '"2"'), round_trips=3))
+    assert again.files is first.files
+    assert again.round_trips == 3
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        listing('"1"', '"2"', '"3"'),
+        listing('"1"'),
+        listing('"1"', '"3"'),
+        listing('"1"', '"2"', partitions=pa.schema([("a", pa.int64())])),
+        replace(listing('"1"', '"2"'), files=listing('"1"', '"2"').files[::-1]),
+        replace(listing('"1"', '"2"'), files=tuple(replace(f, size=99) for f in listing('"1"', '"2"').files)),
+    ],
+)
+def test_one_that_has_changed_is_believed_when_it_was_the_same_twice(other: Listing) -> None:
+    cache = accel.Cache()
+    note(cache, listing('"1"', '"2"'))
+    assert note(cache, other) is other
+    assert last(cache).recall() is None
+    assert note(cache, replace(other, files=tuple(other.files))).files is other.files
+    found = last(cache).recall()
+    assert found is not None
+    assert found.files is other.files
+
+
+def test_what_other_credentials_have_listed_is_not_told() -> None:
+    cache = accel.Cache()
+    note(cache, listing('"1"'))
+    assert last(cache, token_of=str.lower).recall() is None
+    other = listing('"1"')
+    assert asyncio.run(last(cache, token_of=str.lower).note(other)).files is other.files
+    assert last(cache, token_of=str.lower).recall() is other
+
+
+@pytest.mark.parametrize("lacking", [{"etag": None}, {"size": None}])
+def test_files_without_a_version_are_not_kept(lacking: dict[str, None]) -> None:
+    cache = accel.Cache()
+    note(cache, listing('"1"', '"2"'))
+    one, two = listing('"1"', '"2"').files
+    bare = Listing((one, replace(two, **lacking)), NO_COLUMNS, 1)  # type: ignore[arg-type]
+    assert note(cache, bare) is bare
+    assert cache.stats().entries == 0
+
+
+def test_a_listing_takes_no_more_than_an_eighth_of_the_memory() -> None:
+    found = listing(*(f'"{at}"' for at in range(1000)))
+    large = accel.Cache()
+    note(large, found)
+    nbytes = large.stats().nbytes
+    assert 300_000 < nbytes < 400_000
+    for memory, entries in ((8 * nbytes, 1), (8 * nbytes - 8, 0)):
+        cache = accel.Cache(memory=memory)
+        note(cache, found)
+        assert cache.stats().entries == entries
+    # Nor does an older one stay that is not so any more.
+    cache = accel.Cache(memory=4 * nbytes)
+    note(cache, listing('"1"'))
+    note(cache, found)
+    assert cache.stats().entries == 0
