@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from accel.arguments import is_planned, is_stream, refuse_beside_a_plan
 from accel.errors import AccelError, redact
+from accel.finder import Finder
 from accel.io.cache import Cache
 from accel.io.client import Client
 from accel.io.faults import foremost
@@ -189,21 +190,27 @@ class Engine:
         answering: Answering | None = None,
     ) -> Session:
         reader = self._reader(metrics, tails)
-        self._last = Session(
+        finder = Finder(
             self.spec,
             reader,
             in_store=self._in_store,
+            last_of=partial(self._last_listing, reader),
+            folders=None if self._cache is None else self._cache.folders,
+        )
+        self._last = Session(
+            self.spec,
+            reader,
+            finder=finder,
             limit=limit,
             answering=answering,
             first_names=self._names,
-            last=self._last_listing(reader),
         )
         return self._last
 
-    def _last_listing(self, reader: Reader) -> LastListing | None:
-        """What the source held when it was last listed; None where it is not listed, or nothing is kept."""
-        source, spec = self.spec.source, self.spec
-        if self._cache is None or not isinstance(source, str) or _is_usual(source):
+    def _last_listing(self, reader: Reader, source: str) -> LastListing | None:
+        """What a source held when it was last listed; None where it is not listed, or nothing is kept."""
+        spec = self.spec
+        if self._cache is None or _is_usual(source):
             return None
         from accel.tables.last_listing import LastListing, listing_key
 

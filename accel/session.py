@@ -12,11 +12,12 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from accel.errors import AccelError, ObjectChangedError, ObjectNotFoundError, SchemaMismatchError
+from accel.errors import AccelError, ObjectChangedError, SchemaMismatchError
+from accel.finder import Finder
 from accel.io.threads import WORK
 from accel.planning.file import DataFile, Listing
 from accel.planning.filing import FilePlan
@@ -26,7 +27,6 @@ from accel.planning.projection import settle_schemas
 from accel.planning.query import Question
 from accel.planning.selection import RowSelection, match_selection
 from accel.planning.task import ScanTask
-from accel.preloading import load_ahead
 from accel.reader import Reader
 from accel.records import dataclass
 from accel.scan_spec import ScanSpec
@@ -40,8 +40,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Session"]
 
-# Over HTTP nothing is listed, and a local directory shows that it is one.
-_NO_DIRECTORIES = ("http:", "https:", "file:")
 _NO_COLUMNS = pa.schema([])
 
 
@@ -62,22 +60,19 @@ class Session:
         spec: ScanSpec,
         reader: Reader,
         *,
-        in_store: bool = False,
+        finder: Finder | None = None,
         limit: int | None = None,
         answering: Answering | None = None,
         first_names: list[str] | None = None,
-        last: LastListing | None = None,
     ) -> None:
         self.spec = spec
         self.reader = reader
-        self._in_store = in_store
+        self._finder = Finder(spec, reader) if finder is None else finder
         self.first_names = first_names
         """With `by_position`: the columns of the first file, in order, that every file must have."""
         self.limit = spec.at_most(limit)
         """Rows that will be taken at most; None for all."""
         self.answering = answering
-        self.last = last
-        """What the source held when it was last listed, where that is kept."""
         self.counts = _Counts()
         self._listing: Listing | None = None
         self.settled: Question | None = None
@@ -93,6 +88,11 @@ class Session:
         self._handles: dict[str, FileHandle] = {}
         self._selection: dict[str, dict[int, RowSelection]] | None = None
         self.paths = PathValues(spec.where, _NO_COLUMNS)
+
+    @property
+    def last(self) -> LastListing | None:
+        """What the source held when it was last listed, where that is kept."""
+        return self._finder.last
 
     async def listing(self) -> Listing:
         """The files of the source."""
@@ -117,7 +117,12 @@ class Session:
     async def _find(self) -> Listing:
         several = False
         try:
-            listing = await self._resolve()
+            listing = await self._finder.find(
+                begun=self._open_early if self._takes_all and self.spec.selection is None else None,
+                # Metadata may answer what is asked of all rows.
+                reads=self._reads and (self.answering is None or self.spec.where is not None),
+            )
+            self._first = self._finder.first
             several = len(listing.files) > 1
         finally:
             if not several:
@@ -126,43 +131,6 @@ class Session:
                 if openings is not None:
                     await openings.aclose()
         return listing
-
-    async def _resolve(self) -> Listing:
-        listing = await self._discover(self.spec.source)
-        if not listing.files:
-            raise ObjectNotFoundError("the source names no files")
-        if self.last is not None:
-            listing = await self.last.note(listing)
-        only = listing.files[0]
-        # Metadata may answer what is asked of all rows.
-        if self._reads and (self.answering is None or self.spec.where is not None):
-            load_ahead(self.reader.client(only.root), self.spec.where)
-        if len(listing.files) == 1 and only.size is None and not only.root.startswith(_NO_DIRECTORIES):
-            # An object's name and a directory's look alike (Spark writes directories called x.parquet): the
-            # first read tells.
-            try:
-                self._first = await self.reader.open(only)
-            except ObjectNotFoundError as missing:
-                try:
-                    listing = await self._discover(only.url + "/")
-                except ObjectNotFoundError:
-                    raise missing from None
-                listing = replace(listing, round_trips=listing.round_trips + 1)
-        return listing
-
-    async def _discover(self, source: Any) -> Listing:
-        from accel.tables.discover import discover
-
-        return await discover(
-            source,
-            client_for=self.reader.client,
-            partitioning=self.spec.partitioning,
-            glob=self.spec.glob,
-            in_store=self._in_store,
-            as_text=self.spec.texts,
-            metrics=self.reader.metrics,
-            begun=self._open_early if self._takes_all and self.spec.selection is None else None,
-        )
 
     def _open_early(self, files: Iterable[DataFile]) -> None:
         if self.openings is None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from cachetools import LRUCache
 
 from accel.io.flights import Flights
+from accel.io.folders import Folders
 from accel.io.shared_reads import SharedReads
 from accel.io.storage_options import lasts
 from accel.options import MIB
@@ -136,6 +137,8 @@ class Cache:
         """Loads under way, each shared by whoever asks for the same meanwhile."""
         self.shared_reads = SharedReads()
         """Ranges of data that are being read."""
+        self.folders = Folders()
+        """Sources named like a file that turned out to be a directory: asked for as both at once the next time."""
         self._data_tier: DataCache | None = None
         self._hits = 0
         self._misses = 0
@@ -204,6 +207,7 @@ class Cache:
         """
         with self._lock:
             self._entries.clear()
+            self.folders.clear()
         self.data_tier.clear()
         if self._disk is not None:
             self._disk.clear()

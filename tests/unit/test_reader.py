@@ -16,6 +16,7 @@ import accel
 from accel.decode.pool import DecodePool
 from accel.engine import Engine
 from accel.errors import ObjectChangedError, ObjectNotFoundError
+from accel.finder import Finder
 from accel.io import runtime
 from accel.io.clients import client_for
 from accel.metrics import Metrics
@@ -368,7 +369,7 @@ def test_a_tail_is_used_only_with_the_metadata_of_its_own_version() -> None:
     async def play() -> tuple[str | None, int]:
         spec = ScanSpec(source=PATH, options=options)
         reader = Reader(client, cache=cache, options=options, metrics=Metrics(), tails=Tails.SERVE)
-        session = Session(spec, reader, in_store=True)
+        session = Session(spec, reader, finder=Finder(spec, reader, in_store=True))
         await session.question()
         store.put(PATH, version(5000))
         reader.forget("store:", PATH)
