@@ -1,8 +1,8 @@
-"""A run over what a directory held when it was last listed, begun while it is listed anew.
+"""A run over what a source was the last time, begun while its store is asked whether it still is that.
 
-Nothing comes out before the listing has: where it has the same versions of the same files the run goes on, a round trip
-ahead; else it is dropped, and what the directory holds now is read. So every scan sees what the store lists, as one that
-lists first does.
+Nothing comes out before the store has answered: where a directory holds the same versions of the same files, or a file
+is the version that was known, the run goes on, a round trip ahead; else it is dropped, and what is there now is read. So
+every scan sees what the store says, as one that asks first does.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ class EarlyRun:
     Parameters
     ----------
     session : Session
-        Lists the source, and reads it where the last listing does not hold any more.
+        Asks the store, and reads the source where it is not what it was.
     assuming : callable
-        Makes the session that is given the last listing.
+        Makes the session that reads what it was.
     run_of : callable
         Makes the run of a session.
     """
@@ -59,7 +59,7 @@ class EarlyRun:
     async def take(self) -> pa.RecordBatch | None:
         """The next batch in order; None when there is no more: see `Run.take`."""
         try:
-            run = await self._settled()
+            run = self._chosen or await self._settled()
         except asyncio.CancelledError:
             await self.close()
             raise
@@ -82,51 +82,60 @@ class EarlyRun:
 
     async def _settled(self) -> Run:
         """The run that is the right one."""
-        if self._chosen is None:
+        while self._chosen is None:
+            if self._settling is not None:
+                await asyncio.wait((self._settling,))
+                if self._chosen is None and not self._closed:
+                    self._settling.result()  # it has failed
+            if self._closed:
+                raise closed_early()
             if self._settling is None:
-                if self._closed:
-                    raise closed_early()
-                self._settling = begin(self._settle())
-            await asyncio.wait((self._settling,))
-            if self._chosen is None:
-                if self._closed:
-                    raise closed_early()
-                self._settling.result()  # it has failed
-                raise RuntimeError("nothing was settled")
+                last = self._session.recall()
+                if last is None:
+                    self._chosen = self._run_of(self._session)
+                else:
+                    self._settling = begin(self._settle(last))
         return self._chosen
 
-    async def _settle(self) -> None:
-        last = None if self._session.last is None else self._session.last.recall()
-        if last is None:
-            self._chosen = self._run_of(self._session)
-            return
+    async def _settle(self, last: Listing) -> None:
         moment = time.monotonic()
         early = self._assuming()
         early.assume(last)
         run = self._run_of(early)
         begin(_start(run))
+        metrics = self._session.reader.metrics
         try:
-            listing = await self._list()
+            trips = await self._trips_if_so(last, early)
         except BaseException:
             await run.close()
             raise
-        if listing.files is last.files:
-            early.reader.opener.held.confirm_listed(moment)
-            early.reader.metrics.deepest(listing.round_trips)
-            self._session, self._chosen = early, run
-        else:
+        if trips is None:
             await run.close()
-            self._session.reader.metrics.begin_again()
+            metrics.begin_again()
             if self._session.answering is not None:
                 self._session.answering.begin_again()
             self._chosen = self._run_of(self._session)
+        else:
+            early.reader.opener.held.bear_out(moment)
+            metrics.deepest(trips)
+            self._session, self._chosen = early, run
 
-    async def _list(self) -> Listing:
+    async def _trips_if_so(self, last: Listing, early: Session) -> int | None:
+        """The round trips it took to know that the source is what it was; None where it is not."""
         try:
             with unasked_told():
-                return await self._session.listing()
+                if last.round_trips:
+                    listing = await self._session.listing()
+                    return listing.round_trips if listing.files is last.files else None
+                (file,), reader = last.files, self._session.reader
+                current = await reader.opener.held.ask_after(reader.client(file.root), file)
         except BaseExceptionGroup as failures:
             failure = foremost(failures)
+        else:
+            if current is None:
+                return None
+            handle, trips = current
+            return trips if all(used is handle for used in early.reader.opener.held.doubted) else None
         raise failure
 
 

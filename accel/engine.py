@@ -29,7 +29,6 @@ from accel.session import Session
 if TYPE_CHECKING:
     from accel.answering import Answering
     from accel.planning.plan import Plan
-    from accel.tables.last_listing import LastListing
 
 __all__ = ["Engine"]
 
@@ -194,8 +193,7 @@ class Engine:
             self.spec,
             reader,
             in_store=self._in_store,
-            last_of=partial(self._last_listing, reader),
-            folders=None if self._cache is None else self._cache.folders,
+            cache=self._cache,
         )
         self._last = Session(
             self.spec,
@@ -206,22 +204,6 @@ class Engine:
             first_names=self._names,
         )
         return self._last
-
-    def _last_listing(self, reader: Reader, source: str) -> LastListing | None:
-        """What a source held when it was last listed; None where it is not listed, or nothing is kept."""
-        spec = self.spec
-        if self._cache is None or _is_usual(source):
-            return None
-        from accel.tables.last_listing import LastListing, listing_key
-
-        key = listing_key(
-            source,
-            glob=spec.glob,
-            in_store=self._in_store,
-            partitioning=spec.partitioning,
-            as_text=spec.texts,
-        )
-        return None if key is None else LastListing(self._cache, key, lambda root: reader.client(root).token)
 
     def start(
         self, metrics: Metrics, *, limit: int | None = None, answering: Answering | None = None
@@ -250,7 +232,7 @@ class Engine:
         def run_of(session: Session) -> Run:
             return Run(session.reader, session.work, limit=limit, ordered=spec.order)
 
-        if session.last is None or limit == 0 or self._convert:
+        if not session.assumes or limit == 0 or self._convert:
             return Running(run_of(session), session, schema=None, convert=convert, url=url)
         from accel.early_run import EarlyRun
 
@@ -311,11 +293,6 @@ def _once_each(client_for: Callable[[Any], Client], metrics: Metrics) -> Callabl
         return found
 
     return client
-
-
-def _is_usual(source: str) -> bool:
-    """Whether a source is told to be no directory of a store without a closer look."""
-    return source.endswith(".parquet") and not any(sign in source for sign in "*?[")
 
 
 def _tasks_of(source: Any) -> tuple[ScanTask, ...]:

@@ -44,7 +44,7 @@ def explain_plans(
         _level("indexes", metrics, _INDEXES, counts.index_trips),
     )
     files, limit = (counts.files_kept, len(listing.files)), session.spec.limit
-    early = session.last is not None and session.last.recall() is not None
+    early = session.recall() is not None
 
     def explain() -> Explain:
         data = [io for plan in plans for io in _predicted(reader, plan.tasks, limit=limit)]

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+
 from accel.errors import AccelError, ObjectNotFoundError
+from accel.io.cache import Cache
 from accel.io.faults import foremost
 from accel.io.folders import Folders
 from accel.io.groups import Group
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Finder"]
 
+_NO_COLUMNS = pa.schema([])
+
 # Over HTTP nothing is listed, and a local directory shows that it is one.
 _NO_DIRECTORIES = ("http:", "https:", "file:")
 
@@ -35,10 +39,9 @@ class Finder:
     reader : Reader
     in_store : bool
         The caller gave a store: bare paths are relative to its root.
-    last_of : callable, optional
-        What a source held when it was last listed, where that is kept; None of one that is not listed.
-    folders : Folders, optional
-        Sources named like a file that turned out to be a directory.
+    cache : Cache, optional
+        Of the caller's: it knows what sources held when they were last listed, and which are directories although
+        they are named like a file.
     """
 
     def __init__(
@@ -47,21 +50,67 @@ class Finder:
         reader: Reader,
         *,
         in_store: bool = False,
-        last_of: Callable[[str], LastListing | None] = lambda source: None,
-        folders: Folders | None = None,
+        cache: Cache | None = None,
     ) -> None:
         self._spec = spec
         self._reader = reader
         self._in_store = in_store
-        self._folders = Folders() if folders is None else folders
-        self._last_of = last_of
+        self._cache = cache
+        self._folders = Folders() if cache is None else cache.folders
         source = spec.source
         if isinstance(source, str) and source in self._folders:
             source = _below(source)
-        self.last = last_of(source) if isinstance(source, str) else None
-        """What the source held when it was last listed, where that is kept."""
+        self._last = self._last_of(source) if isinstance(source, str) else None
+        self._sole = None if self._last is not None or cache is None else self._remote_file()
         self.first: tuple[FileHandle, int] | None = None
         """The only file, where it was opened to find it, and the round trips that took."""
+
+    @property
+    def assumes(self) -> bool:
+        """Whether `recall` may know something."""
+        return self._last is not None or self._sole is not None
+
+    def recall(self) -> Listing | None:
+        """What the source is likely to be found to be, where the store has to be asked whether it is: a file as it was
+        known to be, or the files that were listed the last time."""
+        if self._last is not None:
+            return self._last.recall()
+        file, reader = self._sole, self._reader
+        if file is None or not reader.opener.held.is_in_doubt(reader.client(file.root), file):
+            return None
+        return Listing((file,), _NO_COLUMNS, 0)
+
+    def _last_of(self, source: str) -> LastListing | None:
+        """What a source held when it was last listed; None where it is not listed, or nothing is kept."""
+        spec, reader = self._spec, self._reader
+        if self._cache is None or _is_usual(source):
+            return None
+        from accel.tables.last_listing import LastListing, listing_key
+
+        key = listing_key(
+            source,
+            glob=spec.glob,
+            in_store=self._in_store,
+            partitioning=spec.partitioning,
+            as_text=spec.texts,
+        )
+        return None if key is None else LastListing(self._cache, key, lambda root: reader.client(root).token)
+
+    def _remote_file(self) -> DataFile | None:
+        """The file that the source names, if it is one of a store, and all that it names."""
+        spec = self._spec
+        source = spec.source
+        if not isinstance(source, str) or isinstance(spec.partitioning, pa.Schema):
+            return None
+        from accel.tables.source import may_be_local, read_source
+
+        if not self._in_store and may_be_local(source):
+            return None
+        try:
+            named = read_source(source, glob=spec.glob, in_store=self._in_store)
+        except AccelError:
+            return None  # whoever looks for it is told
+        return named.as_file() if named.is_plain_file else None
 
     async def find(self, *, begun: Begun | None = None, reads: bool = False) -> Listing:
         """The files, once.
@@ -81,7 +130,7 @@ class Finder:
             load_ahead(self._reader.client(only.root), self._spec.where)
         if len(listing.files) == 1 and only.size is None and not only.root.startswith(_NO_DIRECTORIES):
             listing = await self._tell_apart(only, listing, begun)
-        return listing if self.last is None else await self.last.note(listing)
+        return listing if self._last is None else await self._last.note(listing)
 
     async def _tell_apart(self, only: DataFile, listing: Listing, begun: Begun | None) -> Listing:
         """The file of that name, else what lies below it: Spark writes directories called x.parquet."""
@@ -95,7 +144,7 @@ class Finder:
             except ObjectNotFoundError:
                 raise missing from None
             self._folders.add(only.url)
-            self.last = self._last_of(_below(only.url))
+            self._last = self._last_of(_below(only.url))
             return replace(below, round_trips=below.round_trips + 1)
         return listing
 
@@ -143,6 +192,11 @@ class Finder:
             metrics=self._reader.metrics,
             begun=begun,
         )
+
+
+def _is_usual(source: str) -> bool:
+    """Whether a source is told to be no directory of a store without a closer look."""
+    return source.endswith(".parquet") and not any(sign in source for sign in "*?[")
 
 
 def _below(name: str) -> str:

@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from accel.answering import Answering
     from accel.openings import Opening, Openings
     from accel.predicate.bind import KnownKeys
-    from accel.tables.last_listing import LastListing
 
 __all__ = ["Session"]
 
@@ -90,9 +89,13 @@ class Session:
         self.paths = PathValues(spec.where, _NO_COLUMNS)
 
     @property
-    def last(self) -> LastListing | None:
-        """What the source held when it was last listed, where that is kept."""
-        return self._finder.last
+    def assumes(self) -> bool:
+        """Whether `recall` may know something."""
+        return self._finder.assumes
+
+    def recall(self) -> Listing | None:
+        """What the source is likely to be found to be: see `Finder.recall`."""
+        return self._finder.recall()
 
     async def listing(self) -> Listing:
         """The files of the source."""

@@ -175,6 +175,11 @@ class Cache:
             self._hits += 1
             return value
 
+    def peek(self, key: Hashable) -> Any | None:
+        """As `get`, and not counted: somebody else asks for it again."""
+        with self._lock:
+            return self._entries.get(key)
+
     def put(self, key: Hashable, value: Any, nbytes: int) -> None:
         """Keep a value, in place of what was there; for one that has grown see `reweigh`.
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Collection
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -38,11 +39,17 @@ class HeldFiles:
         """Those that were used as a listing has it which is still to be confirmed."""
 
     def doubt(self) -> None:
-        """From here on the versions of files are those of an earlier listing: nothing is checked by it for others."""
+        """From here on files are assumed to be what they were: what is cached of them is used unasked, and not taken for
+        checked."""
         self._doubted = {}
 
-    def confirm_listed(self, moment: float) -> None:
-        """The listing is known to have held at a moment of the monotonic clock."""
+    @property
+    def doubted(self) -> Collection[FileHandle]:
+        """What was used so far without being known to hold."""
+        return (self._doubted or {}).values()
+
+    def bear_out(self, moment: float) -> None:
+        """What was assumed is known to have held at a moment of the monotonic clock, and the rest to be as listed."""
         doubted, self._doubted = self._doubted or {}, None
         for handle in doubted.values():
             handle.checked_at = max(handle.checked_at, moment)
@@ -60,15 +67,35 @@ class HeldFiles:
         young = checked_at > now or now - checked_at < self._cache.max_age
         return young and not written_since(client.root, handle.id.path, moment=checked_at)
 
+    def is_in_doubt(self, client: Client, file: DataFile) -> bool:
+        """Whether a file is cached, too old to be used unasked, and nothing else is known against it."""
+        handle = self._cache.peek(file_key(client.token, file.path))
+        if not isinstance(handle, FileHandle) or handle.etag is None:
+            return False
+        written = written_since(client.root, file.path, moment=handle.checked_at)
+        return not written and not self.fresh(client, handle, time.monotonic())
+
+    async def ask_after(self, client: Client, file: DataFile) -> tuple[FileHandle, int] | None:
+        """What is cached of a file, and the round trips it took to know that it is current; None where it is not."""
+        handle = self._cache.peek(file_key(client.token, file.path))
+        if not isinstance(handle, FileHandle):
+            return None
+        trips = await self.confirm(client, handle, file, time.monotonic())
+        if trips is None:
+            self.forget(client, file.path)
+            return None
+        return handle, trips
+
     def vouched(self, client: Client, handle: FileHandle, *, file: DataFile, now: float) -> bool:
-        """Whether a cached handle may be used unasked: it is young, or a listing has just shown the same version."""
+        """Whether a cached handle may be used unasked: it is young, or a listing has just shown the same version, or that
+        is assumed."""
         etag = handle.etag
         if etag is None or (file.size is not None and file.size != handle.size):
             return False
-        if file.etag is None:
+        if file.etag is None and (self._doubted is None or self.fresh(client, handle, now)):
             return self.fresh(client, handle, now)
         # A listing that has just shown another etag leaves it in doubt, however young it is.
-        same = same_etag(file.etag, etag)
+        same = file.etag is None or same_etag(file.etag, etag)
         if same and self._doubted is not None:
             self._doubted[id(handle)] = handle
         elif same:

@@ -106,8 +106,7 @@ async def discover(
     texts = _texts(source)
     if len(texts) == 1 and not isinstance(partitioning, pa.Schema):
         (item,) = await _name(texts, glob=glob, in_store=in_store)
-        if item.shape is SourceShape.FILE and "=" not in item.text and "=" not in item.location.path:
-            # Nothing to list, and no path to tell columns by.
+        if item.is_plain_file:
             return Listing((item.as_file(),), _NO_COLUMNS, 0)
     named = await _name(texts, glob=glob, in_store=in_store)
     # A schema may take directories for columns that spell no name.

@@ -45,6 +45,11 @@ class Named:
     """Of a local file: what it was found as, which shows whether what is cached of it still holds."""
 
     @property
+    def is_plain_file(self) -> bool:
+        """Whether it is a file by its name, whose path can spell no column: there is nothing to list."""
+        return self.shape is SourceShape.FILE and "=" not in self.text and "=" not in self.location.path
+
+    @property
     def prefix(self) -> str:
         """The path to list."""
         return self.location.path.rstrip("/")

@@ -1,4 +1,4 @@
-"""Directories read as they were last listed, while they are listed anew: a trip less, and the rows that are there now."""
+"""Sources read as they were the last time, while their store is asked: a trip less, and the rows that are there now."""
 
 from __future__ import annotations
 
@@ -6,16 +6,20 @@ import asyncio
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
 import accel
+from accel.early_run import EarlyRun
 from accel.io import runtime
 from accel.io.store import ObjectEntry, Payload
+from accel.planning.file import DataFile, Listing
 from accel.planning.handle import FileHandle
-from accel.ranges import ByteRange, Suffix
+from accel.ranges import ByteRange, Kind, Suffix
 from accel.testing import DictStore, Layout, RecordingStore, table, write_file
 
 OPTIONS = accel.Options(tail_hint=4096, max_gap_bytes=0)
@@ -278,6 +282,152 @@ def test_what_is_assumed_is_taken_for_checked_once_it_is_listed(store: HeldListi
         assert store.reads == 0  # the data is cached as well
     checked = [handle.id.path for handle in handles if handle.checked_at >= began]
     assert checked == (["d/part-1"] if changes else ["d/part-0", "d/part-1", "d/part-2"])
+
+
+# A file that was known, and has not been asked after for longer than `max_age`.
+
+
+def aged(cache: accel.Cache) -> None:
+    for value in cache._entries.values():
+        if isinstance(value, FileHandle):
+            value.checked_at -= 1e6
+
+
+def one(store: object, cache: accel.Cache, where: str = "noise > 0", **keywords: object) -> accel.Scan:
+    return accel.scan(
+        "d/f.parquet", where, columns=["k"], store=store, cache=cache, options=OPTIONS, **keywords
+    )  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("max_age", [1000, 0])
+def test_data_is_asked_for_beside_the_question_whether_the_file_is_the_same(max_age: int) -> None:
+    store, cache = (
+        RecordingStore(DictStore({"d/f.parquet": file(10_000)})),
+        accel.Cache(data=0, max_age=max_age),
+    )
+    found = keys(one(store, cache))
+    seen = []
+    for _ in range(2):
+        aged(cache)
+        store.clear()
+        again = one(store, cache)
+        assert keys(again) == found
+        assert (again.metrics.round_trips, again.metrics.restarts, again.metrics.metadata_hits) == (1, 0, 1)
+        assert again.metrics.requests == len(store.calls)
+        seen.append((store.depth, again.metrics.requests_by_kind[Kind.REVALIDATE]))
+    assert seen == [(1, 1), (1, 1)]
+    # Now it has been checked.
+    store.clear()
+    assert keys(one(store, cache)) == found
+    assert (Kind.REVALIDATE in one(store, cache).metrics.requests_by_kind, store.depth) == (False, 1)
+
+
+def test_what_is_cached_of_a_file_comes_out_when_the_store_has_answered() -> None:
+    store, cache = RecordingStore(DictStore({"d/f.parquet": file(10_000)})), accel.Cache(max_age=1000)
+    found = keys(one(store, cache))
+    keys(one(store, cache))
+    aged(cache)
+    store.clear()
+    again = one(store, cache)
+    assert keys(again) == found
+    assert dict(again.metrics.requests_by_kind) == {Kind.REVALIDATE: 1}
+    aged(cache)
+    assert one(store, cache).count_rows() == len(found)
+
+
+def test_a_file_that_was_replaced() -> None:
+    store, cache = DictStore({"d/f.parquet": file(10_000)}), accel.Cache(max_age=1000)
+    keys(one(store, cache, "k >= 0"))
+    store.put("d/f.parquet", file(15_000))
+    aged(cache)
+    changed = one(store, cache, "k >= 0")
+    assert keys(changed) == list(range(15_000, 18_000))
+    assert (changed.metrics.restarts, changed.metrics.files.total, changed.metrics.rows.total) == (1, 1, 3000)
+    assert changed.metrics.requests_by_kind[Kind.REVALIDATE] == 1
+    (sums,) = one(store, cache, "k >= 0").aggregate([("k", "min")]).to_pylist()
+    assert list(sums.values()) == [15_000]
+    store.put("d/f.parquet", file(17_000))
+    aged(cache)
+    (sums,) = one(store, cache, "k >= 1").aggregate([("k", "min"), ([], "count_all")]).to_pylist()
+    assert list(sums.values()) == [17_000, 3000]
+
+
+@pytest.mark.parametrize(("used", "trips"), [([], 1), (["this"], 1), (["this", "another"], None)])
+async def test_it_is_of_the_version_that_was_used_that_the_store_is_asked(
+    used: list[str], trips: int | None
+) -> None:
+    """Whatever another scan has put into the cache in between."""
+    handles = {name: object() for name in ("this", "another")}
+
+    async def ask_after(client: object, file: DataFile) -> tuple[object, int]:
+        return handles["this"], 1
+
+    def session(held: SimpleNamespace) -> Any:
+        return SimpleNamespace(reader=SimpleNamespace(opener=SimpleNamespace(held=held), client=str))
+
+    asking = session(SimpleNamespace(ask_after=ask_after))
+    run: Any = EarlyRun(asking, assuming=list, run_of=list)  # type: ignore[arg-type]
+    early = session(SimpleNamespace(doubted=[handles[name] for name in used]))
+    last = Listing((DataFile("s3://b", "f", "s3://b/f"),), pa.schema([]), 0)
+    assert await run._trips_if_so(last, early) == trips
+
+
+def test_a_file_that_was_deleted() -> None:
+    store, cache = DictStore({"d/f.parquet": file(10_000)}), accel.Cache(max_age=1000)
+    keys(one(store, cache))
+    store.delete("d/f.parquet")
+    aged(cache)
+    for _ in range(2):
+        with pytest.raises(accel.ObjectNotFoundError) as told:
+            keys(one(store, cache))
+        assert told.value.path == "d/f.parquet"
+    store.put("d/f.parquet/x", file(70_000))
+    assert keys(one(store, cache, "k < 70002")) == [70_000, 70_001]
+
+
+class Unanswered(DictStore):
+    """Does not answer questions of a few bytes."""
+
+    failure: Exception | None = None
+    reads = 0
+
+    async def read(self, path: str, want: ByteRange | Suffix, *, if_match: str | None = None) -> Payload:
+        if isinstance(want, ByteRange) and want.length == 8 and self.failure is not None:
+            while not self.reads:  # what does not wait for the answer has begun
+                await asyncio.sleep(0)
+            raise self.failure
+        payload = await super().read(path, want, if_match=if_match)
+        self.reads += 1
+        return payload
+
+
+def test_a_store_that_does_not_say_whether_it_is_the_same() -> None:
+    store, cache = Unanswered({"d/f.parquet": file(10_000)}), accel.Cache(data=0, max_age=1000)
+    keys(one(store, cache))
+    store.failure = accel.StoreError("not yours any more", status=403)
+    aged(cache)
+    store.reads = 0
+    with pytest.raises(accel.StoreError, match="not yours any more"):
+        keys(one(store, cache))
+    assert store.reads
+    assert tasks_under_way() == []
+
+
+def test_what_this_process_has_written_is_asked_for_first() -> None:
+    class Written(DictStore):
+        async def write(
+            self, path: str, parts: AsyncIterator[bytes], *, size: int, if_match: str | None = None
+        ) -> None:
+            self.put(path, b"".join([part async for part in parts]))
+
+    store, cache = Written(), accel.Cache()
+    accel.write_table(table(k=pa.array([1, 2, 3])), "d/f.parquet", store=store)
+    first = accel.scan("d/f.parquet", store=store, cache=cache)
+    assert first.to_table()["k"].to_pylist() == [1, 2, 3]
+    accel.write_table(table(k=pa.array([4])), "d/f.parquet", store=store)
+    second = accel.scan("d/f.parquet", store=store, cache=cache)
+    assert second.to_table()["k"].to_pylist() == [4]
+    assert second.metrics.restarts == 0
 
 
 # What fails.
