@@ -100,7 +100,14 @@ class EarlyRun:
     async def _settle(self, last: Listing) -> None:
         moment = time.monotonic()
         early = self._assuming()
-        early.assume(last)
+        try:
+            early.assume(last)
+        except (
+            AccelError,
+            ValueError,
+        ):  # a selection may name files that were not there: those that are there now decide
+            self._chosen = self._run_of(self._session)
+            return
         run = self._run_of(early)
         begin(_start(run))
         metrics = self._session.reader.metrics

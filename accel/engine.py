@@ -189,12 +189,7 @@ class Engine:
         answering: Answering | None = None,
     ) -> Session:
         reader = self._reader(metrics, tails)
-        finder = Finder(
-            self.spec,
-            reader,
-            in_store=self._in_store,
-            cache=self._cache,
-        )
+        finder = Finder(self.spec, reader, in_store=self._in_store, cache=self._cache)
         self._last = Session(
             self.spec,
             reader,

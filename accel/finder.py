@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 __all__ = ["Finder"]
 
 _NO_COLUMNS = pa.schema([])
-
 # Over HTTP nothing is listed, and a local directory shows that it is one.
 _NO_DIRECTORIES = ("http:", "https:", "file:")
 

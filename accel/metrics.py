@@ -118,7 +118,7 @@ class Metrics:
     replans: int = 0
     """Files that changed before a row of them was handed out, and were planned again."""
     restarts: int = 0
-    """1 where what was being read by a directory's last listing was dropped: listed anew, it held other files."""
+    """1 where reading had begun before the store was asked (`early_run`), and was dropped: the files are others now."""
     indexes_ignored: int = 0
     """Indexes that did not verify, or that this version does not know."""
     warnings: list[str] = field(default_factory=list)

@@ -208,6 +208,16 @@ def test_a_file_more(store: HeldListings, three: dict[str, bytes]) -> None:
     assert depths == [2, 1, 1]
 
 
+def test_rows_chosen_of_a_file_that_was_not_there(store: HeldListings, cache: accel.Cache) -> None:
+    keys(scan(store, cache))
+    store.put("d/part-7", file(70_000))
+    assert keys(scan(store, cache, None, selection={"d/part-7": {0: [(2, 4)]}})) == [70_002, 70_003]
+    assert keys(scan(store, cache, None, selection={"d/part-7": {0: [(2, 3)]}})) == [70_002]
+    store.delete("d/part-7")
+    with pytest.raises(ValueError, match="not among the files"):
+        keys(scan(store, cache, None, selection={"d/part-7": {0: [(2, 4)]}}))
+
+
 def test_a_file_of_the_same_name_and_size(store: HeldListings, cache: accel.Cache) -> None:
     for _ in range(2):
         keys(scan(store, cache))  # also kept as data
