@@ -431,11 +431,11 @@ def test_what_this_process_has_written_is_asked_for_first() -> None:
             self.put(path, b"".join([part async for part in parts]))
 
     store, cache = Written(), accel.Cache()
-    accel.write_table(table(k=pa.array([1, 2, 3])), "d/f.parquet", store=store)
-    first = accel.scan("d/f.parquet", store=store, cache=cache)
+    accel.write_table(table(k=pa.array([1, 2, 3])), "d/written.parquet", store=store)
+    first = accel.scan("d/written.parquet", store=store, cache=cache)
     assert first.to_table()["k"].to_pylist() == [1, 2, 3]
-    accel.write_table(table(k=pa.array([4])), "d/f.parquet", store=store)
-    second = accel.scan("d/f.parquet", store=store, cache=cache)
+    accel.write_table(table(k=pa.array([4])), "d/written.parquet", store=store)
+    second = accel.scan("d/written.parquet", store=store, cache=cache)
     assert second.to_table()["k"].to_pylist() == [4]
     assert second.metrics.restarts == 0
 
