@@ -102,10 +102,8 @@ class EarlyRun:
         early = self._assuming()
         try:
             early.assume(last)
-        except (
-            AccelError,
-            ValueError,
-        ):  # a selection may name files that were not there: those that are there now decide
+        except (AccelError, ValueError):
+            # A selection may name files that were not there: those that are there now decide.
             self._chosen = self._run_of(self._session)
             return
         run = self._run_of(early)

@@ -59,8 +59,9 @@ class Finder:
         source = spec.source
         if isinstance(source, str) and source in self._folders:
             source = _below(source)
-        self._last = self._last_of(source) if isinstance(source, str) else None
-        self._sole = None if self._last is not None or cache is None else self._remote_file()
+        self._last: LastListing | None = None
+        self._sole: DataFile | None = None
+        self._look_back(source)
         self.first: tuple[FileHandle, int] | None = None
         """The only file, where it was opened to find it, and the round trips that took."""
 
@@ -79,37 +80,25 @@ class Finder:
             return None
         return Listing((file,), _NO_COLUMNS, 0)
 
-    def _last_of(self, source: str) -> LastListing | None:
-        """What a source held when it was last listed; None where it is not listed, or nothing is kept."""
-        spec, reader = self._spec, self._reader
-        if self._cache is None or _is_usual(source):
-            return None
-        from accel.tables.last_listing import LastListing, listing_key
+    def _look_back(self, source: object) -> None:
+        """Note where what is known of a source is kept: of one that is listed, or of a store's file that is all it names."""
+        self._last = self._sole = None
+        cache, spec, reader = self._cache, self._spec, self._reader
+        if cache is None or not isinstance(source, str):
+            return
+        from accel.tables.source import SourceShape, read_remote
 
-        key = listing_key(
-            source,
-            glob=spec.glob,
-            in_store=self._in_store,
-            partitioning=spec.partitioning,
-            as_text=spec.texts,
-        )
-        return None if key is None else LastListing(self._cache, key, lambda root: reader.client(root).token)
+        named = read_remote(source, glob=spec.glob, in_store=self._in_store)
+        if named is None:
+            return
+        if named.shape is not SourceShape.FILE:
+            from accel.tables.last_listing import LastListing
 
-    def _remote_file(self) -> DataFile | None:
-        """The file that the source names, if it is one of a store, and all that it names."""
-        spec = self._spec
-        source = spec.source
-        if not isinstance(source, str) or isinstance(spec.partitioning, pa.Schema):
-            return None
-        from accel.tables.source import may_be_local, read_source
-
-        if not self._in_store and may_be_local(source):
-            return None
-        try:
-            named = read_source(source, glob=spec.glob, in_store=self._in_store)
-        except AccelError:
-            return None  # whoever looks for it is told
-        return named.as_file() if named.is_plain_file else None
+            # All that decides what a listing of it is.
+            key = ("listing", source, spec.glob, self._in_store, spec.partitioning, frozenset(spec.texts))
+            self._last = LastListing(cache, key, lambda root: reader.client(root).token)
+        elif named.is_plain_file and not isinstance(spec.partitioning, pa.Schema):
+            self._sole = named.as_file()
 
     async def find(self, *, begun: Begun | None = None, reads: bool = False) -> Listing:
         """The files, once.
@@ -143,7 +132,7 @@ class Finder:
             except ObjectNotFoundError:
                 raise missing from None
             self._folders.add(only.url)
-            self._last = self._last_of(_below(only.url))
+            self._look_back(_below(only.url))
             return replace(below, round_trips=below.round_trips + 1)
         return listing
 
@@ -191,11 +180,6 @@ class Finder:
             metrics=self._reader.metrics,
             begun=begun,
         )
-
-
-def _is_usual(source: str) -> bool:
-    """Whether a source is told to be no directory of a store without a closer look."""
-    return source.endswith(".parquet") and not any(sign in source for sign in "*?[")
 
 
 def _below(name: str) -> str:

@@ -63,9 +63,12 @@ class HeldFiles:
     def fresh(self, client: Client, handle: FileHandle, now: float) -> bool:
         """Whether a handle is young enough at `now` (monotonic clock) to be used unasked, and the file was not
         written by this process since."""
-        checked_at = handle.checked_at
-        young = checked_at > now or now - checked_at < self._cache.max_age
-        return young and not written_since(client.root, handle.id.path, moment=checked_at)
+        return self._young(handle, now) and not written_since(
+            client.root, handle.id.path, moment=handle.checked_at
+        )
+
+    def _young(self, handle: FileHandle, now: float) -> bool:
+        return handle.checked_at > now or now - handle.checked_at < self._cache.max_age
 
     def is_in_doubt(self, client: Client, file: DataFile) -> bool:
         """Whether a file is cached, too old to be used unasked, and nothing else is known against it."""
@@ -73,7 +76,7 @@ class HeldFiles:
         if not isinstance(handle, FileHandle) or handle.etag is None:
             return False
         written = written_since(client.root, file.path, moment=handle.checked_at)
-        return not written and not self.fresh(client, handle, time.monotonic())
+        return not written and not self._young(handle, time.monotonic())
 
     async def ask_after(self, client: Client, file: DataFile) -> tuple[FileHandle, int] | None:
         """What is cached of a file, and the round trips it took to know that it is current; None where it is not."""
@@ -92,8 +95,10 @@ class HeldFiles:
         etag = handle.etag
         if etag is None or (file.size is not None and file.size != handle.size):
             return False
-        if file.etag is None and (self._doubted is None or self.fresh(client, handle, now)):
-            return self.fresh(client, handle, now)
+        if file.etag is None:
+            fresh = self.fresh(client, handle, now)
+            if fresh or self._doubted is None:
+                return fresh
         # A listing that has just shown another etag leaves it in doubt, however young it is.
         same = file.etag is None or same_etag(file.etag, etag)
         if same and self._doubted is not None:

@@ -5,20 +5,16 @@ Nothing is answered by it: it tells what may be read while the source is listed 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable
+from collections.abc import Callable, Hashable
 from dataclasses import replace
 from typing import Final
 
-import pyarrow as pa
-
-from accel.errors import AccelError
 from accel.io.cache import Cache
 from accel.io.slices import breathe, each
 from accel.planning.file import DataFile, Listing
 from accel.records import dataclass
-from accel.tables.source import SourceShape, may_be_local, read_source
 
-__all__ = ["LastListing", "listing_key"]
+__all__ = ["LastListing"]
 
 _SHARE: Final = 8
 """A listing holds at most one part in so many of a cache's memory: the metadata of its files is worth more."""
@@ -33,31 +29,9 @@ class _Kept:
     token: str
     """Of the store, and of who listed it."""
     listing: Listing
+    nbytes: int
     steady: bool
     """It was the same the time before, or there was no time before."""
-
-
-def listing_key(
-    source: str,
-    *,
-    glob: bool,
-    in_store: bool,
-    partitioning: str | pa.Schema | None,
-    as_text: Collection[str],
-) -> Hashable | None:
-    """What a listing of a source is kept by; None where it is a file, or on a local disk.
-
-    The other arguments are those of `discover`.
-    """
-    if not in_store and may_be_local(source):
-        return None
-    try:
-        named = read_source(source, glob=glob, in_store=in_store)
-    except AccelError:
-        return None  # whoever lists it is told
-    if named.shape is SourceShape.FILE:
-        return None
-    return "listing", source, glob, in_store, partitioning, frozenset(as_text)
 
 
 class LastListing:
@@ -67,7 +41,7 @@ class LastListing:
     ----------
     cache : Cache
     key : hashable
-        `listing_key` of the source.
+        What is listed, and all that decides what comes of it.
     token_of : callable
         From a store's root to what stands for it and its credentials.
     """
@@ -87,17 +61,15 @@ class LastListing:
         found = self._find()
         if found is not None and await _alike(found.listing, listing):
             if not found.steady:
-                self._cache.put(
-                    self._key, replace(found, steady=True), await self._weigh(found.listing.files)
-                )
+                self._cache.put(self._key, replace(found, steady=True), found.nbytes)
             return replace(found.listing, round_trips=listing.round_trips)
         if any(file.etag is None or file.size is None for file in listing.files):
             self._cache.drop(self._key)
             return listing
-        nbytes = await self._weigh(listing.files)
+        nbytes = sum(await each(listing.files, _nbytes))
         if nbytes <= self._cache.memory // _SHARE:
             token = self._token_of(listing.files[0].root)
-            self._cache.put(self._key, _Kept(token, listing, found is None), nbytes)
+            self._cache.put(self._key, _Kept(token, listing, nbytes, found is None), nbytes)
         else:
             self._cache.drop(self._key)
         return listing
@@ -107,9 +79,6 @@ class LastListing:
         if not isinstance(found, _Kept) or self._token_of(found.listing.files[0].root) != found.token:
             return None
         return found
-
-    async def _weigh(self, files: Collection[DataFile]) -> int:
-        return sum(await each(files, _nbytes))
 
 
 def _nbytes(file: DataFile) -> int:

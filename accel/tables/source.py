@@ -8,7 +8,7 @@ import re
 import stat
 from collections.abc import Callable, Sequence
 
-from accel.errors import ObjectNotFoundError, StoreError
+from accel.errors import AccelError, ObjectNotFoundError, StoreError
 from accel.io.local_store import etag_of
 from accel.io.location import Location, parse_url
 from accel.io.store import ObjectEntry
@@ -16,7 +16,7 @@ from accel.planning.file import DataFile
 from accel.records import dataclass
 from accel.tables.pattern import Glob, split_glob
 
-__all__ = ["Named", "SourceShape", "may_be_local", "read_source"]
+__all__ = ["Named", "SourceShape", "may_be_local", "read_remote", "read_source"]
 
 
 class SourceShape(enum.Enum):
@@ -130,6 +130,16 @@ def read_source(text: str, *, glob: bool, in_store: bool) -> Named:
         return Named(text, location, _shape(location), base)
     entry = _local_file(text, location)
     return Named(text, location, SourceShape.FILE if entry else SourceShape.DIRECTORY, base, entry=entry)
+
+
+def read_remote(text: str, *, glob: bool, in_store: bool) -> Named | None:
+    """What one text names in a store; None where it may be local, or is not understood."""
+    if not in_store and may_be_local(text):
+        return None
+    try:
+        return read_source(text, glob=glob, in_store=in_store)
+    except AccelError:
+        return None
 
 
 def may_be_local(text: str) -> bool:

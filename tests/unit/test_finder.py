@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
 import accel
+from accel.finder import Finder
+from accel.io.clients import client_for
 from accel.io.store import ObjectEntry
+from accel.metrics import Metrics
 from accel.ranges import Kind
+from accel.reader import Reader
+from accel.scan_spec import ScanSpec
 from accel.testing import DictStore, Layout, RecordingStore, table, write_file
 
 OPTIONS = accel.Options(tail_hint=4096, max_gap_bytes=0)
@@ -141,3 +147,72 @@ def test_a_file_that_cannot_be_read_is_told_whatever_is_below(folder: Listed, ca
 def test_a_source_without_files() -> None:
     with pytest.raises(accel.ObjectNotFoundError, match="names no files"):
         accel.scan([], store=DictStore({}), cache=None).to_table()
+
+
+def looked_for(source: object, cache: accel.Cache | None, *, store: object = None, **asked: Any) -> Finder:
+    spec = ScanSpec(source=source, options=OPTIONS, **asked)
+    reader = Reader(
+        lambda root: client_for(root, store=store, options=OPTIONS),  # type: ignore[arg-type]
+        cache=cache,
+        options=OPTIONS,
+        metrics=Metrics(),
+    )
+    return Finder(spec, reader, in_store=store is not None, cache=cache)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "s3://b/d/",
+        "s3://b/d",
+        "s3://b/d/*.parquet",
+        "s3://b",
+        "gs://b/a=1/",
+        "s3://b/d.parquet",
+        "https://h/d",
+    ],
+)
+def test_something_may_be_known_of_what_a_store_holds(source: str, cache: accel.Cache) -> None:
+    assert looked_for(source, cache).assumes
+    assert not looked_for(source, None).assumes
+
+
+@pytest.mark.parametrize(
+    "source",
+    ["data/", "/data/*.parquet", "data.parquet", "file:///data/", "nothing://b/", ["s3://b/d/"], []],
+)
+def test_nothing_of_local_sources_lists_and_what_is_not_understood(
+    source: object, cache: accel.Cache
+) -> None:
+    assert not looked_for(source, cache).assumes
+
+
+def test_bare_names_are_of_the_store_that_the_caller_gave(folder: Listed, cache: accel.Cache) -> None:
+    for source in ("t/", "t/x.parquet", "t/*"):
+        assert looked_for(source, cache, store=folder).assumes
+
+
+KEYED = [
+    {},
+    {"partitioning": None},
+    {"partitioning": pa.schema([("a", pa.int8())])},
+    {"schema": pa.schema([("a", pa.string())])},
+    {"glob": False},
+]
+
+
+async def test_a_listing_is_known_to_those_who_ask_for_it_in_the_same_way(cache: accel.Cache) -> None:
+    store = DictStore({f"d/a={i}/x": file(10_000 * i) for i in range(2)})
+    for at, asked in enumerate(KEYED):
+        listing = await looked_for("d/", cache, store=store, **asked).find()
+        for other in KEYED[: at + 1]:
+            assert looked_for("d/", cache, store=store, **other).recall() is not None
+        for other in KEYED[at + 1 :]:
+            assert looked_for("d/", cache, store=store, **other).recall() is None
+        assert looked_for("d/", cache, store=store, **asked).recall() is listing
+
+
+def test_a_file_whose_path_may_spell_a_column_is_asked_for_first(cache: accel.Cache) -> None:
+    assert not looked_for("s3://b/a=1/d.parquet", cache).assumes
+    keys = pa.schema([("a", pa.int8())])
+    assert not looked_for("s3://b/1/d.parquet", cache, partitioning=keys).assumes

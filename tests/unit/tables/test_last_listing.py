@@ -11,7 +11,7 @@ import pytest
 
 import accel
 from accel.planning.file import DataFile, Listing
-from accel.tables.last_listing import LastListing, listing_key
+from accel.tables.last_listing import LastListing
 
 NO_COLUMNS = pa.schema([])
 
@@ -31,35 +31,6 @@ def last(cache: accel.Cache, token_of: Callable[[str], str] = str.upper, key: ob
 
 def note(cache: accel.Cache, found: Listing) -> Listing:
     return asyncio.run(last(cache).note(found))
-
-
-def key(source: str, **keywords: object) -> object:
-    settings: dict[str, object] = {"glob": True, "in_store": False, "partitioning": "hive", "as_text": ()}
-    return listing_key(source, **{**settings, **keywords})  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize("source", ["s3://b/d/", "s3://b/d", "s3://b/d/*.parquet", "s3://b", "gs://b/a=1/"])
-def test_directories_and_patterns_of_a_store_have_keys(source: str) -> None:
-    assert key(source) == key(source) is not None
-    others = [
-        key(source, partitioning=None),
-        key(source, partitioning=pa.schema([("a", pa.int8())])),
-        key(source, as_text={"a"}),
-    ]
-    assert len({key(source), *others}) == 4
-
-
-@pytest.mark.parametrize(
-    "source", ["s3://b/d.parquet", "data/", "/data/*.parquet", "file:///data/", "https://h/d", "nothing://b/"]
-)
-def test_files_local_directories_and_what_cannot_be_listed_have_none(source: str) -> None:
-    assert key(source) is None
-
-
-def test_in_a_store_of_the_callers_bare_names_have_keys() -> None:
-    assert key("d/", in_store=True) is not None
-    assert key("d/a.parquet", in_store=True) is None
-    assert key("d/a*.parquet", in_store=True, glob=False) is None
 
 
 def test_a_source_that_holds_the_same_as_before_keeps_its_files() -> None:
