@@ -31,7 +31,7 @@ _PATIENCE: Final = 1.0
 
 
 class _Choice:
-    """Which pool it is, and Arrow's other one once it has been told how long to keep memory."""
+    """Which pool it is, and Arrow's other one once it was looked for."""
 
     __slots__ = ("made", "other", "pool", "process")
 
@@ -82,12 +82,10 @@ def _is_usual() -> bool:
 def _other_pool() -> pa.MemoryPool | None:
     if _choice.other is None:
         try:
-            found = pa.jemalloc_memory_pool()
-            pa.jemalloc_set_decay_ms(_KEPT_MS)
-        except (NotImplementedError, pa.ArrowException):
+            _choice.other = pa.jemalloc_memory_pool()
+        except NotImplementedError:
             # Not built for every system.
             return None
-        _choice.other = found
     if _choice.process != os.getpid():
         _choice.process = os.getpid()
         _give_away_first_arena(_choice.other)
@@ -95,12 +93,17 @@ def _other_pool() -> pa.MemoryPool | None:
 
 
 def _give_away_first_arena(jemalloc: pa.MemoryPool) -> None:
-    """Start a thread that has it until the process ends, if no other thread has it already."""
+    """Start a thread that has it until the process ends, if no other thread has it already, and that tells jemalloc how
+    long to keep memory: who tells it anything has an arena from then on."""
     taken = threading.Event()
 
     def hold() -> None:
-        pa.allocate_buffer(1, jemalloc)
-        taken.set()
+        try:
+            with suppress(pa.ArrowException):
+                pa.jemalloc_set_decay_ms(_KEPT_MS)
+            pa.allocate_buffer(1, jemalloc)
+        finally:
+            taken.set()
         threading.Event().wait()
 
     # Without it some memory is given back early.
