@@ -61,6 +61,10 @@ _DENIED = (
     "check the credentials and the object's name: a store may answer so where there is no such object; "
     "skip_signature=True reads public buckets"
 )
+_BELONGS = (
+    "a bucket, an option or a variable of the environment may hold what belongs in no URL or header, such as a line "
+    "break at its end, or be empty"
+)
 # A listed one: empty segments, `.` and `..`, control characters.
 _BAD_KEY = "Encountered object with invalid path"
 _NO_BUCKET = ("NoSuchBucket", "ContainerNotFound")
@@ -89,7 +93,7 @@ def translate(error: BaseException, path: str, *, want: ByteRange | Suffix | Non
     status = int(found[1]) if found else None
     hint = OUT_OF_FILES if status is None and _lacked_files(raw) else None
     if panicked(error):
-        return StoreError(f"obstore panicked: {text}", path=path, place=place, hint=hint)
+        return StoreError(f"obstore panicked: {text}", path=path, place=place, hint=hint or _BELONGS)
     if hint is not None:
         return StoreError(text, path=path, place=place, hint=hint, transient=True)
     if _METADATA.search(text):

@@ -9,7 +9,8 @@ from functools import lru_cache
 from types import MethodType
 from typing import TYPE_CHECKING, Any, TypeGuard
 
-from accel.errors import AccelError, StoreError, redact
+from accel.errors import AccelError, StoreError
+from accel.io.endpoints import check_settings, endpoint_of
 from accel.io.identity import ByIdentity
 from accel.io.location import LOCAL_ROOT, Location
 from accel.io.store import RangeStore
@@ -47,20 +48,6 @@ _INVERTED = ("fs.s3a.path.style.access", "fs.s3a.connection.ssl.enabled")
 # Arguments of an obstore store that are no configuration keys.
 _ARGUMENTS = ("client_options", "credential_provider", "prefix")
 _ENVIRONMENT = ("AWS_", "GOOGLE_", "AZURE_", "OBJECT_STORE_")
-_AZURE: tuple[tuple[str, ...], tuple[str, ...]] = (
-    ("endpoint", "azure_endpoint", "azure_storage_endpoint"),
-    ("AZURE_STORAGE_ENDPOINT", "AZURE_ENDPOINT"),
-)
-# Where an endpoint may be given, and the variables that it may come from otherwise.
-_ENDPOINTS: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
-    "s3": (
-        ("aws_endpoint_url_s3", "endpoint", "endpoint_url", "aws_endpoint", "aws_endpoint_url"),
-        ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT"),
-    ),
-    "gs": (("base_url", "google_base_url"), ("GOOGLE_BASE_URL",)),
-    "az": _AZURE,
-    "abfss": _AZURE,
-}
 # What obstore's names may begin with.
 _PREFIXES = {"s3": "aws_", "gs": "google_", "az": "azure_", "abfss": "azure_"}
 # What other libraries call an option of S3 -> what obstore does.
@@ -107,6 +94,8 @@ def normalize(options: StorageOptions | None) -> dict[str, Any]:
             raise StoreError(
                 f"storage option {name!r} is None", hint="leave it out to have the environment's"
             )
+        if name == "headers":
+            value = _header_mapping(value)
         key = name.removeprefix("spark.hadoop.")
         if key in _SPARK:
             if key in _INVERTED:
@@ -121,6 +110,15 @@ def normalize(options: StorageOptions | None) -> dict[str, Any]:
     if plain.get("request_payer") is False:
         del plain["request_payer"]
     return plain
+
+
+def _header_mapping(given: Any) -> dict[Any, Any]:
+    try:
+        return dict(given)
+    except (TypeError, ValueError):  # which may quote a secret
+        pass
+    kind = type(given).__name__
+    raise StoreError(f"storage option 'headers' is a {kind}, not a mapping of names to values")
 
 
 def credentials_token(root: str, options: StorageOptions | None) -> str:
@@ -255,9 +253,9 @@ def _object_store(location: Location, given: dict[str, Any], options: Options) -
     arguments: dict[str, Any] = {name: config.pop(name) for name in _ARGUMENTS if name in config}
     if arguments.pop("prefix", None):
         raise StoreError("storage option 'prefix' is not taken", hint="put it into the URL")
+    check_settings(location, config)
     if location.scheme == "gs" and "endpoint" in config:
         config.setdefault("base_url", config.pop("endpoint"))  # as for the other clouds
-    _check_endpoint(location, config)
     client: dict[str, Any] = {
         "connect_timeout": f"{max(1, round(options.connect_timeout * 1000))}ms",
         "read_timeout": f"{max(1, round(options.read_timeout * 1000))}ms",
@@ -269,7 +267,8 @@ def _object_store(location: Location, given: dict[str, Any], options: Options) -
     allow = config.pop(f"{_PREFIXES[location.scheme]}allow_http", None)
     if (allow := config.pop("allow_http", allow)) is not None:
         client["allow_http"] = str(allow).lower() in _TRUE
-    elif _plain_http(location.scheme, config):
+    elif endpoint_of(location.scheme, config).lower().startswith("http://"):
+        # It needs no second permission.
         client["allow_http"] = True
     client.update(arguments.pop("client_options", {}))
     stores: dict[str, Any] = {"s3": S3Store, "gs": GCSStore, "az": AzureStore, "abfss": AzureStore}
@@ -302,29 +301,6 @@ def _folded(given: Mapping[str, Any]) -> dict[str, Any]:
             raise StoreError(f"storage option {name!r} is given twice", hint="in any case it is the same")
         folded[name.lower()] = value
     return folded
-
-
-def _plain_http(scheme: str, config: Mapping[str, Any]) -> bool:
-    """Whether the endpoint that will be used is http://, which then needs no second permission."""
-    return _endpoint(scheme, config).lower().startswith("http://")
-
-
-def _endpoint(scheme: str, config: Mapping[str, Any]) -> str:
-    """The endpoint that will be used, "" where that is the provider's own."""
-    names, variables = _ENDPOINTS[scheme]
-    given = [config.get(name) for name in names] + [os.environ.get(name) for name in variables]
-    return next((str(endpoint) for endpoint in given if endpoint), "")
-
-
-def _check_endpoint(location: Location, config: Mapping[str, Any]) -> None:
-    """Refuse what obstore would panic over at the first request."""
-    endpoint = _endpoint(location.scheme, config)
-    if endpoint and not endpoint.lower().startswith(("http://", "https://")):
-        raise StoreError(
-            f"the endpoint {redact(endpoint)!r} is no URL",
-            path=location.root,
-            hint="it begins with http:// or https://",
-        )
 
 
 def _suggestion(key: str, scheme: str) -> str:

@@ -426,16 +426,17 @@ async def test_a_panic_is_a_store_error(monkeypatch: pytest.MonkeyPatch) -> None
         monkeypatch.setattr(obstore_store.obstore, name, panic)
     monkeypatch.setattr(obstore_store.obstore, "list", fall_over)
     calls: dict[str, Callable[[ObstoreStore], Awaitable[Any]]] = {
-        "f, bytes 0..1: obstore panicked: index out of bounds": lambda it: it.read("f", ByteRange(0, 1)),
-        "f: obstore panicked: index out of bounds": lambda it: it.head("f"),
-        "d: obstore panicked: rust future panicked: unknown error": lambda it: anext(it.pages("d")),
+        "f, bytes 0..1: obstore panicked: index out of bounds (": lambda it: it.read("f", ByteRange(0, 1)),
+        "f: obstore panicked: index out of bounds (": lambda it: it.head("f"),
+        "d: obstore panicked: rust future panicked: unknown error (": lambda it: anext(it.pages("d")),
     }
     for told, call in calls.items():
         it = ObstoreStore(MemoryStore())
         assert not it.broken
         with pytest.raises(StoreError) as caught:
             await call(it)
-        assert (str(caught.value), caught.value.transient, it.broken) == (told, False, True)
+        assert str(caught.value).startswith(told)
+        assert (caught.value.transient, it.broken) == (False, True)
 
 
 @pytest.mark.parametrize("etag", ['"a\x01b"', '"a\r\nX: b"', '"ü"'], ids=ascii)

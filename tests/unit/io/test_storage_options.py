@@ -318,6 +318,15 @@ def test_an_endpoint_without_a_scheme_is_refused_before_obstore_panics(url: str,
     assert caught.value.path == url
 
 
+@pytest.mark.parametrize("headers", ["Authorization: SECRET", 5, ["SECRET"], Options()])
+@pytest.mark.parametrize("url", ["s3://b", "http://host"])
+def test_headers_that_are_no_mapping(url: str, headers: object) -> None:
+    kind = type(headers).__name__
+    with pytest.raises(StoreError, match=f"storage option 'headers' is a {kind}, not a mapping") as caught:
+        build(url, headers=headers)
+    assert caught.value.__context__ is None and "SECRET" not in str(caught.value)
+
+
 def test_an_endpoint_is_called_so_for_google_too() -> None:
     for name in ("endpoint", "Endpoint", "GOOGLE_BASE_URL"):
         inner = build("gs://bucket", **{name: "http://127.0.0.1:4443"}, skip_signature=True)._store
