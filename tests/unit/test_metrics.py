@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import json
+import pickle
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import get_args
+
+import pytest
 
 from accel.metrics import Count, Counter, Metrics
 from accel.ranges import Kind
@@ -85,3 +90,22 @@ def test_as_plain_values() -> None:
     assert "_lock" not in plain
     plain["warnings"].append("mine")  # type: ignore[attr-defined]
     assert metrics.warnings == ["careful"]
+
+
+@pytest.mark.parametrize(
+    "copied",
+    [copy.copy, copy.deepcopy, lambda it: pickle.loads(pickle.dumps(it))],
+    ids=["copy", "deep", "pickle"],
+)
+def test_a_copy_is_of_its_moment(copied: Callable[[Metrics], Metrics]) -> None:
+    metrics = Metrics()
+    metrics.count_request(Kind.PAGE, 7)
+    metrics.rows.add(total=9, kept=4)
+    metrics.warn("passed over")
+    before, other = metrics.as_dict(), copied(metrics)
+    metrics.count_request(Kind.PAGE, 1)
+    metrics.rows.add(total=1, kept=1)
+    metrics.warn("another")
+    assert other.as_dict() == before != metrics.as_dict()
+    other.add("rows_out")
+    assert (other.rows_out, metrics.rows_out) == (1, 0)
