@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
@@ -87,11 +87,11 @@ class Scan:
 
     # -- running ---------------------------------------------------------------------------------
 
-    def __aiter__(self) -> AsyncIterator[pa.RecordBatch]:
+    def __aiter__(self) -> AwaitedBatches:
         """`to_batches`, awaited; `aclose` stops the iterator early."""
         return AwaitedBatches(self._engine, self._runs)
 
-    def to_batches(self) -> Iterator[pa.RecordBatch]:
+    def to_batches(self) -> BlockingBatches:
         """The record batches, one by one, in file order (any with `order=False`); close the iterator to stop early.
 
         `close` waits until nothing is in flight. An iterator that is dropped stops too, and nobody waits for that.

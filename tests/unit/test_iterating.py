@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from typing import get_type_hints
 
 import pyarrow as pa
 import pytest
@@ -238,3 +239,8 @@ def test_closed_by_another_thread_it_says_so() -> None:
         with pytest.raises(accel.AccelError, match="closed before its end"):
             first.result(10)
     assert tasks_left() == before
+
+
+def test_a_type_checker_knows_how_to_stop_early() -> None:
+    assert hasattr(get_type_hints(accel.Scan.to_batches)["return"], "close")
+    assert hasattr(get_type_hints(accel.Scan.__aiter__)["return"], "aclose")
