@@ -90,15 +90,17 @@ def check_arguments(
     if columns is not None and not listed:
         shown = f"the string {columns!r}" if isinstance(columns, str) else f"a {type(columns).__name__}"
         raise TypeError(f"columns is a list of names, not {shown}")
-    if not isinstance(options, Options):
-        raise TypeError(f"options is an accel.Options, not a {type(options).__name__}")
     for name, flag in (("glob", glob), ("order", order)):
         if not isinstance(flag, bool):
             raise TypeError(f"{name} is True or False, not {flag!r:.80}")
     if schema is not None and not isinstance(schema, pa.Schema):
         raise TypeError(f"schema is a pyarrow.Schema, not a {type(schema).__name__}")
-    if partitioning not in ("auto", "hive", None) and not isinstance(partitioning, pa.Schema):
-        raise ValueError(f"partitioning is 'auto', 'hive', None, or a pyarrow.Schema, not {partitioning!r}")
+    # Compared as text only: what is no text may take no comparison.
+    named = partitioning is None or (isinstance(partitioning, str) and partitioning in ("auto", "hive"))
+    if not named and not isinstance(partitioning, pa.Schema):
+        raise ValueError(
+            f"partitioning is 'auto', 'hive', None, or a pyarrow.Schema, not {partitioning!r:.80}"
+        )
     if stream and partitioning == "hive":
         raise ValueError(
             "partitioning='hive' is not for an iterator, which shows some of the paths at a time: give the keys and "

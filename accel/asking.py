@@ -13,7 +13,7 @@ from accel.io import runtime
 from accel.io.cache import Cache
 from accel.io.clients import client_for
 from accel.metrics import Metrics
-from accel.options import Options
+from accel.options import Options, check_options
 from accel.scan_spec import ScanSpec
 from accel.scanner import Scan
 
@@ -26,7 +26,6 @@ __all__ = ["DEFAULT_CACHE", "plan", "plan_async", "scan"]
 
 DEFAULT_CACHE = Cache()
 """The process's."""
-_OPTIONS = Options()
 
 
 def scan(
@@ -111,7 +110,7 @@ def scan(
         glob=glob,
         order=order,
         embedded=embedded,
-        options=_OPTIONS if options is None else options,
+        options=check_options(options),
     )
     return Scan(_engine(spec, store=store, storage_options=storage_options, cache=cache))
 

@@ -10,7 +10,7 @@ from typing import Literal
 
 from accel.records import dataclass
 
-__all__ = ["KIB", "MIB", "REQUEST_SECONDS", "Int96Unit", "Options", "Phases", "Transport"]
+__all__ = ["KIB", "MIB", "REQUEST_SECONDS", "Int96Unit", "Options", "Phases", "Transport", "check_options"]
 
 KIB = 1024
 MIB = 1024 * KIB
@@ -195,3 +195,21 @@ class Options:
                 raise ValueError(f"option {field.name}: {value!r} is too small")
             if value >= _TOO_MUCH and not (field.name in _MAY_BE_INFINITE and value == math.inf):
                 raise ValueError(f"option {field.name}: {value!r} is too large")
+
+
+def check_options(given: Options | None) -> Options:
+    """What a caller gave as `options=`, or the defaults.
+
+    Raises
+    ------
+    TypeError
+        It is something else.
+    """
+    if given is None:
+        return _DEFAULTS
+    if not isinstance(given, Options):
+        raise TypeError(f"options is an accel.Options, not a {type(given).__name__}")
+    return given
+
+
+_DEFAULTS = Options()

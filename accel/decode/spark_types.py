@@ -56,7 +56,11 @@ def spark_arrow_schema(schema: pa.Schema) -> pa.Schema:
     SchemaMismatchError
         A column has a type that Spark has no counterpart for (a decimal of more than 38 digits, a union,
         a month-day-nano interval); it names the column.
+    TypeError
+        This is no schema.
     """
+    if not isinstance(schema, pa.Schema):
+        raise TypeError(f"this takes a pyarrow.Schema, such as scan.schema, not a {type(schema).__name__}")
     return pa.schema([_field(field, field.name) for field in schema])
 
 

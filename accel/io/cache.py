@@ -119,7 +119,7 @@ class Cache:
             if isinstance(limit, bool) or not isinstance(limit, Real):
                 unit = "seconds" if name == "max_age" else "bytes"
                 raise TypeError(f"{name} of a cache is a number of {unit}, not {limit!r}")
-        if min(memory, data, disk_limit) < 0 or not max_age >= 0:
+        if not all(limit >= 0 for limit in limits.values()):  # NaN is none, too
             raise ValueError(f"not limits of a cache: {memory=!r}, {data=!r}, {max_age=!r}, {disk_limit=!r}")
         self.memory = memory
         self.data = data

@@ -48,8 +48,13 @@ class Plan:
         ------
         AccelError
             The rows are no tasks of this version.
+        TypeError
+            This is no table or record batch.
         """
         from accel.planning.wire import decode_tasks
+
+        if not isinstance(data, pa.Table | pa.RecordBatch):
+            raise TypeError(f"tasks come as a pyarrow.Table or RecordBatch, not as a {type(data).__name__}")
 
         batches = [data] if isinstance(data, pa.RecordBatch) else data.to_batches()
         tasks = [task for batch in batches for task in decode_tasks(batch)]

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from accel.arguments import check_count
 from accel.asking import DEFAULT_CACHE, plan, scan
-from accel.options import MIB, Options
+from accel.options import MIB, Options, check_options
 from accel.planning.task_rows import join_rows, take_out
 from accel.planning.task_schema import TASK_ARROW_SCHEMA
 from accel.spark.schema import spark_ddl, spark_schema
@@ -84,11 +84,15 @@ def read(
     ------
     SchemaMismatchError
         A column has a type that Spark has no counterpart for.
+    TypeError
+        `spark` is no session, or an argument is of no type named here.
     ValueError
         `partitions` is no int of at least 1.
     AccelError
         Whatever planning raises. An executor that finds a file changed since raises `ObjectChangedError`.
     """
+    if not hasattr(spark, "createDataFrame"):
+        raise TypeError(f"the first argument is a SparkSession, not a {type(spark).__name__}")
     if partitions is not None:
         partitions = check_count(partitions, "partitions")
         if partitions < 1:
@@ -105,7 +109,7 @@ def read(
         store=store,
         storage_options=storage_options,
         cache=cache,
-        options=_for_spark(options),
+        options=check_options(options).for_spark(),
     )
     result = spark_schema(planned.schema)
     batches, shared = take_out(planned)
@@ -113,12 +117,6 @@ def read(
     given = {"storage_options": storage_options, "options": options, "store": store, "cache": cache}
     read_tasks = partial(_read_tasks, keywords=for_executors(given), shared=shared)
     return tasks.mapInArrow(read_tasks, result)
-
-
-def _for_spark(options: Options | None) -> Options:
-    given = Options() if options is None else options
-    # What is something else is refused by whoever checks all arguments.
-    return given.for_spark() if isinstance(given, Options) else given
 
 
 def for_executors(keywords: Mapping[str, Any]) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from accel.io.location import Location, parse_url
 from accel.io.store import Writer, is_weak
 from accel.io.threads import FILES
 from accel.io.written import put_object
-from accel.options import MIB, Options
+from accel.options import MIB, Options, check_options
 from accel.writing.preparation import Made, prepare, report_on
 from accel.writing.report import EmbedProgress, EmbedReport
 from accel.writing.source import LocalSource, RemoteSource, Source, open_local, open_remote
@@ -78,7 +78,7 @@ def embed(
     Raises
     ------
     TypeError
-        `src` is no path, or `indexes` does not map columns to kinds.
+        `src` is no path, or `indexes` does not map columns to kinds; or another argument is of no type named here.
     ColumnNotFoundError, SchemaMismatchError, ValueError
         An index cannot be had of that column, or of that kind.
     ObjectNotFoundError
@@ -148,11 +148,15 @@ class _Job:
             raise TypeError(
                 f"embed takes one file, a path or URL: call it for each of a {type(src).__name__}"
             )
+        if progress is not None and not callable(progress):
+            raise TypeError(f"progress is something to call, not a {type(progress).__name__}")
+        if not isinstance(dry_run, bool):
+            raise TypeError(f"dry_run is True or False, not {dry_run!r:.80}")
         self.src = parse_url(src, in_store=store is not None)
         self.dst = self.src if dst is None else parse_url(dst, in_store=store is not None)
         self.indexes = indexes
         self.given: dict[str, Any] = {"storage_options": storage_options, "store": store}
-        self.options = Options() if options is None else options
+        self.options = check_options(options)
         self.progress = progress
         self.dry_run = dry_run
         self.cancelled = threading.Event()

@@ -18,7 +18,7 @@ from accel.io.local_target import write_beside
 from accel.io.location import Location, parse_url
 from accel.io.store import Writer
 from accel.io.written import put_object
-from accel.options import KIB, MIB, Options
+from accel.options import KIB, MIB, Options, check_options
 from accel.writing.blooms import BloomColumns, bloom_options
 from accel.writing.preparation import prepare, report_on
 from accel.writing.report import EmbedReport
@@ -116,7 +116,7 @@ def write_table(
     location = parse_url(path, in_store=store is not None)
     if location.path.endswith("/") or not location.path:
         raise StoreError("the target is a directory", path=str(location), hint="name a file")
-    options = Options() if options is None else options
+    options = check_options(options)
     table = storable(given)
     keys = [] if sort_by is None else read_ordering(table, sort_by)
     table = sort_table(table, keys)

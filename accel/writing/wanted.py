@@ -70,6 +70,8 @@ def read_wanted(indexes: Indexes, metadata: FileMetadata) -> tuple[WantedIndex, 
         raise TypeError('indexes= maps columns to kinds: {"category": "distinct"}')
     wanted = []
     for column, asked in indexes.items():
+        if not isinstance(column, str):
+            raise TypeError(f"indexes= names a column by text, not by {column!r:.80}")
         key = _read_key(column, metadata)
         for kind, level in _each(asked):
             wanted.append(_one(key, kind, level, metadata))

@@ -331,6 +331,46 @@ MISTAKES = {
         TypeError,
         "options is an accel.Options, not a dict",
     ),
+    "options of an embedding in a dict": (
+        lambda store: accel.embed("good.parquet", "b.parquet", indexes={}, store=store, options={}),  # type: ignore[arg-type]
+        TypeError,
+        "options is an accel.Options, not a dict",
+    ),
+    "options of a file to write in a dict": (
+        lambda store: accel.write_table(table(id=[1]), "b.parquet", store=store, options={}),  # type: ignore[arg-type]
+        TypeError,
+        "options is an accel.Options, not a dict",
+    ),
+    "a field as partitioning": (
+        scan("good.parquet", partitioning=pa.field("id", pa.int64())),
+        ValueError,
+        "partitioning is 'auto', 'hive', None, or a pyarrow.Schema, not pyarrow.Field<id: int64>",
+    ),
+    "a bar for progress": (
+        lambda store: accel.embed("good.parquet", indexes={}, store=store, progress=True),  # type: ignore[arg-type]
+        TypeError,
+        "progress is something to call, not a bool",
+    ),
+    "a dry run by text": (
+        lambda store: accel.embed("good.parquet", indexes={}, store=store, dry_run="no"),  # type: ignore[arg-type]
+        TypeError,
+        "dry_run is True or False, not 'no'",
+    ),
+    "tasks as rows": (
+        lambda store: accel.Plan.from_arrow(accel.plan("good.parquet", store=store).to_arrow().to_pylist()),
+        TypeError,
+        "tasks come as a pyarrow.Table or RecordBatch, not as a list",
+    ),
+    "a Spark schema of a scan": (
+        lambda store: accel.spark.spark_ddl(accel.scan("good.parquet", store=store)),
+        TypeError,
+        "this takes a pyarrow.Schema, such as scan.schema, not a Scan",
+    ),
+    "a Spark session that there is not": (
+        lambda store: accel.spark.read(None, "good.parquet", store=store),  # type: ignore[arg-type]
+        TypeError,
+        "the first argument is a SparkSession, not a NoneType",
+    ),
     "no cache by False": (
         lambda store: accel.scan("good.parquet", store=store, cache=False),  # type: ignore[arg-type]
         TypeError,

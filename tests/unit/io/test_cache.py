@@ -66,7 +66,9 @@ def test_it_pickles_empty_with_its_limits() -> None:
 
 
 @pytest.mark.parametrize(
-    "limits", [{"memory": -1}, {"data": -1}, {"max_age": -1.0}, {"max_age": float("nan")}], ids=str
+    "limits",
+    [{name: bad} for name in ("memory", "data", "max_age", "disk_limit") for bad in (-1, float("nan"))],
+    ids=str,
 )
 def test_limits_are_checked(limits: dict[str, float]) -> None:
     with pytest.raises(ValueError, match="not limits of a cache"):

@@ -270,6 +270,7 @@ async def test_cancelling_leaves_the_file_as_it_was(tmp_path: Path, times: int) 
         pytest.param({"category": ("idx1", "page")}, ValueError, "whole file", id="idx1 by page"),
         pytest.param({"id": "idx1"}, SchemaMismatchError, "idx1 lists texts", id="idx1 of numbers"),
         pytest.param(["id"], TypeError, "maps columns", id="no mapping"),
+        pytest.param({1: "bitmap"}, TypeError, "names a column by text, not by 1", id="column by number"),
     ],
 )
 def test_what_cannot_be_indexed(tmp_path: Path, indexes: Any, error: type[Exception], message: str) -> None:
