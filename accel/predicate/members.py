@@ -81,18 +81,17 @@ def _as_array(values: object) -> pa.Array | pa.ChunkedArray | None:
         return values if isinstance(values, pa.Array | pa.ChunkedArray) else None
     if module == "numpy":
         return _from_numpy(values)
-    if module == "pandas" and hasattr(values, "to_numpy"):
-        import pyarrow as pa
+    pandas = module == "pandas" and hasattr(values, "to_numpy")
+    if pandas and getattr(values, "ndim", 1) != 1:
+        raise PredicateError("IN takes an array of one dimension")
+    chunked = not pandas and hasattr(values, "__arrow_c_stream__")
+    if not pandas and not chunked and not hasattr(values, "__arrow_c_array__"):
+        return None
+    import pyarrow as pa
 
-        return pa.array(values, from_pandas=True)
-    if hasattr(values, "__arrow_c_stream__"):
-        import pyarrow as pa
-
-        return pa.chunked_array(values)
-    if hasattr(values, "__arrow_c_array__"):
-        import pyarrow as pa
-
-        return pa.array(values)
+    # What Arrow has no type for is told, or taken, value by value.
+    with contextlib.suppress(pa.ArrowException, OverflowError):
+        return pa.chunked_array(values) if chunked else pa.array(values, from_pandas=pandas)
     return None
 
 
@@ -106,6 +105,8 @@ def _checked(array: Any) -> pa.Array:
     kind = array.type.value_type if pa.types.is_dictionary(array.type) else array.type
     if pa.types.is_nested(kind) or pa.types.is_interval(kind) or pa.types.is_run_end_encoded(kind):
         raise PredicateError(f"an array of {array.type} cannot be the list of IN")
+    if getattr(kind, "extension_name", "").startswith("pandas."):  # numbers, of a calendar that no column has
+        raise PredicateError(f"values of {kind.extension_name} cannot be the list of IN")
     return _with_nulls_told(array) if pa.types.is_dictionary(array.type) else array
 
 

@@ -135,3 +135,20 @@ def test_the_values_of_a_long_list_are_looked_at_as_they_are(monkeypatch: pytest
     monkeypatch.setattr(module, "literal_value", None)
     assert member_of(A, range(MANY)) == InArray(A, pa.array(range(MANY)))
     assert member_of(A, ["x", None] * MANY) == InArray(A, pa.array(["x", None] * MANY, pa.large_string()))
+
+
+def test_a_series_that_is_no_arrow_array() -> None:
+    """pandas holds what Arrow has no type for: it is taken value by value, or told as in a list."""
+    pandas = pytest.importorskip("pandas")
+    series = pandas.Series
+    assert member_of(A, series([2**70, None], dtype=object)) == InList(A, (2**70, None))
+    assert member_of(A, series([1, "x"], dtype=object)) == InList(A, (1, "x"))
+    assert member_of(A, series([0, 2], dtype="Sparse[int]")) == InList(A, (0, 2))
+    for values, message in (
+        (series([1j]), "cannot be a literal"),
+        (pandas.DataFrame({"a": [1]}), "one dimension"),
+        (series([pandas.Period("2013")]), "values of pandas.period"),
+        (series([pandas.Interval(1, 2)]), "values of pandas.interval"),
+    ):
+        with pytest.raises(PredicateError, match=message):
+            member_of(A, values)
