@@ -36,10 +36,9 @@ class translate_errors:
         Where it happened; a callable is asked only then.
     """
 
-    __slots__ = ("_path", "_place")
+    __slots__ = ("_place",)
 
-    def __init__(self, *, path: str | None = None, place: str | Callable[[], str] | None = None) -> None:
-        self._path = path
+    def __init__(self, *, place: str | Callable[[], str] | None = None) -> None:
         self._place = place
 
     def __enter__(self) -> None:
@@ -50,16 +49,15 @@ class translate_errors:
     ) -> None:
         if error is None:
             return
-        path = self._path
         place = self._place() if callable(self._place) else self._place
         if isinstance(error, AccelError):
-            error.at(path=path, place=place)
+            error.at(place=place)
         elif isinstance(error, MemoryError):
             # ArrowMemoryError is one.
-            raise MemoryLimitError(f"no memory to decode into: {error}", path=path, place=place) from error
+            raise MemoryLimitError(f"no memory to decode into: {error}", place=place) from error
         elif isinstance(error, _BAD_BYTES):
             # ArrowInvalid is a ValueError, and text that is not UTF-8 a UnicodeDecodeError.
-            raise ParquetFormatError(f"pyarrow cannot decode it: {error}", path=path, place=place) from error
+            raise ParquetFormatError(f"pyarrow cannot decode it: {error}", place=place) from error
 
 
 _BAD_BYTES = (pa.ArrowException, OSError, ValueError, TypeError, OverflowError, NotImplementedError)
