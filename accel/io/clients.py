@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from cachetools import LRUCache
 
-from accel.errors import AccelError, StoreError
+from accel.errors import AccelError, StoreError, forget_frames
 from accel.io import runtime
 from accel.io.client import Client
 from accel.io.identity import ByIdentity
@@ -23,7 +23,7 @@ from accel.options import Options
 if TYPE_CHECKING:
     from accel.io.listing import Cuts
 
-__all__ = ["client_for"]
+__all__ = ["Connector", "client_for"]
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -128,6 +128,23 @@ def client_for(
             client = Client(transport, root=location.root, token=token, options=options)
             _registry.clients[key] = client
         return client
+
+
+class Connector:
+    """`client_for` with the options of one call, which neither it nor a failure shows to who looks at variables."""
+
+    def __init__(
+        self, *, storage_options: StorageOptions | None, store: object | None, options: Options
+    ) -> None:
+        self._given: dict[str, Any] = {"storage_options": storage_options, "store": store, "options": options}
+
+    def client(self, location: Location) -> Client:
+        """Raises StoreError."""
+        try:
+            return client_for(location, **self._given)
+        except AccelError as error:
+            forget_frames(error)
+            raise error from None
 
 
 def _client_of(store: Any, options: Options, share: tuple[object, ...]) -> Client:

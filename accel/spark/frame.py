@@ -97,21 +97,26 @@ def read(
         partitions = check_count(partitions, "partitions")
         if partitions < 1:
             raise ValueError(f"partitions is at least 1, not {partitions}")
-    planned = plan(
-        url,
-        where,
-        columns=columns,
-        selection=selection,
-        schema=schema,
-        partitioning=partitioning,
-        glob=glob,
-        embedded=embedded,
-        store=store,
-        storage_options=storage_options,
-        cache=cache,
-        options=check_options(options).for_spark(),
-    )
-    result = spark_schema(planned.schema)
+    try:
+        planned = plan(
+            url,
+            where,
+            columns=columns,
+            selection=selection,
+            schema=schema,
+            partitioning=partitioning,
+            glob=glob,
+            embedded=embedded,
+            store=store,
+            storage_options=storage_options,
+            cache=cache,
+            options=check_options(options).for_spark(),
+        )
+        result = spark_schema(planned.schema)
+    except BaseException:
+        # They may be credentials, and whoever shows a failure may show the variables of its frames.
+        del url, storage_options, store
+        raise
     batches, shared = take_out(planned)
     tasks = _task_frame(spark, pa.Table.from_batches(batches), partitions)
     given = {"storage_options": storage_options, "options": options, "store": store, "cache": cache}

@@ -12,10 +12,9 @@ from typing import Any
 
 from accel.errors import AccelError, ObjectChangedError, StoreError
 from accel.io import runtime
-from accel.io.client import Client
-from accel.io.clients import client_for
+from accel.io.clients import Connector
 from accel.io.local_target import copy_bytes, write_beside
-from accel.io.location import Location, parse_url
+from accel.io.location import parse_url
 from accel.io.store import Writer, is_weak
 from accel.io.threads import FILES
 from accel.io.written import put_object
@@ -96,7 +95,10 @@ def embed(
     AccelError
         A kind failed, or what it built does not read back.
     """
-    return _Job(src, dst, indexes, storage_options, store, options, progress, dry_run).run()
+    job = _Job(src, dst, indexes, storage_options, store, options, progress, dry_run)
+    # They may be credentials, and whoever shows a failure may show the variables of its frames.
+    del src, dst, storage_options, store
+    return job.run()
 
 
 async def embed_async(
@@ -112,6 +114,7 @@ async def embed_async(
 ) -> EmbedReport:
     """`embed` for event loops. Cancelling it leaves the file as it was, or as it was to become."""
     job = _Job(src, dst, indexes, storage_options, store, options, progress, dry_run)
+    del src, dst, storage_options, store
     work = asyncio.ensure_future(asyncio.to_thread(job.run))
     try:
         return await asyncio.shield(work)
@@ -155,8 +158,8 @@ class _Job:
         self.src = parse_url(src, in_store=store is not None)
         self.dst = self.src if dst is None else parse_url(dst, in_store=store is not None)
         self.indexes = indexes
-        self.given: dict[str, Any] = {"storage_options": storage_options, "store": store}
         self.options = check_options(options)
+        self.connector = Connector(storage_options=storage_options, store=store, options=self.options)
         self.progress = progress
         self.dry_run = dry_run
         self.cancelled = threading.Event()
@@ -178,10 +181,7 @@ class _Job:
     def _open(self) -> Source:
         if self.src.scheme == "file":
             return open_local("/" + self.src.path)
-        return open_remote(self._client(self.src), self.src)
-
-    def _client(self, location: Location) -> Client:
-        return client_for(location, options=self.options, **self.given)
+        return open_remote(self.connector.client(self.src), self.src)
 
     @property
     def in_place(self) -> bool:
@@ -195,7 +195,7 @@ class _Job:
             raise StoreError("the target is a directory", path=str(self.dst), hint="name a file")
         if self.dst.scheme == "file":
             return
-        writer = self._client(self.dst).store
+        writer = self.connector.client(self.dst).store
         if not isinstance(writer, Writer):
             raise StoreError("this store cannot be written to", path=str(self.dst), hint="name another dst")
         if not self.in_place or not isinstance(source, RemoteSource):
@@ -261,7 +261,7 @@ class _Job:
             at += len(part)
 
     async def _write_object(self, made: Made, note: Callable[[int], None]) -> None:
-        client, parts, size = self._client(self.dst), _parts(made, note), made.tail.file_size
+        client, parts, size = self.connector.client(self.dst), _parts(made, note), made.tail.file_size
         source = made.original.source
         pinned = source.pin.etag if self.in_place and isinstance(source, RemoteSource) else None
         try:

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from accel.errors import AccelError, StoreError
 from accel.io import runtime
-from accel.io.clients import client_for
+from accel.io.clients import Connector
 from accel.io.local_target import write_beside
 from accel.io.location import Location, parse_url
 from accel.io.store import Writer
@@ -117,11 +117,14 @@ def write_table(
     if location.path.endswith("/") or not location.path:
         raise StoreError("the target is a directory", path=str(location), hint="name a file")
     options = check_options(options)
+    connector = Connector(storage_options=storage_options, store=store, options=options)
+    # They may be credentials, and whoever shows a failure may show the variables of its frames.
+    del path, storage_options, store
     table = storable(given)
     keys = [] if sort_by is None else read_ordering(table, sort_by)
     table = sort_table(table, keys)
     settings = _settings(table, keys, blooms, page_rows, row_group_size, pyarrow_options)
-    with _target(location, storage_options, store, options) as file:
+    with _target(location, connector) as file:
         _write(table, file, settings, row_group_size, original=given.schema)
         # Through a handle of its own: reading and writing then have a position each.
         source = LocalSource(str(location), os.dup(file.fileno()), found=os.fstat(file.fileno()))
@@ -224,15 +227,13 @@ def _unwritable(error: Exception) -> ValueError:
 
 
 @contextlib.contextmanager
-def _target(
-    location: Location, storage_options: Mapping[str, Any] | None, store: object | None, options: Options
-) -> Iterator[BinaryIO]:
+def _target(location: Location, connector: Connector) -> Iterator[BinaryIO]:
     """A local file to write: the one beside the target, or one that is uploaded in the end."""
     if location.scheme == "file":
         with write_beside(os.path.realpath("/" + location.path)) as file:
             yield file
         return
-    client = client_for(location, storage_options=storage_options, store=store, options=options)
+    client = connector.client(location)
     if not isinstance(client.store, Writer):
         raise StoreError("this store cannot be written to", path=str(location))
     with tempfile.TemporaryFile() as scratch:

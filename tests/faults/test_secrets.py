@@ -15,6 +15,7 @@ import re
 import socketserver
 import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -29,6 +30,7 @@ QUERY = f"X-Amz-Credential=AK{SECRET}&X-Amz-Signature={SECRET}&sig={SECRET}"
 QUICK = accel.Options(
     max_attempts=2, backoff_base=0.001, backoff_max=0.002, read_timeout=0.2, connect_timeout=0.5
 )
+FLIGHT = "flight.parquet"
 KEYS = {"access_key_id": SECRET, "secret_access_key": SECRET, "session_token": SECRET, "region": "r"}
 
 
@@ -272,6 +274,45 @@ def test_what_the_server_has_but_not_this(server: Server) -> None:
 def test_options_that_no_store_can_be_made_of(url: str, options: dict[str, Any]) -> None:
     scan = accel.scan(url, storage_options=options, cache=accel.Cache(), options=QUICK)
     error = failure_of(scan.to_table)
+    assert isinstance(error, accel.StoreError)
+    assert leaks(error) == []
+
+
+WRITERS: dict[str, Callable[[str, dict[str, Any] | None], object]] = {
+    "embed": lambda url, given: accel.embed(url, indexes={}, storage_options=given, options=QUICK),
+    "embed elsewhere": lambda url, given: accel.embed(
+        FLIGHT, url, indexes={}, storage_options=given, options=QUICK
+    ),
+    "embed_async": lambda url, given: asyncio.run(
+        accel.embed_async(url, indexes={}, storage_options=given, options=QUICK)
+    ),
+    "write_table": lambda url, given: accel.write_table(
+        pa.table({"a": [1]}), url, storage_options=given, options=QUICK
+    ),
+    "spark.read": lambda url, given: accel.spark.read(Session(), url, storage_options=given, options=QUICK),  # type: ignore[arg-type]
+}
+
+
+class Session:
+    """What planning needs of Spark's."""
+
+    def createDataFrame(self) -> None: ...
+
+
+@pytest.mark.parametrize("given", ["a presigned URL", "no store", "a store that denies"])
+@pytest.mark.parametrize("verb", WRITERS)
+def test_what_writes_and_what_spark_reads(
+    server: Server, verb: str, given: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path(FLIGHT).write_bytes(DATA)
+    server.answer = ANSWERS["403"]
+    url, options = {
+        "a presigned URL": (f"{server.url}/o.parquet?sig={SECRET}", None),
+        "no store": ("s3://b/o.parquet", {**KEYS, "endpoint": ""}),
+        "a store that denies": ("s3://b/o.parquet", {**KEYS, "endpoint": server.url}),
+    }[given]
+    error = failure_of(lambda: WRITERS[verb](url, options))
     assert isinstance(error, accel.StoreError)
     assert leaks(error) == []
 
