@@ -91,12 +91,12 @@ def read(
     AccelError
         Whatever planning raises. An executor that finds a file changed since raises `ObjectChangedError`.
     """
-    if not hasattr(spark, "createDataFrame"):
-        raise TypeError(f"the first argument is a SparkSession, not a {type(spark).__name__}")
     if partitions is not None:
         partitions = check_count(partitions, "partitions")
         if partitions < 1:
             raise ValueError(f"partitions is at least 1, not {partitions}")
+    if not hasattr(spark, "createDataFrame"):
+        raise TypeError(f"the first argument is a SparkSession, not a {type(spark).__name__}")
     try:
         planned = plan(
             url,
