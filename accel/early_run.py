@@ -98,8 +98,7 @@ class EarlyRun:
         return self._chosen
 
     async def _settle(self, last: Listing) -> None:
-        moment = time.monotonic()
-        early = self._assuming()
+        early, moment = self._assuming(), time.monotonic()
         try:
             early.assume(last)
         except (AccelError, ValueError):

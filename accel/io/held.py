@@ -37,6 +37,11 @@ class HeldFiles:
         self._metrics = metrics
         self._doubted: dict[int, FileHandle] | None = None
         """Those that were used as a listing has it which is still to be confirmed."""
+        self._listed_at = -math.inf
+
+    def list_at(self, moment: float) -> None:
+        """What names etags from here on was asked of the store at that moment of the monotonic clock, or later."""
+        self._listed_at = moment
 
     def doubt(self) -> None:
         """From here on files are assumed to be what they were: what is cached of them is used unasked, and not taken for
@@ -50,7 +55,7 @@ class HeldFiles:
 
     def bear_out(self, moment: float) -> None:
         """What was assumed is known to have held at a moment of the monotonic clock, and the rest to be as listed."""
-        doubted, self._doubted = self._doubted or {}, None
+        doubted, self._doubted, self._listed_at = self._doubted or {}, None, moment
         for handle in doubted.values():
             handle.checked_at = max(handle.checked_at, moment)
 
@@ -104,7 +109,8 @@ class HeldFiles:
         if same and self._doubted is not None:
             self._doubted[id(handle)] = handle
         elif same:
-            handle.checked_at = max(handle.checked_at, now)
+            # Of long ago where the scan has been taken from slowly.
+            handle.checked_at = max(handle.checked_at, self._listed_at)
         return same
 
     async def confirm(self, client: Client, handle: FileHandle, file: DataFile, now: float) -> int | None:

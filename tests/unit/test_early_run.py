@@ -6,6 +6,7 @@ import asyncio
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -292,6 +293,19 @@ def test_what_is_assumed_is_taken_for_checked_once_it_is_listed(store: HeldListi
         assert store.reads == 0  # the data is cached as well
     checked = [handle.id.path for handle in handles if handle.checked_at >= began]
     assert checked == (["d/part-1"] if changes else ["d/part-0", "d/part-1", "d/part-2"])
+
+
+def test_what_was_assumed_stands_for_the_whole_scan(cache: accel.Cache) -> None:
+    """Its data too, however late it is read, and although nothing may be used unasked by the next scan."""
+    cache.max_age = 0
+    names = [f"d/part-{i:02d}" for i in range(20)]
+    store = HeldListings({name: file(10_000 * i) for i, name in enumerate(names)})
+    options = replace(OPTIONS, max_files_in_flight=1)
+    for _ in range(2):  # the first time a part of the data comes with the footers
+        found = keys(scan(store, cache, "noise > 0"))
+    store.reads = 0
+    assert keys(scan(store, cache, "noise > 0", options=options)) == found
+    assert store.reads == 0
 
 
 # A file that was known, and has not been asked after for longer than `max_age`.

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import obstore
 import pyarrow as pa
 import pytest
+from obstore.store import MemoryStore
 
 import accel
 from accel.engine import Engine
@@ -137,6 +139,21 @@ def test_stale_metadata_is_not_used_unasked(
     assert accel.plan("d/", "key = -1", store=store, cache=cache, options=exact).tasks == ()
     assert store.requests == 1 + FILES - 5
     assert set(some[1:]).isdisjoint(planned)
+
+
+def test_what_a_slow_scan_passes_over_is_known_since_it_was_listed(objects: dict[str, bytes]) -> None:
+    """And not since it was passed over: what was written in between would go unnoticed for a `max_age`."""
+    store, last = MemoryStore(), f"d/{FILES - 1:04d}.parquet"
+    for name, data in objects.items():
+        obstore.put(store, name, data)
+    cache, options = accel.Cache(), accel.Options(max_files_in_flight=1, batch_rows=1)
+    accel.plan("d/", columns=[], store=store, cache=cache)
+    batches = iter(accel.scan("d/", f"key < {ROWS * (FILES - 1)}", store=store, cache=cache, options=options))
+    next(batches)
+    accel.write_table(table(key=pa.array([-1], pa.int64())), last, store=store)
+    for _ in batches:
+        pass
+    assert accel.scan(last, store=store, cache=cache).to_table().to_pylist() == [{"key": -1}]
 
 
 @pytest.mark.parametrize(

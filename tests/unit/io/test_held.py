@@ -36,3 +36,20 @@ def test_a_young_handle_is_used_unless_a_listing_shows_another_file(
     handle: Any = SimpleNamespace(id=ObjectId("f", 100, etag), etag=etag, size=100, checked_at=1000.0)
     file = DataFile("store:", "f", "f", listed_size, listed_etag, ())
     assert held.vouched(client, handle, file=file, now=1001.0) is vouched
+
+
+@pytest.mark.parametrize(
+    ("listed_at", "now", "checked_at"),
+    [
+        pytest.param(2000.0, 2000.1, 2000.0, id="used at once"),
+        pytest.param(2000.0, 9000.0, 2000.0, id="used long after"),
+        pytest.param(500.0, 2000.0, 1000.0, id="listed before it was checked"),
+    ],
+)
+def test_a_listing_is_a_check_of_when_it_was_begun(listed_at: float, now: float, checked_at: float) -> None:
+    held = HeldFiles(Cache(max_age=60), Metrics())
+    client = Client(DictStore(), root="store:", token="t", options=Options())
+    handle: Any = SimpleNamespace(id=ObjectId("f", 100, '"v1"'), etag='"v1"', size=100, checked_at=1000.0)
+    held.list_at(listed_at)
+    assert held.vouched(client, handle, file=DataFile("store:", "f", "f", 100, '"v1"', ()), now=now)
+    assert handle.checked_at == checked_at
