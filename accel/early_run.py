@@ -95,6 +95,7 @@ class EarlyRun:
                     self._chosen = self._run_of(self._session)
                 else:
                     self._settling = begin(self._settle(last))
+                    self._settling.add_done_callback(_see)
         return self._chosen
 
     async def _settle(self, last: Listing) -> None:
@@ -141,6 +142,11 @@ class EarlyRun:
             handle, trips = current
             return trips if all(used is handle for used in early.reader.opener.held.doubted) else None
         raise failure
+
+
+def _see(settled: asyncio.Task[None]) -> None:
+    if not settled.cancelled():
+        settled.exception()  # seen, though its taker may have been cancelled meanwhile
 
 
 async def _start(run: Run) -> None:

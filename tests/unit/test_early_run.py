@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -546,3 +547,29 @@ def test_an_iterator_that_is_dropped(waiting: HeldListings, cache: accel.Cache) 
             break
         threading.Event().wait(0.002)
     assert tasks_under_way() == []
+
+
+async def test_what_fails_as_whoever_waits_goes_away_is_reported_to_nobody() -> None:
+    """asyncio would write it to stderr, as of a task that nobody asked for its end."""
+
+    def assume(_: Listing) -> None:
+        raise accel.StoreError("not today")
+
+    def fail() -> Any:
+        raise RuntimeError("there is nothing to read it")
+
+    last = Listing((DataFile("s3://b", "f", "s3://b/f"),), pa.schema([]), 1)
+    session = SimpleNamespace(recall=lambda: last)
+    run: Any = EarlyRun(session, assuming=lambda: SimpleNamespace(assume=assume), run_of=lambda _: fail())  # type: ignore[arg-type, return-value]
+    reported: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, told: reported.append(told))
+    taking = asyncio.create_task(run.take())
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert run._settling.done()
+    taking.cancel()
+    await asyncio.wait((taking,))
+    assert taking.cancelled()
+    del run, taking
+    gc.collect()
+    assert reported == []
