@@ -46,6 +46,8 @@ class EarlyRun:
         self._assuming = assuming
         self._run_of = run_of
         self._settling: asyncio.Task[None] | None = None
+        self._begun: Run | None = None
+        """The run over what the source was, until it has been dropped."""
         self._chosen: Run | None = None
         self._closed = False
 
@@ -77,8 +79,10 @@ class EarlyRun:
         if settling is not None and not settling.done():
             settling.cancel()
             await asyncio.wait((settling,))
-        if self._chosen is not None:
-            await self._chosen.close()
+        # What was cancelled may have been waiting for it to end.
+        for run in (self._begun, self._chosen):
+            if run is not None:
+                await run.close()
 
     async def _settled(self) -> Run:
         """The run that is the right one."""
@@ -106,7 +110,7 @@ class EarlyRun:
             # A selection may name files that were not there: those that are there now decide.
             self._chosen = self._run_of(self._session)
             return
-        run = self._run_of(early)
+        run = self._begun = self._run_of(early)
         begin(_start(run))
         metrics = self._session.reader.metrics
         try:
@@ -116,6 +120,7 @@ class EarlyRun:
             raise
         if trips is None:
             await run.close()
+            self._begun = None
             metrics.begin_again()
             if self._session.answering is not None:
                 self._session.answering.begin_again()

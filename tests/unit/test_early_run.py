@@ -532,6 +532,65 @@ def test_a_scan_that_is_closed_while_it_waits(waiting: HeldListings, cache: acce
     assert tasks_under_way() == []
 
 
+class SlowToStop(HeldListings):
+    """Once it is told to, reads objects for ever; a read that is cancelled takes a while to end."""
+
+    def __init__(self, objects: dict[str, bytes]) -> None:
+        super().__init__(objects)
+        self.reads_on = threading.Event()
+        self.stopping = threading.Event()
+        self.under_way = 0
+
+    async def read(self, path: str, want: ByteRange | Suffix, *, if_match: str | None = None) -> Payload:
+        self.under_way += 1
+        try:
+            if self.reads_on.is_set():
+                try:
+                    await asyncio.sleep(WAIT)
+                finally:
+                    self.stopping.set()
+                    await asyncio.sleep(0.1)
+            return await super().read(path, want, if_match=if_match)
+        finally:
+            self.under_way -= 1
+
+
+@pytest.mark.parametrize("changes", [True, False], ids=["while it is dropped", "by two"])
+def test_a_scan_that_is_closed_leaves_nothing_under_way(three: dict[str, bytes], changes: bool) -> None:
+    store, cache = SlowToStop(three), accel.Cache(data=0)
+    keys(scan(store, cache))
+    store.reads_on.set()
+    if changes:
+        store.put("d/part-0", file(1))
+    else:
+        store.may_list.clear()
+    found = scan(store, cache, "noise > 0")
+    left: list[int] = []
+
+    def take() -> None:
+        with pytest.raises(accel.AccelError, match="closed before its end"):
+            found.to_table()
+
+    def close() -> None:
+        found.close()
+        left.append(store.under_way)
+
+    threads = [threading.Thread(target=take)]
+    threads[0].start()
+    while not store.under_way:
+        threading.Event().wait(0.001)
+    for _ in range(1 if changes else 2):
+        if changes or len(threads) > 1:
+            assert store.stopping.wait(WAIT)
+        threads.append(threading.Thread(target=close))
+        threads[-1].start()
+    for thread in threads:
+        thread.join(WAIT)
+        assert not thread.is_alive()
+    store.may_list.set()
+    assert left == [0] * (len(threads) - 1)
+
+
 def test_an_iterator_that_is_dropped(waiting: HeldListings, cache: accel.Cache) -> None:
     async def run() -> None:
         batches = aiter(scan(waiting, cache, "noise > 0"))
