@@ -96,7 +96,7 @@ class Finder:
 
             # All that decides what a listing of it is.
             key = ("listing", source, spec.glob, self._in_store, spec.partitioning, frozenset(spec.texts))
-            self._last = LastListing(cache, key, lambda root: reader.client(root).token)
+            self._last = LastListing(cache, key, lambda: reader.client(named.location.root).token)
         elif named.is_plain_file and not isinstance(spec.partitioning, pa.Schema):
             self._sole = named.as_file()
 

@@ -26,8 +26,6 @@ _BLOCK: Final = 256
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Kept:
-    token: str
-    """Of the store, and of who listed it."""
     listing: Listing
     nbytes: int
     steady: bool
@@ -42,19 +40,23 @@ class LastListing:
     cache : Cache
     key : hashable
         What is listed, and all that decides what comes of it.
-    token_of : callable
-        From a store's root to what stands for it and its credentials.
+    token : callable
+        Gives what stands for the store and who lists it: each has a listing of its own.
     """
 
-    def __init__(self, cache: Cache, key: Hashable, token_of: Callable[[str], str]) -> None:
+    def __init__(self, cache: Cache, key: Hashable, token: Callable[[], str]) -> None:
         self._cache = cache
-        self._key = key
-        self._token_of = token_of
+        self._source = key
+        self._token = token
 
     def recall(self) -> Listing | None:
         """What the source held, if it is likely to hold the same now: it did not change from one listing to the last."""
         found = self._find()
         return found.listing if found is not None and found.steady else None
+
+    @property
+    def _key(self) -> Hashable:
+        return self._source, self._token()
 
     async def note(self, listing: Listing) -> Listing:
         """Keep what the source holds now; returned with the files that were kept, themselves, where it holds the same."""
@@ -68,17 +70,14 @@ class LastListing:
             return listing
         nbytes = sum(await each(listing.files, _nbytes))
         if nbytes <= self._cache.memory // _SHARE:
-            token = self._token_of(listing.files[0].root)
-            self._cache.put(self._key, _Kept(token, listing, nbytes, found is None), nbytes)
+            self._cache.put(self._key, _Kept(listing, nbytes, found is None), nbytes)
         else:
             self._cache.drop(self._key)
         return listing
 
     def _find(self) -> _Kept | None:
         found = self._cache.get(self._key)
-        if not isinstance(found, _Kept) or self._token_of(found.listing.files[0].root) != found.token:
-            return None
-        return found
+        return found if isinstance(found, _Kept) else None
 
 
 def _nbytes(file: DataFile) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from dataclasses import replace
 
 import pyarrow as pa
@@ -25,8 +24,8 @@ def listing(*versions: str, partitions: pa.Schema = NO_COLUMNS) -> Listing:
     return Listing(tuple(files), partitions, 1)
 
 
-def last(cache: accel.Cache, token_of: Callable[[str], str] = str.upper, key: object = "k") -> LastListing:
-    return LastListing(cache, key, token_of)
+def last(cache: accel.Cache, token: str = "mine") -> LastListing:
+    return LastListing(cache, "k", lambda: token)
 
 
 def note(cache: accel.Cache, found: Listing) -> Listing:
@@ -67,12 +66,14 @@ def test_one_that_has_changed_is_believed_when_it_was_the_same_twice(other: List
 
 
 def test_what_other_credentials_have_listed_is_not_told() -> None:
-    cache = accel.Cache()
-    note(cache, listing('"1"'))
-    assert last(cache, token_of=str.lower).recall() is None
+    cache, own = accel.Cache(), listing('"1"')
+    note(cache, own)
+    assert last(cache, token="yours").recall() is None
     other = listing('"1"')
-    assert asyncio.run(last(cache, token_of=str.lower).note(other)).files is other.files
-    assert last(cache, token_of=str.lower).recall() is other
+    assert asyncio.run(last(cache, token="yours").note(other)).files is other.files
+    assert last(cache, token="yours").recall() is other
+    # Nor do they push out one another's.
+    assert last(cache).recall() is own
 
 
 @pytest.mark.parametrize("lacking", [{"etag": None}, {"size": None}])
