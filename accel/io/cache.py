@@ -73,6 +73,11 @@ class _Recent(LRUCache[Hashable, Any]):
         self.evictions += 1
         return super().popitem()
 
+    def clear(self) -> None:
+        evictions = self.evictions
+        super().clear()  # of older cachetools, by `popitem`
+        self.evictions = evictions
+
 
 class Cache:
     """Metadata (and dictionary pages) and data of files, kept between scans, the least recently used going first.

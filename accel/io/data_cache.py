@@ -93,14 +93,18 @@ class DataCache:
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self._lock = threading.Lock()
-        self._versions: dict[Key, Spans[_Segment]] = {}
         self._ghosts = Ghosts(limit // _REMEMBERED)
         self._most_protected = limit * 3 // 4
-        self._new = _Order(limit, self._evicted)
-        self._protected = _Order(self._most_protected, self._renew)
+        self._empty()
         self.hits = 0
         self.misses = 0
         self.evictions = 0
+
+    def _empty(self) -> None:
+        # Older cachetools clear item by item: what is protected would be new again, and what is new evicted.
+        self._versions: dict[Key, Spans[_Segment]] = {}
+        self._new = _Order(self.limit, self._evicted)
+        self._protected = _Order(self._most_protected, self._renew)
 
     def __len__(self) -> int:
         return len(self._new) + len(self._protected)
@@ -199,9 +203,7 @@ class DataCache:
     def clear(self) -> None:
         """Forget everything."""
         with self._lock:
-            self._versions.clear()
-            self._new.clear()
-            self._protected.clear()
+            self._empty()
             self._ghosts.clear()
 
     def _version(self, token: str, file: ObjectId) -> Spans[_Segment] | None:

@@ -6,9 +6,11 @@ import asyncio
 import pickle
 import threading
 import traceback
+from collections.abc import Callable, MutableMapping
 from typing import Any
 
 import pytest
+from cachetools import LRUCache
 
 from accel.errors import ObjectNotFoundError
 from accel.io.cache import Cache, CacheStats
@@ -47,7 +49,9 @@ def test_only_the_value_that_is_kept_is_weighed_again() -> None:
     assert (cache.get("a"), cache.get("never there"), cache.stats().nbytes) == (new, None, 20)
 
 
-def test_drop_and_clear() -> None:
+@pytest.mark.parametrize("clear", [LRUCache.clear, MutableMapping.clear], ids=["at once", "item by item"])
+def test_drop_and_clear(monkeypatch: pytest.MonkeyPatch, clear: Callable[[Any], None]) -> None:
+    monkeypatch.setattr(LRUCache, "clear", clear)  # it depends on the version of cachetools
     cache = Cache(memory=100)
     cache.put("a", 1, 10)
     cache.put("b", 1, 10)
@@ -56,6 +60,7 @@ def test_drop_and_clear() -> None:
     assert (cache.get("a"), cache.get("b")) == (None, 1)
     cache.clear()
     assert (cache.get("b"), cache.stats().entries, cache.stats().nbytes) == (None, 0, 0)
+    assert cache.stats().evictions == 0
 
 
 def test_it_pickles_empty_with_its_limits() -> None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Sequence
+from collections.abc import MutableMapping, Sequence
 
 import pytest
+from cachetools import LRUCache
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -196,6 +197,26 @@ def test_what_was_read_is_forgotten_with_its_object() -> None:
         forget()
         assert admit(cache, (0, 2000)) == [False]
         assert admit(cache, (0, 2000)) == [True]
+
+
+@pytest.fixture(params=["at once", "item by item"])
+def clearing(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """How cachetools clears a cache depends on its version."""
+    if request.param == "item by item":
+        monkeypatch.setattr(LRUCache, "clear", MutableMapping.clear)
+
+
+@pytest.mark.usefixtures("clearing")
+def test_nothing_is_left_that_was_cleared() -> None:
+    cache = DataCache(1 << 20)
+    keep(cache, 0, 100)
+    keep(cache, 100, 200)
+    find(cache, 0, 100)  # protected
+    cache.clear()
+    assert (len(cache), cache.nbytes, cache.evictions) == (0, 0, 0)
+    assert find(cache, 0, 200).nbytes == 0
+    keep(cache, 0, 200)
+    assert (len(cache), find(cache, 0, 200).missing) == (1, None)
 
 
 def test_a_large_read_that_is_known_is_protected_and_displaces_what_is_new() -> None:
