@@ -48,11 +48,14 @@ class LastListing:
         self._cache = cache
         self._source = key
         self._token = token
+        self._recalled: _Kept | None = None
+        """What is read early: it may be pushed out of the cache by just that."""
 
     def recall(self) -> Listing | None:
         """What the source held, if it is likely to hold the same now: it did not change from one listing to the last."""
         found = self._find()
-        return found.listing if found is not None and found.steady else None
+        self._recalled = found if found is not None and found.steady else None
+        return None if self._recalled is None else self._recalled.listing
 
     @property
     def _key(self) -> Hashable:
@@ -60,9 +63,10 @@ class LastListing:
 
     async def note(self, listing: Listing) -> Listing:
         """Keep what the source holds now; returned with the files that were kept, themselves, where it holds the same."""
-        found = self._find()
+        kept = self._find()
+        found = kept or self._recalled
         if found is not None and await _alike(found.listing, listing):
-            if not found.steady:
+            if kept is None or not kept.steady:
                 self._cache.put(self._key, replace(found, steady=True), found.nbytes)
             return replace(found.listing, round_trips=listing.round_trips)
         if any(file.etag is None or file.size is None for file in listing.files):

@@ -76,6 +76,23 @@ def test_what_other_credentials_have_listed_is_not_told() -> None:
     assert last(cache).recall() is own
 
 
+def test_what_is_read_early_may_push_it_out_of_the_cache() -> None:
+    cache, first = accel.Cache(), listing('"1"')
+    note(cache, first)
+    for _ in range(2):  # nor is it taken for changed the next time
+        early = last(cache)
+        assert early.recall() is not None
+        cache.clear()
+        again = asyncio.run(early.note(listing('"1"')))
+        assert again.files is first.files
+    early = last(cache)
+    early.recall()
+    cache.clear()
+    other = listing('"2"')
+    assert asyncio.run(early.note(other)) is other
+    assert last(cache).recall() is None  # it has changed since
+
+
 @pytest.mark.parametrize("lacking", [{"etag": None}, {"size": None}])
 def test_files_without_a_version_are_not_kept(lacking: dict[str, None]) -> None:
     cache = accel.Cache()
