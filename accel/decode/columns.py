@@ -310,7 +310,7 @@ class _Job:
                 check_levels(chunk, array, page_values=self._facts[chunk.leaf].page_values)
         placed = place_rows(chunk, self._rows)
         with translate_errors(place=partial(self._place, unit.leaves)):
-            check_indices(array)
+            array = check_indices(array)
             check_filled(array, self._facts[chunk.leaf], leaf=self._schema.leaves[chunk.leaf])
             kept = trim(array, placed)
             return self._name_entries(kept, chunk, kind) if unit.indexed else kept

@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from accel import kernels
-from accel.arrays import validity
+from accel.arrays import pack_bits, validity
 from accel.decode.arrow import translate_errors
 from accel.decode.texts import take_texts
 from accel.decode.trim import is_view, take_views
@@ -45,17 +45,26 @@ def is_indexed(array: pa.Array | pa.ChunkedArray, kind: pa.DataType) -> bool:
     return bool(pa.types.is_dictionary(array.type) and not pa.types.is_dictionary(kind))
 
 
-def check_indices(array: pa.ChunkedArray) -> None:
+def check_indices(array: pa.ChunkedArray) -> pa.ChunkedArray:
     """Hold the indices of dictionary arrays, at any depth, against their dictionaries: pyarrow does not.
+
+    Returns
+    -------
+    pyarrow.ChunkedArray
+        The same values. Where all structs around a required field are null, pyarrow leaves indices into an empty
+        dictionary: they name an entry here, so that whoever looks them up finds one.
 
     Raises
     ------
     ParquetFormatError
         One names no entry. Looking it up would read whatever lies there.
     """
-    if _holds_indices(array.type):
-        for chunk in array.chunks:
-            _check(chunk)
+    if not _holds_indices(array.type):
+        return array
+    unnamed = [_check(chunk, None) for chunk in array.chunks]
+    if not any(unnamed):
+        return array
+    return pa.chunked_array([_with_entry(chunk) for chunk in array.chunks], type=array.type)
 
 
 def _holds_indices(kind: pa.DataType) -> bool:
@@ -66,22 +75,61 @@ def _holds_indices(kind: pa.DataType) -> bool:
     return any(_holds_indices(kind.field(i).type) for i in range(kind.num_fields))
 
 
-def _check(array: pa.Array) -> None:
+def _check(array: pa.Array, lives: npt.NDArray[np.bool_] | None) -> bool:
+    """Whether indices name nothing where a struct around is null; there `lives` is False."""
     kind = array.type
     if isinstance(kind, pa.BaseExtensionType):
-        _check(array.storage)
-    elif pa.types.is_dictionary(kind):
-        entries = len(array.dictionary)
-        places = _unsigned(_places(array.indices))
-        if places.max(initial=0) >= entries and array.indices.null_count:
-            places = _unsigned(_valid_places(array.indices))
-        if len(places) and places.max() >= entries:
-            raise ParquetFormatError(f"an index into a dictionary of {entries} entries is out of bounds")
-    elif pa.types.is_struct(kind):
-        for number in range(kind.num_fields):
-            _check(array.field(number))
-    elif kind.num_fields:
-        _check(array.values)
+        return _check(array.storage, lives)
+    if pa.types.is_dictionary(kind):
+        return _check_places(array, lives)
+    if pa.types.is_struct(kind):
+        if array.null_count:
+            lives = validity(array) if lives is None else lives & validity(array)
+        unnamed = [_check(array.field(number), lives) for number in range(kind.num_fields)]
+        return any(unnamed)
+    # A null list has no values, or null ones where its size is fixed.
+    return bool(kind.num_fields) and _check(array.values, None)
+
+
+def _check_places(array: pa.DictionaryArray, lives: npt.NDArray[np.bool_] | None) -> bool:
+    entries = len(array.dictionary)
+    places = _unsigned(_places(array.indices))
+    if places.max(initial=0) >= entries and array.indices.null_count:
+        places = _unsigned(_valid_places(array.indices))
+    if not len(places) or places.max() < entries:
+        return False
+    if entries or lives is None or bool((lives & validity(array.indices)).any()):
+        raise ParquetFormatError(f"an index into a dictionary of {entries} entries is out of bounds")
+    return True
+
+
+def _with_entry(array: pa.Array) -> pa.Array:
+    """The array with an entry for each dictionary that has none."""
+    kind = array.type
+    if not _holds_indices(kind):
+        return array
+    if isinstance(kind, pa.BaseExtensionType):
+        return pa.ExtensionArray.from_storage(kind, _with_entry(array.storage))
+    if pa.types.is_dictionary(kind):
+        return array if len(array.dictionary) else _first_of_one(array)
+    if pa.types.is_struct(kind):
+        children = [_with_entry(array.field(number)) for number in range(kind.num_fields)]
+        valid = pack_bits(validity(array)) if array.null_count else None
+        return pa.Array.from_buffers(kind, len(array), [valid], array.null_count, children=children)
+    values = _with_entry(array.values)
+    own = array.buffers()[: len(array.buffers()) - len(array.values.buffers())]
+    return pa.Array.from_buffers(kind, len(array), own, array.null_count, array.offset, [values])
+
+
+def _first_of_one(array: pa.DictionaryArray) -> pa.DictionaryArray:
+    """Every index that is not null names the one entry, a zero or an empty text."""
+    kind, indices = array.type, array.indices
+    zeros = pa.nulls(len(array), kind.index_type).buffers()[1]
+    valid = pack_bits(validity(indices)) if indices.null_count else None
+    places = pa.Array.from_buffers(kind.index_type, len(array), [valid, zeros])
+    entry = [None, *pa.nulls(1, kind.value_type).buffers()[1:]]
+    one = pa.Array.from_buffers(kind.value_type, 1, entry)
+    return pa.DictionaryArray.from_arrays(places, one, ordered=kind.ordered)
 
 
 def look_up(

@@ -62,8 +62,7 @@ def _weigh(known: Verified, leaf: int, plan: SplicePlan, data: pa.Buffer, limit:
         # Of others than texts pyarrow makes no dictionaries; those that come so anyway stay as small as they are.
         if not _is_coded(reader, column) or _is_coded(open_reader(data), column):
             return most
-        array = reader.read_row_groups([0], [column], use_threads=False).column(0)
-        check_indices(array)
+        array = check_indices(reader.read_row_groups([0], [column], use_threads=False).column(0))
         size = sum(named_bytes(_innermost(chunk)) for chunk in array.chunks)
     if size > limit:
         raise MemoryLimitError(

@@ -224,6 +224,55 @@ def test_what_stands_under_a_null_is_no_index() -> None:
     indexed.check_indices(pa.chunked_array([_of_indices([None], [])]))
 
 
+_CATEGORY = pa.field("f", pa.dictionary(pa.int32(), pa.string()), nullable=False)
+_NULL_STRUCTS = pa.StructArray.from_arrays(
+    [pa.array(["a"] * 3).dictionary_encode()], fields=[_CATEGORY], mask=pa.array([True] * 3)
+)
+
+
+def _lists(kind: pa.DataType, ends: list[int], values: pa.Array) -> pa.Array:
+    width = pa.int64() if pa.types.is_large_list(kind) else pa.int32()
+    offsets = pa.array([0, *ends], width).buffers()[1]
+    return pa.Array.from_buffers(kind, len(ends), [None, offsets], children=[values])
+
+
+@pytest.mark.parametrize(
+    "array",
+    [
+        _NULL_STRUCTS,
+        pa.StructArray.from_arrays(
+            [pa.StructArray.from_arrays([_NULL_STRUCTS.field(0)], fields=[_CATEGORY])],
+            fields=[pa.field("g", pa.struct([_CATEGORY]), nullable=False)],
+            mask=pa.array([True] * 3),
+        ),
+        _lists(pa.list_(pa.struct([_CATEGORY])), [2, 2, 3], _NULL_STRUCTS),
+        _lists(
+            pa.large_list(pa.list_(pa.struct([_CATEGORY]))),
+            [1, 2],
+            _lists(pa.list_(pa.struct([_CATEGORY])), [1, 3], _NULL_STRUCTS),
+        ),
+        pa.FixedSizeListArray.from_arrays(_NULL_STRUCTS, 3),
+        _lists(
+            pa.map_(pa.string(), pa.struct([_CATEGORY])),
+            [2, 3],
+            pa.StructArray.from_arrays(
+                [pa.array(["a", "b", "c"]), _NULL_STRUCTS],
+                fields=[pa.field("key", pa.string(), nullable=False), pa.field("value", _NULL_STRUCTS.type)],
+            ),
+        ),
+    ],
+    ids=["struct", "two structs", "list", "two lists", "fixed list", "map"],
+)
+def test_a_required_category_of_nothing_but_null_structs_is_read(array: pa.Array) -> None:
+    # Without a dictionary page pyarrow makes an empty dictionary, and indices of 0 into it.
+    data = _write(array, use_dictionary=False)
+    found = decode(data, RowSelection.all(len(array)))
+    found.validate(full=True)
+    assert found["s"].to_pylist() == array.to_pylist()
+    # It can be written again as it is.
+    assert pq.read_table(pa.BufferReader(_write(found["s"]))).equals(found)
+
+
 @pytest.mark.parametrize("stored", [pa.string(), pa.dictionary(pa.int32(), pa.string())], ids=str)
 def test_a_page_that_names_no_entry_is_refused(stored: pa.DataType) -> None:
     array = pa.array(["a", "b"] + ["c"] * 62).cast(stored)
