@@ -8,6 +8,7 @@ from typing import Protocol
 
 import pyarrow as pa
 
+from accel.decode.indexed import check_indices
 from accel.format.footer import ARROW_SCHEMA_KEY
 
 __all__ = ["arrow_schema_pairs", "storable"]
@@ -37,6 +38,8 @@ def storable(table: pa.Table) -> pa.Table:
         to = _changed(field.with_type(without_views), _decoded).type
         if pa.types.is_dictionary(to) and any(chunk.dictionary.null_count for chunk in column.chunks):
             to = to.value_type
+        if pa.types.is_nested(to) and to != field.type:
+            column = check_indices(column)
         for step in (without_views, to):
             column = column if step == column.type else column.cast(step)
         fields.append(field.with_type(to))

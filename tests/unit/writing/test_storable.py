@@ -96,6 +96,7 @@ def test_views_in_structs_of_many_rows(tmp_path: Path) -> None:
 _WORD = pa.dictionary(pa.int8(), pa.string())
 _STRUCT = pa.struct([("x", _WORD)])
 _REQUIRED = pa.struct([pa.field("y", _STRUCT, nullable=False)])
+_OF_REQUIRED = pa.struct([pa.field("x", _WORD, nullable=False)])
 _IN_NULLS: dict[str, tuple[pa.DataType, list[Any], int]] = {
     "struct": (_STRUCT, [{"x": "b"}, None, {"x": None}, None], 3),
     "binary": (
@@ -104,6 +105,8 @@ _IN_NULLS: dict[str, tuple[pa.DataType, list[Any], int]] = {
         3,
     ),
     "struct of structs": (_REQUIRED, [{"y": {"x": "b"}}, None], 1),
+    "struct that is never there": (_OF_REQUIRED, [None, None], 2),
+    "list of structs that are never there": (pa.list_(_OF_REQUIRED), [[None, None], [], None], 4),
     "list of structs": (pa.list_(_STRUCT), [[{"x": "b"}, None], [], None, [{"x": None}]], 4),
     "struct of lists": (
         pa.struct([("x", pa.list_(_WORD))]),
