@@ -305,7 +305,7 @@ def _batches(
     query = task.file.query
     schema = query.output
     if len(schema) == 0:
-        return [empty_columns(num_rows)]
+        return [empty_columns(min(batch_rows, num_rows - at)) for at in range(0, num_rows, batch_rows)]
     arrays = []
     for field in schema:
         constant = query.output_constants.get(field.name)

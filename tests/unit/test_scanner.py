@@ -127,9 +127,10 @@ def test_no_columns(store: RecordingStore) -> None:
     assert scan.schema == pa.schema([])
 
 
-def test_batches_have_at_most_so_many_rows(store: RecordingStore) -> None:
-    sizes = [batch.num_rows for batch in ask(store, options=accel.Options(batch_rows=30))]
-    assert sizes == [30, 20] * 2 * FILES
+@pytest.mark.parametrize("columns", [None, []])
+def test_batches_have_at_most_so_many_rows(store: RecordingStore, columns: list[str] | None) -> None:
+    scan = ask(store, columns=columns, options=accel.Options(batch_rows=30))
+    assert [batch.num_rows for batch in scan] == [30, 20] * 2 * FILES
 
 
 def test_zero_rows() -> None:
