@@ -134,7 +134,11 @@ def check_count(value: Any, what: str = "a number of rows") -> int:
 
 
 def _check_embedded(embedded: Any) -> None:
-    if not isinstance(embedded, Mapping) or len(embedded) > 1 or any(v != "idx1" for v in embedded.values()):
+    if (
+        not isinstance(embedded, Mapping)
+        or len(embedded) > 1
+        or not all(isinstance(column, str) and kind == "idx1" for column, kind in embedded.items())
+    ):
         raise ValueError(
             f"embedded names the one column that the files' IDX1 index covers, as in {{'category': 'idx1'}}, "
             f"not {embedded!r}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 
 import pyarrow as pa
 
@@ -67,15 +68,10 @@ def _of_nullables(kind: pa.DataType) -> pa.DataType:
 
 def split_name(name: str, schema: pa.Schema) -> tuple[str, ...]:
     """A column name as a path: an exact top-level name wins over a dotted path into structs."""
-    if schema.get_field_index(name) >= 0 or len(schema.get_all_field_indices(name)) > 1:
-        return (name,)
-    # A top-level name may hold dots itself: take the longest that exists.
-    parts = name.split(".")
-    for cut in range(len(parts) - 1, 0, -1):
-        head = ".".join(parts[:cut])
-        index = schema.get_field_index(head)
-        if index >= 0 and _has_path(schema.field(index).type, tuple(parts[cut:])):
-            return (head, *parts[cut:])
+    with suppress(UnicodeEncodeError):  # a lone surrogate is in no name
+        path = _find(name, schema)
+        if path is not None:
+            return path
     import difflib
 
     close = difflib.get_close_matches(name, schema.names, n=3)
@@ -85,6 +81,19 @@ def split_name(name: str, schema: pa.Schema) -> tuple[str, ...]:
         column=name,
         hint=f"did you mean {', '.join(map(repr, close))}?" if close else f"there are {_some(schema.names)}",
     )
+
+
+def _find(name: str, schema: pa.Schema) -> tuple[str, ...] | None:
+    if schema.get_field_index(name) >= 0 or len(schema.get_all_field_indices(name)) > 1:
+        return (name,)
+    # A top-level name may hold dots itself: take the longest that exists.
+    parts = name.split(".")
+    for cut in range(len(parts) - 1, 0, -1):
+        head = ".".join(parts[:cut])
+        index = schema.get_field_index(head)
+        if index >= 0 and _has_path(schema.field(index).type, tuple(parts[cut:])):
+            return (head, *parts[cut:])
+    return None
 
 
 def _some(names: Sequence[str]) -> str:

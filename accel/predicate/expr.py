@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import field
 from typing import TYPE_CHECKING, TypeAlias
 
+from accel.errors import PredicateError
 from accel.records import dataclass
 
 if TYPE_CHECKING:
@@ -211,8 +212,20 @@ def column_of(parts: Sequence[str], *, position: int = -1) -> Column:
     """The column of these parts, in the one form that parser, builder and lists all give it.
 
     `quoted` is set only where it matters: one part that has a dot in it.
+
+    Raises
+    ------
+    PredicateError
+        A lone surrogate is in a name.
     """
-    return Column(".".join(parts), len(parts) == 1 and "." in parts[0], tuple(parts), position)
+    name = ".".join(parts)
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        raise PredicateError(
+            f"the column name {name!r} holds a lone surrogate, which is no character"
+        ) from None
+    return Column(name, len(parts) == 1 and "." in parts[0], tuple(parts), position)
 
 
 def depth_of(expr: Expr) -> int:

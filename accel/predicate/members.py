@@ -84,6 +84,8 @@ def _as_array(values: object) -> pa.Array | pa.ChunkedArray | None:
     pandas = module == "pandas" and hasattr(values, "to_numpy")
     if pandas and getattr(values, "ndim", 1) != 1:
         raise PredicateError("IN takes an array of one dimension")
+    if module == "polars" and str(getattr(values, "dtype", "")) == "Object":  # it would give addresses
+        return None
     chunked = not pandas and hasattr(values, "__arrow_c_stream__")
     if not pandas and not chunked and not hasattr(values, "__arrow_c_array__"):
         return None

@@ -147,7 +147,10 @@ def _as_table(data: Any) -> pa.Table:
             f"the first argument is the pyarrow.Table to write, not a {type(data).__name__}; "
             "pa.table(...) makes one of a dict of columns"
         )
-    return pa.table(data)
+    try:
+        return pa.table(data)
+    except pa.ArrowInvalid as error:  # a series, say: an array and no table
+        raise TypeError(f"a {type(data).__name__} is no Arrow stream of a table: {error}") from error
 
 
 def _check_rows(**given: Any) -> None:

@@ -252,6 +252,14 @@ MISTAKES = {
         ValueError,
         "schema, embedded: a plan has its own; plan again with them",
     ),
+    "embedded for what is no name": (
+        scan("good.parquet", embedded={1: "idx1"}),
+        ValueError,
+        (
+            "embedded names the one column that the files' IDX1 index covers, as in {'category': 'idx1'}, "
+            "not {1: 'idx1'}"
+        ),
+    ),
     "batches without a path": (
         scan(batches("file", "size")),
         ValueError,

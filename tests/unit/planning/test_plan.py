@@ -26,6 +26,11 @@ def test_a_plan_of_many_tasks() -> None:
         assert back.schema == plan.schema
 
 
+def test_a_plan_is_made_of_tasks() -> None:
+    with pytest.raises(TypeError, match="not of a int"):
+        accel.Plan([1], schema=pa.schema([]))  # type: ignore[list-item]
+
+
 def test_a_batch_ends_before_it_holds_too_much(monkeypatch: pytest.MonkeyPatch) -> None:
     """A predicate of megabytes is in every row, and a column of a batch holds 2 GiB."""
     plan = accel.plan("f", accel.col("x").isin(np.arange(0, 600, 2)), store=STORE)

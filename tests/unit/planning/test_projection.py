@@ -91,6 +91,12 @@ def test_what_names_no_column_is_refused_each_time(columns: Any) -> None:
             settle_schemas(SCHEMA, columns, alone=True)
 
 
+def test_a_name_with_a_lone_surrogate_is_no_columns() -> None:
+    """As the command line makes of bytes that are no text."""
+    with pytest.raises(ColumnNotFoundError, match=r"no column '\\udcff'"):
+        project_schema(SCHEMA, ["\udcff"])
+
+
 def test_of_several_files_any_column_may_be_null() -> None:
     def required(kind: pa.DataType, name: str = "x") -> pa.Field:
         return pa.field(name, kind, nullable=False)

@@ -144,6 +144,8 @@ def test_what_is_joined_must_be_predicates(mistake: Any, message: str) -> None:
     [
         (lambda: col(5), "a column's name is a str, not a int"),
         (lambda: col("a")[0], "a field's name is a str, not a int"),
+        (lambda: col("\udcff"), r"the column name '\\udcff' holds a lone surrogate"),
+        (lambda: col("a")["\udcff"], r"the column name 'a.\\udcff' holds a lone surrogate"),
         (lambda: col("a") == (col("b") > 1), "a column cannot be compared with a predicate"),
         (lambda: col("a") == [1], "cannot be a literal"),
         (lambda: col("a") == datetime.timedelta(1), "cannot be a literal"),

@@ -109,6 +109,14 @@ def test_what_offers_itself_as_arrow_is_taken_as_such() -> None:
     assert found == InArray(A, pa.array([1, 2]))
 
 
+def test_objects_of_polars_are_looked_at_one_by_one() -> None:
+    """It offers them as their addresses."""
+    polars = pytest.importorskip("polars")
+    assert member_of(A, polars.Series([1, "x"], dtype=polars.Object)) == InList(A, (1, "x"))
+    with pytest.raises(PredicateError, match="cannot be a literal"):
+        member_of(A, polars.Series([object()], dtype=polars.Object))
+
+
 @pytest.mark.parametrize(
     ("values", "message"),
     [

@@ -238,3 +238,9 @@ def test_what_is_no_table_is_refused(data: Any, tmp_path: Path) -> None:
     with pytest.raises(TypeError, match=f"the pyarrow.Table to write, not a {type(data).__name__}"):
         write_table(data, tmp_path / "a.parquet")
     assert not list(tmp_path.iterdir())
+
+
+def test_a_stream_of_one_array_is_no_table(tmp_path: Path) -> None:
+    polars = pytest.importorskip("polars")
+    with pytest.raises(TypeError, match="a Series is no Arrow stream of a table"):
+        write_table(polars.Series([1]), tmp_path / "a.parquet")
