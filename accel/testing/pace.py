@@ -46,6 +46,6 @@ async def pieces(
 
 async def until(due: float) -> None:
     """Sleep until `due` of `time.monotonic`, give or take half a millisecond."""
-    delay = due - time.monotonic()
-    if delay > NOW:
+    # uvloop counts from when its turn began, so that a busy one wakes early.
+    while (delay := due - time.monotonic()) > NOW:
         await asyncio.sleep(delay - lead(asyncio.get_running_loop()))

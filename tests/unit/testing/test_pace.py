@@ -8,7 +8,7 @@ import time
 import pytest
 
 from accel.testing.origin import once
-from accel.testing.pace import lead, piece_size, pieces, until
+from accel.testing.pace import NOW, lead, piece_size, pieces, until
 
 
 @pytest.mark.parametrize(
@@ -45,3 +45,17 @@ async def test_waiting_ends_about_when_it_is_due() -> None:
     for _ in range(100):
         await until(started)
     assert lead(asyncio.get_running_loop()) == 0.0005
+
+
+async def test_a_wait_that_is_cut_short_is_waited_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    sleep, naps = asyncio.sleep, []
+
+    async def nap(seconds: float) -> None:
+        naps.append(seconds)
+        await sleep(seconds / 2)
+
+    monkeypatch.setattr(asyncio, "sleep", nap)
+    due = time.monotonic() + 0.05
+    await until(due)
+    assert due - time.monotonic() <= NOW
+    assert 2 <= len(naps) <= 20
