@@ -32,6 +32,7 @@ __all__ = [
     "one",
     "own_copy",
     "pack_bits",
+    "packed_validity",
     "relabel",
     "repeat_scalar",
     "sort_distinct",
@@ -231,6 +232,11 @@ def _bits(buffer: pa.Buffer, offset: int, length: int) -> Bools:
 def pack_bits(values: Bools) -> pa.Buffer:
     """Truth values as Arrow has them: a bit each, the first the lowest of its byte."""
     return pa.py_buffer(np.packbits(values, bitorder="little"))
+
+
+def packed_validity(array: pa.Array) -> pa.Buffer | None:
+    """Which values are not null as Arrow has it, from the array's first value on; None where all are not."""
+    return pack_bits(validity(array)) if array.null_count else None
 
 
 def _fixed(array: pa.Array, dtype: np.dtype[Any]) -> npt.NDArray[Any]:

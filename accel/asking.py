@@ -11,7 +11,7 @@ from accel.arguments import check_arguments
 from accel.engine import Engine
 from accel.io import runtime
 from accel.io.cache import Cache
-from accel.io.clients import client_for
+from accel.io.clients import Connector
 from accel.metrics import Metrics
 from accel.options import Options, check_options
 from accel.scan_spec import ScanSpec
@@ -121,10 +121,8 @@ def _engine(
     if cache is not None and not isinstance(cache, Cache):
         raise TypeError(f"cache is an accel.Cache, or None for none, not {cache!r:.80}")
 
-    def client(where: Any) -> Any:
-        return client_for(where, storage_options=storage_options, store=store, options=spec.options)
-
-    return Engine(spec, client, cache=cache, in_store=store is not None)
+    connector = Connector(storage_options=storage_options, store=store, options=spec.options)
+    return Engine(spec, connector.client, cache=cache, in_store=store is not None)
 
 
 def plan(

@@ -15,7 +15,7 @@ from contextlib import suppress
 import pyarrow as pa
 
 from accel.errors import AccelError
-from accel.io.calls import begin
+from accel.io.calls import begin, see
 from accel.io.cancels import closed_early, unasked_told
 from accel.io.faults import foremost
 from accel.planning.file import Listing
@@ -99,7 +99,7 @@ class EarlyRun:
                     self._chosen = self._run_of(self._session)
                 else:
                     self._settling = begin(self._settle(last))
-                    self._settling.add_done_callback(_see)
+                    self._settling.add_done_callback(see)
         return self._chosen
 
     async def _settle(self, last: Listing) -> None:
@@ -147,11 +147,6 @@ class EarlyRun:
             handle, trips = current
             return trips if all(used is handle for used in early.reader.opener.held.doubted) else None
         raise failure
-
-
-def _see(settled: asyncio.Task[None]) -> None:
-    if not settled.cancelled():
-        settled.exception()  # seen, though its taker may have been cancelled meanwhile
 
 
 async def _start(run: Run) -> None:

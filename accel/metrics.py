@@ -6,6 +6,7 @@ import dataclasses
 import threading
 from collections.abc import Callable, Sized
 from dataclasses import field
+from functools import partial
 from typing import Any, Literal, Protocol, TypeAlias
 
 from accel.ranges import Kind
@@ -129,11 +130,11 @@ class Metrics:
         told = (f"{name}={value}" for name, value in self.as_dict().items() if value not in _NOTHING)
         return f"Metrics({', '.join(told)})"
 
-    def __reduce__(self) -> tuple[Callable[[dict[str, Any]], Metrics], tuple[dict[str, Any]]]:
+    def __reduce__(self) -> tuple[Callable[[], Metrics], tuple[()]]:
         # A copy is of this moment, and is counted by itself.
         with self._lock:
             counts = {f.name: _copied(getattr(self, f.name)) for f in dataclasses.fields(self) if f.repr}
-        return _of_counts, (counts,)
+        return partial(Metrics, **counts), ()
 
     def count_request(self, kind: Kind, received: int) -> None:
         """Count one request and the body bytes it brought (0 for a failed one)."""
@@ -198,7 +199,3 @@ def _copied(value: Any) -> Any:
     if isinstance(value, Counter):
         return Counter(value.total, value.kept)
     return value.copy() if isinstance(value, dict | list) else value
-
-
-def _of_counts(counts: dict[str, Any]) -> Metrics:
-    return Metrics(**counts)

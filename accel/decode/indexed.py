@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from accel import kernels
-from accel.arrays import pack_bits, validity
+from accel.arrays import packed_validity, validity
 from accel.decode.arrow import translate_errors
 from accel.decode.texts import take_texts
 from accel.decode.trim import is_view, take_views
@@ -114,8 +114,8 @@ def _with_entry(array: pa.Array) -> pa.Array:
         return array if len(array.dictionary) else _first_of_one(array)
     if pa.types.is_struct(kind):
         children = [_with_entry(array.field(number)) for number in range(kind.num_fields)]
-        valid = pack_bits(validity(array)) if array.null_count else None
-        return pa.Array.from_buffers(kind, len(array), [valid], array.null_count, children=children)
+        valid = [packed_validity(array)]
+        return pa.Array.from_buffers(kind, len(array), valid, array.null_count, children=children)
     values = _with_entry(array.values)
     own = array.buffers()[: len(array.buffers()) - len(array.values.buffers())]
     return pa.Array.from_buffers(kind, len(array), own, array.null_count, array.offset, [values])
@@ -125,8 +125,7 @@ def _first_of_one(array: pa.DictionaryArray) -> pa.DictionaryArray:
     """Every index that is not null names the one entry, a zero or an empty text."""
     kind, indices = array.type, array.indices
     zeros = pa.nulls(len(array), kind.index_type).buffers()[1]
-    valid = pack_bits(validity(indices)) if indices.null_count else None
-    places = pa.Array.from_buffers(kind.index_type, len(array), [valid, zeros])
+    places = pa.Array.from_buffers(kind.index_type, len(array), [packed_validity(indices), zeros])
     entry = [None, *pa.nulls(1, kind.value_type).buffers()[1:]]
     one = pa.Array.from_buffers(kind.value_type, 1, entry)
     return pa.DictionaryArray.from_arrays(places, one, ordered=kind.ordered)

@@ -8,16 +8,13 @@ for all, and every leaf gives its values.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from accel.arrays import Int64s, packed_validity, validity
 from accel.errors import ParquetFormatError
-
-if TYPE_CHECKING:
-    from accel.arrays import Int64s
 
 __all__ = ["count_levels", "list_sizes", "merge_leaves"]
 
@@ -125,14 +122,14 @@ def _merge_struct(arrays: Sequence[pa.Array], target: pa.DataType) -> pa.Array:
         width = _num_leaves(kind)
         children.append(merge_leaves([a.field(0) for a in arrays[at : at + width]], kind))
         at += width
-    return pa.Array.from_buffers(target, len(arrays[0]), [_validity_buffer(arrays[0])], children=children)
+    return pa.Array.from_buffers(target, len(arrays[0]), [packed_validity(arrays[0])], children=children)
 
 
 def _merge_fixed(arrays: Sequence[pa.Array], target: pa.DataType) -> pa.Array:
     if not all(pa.types.is_fixed_size_list(a.type) for a in arrays):
         raise ParquetFormatError(f"a leaf decoded as {arrays[0].type} where {target} is due")
     values = merge_leaves([_fixed_values(a) for a in arrays], target.value_type)
-    return pa.Array.from_buffers(target, len(arrays[0]), [_validity_buffer(arrays[0])], children=[values])
+    return pa.Array.from_buffers(target, len(arrays[0]), [packed_validity(arrays[0])], children=[values])
 
 
 def _merge_lists(arrays: Sequence[pa.Array], target: pa.DataType) -> pa.Array:
@@ -150,7 +147,7 @@ def _merge_lists(arrays: Sequence[pa.Array], target: pa.DataType) -> pa.Array:
     values = merge_leaves([values for _, values in opened], item)
     is_wide = pa.types.is_large_list(target) or pa.types.is_large_list_view(target)
     offsets = np.ascontiguousarray(offsets, np.int64 if is_wide else np.int32)
-    buffers = [_validity_buffer(arrays[0])]
+    buffers = [packed_validity(arrays[0])]
     if pa.types.is_list_view(target) or pa.types.is_large_list_view(target):
         buffers += [pa.py_buffer(np.ascontiguousarray(offsets[:-1])), pa.py_buffer(np.diff(offsets))]
     else:
@@ -186,16 +183,4 @@ def _numbers(buffer: pa.Buffer, dtype: type, offset: int, count: int) -> npt.NDA
 
 
 def _validity(array: pa.Array) -> npt.NDArray[np.bool_] | None:
-    if array.null_count == 0:
-        return None
-    bits = np.frombuffer(array.buffers()[0], np.uint8)
-    return np.unpackbits(bits, bitorder="little", count=array.offset + len(array))[array.offset :].astype(
-        bool
-    )
-
-
-def _validity_buffer(array: pa.Array) -> pa.Buffer | None:
-    valid = _validity(array)
-    if valid is None:
-        return None
-    return pa.py_buffer(np.packbits(valid.view(np.uint8), bitorder="little"))
+    return validity(array) if array.null_count else None

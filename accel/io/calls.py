@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeVar
 
 from accel.errors import AccelError, forget_frames
 
-__all__ = ["Call", "begin"]
+__all__ = ["Call", "begin", "see"]
 
 T = TypeVar("T")
 
@@ -24,6 +24,12 @@ def begin(coroutine: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
     _held.add(task)
     task.add_done_callback(_held.discard)
     return task
+
+
+def see(ended: asyncio.Future[Any]) -> None:
+    """Have nobody told that nobody has asked why it failed: whoever would have may be gone."""
+    if not ended.cancelled():
+        ended.exception()
 
 
 class Call(Generic[T]):
@@ -54,8 +60,7 @@ class Call(Generic[T]):
         self.ended = True
         if task is not None:
             _held.discard(task)
-            if not task.cancelled():
-                task.exception()  # seen, though whoever waited may have gone
+            see(task)
         self._deliver()
 
     def cancel(self) -> None:

@@ -138,13 +138,13 @@ class Connector:
     ) -> None:
         self._given: dict[str, Any] = {"storage_options": storage_options, "store": store, "options": options}
 
-    def client(self, location: Location) -> Client:
+    def client(self, where: Location | str) -> Client:
         """Raises StoreError."""
         try:
-            return client_for(location, **self._given)
+            return client_for(where, **self._given)
         except AccelError as error:
             forget_frames(error)
-            raise error from None
+            raise
 
 
 def _client_of(store: Any, options: Options, share: tuple[object, ...]) -> Client:

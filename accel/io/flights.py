@@ -8,6 +8,7 @@ from collections.abc import Callable, Coroutine, Hashable
 from functools import partial
 from typing import Any
 
+from accel.io.calls import see
 from accel.io.faults import one_of
 from accel.records import dataclass
 
@@ -98,8 +99,7 @@ class Flights:
             flight = self._flights.get(flight_key)
             if flight is not None and flight.task is task:
                 del self._flights[flight_key]
-        if not task.cancelled():
-            task.exception()  # seen, though every waiter may have gone
+        see(task)
 
 
 def _tell(landed: asyncio.Future[None], task: asyncio.Future[Any]) -> None:

@@ -13,6 +13,7 @@ from dataclasses import field
 from functools import partial
 from typing import Any
 
+from accel.io.calls import see
 from accel.io.faults import one_of
 from accel.io.fetch import Pin
 from accel.io.gate import Gate
@@ -207,8 +208,8 @@ async def _bring(request: _Request, send: Callable[[], Coroutine[Any, Any, Paylo
 
 async def _leave(asker: _Asker) -> None:
     """Want no more of what is under way; what nobody else wants is cancelled."""
-    if asker.came.done() and not asker.came.cancelled():
-        asker.came.exception()  # seen, though its asker may have been cancelled meanwhile
+    if asker.came.done():
+        see(asker.came)
     ending = []
     for request in asker.requests:
         request.askers.remove(asker)

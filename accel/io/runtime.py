@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 
 from accel.errors import AccelError
 from accel.io import obstore_calls
-from accel.io.calls import Call, begin
+from accel.io.calls import Call, begin, see
 from accel.io.threads import end_threads
 
 __all__ = [
@@ -228,8 +228,8 @@ async def bridge_to_end(make: Callable[[], Coroutine[Any, Any, None]]) -> None:
         await asyncio.shield(work)
     except asyncio.CancelledError:
         await asyncio.wait((work,), timeout=_CANCEL_SECONDS)
-        if work.done() and not work.cancelled():
-            work.exception()  # seen
+        if work.done():
+            see(work)
         raise
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from accel.arrays import pack_bits, validity
+from accel.arrays import packed_validity
 from accel.errors import SchemaMismatchError
 
 __all__ = ["check_schema", "conform_array", "is_bytes", "is_text", "widens"]
@@ -183,8 +183,5 @@ def _offsets(array: pa.Array, values: pa.Array) -> tuple[npt.NDArray[Any], pa.Ar
 
 def _with_offsets(array: pa.Array, to: pa.DataType, offsets: npt.NDArray[Any], values: pa.Array) -> pa.Array:
     """Lists of other values, null where those of the array are."""
-    bits = None
-    if array.null_count:
-        bits = pack_bits(validity(array))
-    buffers = [bits, pa.py_buffer(np.ascontiguousarray(offsets))]
+    buffers = [packed_validity(array), pa.py_buffer(np.ascontiguousarray(offsets))]
     return pa.Array.from_buffers(to, len(array), buffers, array.null_count, children=[values])

@@ -37,9 +37,9 @@ class Plan:
         explained: Explain | Callable[[], Explain] | None = None,
     ) -> None:
         self.tasks: tuple[ScanTask, ...] = tuple(tasks)
-        for task in self.tasks:
-            if not isinstance(task, ScanTask):
-                raise TypeError(f"a plan is made of tasks, not of a {type(task).__name__}")
+        strange = set(map(type, self.tasks)) - {ScanTask}
+        if strange:
+            raise TypeError(f"a plan is made of tasks, not of a {strange.pop().__name__}")
         self.schema = schema
         self._explained = explained
 

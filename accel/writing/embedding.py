@@ -12,6 +12,7 @@ from typing import Any
 
 from accel.errors import AccelError, ObjectChangedError, StoreError
 from accel.io import runtime
+from accel.io.calls import see
 from accel.io.clients import Connector
 from accel.io.local_target import copy_bytes, write_beside
 from accel.io.location import parse_url
@@ -124,8 +125,7 @@ async def embed_async(
         while not work.done():
             with suppress(asyncio.CancelledError):
                 await asyncio.wait((work,))
-        if not work.cancelled():
-            work.exception()
+        see(work)
         raise
 
 
