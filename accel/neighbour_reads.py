@@ -1,20 +1,21 @@
-"""Small row groups side by side, read together: fetched in one round trip, decoded one after the other."""
+"""Small row groups side by side, read together: fetched in one round trip, and decoded together where they can be."""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator, Sequence
 
 import pyarrow as pa
 
 from accel.io.slices import breathe
-from accel.piece_reads import read_piece
+from accel.piece_reads import decode_read, read_piece
 from accel.planning.neighbours import neighbours
 from accel.planning.pages import Piece
 from accel.planning.task import ScanTask
 from accel.planning.two_phase import cut_task
 from accel.reader import Reader
 from accel.records import dataclass
-from accel.task_reads import TaskReads
+from accel.task_reads import PieceRead, TaskReads
 from accel.turns import Turn
 
 __all__ = ["Member", "Members", "read_members", "together"]
@@ -96,9 +97,50 @@ async def read_members(
     del came  # what has been decoded is not held on to
     batches: list[pa.RecordBatch] = []
     more = 0
-    for member in members.each:
-        await breathe()  # each is so little that it is decoded here
-        found, own_trips = await read_piece(reader, member.task, member.reads, member.piece, turn=turn())
+    for stack in _stacks(members.each):
+        await breathe()  # what is little is decoded here
+        if len(stack) > 1:
+            found, own_trips = await _read_stack(reader, stack, turn=turn())
+        else:
+            (one,) = stack
+            found, own_trips = await read_piece(reader, one.task, one.reads, one.piece, turn=turn())
         batches += found
         more = max(more, own_trips)
     return batches, trips + more
+
+
+def _stacks(members: Sequence[Member]) -> Iterator[list[Member]]:
+    """Those together, in order, that are decoded together."""
+    from accel.decode.stack import stack_kind
+
+    for kind, stack in itertools.groupby(members, lambda one: stack_kind(one.task, one.piece)):
+        if kind is None:
+            yield from ([one] for one in stack)
+        else:
+            yield list(stack)
+
+
+async def _read_stack(
+    reader: Reader, stack: Sequence[Member], *, turn: Turn
+) -> tuple[list[pa.RecordBatch], int]:
+    from accel.decode.stack import Layer
+
+    reads: list[PieceRead] = []
+    for one in stack:
+        await breathe()
+        reads.append(await one.reads.fetch(one.piece))
+    layers = [Layer(one.task, read.piece, read.leaves) for one, read in zip(stack, reads, strict=True)]
+    async with turn:
+        batches = await reader.decode_stack(layers)
+    trips = max(read.round_trips for read in reads)
+    if batches is None:
+        batches = []
+        for one, read in zip(stack, reads, strict=True):
+            await breathe()
+            found, own_trips = await decode_read(reader, one.task, one.reads, read)
+            batches += found
+            trips = max(trips, own_trips)
+    elif not stack[0].piece.sure:
+        tested = sum(one.piece.rows.count for one in stack)
+        reader.seen.add(tested=tested, matched=sum(batch.num_rows for batch in batches))
+    return batches, trips

@@ -21,7 +21,7 @@ from accel.turns import Turn
 if TYPE_CHECKING:
     from accel.decode.leaf_bytes import LeafBytes
 
-__all__ = ["filter_piece", "finish_piece", "narrow_task", "read_piece"]
+__all__ = ["decode_read", "filter_piece", "finish_piece", "narrow_task", "read_piece"]
 
 T = TypeVar("T")
 
@@ -30,11 +30,18 @@ async def read_piece(
     reader: Reader, task: ScanTask, reads: TaskReads, piece: Piece, *, turn: Turn | None = None
 ) -> tuple[list[pa.RecordBatch], int]:
     """Fetch and decode one piece at once, the latter in its turn; its batches, and the round trips it took."""
-    doubtful = piece.rows.count - piece.sure.count
     if reads.two_phases:
         piece = at_once(piece, reads.carried.claim)
         reads.share([piece])
-    read = await reads.fetch(piece)
+    return await decode_read(reader, task, reads, await reads.fetch(piece), turn=turn)
+
+
+async def decode_read(
+    reader: Reader, task: ScanTask, reads: TaskReads, read: PieceRead, *, turn: Turn | None = None
+) -> tuple[list[pa.RecordBatch], int]:
+    """The second half of `read_piece`: what was fetched of it, decoded."""
+    piece = read.piece
+    doubtful = piece.rows.count - piece.sure.count
     found: list[RowSelection] | None = [] if doubtful and reads.remembers else None
     batches, read = await _decoded(reads, read, partial(reader.decode, task, found=found), turn)
     if doubtful:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import pyarrow as pa
 
+from accel.decode.calls import DecodePiece, DecodeStack, MatchPiece
 from accel.decode.pool import DecodePool
 from accel.decode.stored import BarePage
 from accel.errors import AccelError, IndexFormatError, redact
@@ -27,18 +28,16 @@ from accel.planning.file import DataFile
 from accel.planning.filing import FilePlan, plan_file
 from accel.planning.handle import FileHandle
 from accel.planning.need import Steps
-from accel.planning.pages import Piece
 from accel.planning.query import Question
 from accel.planning.seen import Seen
 from accel.planning.selection import RowSelection
 from accel.planning.shares import LEAST_LATE_BYTES, late_bytes
 from accel.planning.task import ScanTask
 from accel.planning.task_files import describe_file
-from accel.records import dataclass
 from accel.task_reads import PieceRead, TaskReads
 
 if TYPE_CHECKING:
-    from accel.decode.leaf_bytes import LeafBytes
+    from accel.decode.stack import Layer
     from accel.planning.two_phase import Forecast
 
 __all__ = ["Reader", "Tails"]
@@ -59,6 +58,8 @@ _INLINE_DICTIONARIES = 4
 _BARE = 8
 # Each column costs a fifth of a millisecond, however little it holds.
 _INLINE_LEAVES = 12
+# Of row groups decoded together a quarter of that.
+_INLINE_CHUNKS = 48
 
 
 class Reader:
@@ -274,12 +275,20 @@ class Reader:
         `found` is given the rows that match, where they are few.
         """
         batch_rows, limit = self.options.batch_rows, self.options.memory_limit
-        call = _Decode(task, read.piece, read.leaves, batch_rows, limit, found)
+        call = DecodePiece(task, read.piece, read.leaves, batch_rows, limit, found)
         return call() if self._is_little(read) else await self._pool.run(call)
+
+    async def decode_stack(self, layers: Sequence[Layer]) -> list[pa.RecordBatch] | None:
+        """Decode and filter small pieces of one file together; None where that has to be done one by one."""
+        call = DecodeStack(layers, self.options.batch_rows, self.options.memory_limit)
+        nbytes = sum(layer.piece.fetched_bytes for layer in layers)
+        chunks = sum(len(layer.piece.leaves) for layer in layers)
+        little = nbytes <= self.options.inline_decode_bytes and chunks <= _INLINE_CHUNKS
+        return call() if little else await self._pool.run(call)
 
     async def match(self, task: ScanTask, read: PieceRead) -> RowSelection:
         """The rows of a piece that match, from its filter's columns; inline or in a thread likewise."""
-        call = _Match(task, read.piece, read.leaves, self.options.memory_limit)
+        call = MatchPiece(task, read.piece, read.leaves, self.options.memory_limit)
         return call() if self._is_little(read) else await self._pool.run(call)
 
     def _is_little(self, read: PieceRead) -> bool:
@@ -295,47 +304,6 @@ class Reader:
         return (
             dictionaries <= _INLINE_DICTIONARIES * little and piece.held_bytes <= _INLINE_EXPANSION * little
         )
-
-
-@dataclass(frozen=True, slots=True)
-class _Decode:
-    task: ScanTask
-    piece: Piece
-    leaves: Mapping[int, LeafBytes]
-    batch_rows: int
-    memory_limit: int
-    found: list[RowSelection] | None
-
-    def __call__(self) -> list[pa.RecordBatch]:
-        from accel.decode.piece import decode_piece
-
-        try:
-            return decode_piece(
-                self.task,
-                self.piece,
-                self.leaves,
-                batch_rows=self.batch_rows,
-                memory_limit=self.memory_limit,
-                found=self.found,
-            )
-        except AccelError as error:
-            raise error.of(self.task.file.url) from error.__cause__
-
-
-@dataclass(frozen=True, slots=True)
-class _Match:
-    task: ScanTask
-    piece: Piece
-    leaves: Mapping[int, LeafBytes]
-    memory_limit: int
-
-    def __call__(self) -> RowSelection:
-        from accel.decode.piece import match_piece
-
-        try:
-            return match_piece(self.task, self.piece, fetched=self.leaves, memory_limit=self.memory_limit)
-        except AccelError as error:
-            raise error.of(self.task.file.url) from error.__cause__
 
 
 def _read_dictionary(page: memoryview, codec: int, element: SchemaElement, kind: pa.DataType) -> pa.Array:

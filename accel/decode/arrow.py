@@ -15,6 +15,7 @@ from accel.decode.splice import SplicePlan, plan_splice, splice
 from accel.errors import AccelError, ColumnNotFoundError, MemoryLimitError, ParquetFormatError
 from accel.format.model import INT96_UNIT, ParquetSchema
 from accel.memory import pool
+from accel.ranges import Kind
 
 __all__ = [
     "ParquetReader",
@@ -51,6 +52,8 @@ class translate_errors:
             return
         place = self._place() if callable(self._place) else self._place
         if isinstance(error, AccelError):
+            if place is not None and error.place == _DICTIONARY:
+                error.place = f"{place}, {_DICTIONARY}"
             error.at(place=place)
         elif isinstance(error, MemoryError):
             # ArrowMemoryError is one.
@@ -60,6 +63,8 @@ class translate_errors:
             raise ParquetFormatError(f"pyarrow cannot decode it: {error}", place=place) from error
 
 
+_DICTIONARY = Kind.DICTIONARY.value
+"""Where an error lies that a dictionary was decoded with, whoever's it is."""
 _BAD_BYTES = (pa.ArrowException, OSError, ValueError, TypeError, OverflowError, NotImplementedError)
 
 

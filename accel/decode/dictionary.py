@@ -32,7 +32,7 @@ from accel.format.model import (
 )
 from accel.format.page_header import parse_page_header
 from accel.format.thrift import I32, STRUCT, Struct, read_struct, write_struct
-from accel.ranges import Buffer
+from accel.ranges import Buffer, Kind
 
 __all__ = ["dictionary_values", "longest_text"]
 
@@ -79,7 +79,7 @@ def dictionary_values(
     """
     entries = _entries(page, codec, _required(element))
     kind = arrow_type.value_type if pa.types.is_dictionary(arrow_type) else arrow_type
-    with translate_errors(place="dictionary page"):
+    with translate_errors(place=Kind.DICTIONARY.value):
         array = entries.combine_chunks() if entries.num_chunks != 1 else entries.chunk(0)
         return array if array.type.equals(kind) else array.cast(kind)
 
@@ -132,11 +132,11 @@ def _entries(page: Buffer, codec: int, schema: ParquetSchema) -> pa.ChunkedArray
     parts = (write_struct(as_data), body)
     chunk = SplicedChunk(parts, codec, header.num_values, header.uncompressed_size)
     plan = plan_splice(schema, _NO_METADATA, fields=[0])
-    with translate_errors(place="dictionary page"):
+    with translate_errors(place=Kind.DICTIONARY.value):
         reader = open_reader(splice(plan, {0: chunk}, num_rows=header.num_values))
         column = reader.read_row_groups([0], [0], False).column(0)
     if len(column) != header.num_values:
-        raise ParquetFormatError("it has not the entries that its header says", place="dictionary page")
+        raise ParquetFormatError("it has not the entries that its header says", place=Kind.DICTIONARY.value)
     return column
 
 

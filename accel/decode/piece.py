@@ -2,30 +2,25 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-from accel import kernels
-from accel.arrays import bools, from_numpy, mask, repeat_scalar
+from accel.arrays import bools
 from accel.decode.arrow import projected_schema
 from accel.decode.chunks import ChunkPages
 from accel.decode.columns import decode_columns
 from accel.decode.indexed import Values, is_indexed, look_up
 from accel.decode.leaf_bytes import LeafBytes, narrow_leaf
+from accel.decode.outcome import filter_rows, make_batches, match_rows
 from accel.decode.pool import release_now_and_then
-from accel.decode.trim import is_view, take_views
 from accel.planning.pages import Piece, PieceLeaf
 from accel.planning.selection import RowSelection
 from accel.planning.task import ScanTask
 
 __all__ = ["decode_piece", "match_piece"]
 
-# Arrays in more chunks than this are joined before a filter looks at them.
-_MOST_CUTS = 8
 # What the filter does not need is decoded apart, where it decodes to more: each call has a cost of its own.
 _APART_BYTES = 64 << 10
 # A piece that takes more is decoded on a thread of its own.
@@ -66,7 +61,7 @@ def decode_piece(
     decoder = _Decoder(task, piece, fetched, memory_limit)
     if not maybe:
         columns = decoder.decode(query.output_leaves, piece.rows)
-        return _batches(task, columns, piece.rows.count, batch_rows)
+        return make_batches(task, columns, piece.rows.count, batch_rows)
     if not piece.sure:
         late = decoder.late_leaves()
         if late:
@@ -74,7 +69,7 @@ def decode_piece(
         # One decode serves the filter and the result.
         leaves = sorted({*query.filter_leaves, *query.output_leaves})
         columns = decoder.decode(leaves, piece.rows, values=Values.INDEXED)
-        matches = _mask(task, columns, piece.rows.count)
+        matches = match_rows(task, columns, piece.rows.count)
         matched = int(np.count_nonzero(matches))
         if found is not None and _is_selective(len(matches), matched):
             found.append(piece.rows.refine(matches))
@@ -84,14 +79,14 @@ def decode_piece(
         columns = {n: a for n, a in columns.items() if n in names}
         if matched < len(matches):
             packed = bools(matches)
-            columns = {n: _filter(a, packed) for n, a in columns.items()}
-        return _batches(task, decoder.look_up(columns), matched, batch_rows)
+            columns = {n: filter_rows(a, packed) for n, a in columns.items()}
+        return make_batches(task, decoder.look_up(columns), matched, batch_rows)
     rows = decoder.match(piece, maybe)
     if found is not None:
         found.append(rows)
     if not rows:
         return []
-    return _batches(task, decoder.decode(query.output_leaves, rows), rows.count, batch_rows)
+    return make_batches(task, decoder.decode(query.output_leaves, rows), rows.count, batch_rows)
 
 
 def _decode_late(
@@ -105,7 +100,7 @@ def _decode_late(
     """Decode the filter's columns, then of the others the pages that hold a row that matches."""
     query = task.file.query
     columns = decoder.decode(query.filter_leaves, piece.rows, values=Values.INDEXED)
-    matches = _mask(task, columns, piece.rows.count)
+    matches = match_rows(task, columns, piece.rows.count)
     rows = piece.rows.refine(matches)
     if found is not None:
         found.append(rows)
@@ -116,8 +111,8 @@ def _decode_late(
     kept = {f.name: columns[f.name] for f in query.output if f.name in columns and f.name not in fresh}
     if matched < len(matches):
         packed = bools(matches)
-        kept = {n: _filter(a, packed) for n, a in kept.items()}
-    return _batches(task, decoder.look_up({**kept, **fresh}), matched, batch_rows)
+        kept = {n: filter_rows(a, packed) for n, a in kept.items()}
+    return make_batches(task, decoder.look_up({**kept, **fresh}), matched, batch_rows)
 
 
 def _is_selective(tested: int, matched: int) -> bool:
@@ -195,7 +190,7 @@ class _Decoder:
         if not maybe:
             return piece.sure
         columns = self.decode(self._task.file.query.filter_leaves, maybe, values=Values.INDEXED)
-        return piece.sure.union(maybe.refine(_mask(self._task, columns, maybe.count)))
+        return piece.sure.union(maybe.refine(match_rows(self._task, columns, maybe.count)))
 
     def late_leaves(self) -> list[int]:
         """The leaves of the result's columns that the filter does not decode as they are wanted; none where that
@@ -233,104 +228,3 @@ def _whole(array: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
     if isinstance(array, pa.ChunkedArray) and array.num_chunks == 1:
         return array.chunk(0)
     return array
-
-
-def _mask(task: ScanTask, columns: Mapping[str, pa.Array], num_rows: int) -> npt.NDArray[np.bool_]:
-    from accel.predicate.evaluate import evaluate
-
-    query = task.file.query
-    if query.bound is None:
-        return np.ones(num_rows, bool)
-    arrays = {path: _pick(columns[path[0]], path[1:]) for path in query.filter_paths}
-    for path, kind in query.conformed.items():
-        arrays[path] = _conformed(arrays[path], pa.field(".".join(path), kind), task.file.url)
-    cuts = _cuts(arrays.values(), num_rows)
-    masks = []
-    for start, stop in itertools.pairwise(cuts):
-        part = {path: _part(array, start, stop) for path, array in arrays.items()}
-        for path, value in query.constants.items():
-            part[path] = repeat_scalar(value, stop - start)
-        masks.append(evaluate(query.bound, part, stop - start))
-    return masks[0] if len(masks) == 1 else np.concatenate(masks)
-
-
-def _cuts(arrays: Iterable[pa.Array | pa.ChunkedArray], num_rows: int) -> list[int]:
-    """The rows at which arrays are cut, so that none is joined to be looked at; both ends where that are many."""
-    ends = {0, num_rows}
-    for array in arrays:
-        if isinstance(array, pa.ChunkedArray) and len(array) == num_rows:
-            ends.update(itertools.accumulate(map(len, array.chunks)))
-    return sorted(ends) if num_rows and len(ends) <= _MOST_CUTS else [0, num_rows]
-
-
-def _part(array: pa.Array | pa.ChunkedArray, start: int, stop: int) -> pa.Array | pa.ChunkedArray:
-    return array if stop - start == len(array) else array.slice(start, stop - start)
-
-
-def _pick(array: pa.Array | pa.ChunkedArray, path: tuple[str, ...]) -> pa.Array | pa.ChunkedArray:
-    """A struct's descendant; null where any of its parents is null."""
-    if not path:
-        return array
-    if isinstance(array, pa.ChunkedArray):
-        return pa.chunked_array([_pick(chunk, path) for chunk in array.chunks])
-    index = array.type.get_field_index(path[0])
-    return _pick(array.flatten()[index], path[1:])
-
-
-def _filter(array: pa.Array | pa.ChunkedArray, keep: pa.BooleanArray) -> pa.Array | pa.ChunkedArray:
-    if _has_views(array.type):
-        # pyarrow has no filter for views: join the slices.
-        if isinstance(array, pa.ChunkedArray):
-            array = pa.concat_arrays(array.chunks)
-        if is_view(array.type):
-            return take_views(array, from_numpy(np.flatnonzero(mask(keep))))
-        return pa.concat_arrays([array.slice(a, b - a) for a, b in RowSelection.from_mask(mask(keep))])
-    return kernels.filter(array, keep)
-
-
-def _has_views(kind: pa.DataType) -> bool:
-    if is_view(kind):
-        return True
-    if pa.types.is_dictionary(kind):
-        # Its indices are filtered.
-        return False
-    if isinstance(kind, pa.BaseExtensionType):
-        return _has_views(kind.storage_type)
-    return any(_has_views(kind.field(i).type) for i in range(kind.num_fields))
-
-
-def _batches(
-    task: ScanTask, columns: Mapping[str, pa.Array], num_rows: int, batch_rows: int
-) -> list[pa.RecordBatch]:
-    query = task.file.query
-    schema = query.output
-    if len(schema) == 0:
-        return [empty_columns(min(batch_rows, num_rows - at)) for at in range(0, num_rows, batch_rows)]
-    arrays = []
-    for field in schema:
-        constant = query.output_constants.get(field.name)
-        if constant is not None:
-            arrays.append(repeat_scalar(constant, num_rows))
-            continue
-        arrays.append(_conformed(columns[field.name], field, task.file.url))
-    if any(isinstance(a, pa.ChunkedArray) for a in arrays):
-        table = pa.Table.from_arrays(arrays, schema=schema)
-        return [b for b in table.to_batches(max_chunksize=batch_rows) if b.num_rows]
-    batch = pa.RecordBatch.from_arrays(arrays, schema=schema)
-    return [batch.slice(at, batch_rows) for at in range(0, num_rows, batch_rows)]
-
-
-def _conformed(array: pa.Array | pa.ChunkedArray, field: pa.Field, url: str) -> pa.Array | pa.ChunkedArray:
-    if array.type.equals(field.type):
-        return array
-    from accel.planning.conform import conform_array
-
-    if not isinstance(array, pa.ChunkedArray):
-        return conform_array(array, field.type, url=url, name=field.name)
-    parts = [conform_array(chunk, field.type, url=url, name=field.name) for chunk in array.chunks]
-    return pa.chunked_array(parts, field.type)
-
-
-def empty_columns(num_rows: int) -> pa.RecordBatch:
-    """A batch of rows without columns."""
-    return pa.RecordBatch.from_struct_array(pa.nulls(num_rows, pa.struct([])))

@@ -25,7 +25,7 @@ from accel.memory import pool
 from accel.ranges import Buffer
 from accel.records import dataclass
 
-__all__ = ["SplicePlan", "SplicedChunk", "plan_splice", "splice"]
+__all__ = ["SplicePlan", "SplicedChunk", "plan_splice", "splice", "splice_groups"]
 
 _MAX_DEPTH = 100
 """pyarrow builds its schema by recursion."""
@@ -200,41 +200,45 @@ def splice(plan: SplicePlan, chunks: Mapping[int, SplicedChunk], *, num_rows: in
 
     `num_rows` is the row group's row count: at least that of the longest column, else pyarrow cuts it.
     """
+    return (
+        splice_groups(plan, [chunks], num_rows=[num_rows]) if chunks else splice_groups(plan, (), num_rows=())
+    )
+
+
+def splice_groups(
+    plan: SplicePlan, groups: Sequence[Mapping[int, SplicedChunk]], *, num_rows: Sequence[int]
+) -> pa.Buffer:
+    """A Parquet file of several row groups, as `splice` makes one of a single one."""
     parts: list[Buffer | Filled] = [MAGIC]
     position = len(MAGIC)
-    metas: list[bytes] = []
-    for start, leaf in zip(plan.columns, plan.leaves, strict=True):
-        chunk = chunks.get(leaf)
-        if chunk is None:
-            metas.append(start + b"\x00\x16\x00\x16\x00\x16\x00\x26\x08\x00\x00")
-            continue
-        size = sum(map(len, chunk.parts))
-        # codec, num_values, sizes; then the offset of the first page, dictionary or data.
-        metas.append(
-            start
-            + b"".join(
-                (
-                    _signed(chunk.codec),
-                    b"\x16",
-                    _signed(chunk.num_values),
-                    b"\x16",
-                    _signed(chunk.uncompressed),
-                    b"\x16",
-                    _signed(size),
-                    b"\x26",
-                    _signed(position),
-                    b"\x00\x00",
-                )
-            )
-        )
-        parts.extend(chunk.parts)
-        position += size
-    footer = [plan.head, b"\x16", _signed(num_rows), b"\x19"]
-    if chunks:
-        footer += [b"\x1c\x19", _list_head(len(metas)), *metas, b"\x16", _signed(position)]
-        footer += [b"\x16", _signed(num_rows), b"\x00", plan.tail]
-    else:
-        footer += [b"\x0c", plan.tail]
+    footer = [plan.head, b"\x16", _signed(sum(num_rows)), b"\x19", _list_head(len(groups))]
+    for chunks, rows in zip(groups, num_rows, strict=True):
+        # Columns, bytes, rows.
+        footer += [b"\x19", _list_head(len(plan.leaves))]
+        for start, leaf in zip(plan.columns, plan.leaves, strict=True):
+            chunk = chunks.get(leaf)
+            if chunk is None:
+                footer += [start, b"\x00\x16\x00\x16\x00\x16\x00\x26\x08\x00\x00"]
+                continue
+            size = sum(map(len, chunk.parts))
+            # codec, num_values, sizes; then the offset of the first page, dictionary or data.
+            footer += [
+                start,
+                _signed(chunk.codec),
+                b"\x16",
+                _signed(chunk.num_values),
+                b"\x16",
+                _signed(chunk.uncompressed),
+                b"\x16",
+                _signed(size),
+                b"\x26",
+                _signed(position),
+                b"\x00\x00",
+            ]
+            parts.extend(chunk.parts)
+            position += size
+        footer += [b"\x16", _signed(position), b"\x16", _signed(rows), b"\x00"]
+    footer.append(plan.tail)
     length = sum(map(len, footer))
     return join_buffers((*parts, b"".join((*footer, length.to_bytes(4, "little"), MAGIC))))
 

@@ -15,34 +15,35 @@ import numpy.typing as npt
 from cachetools import LRUCache
 
 from accel.decode.chunks import ChunkPages
+from accel.decode.value_sizes import check_sizes, value_width
 from accel.errors import AccelError, MemoryLimitError, ParquetFormatError
 from accel.format.model import Codec, Encoding, Leaf, PageTable, PageType, Physical, SchemaElement
-from accel.format.page_header import parse_page_header, walk_pages
-from accel.planning.decoded_size import BOOLEAN_BYTES, level_bytes
+from accel.format.page_header import parse_page_header
+from accel.format.page_runs import walk_pages
+from accel.planning.decoded_size import level_bytes
 from accel.ranges import Buffer
 from accel.records import dataclass
 
 if TYPE_CHECKING:
     from accel.arrays import Int64s
 
-__all__ = ["DictionaryFacts", "PageFacts", "needs_dictionary", "verify_chunk", "walk_dictionary"]
+__all__ = [
+    "IS_DATA",
+    "IS_DICTIONARY",
+    "DictionaryFacts",
+    "PageFacts",
+    "needs_dictionary",
+    "verify_chunk",
+    "walk_dictionary",
+]
 
 
 _MAX_PAGES = 1 << 24
 _CODECS = frozenset(Codec)
 _DICTIONARY_ENCODINGS = (Encoding.PLAIN_DICTIONARY, Encoding.RLE_DICTIONARY)
 # By number, which is never negative but for the encoding of pages without one (-1: the last).
-_IS_DICTIONARY = np.isin(np.arange(129), _DICTIONARY_ENCODINGS)
-_IS_DATA = np.isin(np.arange(128), (PageType.DATA_PAGE, PageType.DATA_PAGE_V2))
-_WIDTHS = {
-    Physical.BOOLEAN: BOOLEAN_BYTES,
-    Physical.INT32: 4,
-    Physical.INT64: 8,
-    Physical.INT96: 12,
-    Physical.FLOAT: 4,
-    Physical.DOUBLE: 8,
-    Physical.BYTE_ARRAY: 4,
-}
+IS_DICTIONARY = np.isin(np.arange(129), _DICTIONARY_ENCODINGS)
+IS_DATA = np.isin(np.arange(128), (PageType.DATA_PAGE, PageType.DATA_PAGE_V2))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -136,7 +137,7 @@ def verify_chunk(
         error.place = place() + inner
         raise
     if memory_limit is not None:
-        decoded = facts.num_values * (_value_width(element) + level_bytes(leaf))
+        decoded = facts.num_values * (value_width(element) + level_bytes(leaf))
         if max(decoded, facts.uncompressed) > memory_limit:
             raise MemoryLimitError(
                 f"pages of {facts.uncompressed} bytes and {facts.num_values} values decode to more than "
@@ -145,12 +146,6 @@ def verify_chunk(
                 hint="raise options.memory_limit",
             )
     return facts
-
-
-def _value_width(element: SchemaElement) -> int:
-    if element.physical is Physical.FIXED_LEN_BYTE_ARRAY:
-        return element.type_length
-    return 4 if element.physical is None else _WIDTHS[element.physical]
 
 
 def _verify(
@@ -178,7 +173,7 @@ def _verify(
     if chunk.whole:
         dictionary, page = _dictionary_of(walked), chunk.buffers[0] if chunk.buffers else None
     # Pages are few: Python's own sum and any over them are faster than numpy's.
-    encoded = _IS_DICTIONARY[encodings]
+    encoded = IS_DICTIONARY[encodings]
     some = any(encoded.tolist())
     named = sum(values[encoded].tolist()) if some else 0
     if dictionary is None and some:
@@ -188,7 +183,7 @@ def _verify(
     _check_dictionary(dictionary, element)
     _check_counts(chunk, leaf, values, rows, expected)
     if leaf.max_definition == 0:
-        _check_sizes(walked, leaf, element)
+        check_sizes(walked, leaf, element)
     parts = tuple(
         buffer if end == len(buffer) else memoryview(buffer)[:end]
         for buffer, end in zip(chunk.buffers, compressed_whole, strict=True)
@@ -241,7 +236,7 @@ def _data_pages(
     values, rows, encodings, ends = [], [], [], []
     for table in walked:
         ends.append(int(table.end[-1]) if table.num_pages else 0)
-        data = _IS_DATA[table.type]
+        data = IS_DATA[table.type]
         if all(data.tolist()):
             values.append(table.num_values)
             rows.append(table.num_rows)
@@ -276,7 +271,7 @@ def _check_dictionary(dictionary: PageTable | None, element: SchemaElement) -> N
     entries, size = int(dictionary.num_values[0]), int(dictionary.uncompressed[0])
     if element.physical is Physical.BOOLEAN:
         raise ParquetFormatError("a dictionary of booleans")
-    if entries * _value_width(element) > size:
+    if entries * value_width(element) > size:
         raise ParquetFormatError(f"a dictionary of {entries} values in {size} bytes")
 
 
@@ -297,29 +292,6 @@ def _check_counts(chunk: ChunkPages, leaf: Leaf, values: Int64s, rows: Int64s, e
             f"data page {page} of those read has {int(values[page])} values (and {int(rows[page])} rows, -1 if "
             f"untold), the offset index says {int(expected[page])} rows"
         )
-
-
-def _check_sizes(walked: list[PageTable], leaf: Leaf, element: SchemaElement) -> None:
-    """Hold PLAIN pages without levels against what their values take: where there is more, these are levels, and the
-    schema says `required` of a column that was written as `optional`. pyarrow takes the levels for values."""
-    if any((table.num_nulls > 0).any() for table in walked):
-        raise ParquetFormatError("a page with nulls, of a column that the schema says has none")
-    if leaf.max_repetition or element.physical in (None, Physical.BYTE_ARRAY):
-        return
-    bits = 1 if element.physical is Physical.BOOLEAN else 8 * _value_width(element)
-    for table in walked:
-        due = (table.num_values * bits + 7) >> 3
-        other = (
-            (table.encoding == Encoding.PLAIN)
-            & (table.type == PageType.DATA_PAGE)
-            & (table.uncompressed != due)
-        )
-        if any(other.tolist()):
-            page = int(np.flatnonzero(other)[0])
-            raise ParquetFormatError(
-                f"a page of {int(table.uncompressed[page])} bytes for {int(table.num_values[page])} values, which "
-                f"take {int(due[page])}"
-            )
 
 
 def _dictionary_facts(

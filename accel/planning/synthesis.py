@@ -8,7 +8,7 @@ import numpy as np
 
 from accel.errors import AccelError
 from accel.format.model import OffsetIndex, PageType
-from accel.format.page_header import walk_pages
+from accel.format.page_runs import walk_pages
 from accel.planning.pages import LeafReads
 from accel.planning.selection import RowSelection
 from accel.ranges import ByteRange

@@ -8,7 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from accel.errors import ParquetFormatError
-from accel.format.page_header import parse_page_header, walk_pages
+from accel.format.model import PageTable
+from accel.format.page_header import parse_page_header
+from accel.format.page_runs import walk_chunks, walk_pages
 from accel.format.thrift import BINARY, I32, STRUCT, write_struct
 
 _INNER: list[tuple[int, int, dict[int, Any]]] = [
@@ -75,9 +77,15 @@ def test_walked_together_as_one_by_one(data: bytes) -> None:
     except ParquetFormatError:
         assert expected is None
         return
+    assert _rows(table) == expected
+    again, counts = walk_chunks([data, data], num_values=[1 << 40] * 2, max_pages=100)
+    assert (_rows(again), counts.tolist()) == ([*expected, *expected], [len(expected)] * 2)
+
+
+def _rows(table: PageTable) -> list[tuple[object, ...]]:
     columns = (
         *(table.type, table.start, table.body, table.end, table.uncompressed, table.num_values),
         *(table.num_rows, table.num_nulls, table.encoding, table.level_bytes, table.definition_bytes),
         *(table.is_compressed, table.level_encoding, table.crc),
     )
-    assert list(zip(*(column.tolist() for column in columns), strict=True)) == expected
+    return list(zip(*(column.tolist() for column in columns), strict=True))

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from accel.decode.splice import SplicedChunk, plan_splice, splice
+from accel.decode.splice import SplicedChunk, plan_splice, splice, splice_groups
 from accel.format.thrift import read_struct
 from tests.unit.decode.selected import open_metadata
 
@@ -103,3 +103,22 @@ def test_a_stored_schema_of_other_columns_is_left_out() -> None:
     keys = {**other.key_value, "note": b"x"}
     plan = plan_splice(meta.schema, keys, fields=[0], carry_metadata=True)
     assert [pair[1][1] for pair in _footer(splice(plan, {}, num_rows=0))[5][1].items] == [b"note"]
+
+
+def test_each_row_group_has_its_own_chunks() -> None:
+    meta = _meta(_TWO)
+    plan = plan_splice(meta.schema, meta.key_value, fields=[0, 1])
+    groups = [{0: SplicedChunk((b"first",), 0, 3, 5)}, {0: SplicedChunk((b"se", b"cond"), 6, 4, 9)}, {}]
+    data = splice_groups(plan, groups, num_rows=[3, 4, 0])
+    assert data.to_pybytes()[:15] == b"PAR1firstsecond"
+    footer = _footer(data)
+    assert footer[3][1] == 7
+    found = [[chunk[3][1] for chunk in group[1][1].items] for group in footer[4][1].items]
+    assert [group[3][1] for group in footer[4][1].items] == [3, 4, 0]
+    # codec, num_values, uncompressed, compressed, data_page_offset
+    assert [[chunks[0][i][1] for i in (4, 5, 6, 7, 9)] for chunks in found] == [
+        [0, 3, 5, 5, 4],
+        [6, 4, 9, 6, 9],
+        [0, 0, 0, 0, 4],
+    ]
+    assert [len(chunks) for chunks in found] == [3, 3, 3]

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import accel
-from accel.decode import piece
+from accel.decode import outcome
 from accel.testing import DictStore
 
 _ROWS = 60_000
@@ -47,24 +47,24 @@ _WHERE = {
 def test_chunks_are_looked_at_one_by_one(where: str, monkeypatch: pytest.MonkeyPatch) -> None:
     store = DictStore({"x.parquet": _file()})
     cut: list[list[int]] = []
-    cuts = piece._cuts
+    cuts = outcome._cuts
 
     def noted(arrays: object, num_rows: int) -> list[int]:
         cut.append(cuts(arrays, num_rows))  # type: ignore[arg-type]
         return cut[-1]
 
-    monkeypatch.setattr(piece, "_cuts", noted)
+    monkeypatch.setattr(outcome, "_cuts", noted)
     found = accel.scan("x.parquet", where, store=store, cache=None).to_table()
     assert max(map(len, cut)) == 3
-    monkeypatch.setattr(piece, "_cuts", lambda arrays, num_rows: [0, num_rows])
+    monkeypatch.setattr(outcome, "_cuts", lambda arrays, num_rows: [0, num_rows])
     assert found.equals(accel.scan("x.parquet", where, store=store, cache=None).to_table())
     assert 0 < found.num_rows < _ROWS
 
 
 def test_where_they_are_cut() -> None:
     chunked = pa.chunked_array([[1, 2], [], [3], [4, 5]])
-    assert piece._cuts([chunked, pa.array(range(5))], 5) == [0, 2, 3, 5]
-    assert piece._cuts([chunked, pa.chunked_array([[1], [2, 3, 4, 5]])], 5) == [0, 1, 2, 3, 5]
-    assert piece._cuts([pa.chunked_array([[1]] * 50)], 50) == [0, 50]
-    assert piece._cuts([chunked], 4) == [0, 4]
-    assert piece._cuts([], 0) == [0, 0]
+    assert outcome._cuts([chunked, pa.array(range(5))], 5) == [0, 2, 3, 5]
+    assert outcome._cuts([chunked, pa.chunked_array([[1], [2, 3, 4, 5]])], 5) == [0, 1, 2, 3, 5]
+    assert outcome._cuts([pa.chunked_array([[1]] * 50)], 50) == [0, 50]
+    assert outcome._cuts([chunked], 4) == [0, 4]
+    assert outcome._cuts([], 0) == [0, 0]

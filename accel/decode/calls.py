@@ -1,0 +1,79 @@
+"""What is decoded as one, as a call that any thread may make; its errors name the file as the caller does."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from accel.errors import AccelError
+from accel.planning.pages import Piece
+from accel.planning.selection import RowSelection
+from accel.planning.task import ScanTask
+from accel.records import dataclass
+
+if TYPE_CHECKING:
+    from accel.decode.leaf_bytes import LeafBytes
+    from accel.decode.stack import Layer
+
+__all__ = ["DecodePiece", "DecodeStack", "MatchPiece"]
+
+
+@dataclass(frozen=True, slots=True)
+class DecodePiece:
+    """`decode_piece` of what was fetched of one."""
+
+    task: ScanTask
+    piece: Piece
+    leaves: Mapping[int, LeafBytes]
+    batch_rows: int
+    memory_limit: int
+    found: list[RowSelection] | None
+
+    def __call__(self) -> list[pa.RecordBatch]:
+        from accel.decode.piece import decode_piece
+
+        try:
+            return decode_piece(
+                self.task,
+                self.piece,
+                self.leaves,
+                batch_rows=self.batch_rows,
+                memory_limit=self.memory_limit,
+                found=self.found,
+            )
+        except AccelError as error:
+            raise error.of(self.task.file.url) from error.__cause__
+
+
+@dataclass(frozen=True, slots=True)
+class MatchPiece:
+    """`match_piece` of what was fetched of one."""
+
+    task: ScanTask
+    piece: Piece
+    leaves: Mapping[int, LeafBytes]
+    memory_limit: int
+
+    def __call__(self) -> RowSelection:
+        from accel.decode.piece import match_piece
+
+        try:
+            return match_piece(self.task, self.piece, fetched=self.leaves, memory_limit=self.memory_limit)
+        except AccelError as error:
+            raise error.of(self.task.file.url) from error.__cause__
+
+
+@dataclass(frozen=True, slots=True)
+class DecodeStack:
+    """`decode_stack` of what was fetched of several."""
+
+    layers: Sequence[Layer]
+    batch_rows: int
+    memory_limit: int
+
+    def __call__(self) -> list[pa.RecordBatch] | None:
+        from accel.decode.stack import decode_stack
+
+        return decode_stack(self.layers, batch_rows=self.batch_rows, memory_limit=self.memory_limit)

@@ -1,0 +1,192 @@
+"""Small row groups of one file, decoded together: from one file in memory that has a row group for each of them.
+
+Decoded by itself a row group costs some hundred microseconds of Python, however few its rows are. Here all their page
+headers are checked at once, pyarrow is called once, and the filter looks at all rows at once. What is wrong or rare is
+left to be decoded one by one: that says what it is, or does it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+
+from accel.arrays import bools
+from accel.decode.arrow import fields_of, open_reader, projected_schema, translate_errors
+from accel.decode.filled import check_filled
+from accel.decode.leaf_bytes import LeafBytes
+from accel.decode.outcome import filter_rows, make_batches, match_rows
+from accel.decode.splice import plan_splice, splice_groups
+from accel.decode.stacked_pages import StackedPages, Unusual, verify_stack
+from accel.decode.trim import trim
+from accel.errors import AccelError
+from accel.planning.instants import has_instants
+from accel.planning.pages import Piece
+from accel.planning.selection import RowSelection
+from accel.planning.task import ScanTask
+from accel.records import dataclass
+
+if TYPE_CHECKING:
+    from accel.arrays import Bools, Int64s
+
+__all__ = ["Layer", "StackKind", "decode_stack", "stack_kind"]
+
+Columns: TypeAlias = dict[str, pa.Array | pa.ChunkedArray]
+
+# Of a row group of more the Python is the smaller part.
+_MOST_ROWS = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class StackKind:
+    """What pieces of one file have in common that are decoded together."""
+
+    leaves: tuple[int, ...]
+    in_doubt: bool
+    """The filter is to be evaluated on all their rows; else on none."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Layer:
+    """One piece of a stack, with its bytes."""
+
+    task: ScanTask
+    piece: Piece
+    leaves: Mapping[int, LeafBytes]
+
+
+def stack_kind(task: ScanTask, piece: Piece) -> StackKind | None:
+    """With which pieces of its file one may be decoded; None where it is large, or of a rare kind."""
+    sure = piece.sure.count
+    if task.num_rows > _MOST_ROWS or not piece.leaves or (sure and sure < piece.rows.count):
+        return None
+    schema = task.file.schema
+    leaves = tuple(part.reads.leaf for part in piece.leaves)
+    for part in piece.leaves:
+        leaf = schema.leaves[part.reads.leaf]
+        if not part.reads.whole or leaf.max_repetition or len(leaf.path) > 1:
+            return None
+    return None if has_instants(schema, leaves) else StackKind(leaves, not sure)
+
+
+def decode_stack(
+    layers: Sequence[Layer], *, batch_rows: int, memory_limit: int
+) -> list[pa.RecordBatch] | None:
+    """What `decode_piece` gives of each, one after the other, in batches of up to `batch_rows` rows.
+
+    Parameters
+    ----------
+    layers : sequence of Layer
+        Of one file and one kind, in order.
+
+    Returns
+    -------
+    list of pyarrow.RecordBatch or None
+        None where they have to be decoded one by one.
+    """
+    try:
+        return _Stack(layers, memory_limit).batches(batch_rows)
+    except (Unusual, AccelError):
+        return None
+
+
+class _Stack:
+    def __init__(self, layers: Sequence[Layer], memory_limit: int) -> None:
+        self._layers = layers
+        self._task = layers[0].task
+        self._memory_limit = memory_limit
+        # As all are of one kind.
+        self._places = {part.reads.leaf: place for place, part in enumerate(layers[0].piece.leaves)}
+
+    def batches(self, batch_rows: int) -> list[pa.RecordBatch]:
+        query = self._task.file.query
+        counts = [layer.piece.rows.count for layer in self._layers]
+        if self._layers[0].piece.sure or query.bound is None:
+            columns = self._decode(query.output_leaves, self._layers)
+            return make_batches(self._task, columns, sum(counts), batch_rows)
+        columns = self._decode(query.filter_leaves, self._layers)
+        matches = match_rows(self._task, columns, sum(counts))
+        matched = int(np.count_nonzero(matches))
+        if not matched:
+            return []
+        # Of the other columns only row groups are decoded in which rows match.
+        parts = np.split(matches, np.cumsum(counts)[:-1])
+        left = [number for number, part in enumerate(parts) if part.any()]
+        fresh = self._decode(
+            [leaf for leaf in query.output_leaves if leaf not in query.filter_leaves],
+            [self._layers[number] for number in left],
+        )
+        wanted = {field.name for field in query.output}
+        columns = {
+            **_filtered({name: array for name, array in columns.items() if name in wanted}, matches),
+            **_filtered(fresh, np.concatenate([parts[number] for number in left])),
+        }
+        return make_batches(self._task, columns, matched, batch_rows)
+
+    def _decode(self, leaves: Sequence[int], layers: Sequence[Layer]) -> Columns:
+        """The columns that are these leaves, by name, at the rows of the layers' pieces."""
+        if not leaves:
+            return {}
+        file = self._task.file
+        leaves = sorted(leaves)
+        schema = projected_schema(
+            file.schema,
+            file.key_value,
+            leaves=leaves,
+            whole=file.arrow_schema,
+            int96_unit=file.int96_unit,
+        )
+        if any(isinstance(kind, pa.DictionaryType) for kind in schema.types):
+            # Each row group's own dictionary: whoever reads one by one knows what to make of them.
+            raise Unusual
+        num_rows = [layer.task.num_rows for layer in layers]
+        rows = _rows(layers, num_rows)
+        stacked = [self._verified(leaf, layers, np.array(num_rows, np.int64)) for leaf in leaves]
+        fields = fields_of(file.schema, leaves)
+        plan = plan_splice(file.schema, file.key_value, fields=fields, created_by=file.created_by)
+        groups = [
+            dict(zip(leaves, chunks, strict=True))
+            for chunks in zip(*(pages.chunks for pages in stacked), strict=True)
+        ]
+        with translate_errors():
+            reader = open_reader(splice_groups(plan, groups, num_rows=num_rows))
+            table = reader.read_row_groups(list(range(len(groups))), range(len(leaves)), use_threads=False)
+        columns: Columns = {}
+        for field, array, leaf, pages in zip(schema, table.columns, leaves, stacked, strict=True):
+            if not array.type.equals(field.type) or len(array) != pages.facts.num_values:
+                raise Unusual
+            check_filled(array, pages.facts, leaf=file.schema.leaves[leaf])
+            array = trim(array, rows)
+            columns[field.name] = array.chunk(0) if array.num_chunks == 1 else array
+        return columns
+
+    def _verified(self, leaf: int, layers: Sequence[Layer], num_rows: Int64s) -> StackedPages:
+        schema = self._task.file.schema
+        node, place = schema.leaves[leaf], self._places[leaf]
+        return verify_stack(
+            [layer.leaves[leaf].pages[0] for layer in layers],
+            node,
+            reads=[layer.piece.leaves[place].reads for layer in layers],
+            element=schema.elements[node.element],
+            num_rows=num_rows,
+            memory_limit=self._memory_limit,
+        )
+
+
+def _rows(layers: Sequence[Layer], num_rows: Sequence[int]) -> RowSelection:
+    """Where the rows of the layers' pieces lie among all rows of their row groups."""
+    ranges: list[tuple[int, int]] = []
+    before = 0
+    for layer, count in zip(layers, num_rows, strict=True):
+        ranges += [(before + start, before + stop) for start, stop in layer.piece.rows]
+        before += count
+    return RowSelection.of(ranges)
+
+
+def _filtered(columns: Mapping[str, pa.Array | pa.ChunkedArray], matches: Bools) -> Columns:
+    if matches.all():
+        return dict(columns)
+    packed = bools(matches)
+    return {name: filter_rows(array, packed) for name, array in columns.items()}

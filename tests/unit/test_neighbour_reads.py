@@ -1,0 +1,99 @@
+"""Small row groups read together: what is wrong with one is told as if it had been read by itself."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import accel
+from accel.decode import stack
+from accel.errors import ParquetFormatError
+from accel.testing import DictStore
+
+GROUPS, ROWS = 20, 30
+TABLE = pa.table(
+    {
+        "key": pa.array(range(GROUPS * ROWS), pa.int64()),
+        "text": pa.array([f"text {row % 6}" for row in range(GROUPS * ROWS)]),
+    }
+)
+
+
+def written() -> bytes:
+    sink = io.BytesIO()
+    pq.write_table(TABLE, sink, row_group_size=ROWS, compression="zstd", use_dictionary=["text"])
+    return sink.getvalue()
+
+
+def damaged(part: str, *groups: int) -> bytes:
+    """With the text's chunks of these row groups broken: the header of its dictionary, or what is compressed of it."""
+    data = bytearray(written())
+    metadata = pq.read_metadata(io.BytesIO(bytes(data)))
+    for group in groups:
+        start = metadata.row_group(group).column(1).dictionary_page_offset
+        data[start if part == "header" else data.index(b"\x28\xb5\x2f\xfd", start)] ^= 0xFF
+    return bytes(data)
+
+
+def ask(data: bytes, where: Any = None, **more: Any) -> accel.Scan:
+    return accel.scan("f", where, store=DictStore({"f": data}), cache=None, **more)
+
+
+@pytest.fixture
+def counted(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, bool]]:
+    """Of each stack: how many row groups it has, and whether these are decoded together."""
+    found: list[tuple[int, bool]] = []
+    decode = stack.decode_stack
+
+    def look(layers: Any, **settings: Any) -> Any:
+        batches = decode(layers, **settings)
+        found.append((len(layers), batches is not None))
+        return batches
+
+    monkeypatch.setattr(stack, "decode_stack", look)
+    return found
+
+
+def test_they_are_decoded_together(counted: list[tuple[int, bool]]) -> None:
+    found = ask(written())
+    assert found.to_table().equals(TABLE)
+    assert counted == [(GROUPS, True)]
+    assert [batch.num_rows for batch in found] == [GROUPS * ROWS]
+
+
+def test_those_in_doubt_and_those_that_match_are_two_stacks(counted: list[tuple[int, bool]]) -> None:
+    keys = ask(written(), "key >= 100 AND key < 500").to_table()["key"].to_pylist()
+    assert keys == list(range(100, 500))
+    # The row groups 3 and 16 are each alone in doubt.
+    assert counted == [(12, True)]
+    counted.clear()
+    found = ask(written(), "text = 'text 5' AND key >= 0").to_table()
+    assert found["key"].to_pylist() == list(range(5, GROUPS * ROWS, 6))
+    assert counted == [(GROUPS, True)]
+
+
+@pytest.mark.parametrize("part", ["header", "body"])
+@pytest.mark.parametrize("where", [None, "text <> 'text 9'"])
+def test_what_is_wrong_names_its_row_group(
+    part: str, where: str | None, counted: list[tuple[int, bool]]
+) -> None:
+    with pytest.raises(ParquetFormatError, match="row group 7, column text"):
+        ask(damaged(part, 15, 7), where).to_table()
+    assert not any(together for _, together in counted)
+
+
+def test_what_they_select_is_taken_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As of any other piece, for what is expected of the next."""
+    from accel.planning.seen import Seen
+
+    told: list[tuple[int, int]] = []
+    monkeypatch.setattr(Seen, "add", lambda _, *, tested, matched: told.append((tested, matched)))
+    ask(written(), "text = 'text 5'").to_table()
+    assert told == [(GROUPS * ROWS, GROUPS * ROWS // 6)]
+    told.clear()
+    ask(written(), "key >= 0").to_table()
+    assert told == []
