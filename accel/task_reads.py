@@ -32,6 +32,8 @@ __all__ = ["PieceRead", "TaskReads"]
 
 # A chunk of less than so many bytes has few pages.
 _FEW_PAGES = MIB
+# To look for the pages of a chunk of less takes longer than to read all of it the next time.
+_LEAST_TAUGHT = 8 << 10
 # Of fewer rows in doubt the filter is evaluated sooner than its outcome is looked up.
 _LEAST_TESTED = 1 << 16
 
@@ -241,7 +243,9 @@ class TaskReads:
     def _teaches(self, reads: LeafReads) -> bool:
         """Whether a chunk that was read whole shows where its pages are to who will not find it in the file."""
         handle = self.handle
-        return handle is not None and not handle.has_offset_index(self.task.row_group, reads.column)
+        if handle is None or reads.chunk.length <= _LEAST_TAUGHT:
+            return False
+        return not handle.has_offset_index(self.task.row_group, reads.column)
 
     async def _learn(self, reads: LeafReads, chunk: memoryview) -> OffsetIndex | None:
         """Locate the pages of a chunk that was read whole, for this scan or the next."""

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from accel.arrays import bools
-from accel.decode.arrow import fields_of, open_reader, projected_schema, translate_errors
+from accel.decode.arrow import ParquetReader, fields_of, open_reader, projected_schema, translate_errors
 from accel.decode.filled import check_filled
 from accel.decode.leaf_bytes import LeafBytes
 from accel.decode.outcome import filter_rows, make_batches, match_rows
@@ -23,9 +23,10 @@ from accel.decode.stacked_pages import StackedPages, Unusual, verify_stack
 from accel.decode.trim import trim
 from accel.errors import AccelError
 from accel.planning.instants import has_instants
-from accel.planning.pages import Piece
+from accel.planning.pages import Piece, PieceLeaf
 from accel.planning.selection import RowSelection
 from accel.planning.task import ScanTask
+from accel.ranges import Buffer
 from accel.records import dataclass
 
 if TYPE_CHECKING:
@@ -37,6 +38,8 @@ Columns: TypeAlias = dict[str, pa.Array | pa.ChunkedArray]
 
 # Of a row group of more the Python is the smaller part.
 _MOST_ROWS = 4096
+# To read fewer at a time takes longer than to read row groups one by one.
+_LEAST_ROWS = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +47,8 @@ class StackKind:
     """What pieces of one file have in common that are decoded together."""
 
     leaves: tuple[int, ...]
+    whole: tuple[bool, ...]
+    """Of each leaf: what is there of it is the whole chunk, not its pages."""
     in_doubt: bool
     """The filter is to be evaluated on all their rows; else on none."""
 
@@ -66,9 +71,16 @@ def stack_kind(task: ScanTask, piece: Piece) -> StackKind | None:
     leaves = tuple(part.reads.leaf for part in piece.leaves)
     for part in piece.leaves:
         leaf = schema.leaves[part.reads.leaf]
-        if not part.reads.whole or leaf.max_repetition or len(leaf.path) > 1:
+        if leaf.max_repetition or len(leaf.path) > 1 or not _is_complete(part):
             return None
-    return None if has_instants(schema, leaves) else StackKind(leaves, not sure)
+    whole = tuple(part.reads.whole for part in piece.leaves)
+    return None if has_instants(schema, leaves) else StackKind(leaves, whole, not sure)
+
+
+def _is_complete(part: PieceLeaf) -> bool:
+    """Whether all data pages of the chunk are there."""
+    reads = part.reads
+    return reads.whole or (not part.carried and part.hi - part.lo == reads.total_pages)
 
 
 def decode_stack(
@@ -152,7 +164,7 @@ class _Stack:
         ]
         with translate_errors():
             reader = open_reader(splice_groups(plan, groups, num_rows=num_rows))
-            table = reader.read_row_groups(list(range(len(groups))), range(len(leaves)), use_threads=False)
+            table = self._read(reader, len(groups), len(leaves), longest=sum(one.longest for one in stacked))
         columns: Columns = {}
         for field, array, leaf, pages in zip(schema, table.columns, leaves, stacked, strict=True):
             if not array.type.equals(field.type) or len(array) != pages.facts.num_values:
@@ -162,17 +174,36 @@ class _Stack:
             columns[field.name] = array.chunk(0) if array.num_chunks == 1 else array
         return columns
 
+    def _read(self, reader: ParquetReader, groups: int, columns: int, *, longest: int) -> pa.Table:
+        """All of it; by steps where a few long texts that are named by many rows might take more than the limit."""
+        step = self._memory_limit // max(1, longest)
+        if step >= reader.metadata.num_rows:
+            return reader.read_row_groups(list(range(groups)), range(columns), use_threads=False)
+        if step < _LEAST_ROWS:
+            raise Unusual
+        batches, held = [], 0
+        for batch in reader.iter_batches(step, list(range(groups)), range(columns), use_threads=False):
+            batches.append(batch)
+            held += batch.nbytes
+            if held > self._memory_limit:
+                raise Unusual
+        return pa.Table.from_batches(batches)
+
     def _verified(self, leaf: int, layers: Sequence[Layer], num_rows: Int64s) -> StackedPages:
         schema = self._task.file.schema
         node, place = schema.leaves[leaf], self._places[leaf]
         return verify_stack(
-            [layer.leaves[leaf].pages[0] for layer in layers],
+            [_parts(layer.leaves[leaf]) for layer in layers],
             node,
             reads=[layer.piece.leaves[place].reads for layer in layers],
             element=schema.elements[node.element],
             num_rows=num_rows,
             memory_limit=self._memory_limit,
         )
+
+
+def _parts(held: LeafBytes) -> Sequence[Buffer]:
+    return held.pages if held.dictionary is None else (held.dictionary, *held.pages)
 
 
 def _rows(layers: Sequence[Layer], num_rows: Sequence[int]) -> RowSelection:

@@ -43,10 +43,12 @@ class StackedPages:
     """Of all their pages, as if they were one chunk's; without its parts and its dictionary."""
     chunks: tuple[SplicedChunk, ...]
     """Each, for its row group of the file to be decoded."""
+    longest: int
+    """Bytes of one text at most; 0 where values are none."""
 
 
 def verify_stack(
-    chunks: Sequence[Buffer],
+    chunks: Sequence[Sequence[Buffer]],
     leaf: Leaf,
     *,
     reads: Sequence[LeafReads],
@@ -54,14 +56,14 @@ def verify_stack(
     num_rows: Int64s,
     memory_limit: int | None,
 ) -> StackedPages:
-    """Walk all page headers of whole chunks of a column that is not nested.
+    """Walk all page headers of chunks of a column that is not nested.
 
     Parameters
     ----------
-    chunks : sequence of buffers
-        All bytes of each, its dictionary page included.
+    chunks : sequence of sequences of buffers
+        All pages of each: the whole chunk, or its dictionary page, if its pages need one, and the data pages.
     reads : sequence of LeafReads
-        What the metadata says of each.
+        What is known of each before: all of them whole, or none.
     num_rows : array
         Of each row group.
     memory_limit : int, optional
@@ -74,26 +76,36 @@ def verify_stack(
     ParquetFormatError
         The same.
     """
-    if not all(one.codec in _CODECS for one in reads):
+    buffers = [len(parts) for parts in chunks]
+    if not all(one.codec in _CODECS for one in reads) or not all(buffers):
         raise Unusual
-    values_due = [one.num_values for one in reads]
-    table, counts = walk_chunks(chunks, num_values=values_due, max_pages=_MOST_PAGES)
-    if not counts.all():
+    whole = reads[0].whole
+    due = [
+        one.num_values if whole else None
+        for one, many in zip(reads, buffers, strict=True)
+        for _ in range(many)
+    ]
+    flat = [part for parts in chunks for part in parts]
+    table, met = walk_chunks(flat, num_values=due, max_pages=_MOST_PAGES)
+    if not met.all():
         raise Unusual
+    counts = np.add.reduceat(met, np.cumsum([0, *buffers[:-1]]))
     stops = counts.cumsum()
     firsts = stops - counts
     is_data, values = IS_DATA[table.type], table.num_values
+    page_values = values[is_data]
     dictionaries = table.type[firsts] == PageType.DICTIONARY_PAGE
     # But for a dictionary at its beginning a chunk has data pages alone, each of them of some values.
-    if (
-        np.count_nonzero(is_data) + np.count_nonzero(dictionaries) != len(is_data)
-        or not values[is_data].all()
-    ):
+    if len(page_values) + np.count_nonzero(dictionaries) != len(is_data) or not page_values.all():
         raise Unusual
+    if not whole:
+        rows = np.concatenate([one.stop_row - one.first_row for one in reads])
+        if not np.array_equal(page_values, rows):
+            raise Unusual
     _check_values(table, firsts, is_data, dictionaries, num_rows)
     encoded = IS_DICTIONARY[table.encoding] & is_data
     named = np.add.reduceat(np.where(encoded, values, 0), firsts)
-    _check_dictionaries(table, firsts[dictionaries], named[dictionaries], element, memory_limit)
+    longest = _check_dictionaries(table, firsts[dictionaries & (named > 0)], element)
     if leaf.max_definition == 0:
         check_sizes([table], leaf, element)
     total, uncompressed = int(num_rows.sum()), np.add.reduceat(table.uncompressed, firsts)
@@ -104,18 +116,28 @@ def verify_stack(
         tables=(table,),
         encoded=encoded[is_data],
         parts=(),
-        page_values=values[is_data],
+        page_values=page_values,
         num_values=total,
         uncompressed=int(uncompressed.sum()),
         dictionary=None,
         prefixed=0,
     )
-    ends, sizes, rows = table.end[stops - 1].tolist(), uncompressed.tolist(), num_rows.tolist()
-    spliced = tuple(
-        SplicedChunk((data if end == len(data) else memoryview(data)[:end],), one.codec, count, size)
-        for data, end, one, count, size in zip(chunks, ends, reads, rows, sizes, strict=True)
+    ends = table.end[stops - 1].tolist()
+    bytes_of = (
+        [_without_padding(parts, end) for parts, end in zip(chunks, ends, strict=True)] if whole else chunks
     )
-    return StackedPages(facts, spliced)
+    spliced = tuple(
+        SplicedChunk(tuple(parts), one.codec, count, size)
+        for parts, one, count, size in zip(
+            bytes_of, reads, num_rows.tolist(), uncompressed.tolist(), strict=True
+        )
+    )
+    return StackedPages(facts, spliced, longest)
+
+
+def _without_padding(parts: Sequence[Buffer], end: int) -> Sequence[Buffer]:
+    (chunk,) = parts
+    return parts if end == len(chunk) else (memoryview(chunk)[:end],)
 
 
 def _check_values(
@@ -132,17 +154,12 @@ def _check_values(
         raise Unusual
 
 
-def _check_dictionaries(
-    table: PageTable, places: Int64s, named: Int64s, element: SchemaElement, memory_limit: int | None
-) -> None:
-    """The dictionary pages at these places, which so many values name."""
+def _check_dictionaries(table: PageTable, places: Int64s, element: SchemaElement) -> int:
+    """The dictionary pages at these places; how many bytes a text of any of them has at most."""
     if not len(places):
-        return
+        return 0
     entries, sizes = table.num_values[places], table.uncompressed[places]
     if element.physical is Physical.BOOLEAN or (entries * value_width(element) > sizes).any():
         raise Unusual
-    if memory_limit is not None and element.physical is Physical.BYTE_ARRAY:
-        # As if one entry were all the text, and all values named it.
-        longest = (sizes - 4 * entries) * named.astype(np.float64)
-        if longest.sum() > memory_limit:
-            raise Unusual
+    # As if all other texts were empty.
+    return int((sizes - 4 * entries).max()) if element.physical is Physical.BYTE_ARRAY else 0

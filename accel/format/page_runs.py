@@ -74,11 +74,11 @@ def walk_pages(buf: Buffer, *, max_pages: int, num_values: int | None = None) ->
 
 
 def walk_chunks(
-    bufs: Sequence[Buffer], *, num_values: Sequence[int], max_pages: int
+    bufs: Sequence[Buffer], *, num_values: Sequence[int | None], max_pages: int
 ) -> tuple[PageTable, Int64s]:
-    """The pages of several whole chunks as one table, and how many of them each chunk has.
+    """The pages of several chunks, or pieces of them, as one table, and how many of them each has.
 
-    Parameters and errors are those of `walk_pages`, for each chunk; positions are relative to its own first byte.
+    Parameters and errors are those of `walk_pages`, for each; positions are relative to its own first byte.
     """
     table = array("q")
     counts: list[int] = []

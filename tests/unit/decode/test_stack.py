@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import random
 from dataclasses import replace
 from typing import Any
 
@@ -136,8 +137,38 @@ def test_what_they_have_in_common(met: Met) -> None:
     ask(written(), "key >= 85 AND key < 370", columns=["key", "text"])
     kinds = [{stack_kind(one.task, one.piece) for one in layers} for layers in met.stacks]
     # What the two at the ends have is in doubt, and these are not neighbours.
-    assert kinds == [{StackKind((0, 2), False)}]
+    assert kinds == [{StackKind((0, 2), (True, True), False)}]
     assert [one.task.row_group for one in met.stacks[0]] == [3, 4, 5, 6, 7, 8]
+
+
+def wide() -> pa.Table:
+    """Of more than 8 KiB in each row group, which does not compress."""
+    rng = random.Random(4)
+    return pa.table({"key": range(200), "wide": [rng.randbytes(800).hex() for _ in range(200)]})
+
+
+def test_pages_that_are_known_one_by_one(met: Met) -> None:
+    """A file without a page index shows where its pages are when it is read whole."""
+    sink = io.BytesIO()
+    pq.write_table(wide(), sink, row_group_size=ROWS, max_rows_per_page=10)
+    store, cache = DictStore({"f": sink.getvalue()}), accel.Cache()
+    for _ in range(2):
+        found = accel.scan("f", "key >= 35 AND key < 170", store=store, cache=cache).to_table()
+        assert found.equals(wide().slice(35, 135))
+    kinds = [stack_kind(layers[0].task, layers[0].piece) for layers in met.stacks]
+    # The keys are so little that they are read whole again.
+    assert kinds == [StackKind((0, 1), (True, whole), False) for whole in (True, False)]
+    assert [len(layers) for layers in met.stacks] == [3, 3]
+    assert None not in met.found
+
+
+@pytest.mark.parametrize(("stop", "together"), [(80, [2]), (65, [])])
+def test_some_pages_of_a_row_group_are_read_by_themselves(stop: int, together: list[int], met: Met) -> None:
+    sink = io.BytesIO()
+    pq.write_table(wide(), sink, row_group_size=ROWS, max_rows_per_page=10, write_page_index=True)
+    assert ask(sink.getvalue(), f"wide <> '' AND key < {stop}").equals(wide().slice(0, stop))
+    # Of the second row group the last page has no such key, unless it is 79.
+    assert [len(layers) for layers in met.stacks] == together
 
 
 @pytest.mark.parametrize("columns", [["list"], ["pair"], ["key", "list"]])
@@ -167,6 +198,25 @@ def test_so_is_what_might_exceed_the_limit_on_memory(met: Met) -> None:
     ask(written(), columns=FLAT)
     [layers] = met.stacks
     assert decode_stack(layers, batch_rows=1000, memory_limit=1000) is None
+
+
+def test_a_long_text_that_many_rows_may_name_is_read_by_steps(met: Met) -> None:
+    """Each dictionary has one of 300 bytes: named by all of 4,000 rows it would be 1.2 MB."""
+    once = ["x" * 300 if row % 100 == 0 else "y" for row in range(4000)]
+    often = ["y" if row % 100 == 0 else "x" * 300 for row in range(4000)]
+    for texts in (once, often):
+        sink = io.BytesIO()
+        pq.write_table(pa.table({"t": texts}), sink, row_group_size=100)
+        assert ask(sink.getvalue())["t"].to_pylist() == texts
+    [few, many] = met.stacks
+    for limit, steps in ((4000 * 301, 1), (1500 * 301, 3), (1024 * 301, 4), (1023 * 301, None)):
+        found = decode_stack(few, batch_rows=10_000, memory_limit=limit)
+        assert (None if found is None else [batch.num_rows for batch in found]) == (
+            None if steps is None else [min(limit // 301, 4000 - at) for at in range(0, 4000, limit // 301)]
+        )
+        assert found is None or len(found) == steps
+    assert decode_stack(many, batch_rows=10_000, memory_limit=4000 * 304) is not None
+    assert decode_stack(many, batch_rows=10_000, memory_limit=2000 * 301) is None
 
 
 @pytest.mark.parametrize("place", range(3), ids=["its header", "its compressed body", "its end"])

@@ -14,7 +14,8 @@ from accel.decode.chunks import ChunkPages
 from accel.decode.stacked_pages import StackedPages, Unusual, verify_stack
 from accel.decode.verify import verify_chunk
 from accel.errors import ParquetFormatError
-from accel.format.model import Codec, Encoding
+from accel.format.model import Codec, Encoding, PageType
+from accel.format.page_runs import walk_pages
 from accel.format.thrift import I32, STRUCT, write_struct
 from accel.planning.pages import LeafReads
 from tests.unit.decode.selected import open_metadata
@@ -54,17 +55,36 @@ class Column:
         ]
         self.codec = int(table.codec[0, at])
         self.values = [ROWS] * GROUPS
+        self.parts: list[tuple[memoryview, ...]] = []
+        """The pages of each, where they are known one by one, and the rows that each page is said to have."""
+        self.page_rows: list[list[int]] = []
+
+    def place_pages(self) -> None:
+        """As an offset index does."""
+        for chunk in self.chunks:
+            pages = walk_pages(chunk, max_pages=9)
+            self.parts.append(
+                tuple(chunk[a:b] for a, b in zip(pages.start.tolist(), pages.end.tolist(), strict=True))
+            )
+            self.page_rows.append(pages.num_values[pages.type != PageType.DICTIONARY_PAGE].tolist())
 
     def reads(self, group: int) -> LeafReads:
         """What the metadata says of one, as far as it is looked at."""
         facts: Any = object.__new__(LeafReads)
-        for name, value in (("codec", self.codec), ("num_values", self.values[group])):
+        stops = np.cumsum(self.page_rows[group] if self.parts else [], dtype=np.int64)
+        for name, value in (
+            ("codec", self.codec),
+            ("num_values", self.values[group]),
+            ("whole", not self.parts),
+            ("first_row", np.append(0, stops[:-1])),
+            ("stop_row", stops),
+        ):
             object.__setattr__(facts, name, value)
         return facts
 
     def verify(self, *, memory_limit: int | None = None, num_rows: list[int] | None = None) -> StackedPages:
         return verify_stack(
-            self.chunks,
+            self.parts or [(chunk,) for chunk in self.chunks],
             self.leaf,
             reads=[self.reads(group) for group in range(GROUPS)],
             element=self.element,
@@ -105,6 +125,44 @@ def test_they_are_what_each_is_by_itself(name: str, version: str, page_rows: int
     assert facts.encoded.tolist() == [flag for one in each for flag in one.encoded.tolist()]
     assert facts.num_values == GROUPS * ROWS
     assert facts.uncompressed == sum(one.uncompressed for one in each)
+
+
+@pytest.mark.parametrize("name", COLUMNS)
+@pytest.mark.parametrize("page_rows", [1 << 20, 20])
+def test_pages_that_are_known_one_by_one(name: str, page_rows: int) -> None:
+    column = Column(written(max_rows_per_page=page_rows), name)
+    whole = column.verify()
+    column.place_pages()
+    found = column.verify()
+    for one, other in zip(found.chunks, whole.chunks, strict=True):
+        assert b"".join(map(bytes, one.parts)) == b"".join(map(bytes, other.parts))
+        assert (one.codec, one.num_values, one.uncompressed) == (
+            other.codec,
+            other.num_values,
+            other.uncompressed,
+        )
+    assert found.facts.page_values.tolist() == whole.facts.page_values.tolist()
+    for lie in ([30, 10, 10], [20, 20], [20, 20, 9], [20, 20, 11], [20, 20, 10, 1]):
+        column.page_rows[2] = lie
+        with pytest.raises(Unusual):
+            column.verify()
+
+
+def test_a_dictionary_that_was_not_asked_for() -> None:
+    column = Column(written(), "text")
+    column.place_pages()
+    column.verify()
+    column.parts[1] = column.parts[1][1:]
+    with pytest.raises(Unusual):
+        column.verify()
+
+
+def test_nothing_of_a_chunk() -> None:
+    column = Column(written(), "number")
+    column.place_pages()
+    column.parts[1] = ()
+    with pytest.raises(Unusual):
+        column.verify()
 
 
 def page(kind: int, values: int, body: bytes, encoding: int = Encoding.PLAIN) -> bytes:
@@ -185,8 +243,7 @@ def test_rows_that_the_row_group_does_not_have() -> None:
     ("name", "most"),
     [
         ("number", GROUPS * ROWS * 8),
-        # Each value may be all the text of its dictionary: five of six bytes.
-        ("text", GROUPS * ROWS * 5 * 6),
+        ("text", GROUPS * ROWS * (4 + 2)),
         ("unique", GROUPS * ROWS * (4 + 9)),
     ],
 )
@@ -195,3 +252,22 @@ def test_no_more_is_decoded_than_the_limit(name: str, most: int) -> None:
     column.verify(memory_limit=most)
     with pytest.raises(Unusual):
         column.verify(memory_limit=most - 1)
+
+
+@pytest.mark.parametrize(("name", "longest"), [("number", 0), ("text", 5 * 6), ("flag", 0), ("unique", 0)])
+def test_a_text_is_no_longer_than_all_of_its_dictionary(name: str, longest: int) -> None:
+    assert Column(written(), name).verify().longest == longest
+
+
+def test_the_longest_of_several_dictionaries() -> None:
+    column = Column(written(), "text")
+    texts = b"".join(len(text).to_bytes(4, "little") + text for text in (b"one", b"of these", b""))
+    column.chunks[2] = memoryview(page(2, 3, texts) + page(0, ROWS, INDICES, Encoding.RLE_DICTIONARY))
+    assert column.verify().longest == 5 * 6
+    column.chunks[1] = memoryview(page(2, 3, texts + bytes(50)) + page(0, ROWS, INDICES, Encoding.PLAIN))
+    # Whose pages name no entry of it.
+    assert column.verify().longest == 5 * 6
+    column.chunks[1] = memoryview(
+        page(2, 3, texts + bytes(50)) + page(0, ROWS, INDICES, Encoding.RLE_DICTIONARY)
+    )
+    assert column.verify().longest == len(b"oneof these") + 50
