@@ -44,6 +44,7 @@ Count: TypeAlias = Literal[
     "row_groups_remembered",
     "rows_from_metadata",
     "rows_out",
+    "rows_recalled",
 ]
 """The plain counts that are added to by name; requests and what they bring are counted together."""
 
@@ -104,6 +105,8 @@ class Metrics:
     metadata_misses: int = 0
     row_groups_remembered: int = 0
     """Row groups of which an earlier scan has found which rows match the same predicate: only these were read."""
+    rows_recalled: int = 0
+    """Rows, of those in such row groups, that were at hand as an earlier scan had decoded them."""
     dictionary_hits: int = 0
     """Dictionary pages that came from the cache."""
     data_hits: int = 0

@@ -20,6 +20,10 @@ from accel.turns import Turn
 
 __all__ = ["Member", "Members", "read_members", "together"]
 
+# Fewer are decoded one by one: accel itself decompresses what little is picked of a few, for which pyarrow's reader
+# would use memory that a fresh process has not touched yet.
+_LEAST = 4
+
 
 @dataclass(frozen=True, slots=True)
 class Member:
@@ -114,10 +118,11 @@ def _stacks(members: Sequence[Member]) -> Iterator[list[Member]]:
     from accel.decode.stack import stack_kind
 
     for kind, stack in itertools.groupby(members, lambda one: stack_kind(one.task, one.piece)):
-        if kind is None:
-            yield from ([one] for one in stack)
+        some = list(stack)
+        if kind is None or len(some) < _LEAST:
+            yield from ([one] for one in some)
         else:
-            yield list(stack)
+            yield some
 
 
 async def _read_stack(

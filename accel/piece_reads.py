@@ -30,10 +30,18 @@ async def read_piece(
     reader: Reader, task: ScanTask, reads: TaskReads, piece: Piece, *, turn: Turn | None = None
 ) -> tuple[list[pa.RecordBatch], int]:
     """Fetch and decode one piece at once, the latter in its turn; its batches, and the round trips it took."""
+    key = reads.rows_key(piece, batch_rows=reader.options.batch_rows)
+    kept = None if key is None else reads.recall(key)
+    if kept is not None:
+        reader.metrics.add("rows_recalled", piece.rows.count)
+        return list(kept), 0
     if reads.two_phases:
         piece = at_once(piece, reads.carried.claim)
         reads.share([piece])
-    return await decode_read(reader, task, reads, await reads.fetch(piece), turn=turn)
+    batches, trips = await decode_read(reader, task, reads, await reads.fetch(piece), turn=turn)
+    if key is not None:
+        reads.keep(key, batches)
+    return batches, trips
 
 
 async def decode_read(

@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
 from functools import partial
 
+import pyarrow as pa
+
 from accel.carried_pages import CarriedPages
 from accel.decode.leaf_bytes import LeafBytes
 from accel.decode.verify import needs_dictionary
@@ -119,6 +121,31 @@ class TaskReads:
         tested, matched = rows.without(sure, task.num_rows), matched.without(sure, task.num_rows)
         handle.remembered.learn(key, task.row_group, tested=tested, matched=matched)
         self.cache.reweigh(file_key(self.client.token, task.path), handle, handle.nbytes)
+
+    def rows_key(self, piece: Piece, *, batch_rows: int) -> bytes | None:
+        """Under which the rows of a piece, all of a task, are kept as they are decoded; None where they are not: these are
+        few, and a predicate is remembered that may have selected them."""
+        handle = self.handle if self.learns and self.current else None
+        if handle is None or handle.remembered is None or handle.distrusted or not self.cache.data:
+            return None
+        if (piece.start, piece.stop) != (0, self.task.num_rows) or piece.rows.count != piece.sure.count:
+            return None
+        from accel.planning.kept_rows import MOST_ROWS, rows_key
+
+        if piece.rows.count > MOST_ROWS:
+            return None
+        return rows_key(self.task.file, self.task.row_group, piece.rows, batch_rows=batch_rows)
+
+    def recall(self, key: bytes) -> Sequence[pa.RecordBatch] | None:
+        """What was kept under a key of `rows_key`."""
+        known = None if self.handle is None else self.handle.remembered
+        return None if known is None else known.rows.get(key)
+
+    def keep(self, key: bytes, batches: Sequence[pa.RecordBatch]) -> None:
+        """Keep what was decoded for the next who asks, if it is little."""
+        handle = self.handle
+        if handle is not None and handle.remembered is not None and handle.remembered.rows.keep(key, batches):
+            self.cache.reweigh(file_key(self.client.token, self.task.path), handle, handle.nbytes)
 
     def expect(self, pieces: list[Piece]) -> None:
         """Told of all pieces, in order, before the first is fetched: notes what straddles a cut.

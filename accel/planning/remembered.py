@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from cachetools import LRUCache
 
 from accel.arrays import repeat_scalar
+from accel.planning.kept_rows import KeptRows
 from accel.planning.selection import RowSelection
 from accel.records import dataclass
 
@@ -26,7 +27,7 @@ __all__ = ["Evaluation", "Remembered", "is_selective", "predicate_key"]
 _MOST_SHARE = 256
 # A predicate of more, as a long IN, is not kept.
 _MOST_KEY = 4096
-# Of a file, and as a part of the cache that holds it: its metadata must not be displaced by this.
+# Of a file, and as a part of the cache that holds it: its metadata must not be displaced by this. So much twice.
 _MOST_BYTES = 1 << 20
 _SHARE_OF_CACHE = 64
 
@@ -72,15 +73,17 @@ class Remembered:
         What the cache holds at most that the file's metadata is in.
     """
 
-    __slots__ = ("_found",)
+    __slots__ = ("_found", "rows")
 
     def __init__(self, cache_bytes: int) -> None:
         most = min(_MOST_BYTES, cache_bytes // _SHARE_OF_CACHE)
         self._found: LRUCache[bytes, _Known] = LRUCache(most, getsizeof=lambda known: known.nbytes)
+        self.rows = KeptRows(most)
+        """What such rows hold; as much as all else here."""
 
     @property
     def nbytes(self) -> int:
-        return int(self._found.currsize)
+        return int(self._found.currsize) + self.rows.nbytes
 
     def under(self, key: bytes | None) -> Mapping[int, Evaluation]:
         """By row group, what is known under the predicate of that key."""
