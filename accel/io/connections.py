@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 __all__ = ["Connections", "Origin", "Patience", "UnreachableError", "connections_to"]
 
 # A server that drops idle connections earlier says so at once; what lies between forgets them without a word, but
-# after minutes. A new one costs two or three round trips.
-_IDLE_SECONDS = 60.0
+# after minutes. A new one costs two or three round trips. As long as obstore's client keeps its own.
+_IDLE_SECONDS = 90.0
 # S3 spreads its load by names that last a few seconds; a process that asks so seldom still spreads its own.
 _NAME_SECONDS = 30.0
 _MOST_WATCH = 1.0
