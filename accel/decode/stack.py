@@ -164,7 +164,7 @@ class _Stack:
         ]
         with translate_errors():
             reader = open_reader(splice_groups(plan, groups, num_rows=num_rows))
-            table = self._read(reader, len(groups), len(leaves), longest=sum(one.longest for one in stacked))
+            table = self._read(reader, num_rows, len(leaves), longest=sum(one.longest for one in stacked))
         columns: Columns = {}
         for field, array, leaf, pages in zip(schema, table.columns, leaves, stacked, strict=True):
             if not array.type.equals(field.type) or len(array) != pages.facts.num_values:
@@ -174,15 +174,18 @@ class _Stack:
             columns[field.name] = array.chunk(0) if array.num_chunks == 1 else array
         return columns
 
-    def _read(self, reader: ParquetReader, groups: int, columns: int, *, longest: int) -> pa.Table:
+    def _read(
+        self, reader: ParquetReader, num_rows: Sequence[int], columns: int, *, longest: int
+    ) -> pa.Table:
         """All of it; by steps where a few long texts that are named by many rows might take more than the limit."""
+        groups = list(range(len(num_rows)))
         step = self._memory_limit // max(1, longest)
-        if step >= reader.metadata.num_rows:
-            return reader.read_row_groups(list(range(groups)), range(columns), use_threads=False)
+        if step >= sum(num_rows):
+            return reader.read_row_groups(groups, range(columns), use_threads=False)
         if step < _LEAST_ROWS:
             raise Unusual
         batches, held = [], 0
-        for batch in reader.iter_batches(step, list(range(groups)), range(columns), use_threads=False):
+        for batch in reader.iter_batches(step, groups, range(columns), use_threads=False):
             batches.append(batch)
             held += batch.nbytes
             if held > self._memory_limit:
