@@ -9,32 +9,32 @@ import os
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
 import accel
-from accel.testing import DictStore, Layout, RecordingStore, table, write_file
+from accel.planning import kept_rows
+from accel.testing import DictStore, RecordingStore, write_file
+from tests.io_patterns.scattered import (
+    LAYOUT,
+    PATH,
+    scattered_file,
+    scattered_rows,
+    turned_rows,
+)
 
-PATH, GROUP, GROUPS = "f.parquet", 80_000, 2
-ROWS = GROUP * GROUPS
 WHERE = "code IN (70003, 77777, 90000)"
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def rows() -> pa.Table:
-    rng = np.random.default_rng(5)
-    return table(
-        code=pa.array(rng.permutation(ROWS)),
-        name=pa.array([None if i % 9 == 4 else f"n{i}" for i in rng.permutation(ROWS)]),
-        pad=pa.array(rng.random(ROWS)),
-    )
+    return scattered_rows()
 
 
-@pytest.fixture(scope="module")
-def data(rows: pa.Table) -> bytes:
-    return write_file(rows, Layout(group_rows=GROUP, page_rows=1000, dictionary=False))
+@pytest.fixture
+def data() -> bytes:
+    return scattered_file()
 
 
 @pytest.fixture
@@ -116,8 +116,8 @@ def test_another_version_of_the_file_has_its_own(data: bytes, rows: pa.Table, ma
     objects, cache = DictStore({PATH: data}), accel.Cache(max_age=max_age)
     for _ in range(3):
         ask(objects, cache)
-    turned = rows.take(pa.array(np.arange(ROWS)[::-1]))
-    objects.put(PATH, write_file(turned, Layout(group_rows=GROUP, page_rows=1000, dictionary=False)))
+    turned = turned_rows()
+    objects.put(PATH, write_file(turned, LAYOUT))
     found, recalled = ask(objects, cache)
     expected = turned.filter(pc.is_in(turned["code"], pa.array([70003, 77777, 90000])))
     if max_age:
@@ -142,20 +142,31 @@ def test_a_local_file_that_is_replaced(
     found = [ask_here() for _ in range(3)]
     assert [recalled for _, recalled in found] == [0, 0, 3]
     assert all(table.equals(expected) for table, _ in found)
-    turned = rows.take(pa.array(np.arange(ROWS)[::-1]))
-    (tmp_path / "new").write_bytes(write_file(turned, Layout(group_rows=GROUP, page_rows=1000)))
+    turned = turned_rows()
+    (tmp_path / "new").write_bytes(write_file(turned, LAYOUT))
     os.replace(tmp_path / "new", path)
     assert ask_here() == (turned.filter(pc.is_in(turned["code"], pa.array([70003, 77777, 90000]))), 0)
 
 
-def test_many_rows_are_decoded_each_time(store: RecordingStore, rows: pa.Table) -> None:
-    cache = accel.Cache(memory=1 << 30)
-    # One of 256 is selective, and more than 300 of a row group are much text.
-    where = "code BETWEEN 0 AND 599"
-    kept = rows.filter(pc.less(rows["code"], 600))
-    found = [ask(store, cache, where) for _ in range(3)]
-    assert [recalled for _, recalled in found] == [0, 0, 600]
-    assert all(table.equals(kept) for table, _ in found)
+@pytest.mark.parametrize(
+    ("limits", "recalled"),
+    [({}, 600), ({"MOST_ROWS": 200}, 0), ({"_MOST_BYTES": 2000}, 0)],
+    ids=["few", "many rows", "many bytes"],
+)
+def test_many_rows_are_decoded_each_time(
+    limits: dict[str, int],
+    recalled: int,
+    store: RecordingStore,
+    rows: pa.Table,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name, limit in limits.items():
+        monkeypatch.setattr(kept_rows, name, limit)
+    cache = accel.Cache()
+    # Some 300 of each row group, of some 30 bytes.
+    found = [ask(store, cache, "code < 600") for _ in range(3)]
+    assert [many for _, many in found] == [0, 0, recalled]
+    assert all(table.equals(rows.filter(pc.less(rows["code"], 600))) for table, _ in found)
 
 
 def test_where_no_data_is_kept_neither_are_rows(store: RecordingStore, expected: pa.Table) -> None:

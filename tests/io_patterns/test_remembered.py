@@ -1,8 +1,4 @@
-"""A predicate asked again reads the rows that it selected before, and nothing of its own columns.
-
-The file: 2 row groups of 80,000 rows in pages of 1,000; `code` is each whole number once, in no order, so that
-the bounds of every page hold almost any.
-"""
+"""A predicate asked again reads the rows that it selected before, and nothing of its own columns."""
 
 from __future__ import annotations
 
@@ -22,25 +18,28 @@ from accel.options import Phases
 from accel.planning import remembered
 from accel.ranges import Kind
 from accel.testing import DictStore, Layout, RecordingStore, table, write_file
+from tests.io_patterns.scattered import (
+    GROUP,
+    GROUPS,
+    LAYOUT,
+    PATH,
+    ROWS,
+    scattered_file,
+    scattered_rows,
+    turned_rows,
+)
 
-PATH, GROUP, GROUPS = "f.parquet", 80_000, 2
-ROWS = GROUP * GROUPS
 OPTIONS = accel.Options(tail_hint=64 * 1024, max_gap_bytes=0, phases=Phases.ONE)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def rows() -> pa.Table:
-    rng = np.random.default_rng(5)
-    return table(
-        code=pa.array(rng.permutation(ROWS)),
-        name=pa.array([None if i % 9 == 4 else f"n{i}" for i in rng.permutation(ROWS)]),
-        pad=pa.array(rng.random(ROWS)),
-    )
+    return scattered_rows()
 
 
-@pytest.fixture(scope="module")
-def data(rows: pa.Table) -> bytes:
-    return write_file(rows, Layout(group_rows=GROUP, page_rows=1000, dictionary=False))
+@pytest.fixture
+def data() -> bytes:
+    return scattered_file()
 
 
 @pytest.fixture
@@ -129,8 +128,8 @@ def test_another_version_of_the_file_knows_nothing_of_it(
     objects = DictStore({PATH: data})
     cache = accel.Cache(data=0, max_age=max_age)
     ask(objects, "code = 80009", cache).to_table()
-    turned = rows.take(pa.array(np.arange(ROWS)[::-1]))
-    objects.put(PATH, write_file(turned, Layout(group_rows=GROUP, page_rows=1000, dictionary=False)))
+    turned = turned_rows()
+    objects.put(PATH, write_file(turned, LAYOUT))
     scan = ask(objects, "code = 80009", cache)
     assert scan.to_table().equals(turned.filter(pc.equal(turned["code"], 80009)))
     assert (scan.metrics.row_groups_remembered, scan.metrics.replans) == (0, replans)
