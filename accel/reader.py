@@ -281,10 +281,13 @@ class Reader:
     async def decode_stack(self, layers: Sequence[Layer]) -> list[pa.RecordBatch] | None:
         """Decode and filter small pieces of one file together; None where that has to be done one by one."""
         call = DecodeStack(layers, self.options.batch_rows, self.options.memory_limit)
-        nbytes = sum(layer.piece.fetched_bytes for layer in layers)
-        chunks = sum(len(layer.piece.leaves) for layer in layers)
-        little = nbytes <= self.options.inline_decode_bytes and chunks <= _INLINE_CHUNKS
-        return call() if little else await self._pool.run(call)
+        little, pieces = self.options.inline_decode_bytes, [layer.piece for layer in layers]
+        inline = (
+            sum(len(piece.leaves) for piece in pieces) <= _INLINE_CHUNKS
+            and sum(piece.fetched_bytes for piece in pieces) <= little
+            and sum(piece.held_bytes for piece in pieces) <= _INLINE_EXPANSION * little
+        )
+        return call() if inline else await self._pool.run(call)
 
     async def match(self, task: ScanTask, read: PieceRead) -> RowSelection:
         """The rows of a piece that match, from its filter's columns; inline or in a thread likewise."""

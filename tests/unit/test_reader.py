@@ -420,6 +420,34 @@ def test_little_is_decoded_on_the_loop_and_much_in_a_thread(ran: list[object]) -
         assert len(ran) == threads
 
 
+@pytest.mark.parametrize(
+    ("groups", "rows", "values", "inline", "threads"),
+    [
+        (48, 10, "distinct", 256 << 10, 0),
+        (49, 10, "distinct", 256 << 10, 1),
+        # Some 2 KB each, which come to 8.
+        (8, 1000, "distinct", 17_000, 0),
+        (8, 1000, "distinct", 15_000, 1),
+        # 69 bytes each, which come to 16,000.
+        (8, 2000, "one", 8_100, 0),
+        (8, 2000, "one", 8_000, 1),
+    ],
+    ids=["few chunks", "many chunks", "few bytes", "many bytes", "few decoded", "many decoded"],
+)
+def test_small_row_groups_are_decoded_together_where_there_is_time(
+    groups: int, rows: int, values: str, inline: int, threads: int, ran: list[object]
+) -> None:
+    count = groups * rows
+    numbers = np.random.default_rng(1).permutation(count) if values == "distinct" else np.zeros(count, int)
+    data = write_file(
+        table(x=pa.array(numbers)), Layout(group_rows=rows, page_rows=rows, dictionary=values == "one")
+    )
+    options = accel.Options(inline_decode_bytes=inline)
+    found = accel.scan("f", store=DictStore({"f": data}), cache=None, options=options).to_table()
+    assert found["x"].to_numpy().tolist() == numbers.tolist()
+    assert [type(call).__name__ for call in ran] == ["DecodeStack"] * threads
+
+
 def test_a_few_entries_of_a_large_dictionary_are_picked_on_the_loop(ran: list[object]) -> None:
     """Once it is kept in the form that is not decompressed."""
     rows = 20_000
