@@ -82,6 +82,9 @@ class FakeReads:
     def __init__(self, reader: FakeReader, task: ScanTask) -> None:
         self.reader, self.task = reader, task
 
+    def rows_key(self, piece: Piece, *, batch_rows: int) -> None:
+        """Nothing is kept."""
+
     def expect(self, pieces: list[Piece]) -> None:
         pass
 
