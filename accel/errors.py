@@ -104,6 +104,11 @@ class AccelError(Exception):
             self.place = place
         return self
 
+    def within(self, place: str) -> AccelError:
+        """Say where the place lies that an inner layer knew, or where it is at all; returns self."""
+        self.place = f"{place}, {self.place}" if self.place else place
+        return self
+
     def of(self, url: str) -> AccelError:
         """Name the file as the user does, where inner layers know only its path in the store; returns self."""
         self.path = redact(url)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -17,6 +18,9 @@ from accel.format.model import INT96_UNIT, ParquetSchema
 from accel.memory import pool
 from accel.ranges import Kind
 
+if TYPE_CHECKING:
+    from accel.planning.task import TaskFile
+
 __all__ = [
     "ParquetReader",
     "columns_of",
@@ -24,6 +28,7 @@ __all__ = [
     "file_schema",
     "open_reader",
     "projected_schema",
+    "schema_of",
     "translate_errors",
 ]
 
@@ -53,7 +58,7 @@ class translate_errors:
         place = self._place() if callable(self._place) else self._place
         if isinstance(error, AccelError):
             if place is not None and error.place == _DICTIONARY:
-                error.place = f"{place}, {_DICTIONARY}"
+                error.within(place)
             error.at(place=place)
         elif isinstance(error, MemoryError):
             # ArrowMemoryError is one.
@@ -143,6 +148,13 @@ def projected_schema(
 
 
 _projected: SchemaMemo[pa.Schema] = SchemaMemo(64)
+
+
+def schema_of(file: TaskFile, leaves: Sequence[int]) -> pa.Schema:
+    """`projected_schema` of a file's tasks."""
+    return projected_schema(
+        file.schema, file.key_value, leaves=leaves, whole=file.arrow_schema, int96_unit=file.int96_unit
+    )
 
 
 def fields_of(schema: ParquetSchema, leaves: Sequence[int]) -> list[int]:

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from accel.arrays import bools
-from accel.decode.arrow import projected_schema
+from accel.decode.arrow import schema_of
 from accel.decode.chunks import ChunkPages
 from accel.decode.columns import decode_columns
 from accel.decode.indexed import Values, is_indexed, look_up
@@ -149,13 +149,7 @@ class _Decoder:
         if not leaves:
             return {}
         file = self._task.file
-        schema = projected_schema(
-            file.schema,
-            file.key_value,
-            leaves=leaves,
-            whole=file.arrow_schema,
-            int96_unit=file.int96_unit,
-        )
+        schema = schema_of(file, leaves)
         chunks = {leaf: self._chunk(self._parts[leaf], self._fetched[leaf], rows) for leaf in leaves}
         arrays = decode_columns(
             file.schema,

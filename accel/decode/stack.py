@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from accel.arrays import bools
-from accel.decode.arrow import ParquetReader, fields_of, open_reader, projected_schema, translate_errors
+from accel.decode.arrow import ParquetReader, fields_of, open_reader, schema_of, translate_errors
 from accel.decode.filled import check_filled
 from accel.decode.leaf_bytes import LeafBytes
 from accel.decode.outcome import filter_rows, make_batches, match_rows
@@ -143,13 +143,7 @@ class _Stack:
             return {}
         file = self._task.file
         leaves = sorted(leaves)
-        schema = projected_schema(
-            file.schema,
-            file.key_value,
-            leaves=leaves,
-            whole=file.arrow_schema,
-            int96_unit=file.int96_unit,
-        )
+        schema = schema_of(file, leaves)
         if any(isinstance(kind, pa.DictionaryType) for kind in schema.types):
             # Each row group's own dictionary: whoever reads one by one knows what to make of them.
             raise Unusual

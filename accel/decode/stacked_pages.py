@@ -6,29 +6,29 @@ wrong or only rare, is `Unusual`: such chunks are verified one by one, which als
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from accel.decode.splice import SplicedChunk
 from accel.decode.value_sizes import check_sizes, value_width
 from accel.decode.verify import IS_DATA, IS_DICTIONARY, PageFacts
-from accel.format.model import Codec, Encoding, Leaf, PageTable, PageType, Physical, SchemaElement
+from accel.format.model import Encoding, Leaf, PageTable, PageType, Physical, SchemaElement
 from accel.format.page_runs import walk_chunks
 from accel.planning.decoded_size import level_bytes
+from accel.planning.pages import READABLE_CODECS, LeafReads
 from accel.ranges import Buffer
 from accel.records import dataclass
 
 if TYPE_CHECKING:
     from accel.arrays import Bools, Int64s
-    from accel.planning.pages import LeafReads
 
 __all__ = ["StackedPages", "Unusual", "verify_stack"]
 
 # Chunks of more are no small ones.
 _MOST_PAGES = 64
-_CODECS = frozenset(Codec) - {Codec.LZO}
 
 
 class Unusual(Exception):
@@ -76,63 +76,70 @@ def verify_stack(
     ParquetFormatError
         The same.
     """
-    buffers = [len(parts) for parts in chunks]
-    if not all(one.codec in _CODECS for one in reads) or not all(buffers):
+    if not all(one.codec in READABLE_CODECS for one in reads):
         raise Unusual
-    whole = reads[0].whole
-    due = [
-        one.num_values if whole else None
-        for one, many in zip(reads, buffers, strict=True)
-        for _ in range(many)
-    ]
-    flat = [part for parts in chunks for part in parts]
-    table, met = walk_chunks(flat, num_values=due, max_pages=_MOST_PAGES)
-    if not met.all():
-        raise Unusual
-    counts = np.add.reduceat(met, np.cumsum([0, *buffers[:-1]]))
-    stops = counts.cumsum()
-    firsts = stops - counts
-    is_data, values = IS_DATA[table.type], table.num_values
-    page_values = values[is_data]
-    dictionaries = table.type[firsts] == PageType.DICTIONARY_PAGE
-    # But for a dictionary at its beginning a chunk has data pages alone, each of them of some values.
-    if len(page_values) + np.count_nonzero(dictionaries) != len(is_data) or not page_values.all():
-        raise Unusual
-    if not whole:
-        rows = np.concatenate([one.stop_row - one.first_row for one in reads])
-        if not np.array_equal(page_values, rows):
-            raise Unusual
-    _check_values(table, firsts, is_data, dictionaries, num_rows)
-    encoded = IS_DICTIONARY[table.encoding] & is_data
-    named = np.add.reduceat(np.where(encoded, values, 0), firsts)
-    longest = _check_dictionaries(table, firsts[dictionaries & (named > 0)], element)
+    walked = _walk(chunks, reads)
+    table, is_data, encoded = walked.table, walked.is_data, walked.encoded
+    _check_values(walked, reads, num_rows)
+    longest = _check_dictionaries(walked, element)
     if leaf.max_definition == 0:
         check_sizes([table], leaf, element)
-    total, uncompressed = int(num_rows.sum()), np.add.reduceat(table.uncompressed, firsts)
+    total, sizes = int(num_rows.sum()), np.add.reduceat(table.uncompressed, walked.firsts)
+    uncompressed = int(sizes.sum())
     decoded = total * (value_width(element) + level_bytes(leaf))
-    if memory_limit is not None and max(decoded, int(uncompressed.sum())) > memory_limit:
+    if memory_limit is not None and max(decoded, uncompressed) > memory_limit:
         raise Unusual
     facts = PageFacts(
         tables=(table,),
         encoded=encoded[is_data],
         parts=(),
-        page_values=page_values,
+        page_values=table.num_values[is_data],
         num_values=total,
-        uncompressed=int(uncompressed.sum()),
+        uncompressed=uncompressed,
         dictionary=None,
         prefixed=0,
     )
-    ends = table.end[stops - 1].tolist()
-    bytes_of = (
-        [_without_padding(parts, end) for parts, end in zip(chunks, ends, strict=True)] if whole else chunks
-    )
+    if reads[0].whole:
+        ends = table.end[walked.stops - 1].tolist()
+        chunks = [_without_padding(parts, end) for parts, end in zip(chunks, ends, strict=True)]
     spliced = tuple(
         SplicedChunk(tuple(parts), one.codec, count, size)
-        for parts, one, count, size in zip(
-            bytes_of, reads, num_rows.tolist(), uncompressed.tolist(), strict=True
-        )
+        for parts, one, count, size in zip(chunks, reads, num_rows.tolist(), sizes.tolist(), strict=True)
     )
     return StackedPages(facts, spliced, longest)
+
+
+class _Walked(NamedTuple):
+    """The pages of all chunks, and which of them are each chunk's."""
+
+    table: PageTable
+    firsts: Int64s
+    stops: Int64s
+    is_data: Bools
+    encoded: Bools
+    """The data pages that name entries of a dictionary."""
+    dictionaries: Bools
+    """By chunk: it begins with one."""
+
+
+def _walk(chunks: Sequence[Sequence[Buffer]], reads: Sequence[LeafReads]) -> _Walked:
+    buffers = [len(parts) for parts in chunks]
+    # Only a whole chunk may be followed by padding.
+    due = [
+        one.num_values if one.whole else None
+        for one, many in zip(reads, buffers, strict=True)
+        for _ in range(many)
+    ]
+    table, met = walk_chunks(
+        list(itertools.chain.from_iterable(chunks)), num_values=due, max_pages=_MOST_PAGES
+    )
+    if not all(buffers) or not met.all():
+        raise Unusual
+    stops = np.add.reduceat(met, np.cumsum([0, *buffers[:-1]])).cumsum()
+    firsts = np.append(0, stops[:-1])
+    is_data = IS_DATA[table.type]
+    dictionaries = table.type[firsts] == PageType.DICTIONARY_PAGE
+    return _Walked(table, firsts, stops, is_data, IS_DICTIONARY[table.encoding] & is_data, dictionaries)
 
 
 def _without_padding(parts: Sequence[Buffer], end: int) -> Sequence[Buffer]:
@@ -140,22 +147,30 @@ def _without_padding(parts: Sequence[Buffer], end: int) -> Sequence[Buffer]:
     return parts if end == len(chunk) else (memoryview(chunk)[:end],)
 
 
-def _check_values(
-    table: PageTable, firsts: Int64s, is_data: Bools, dictionaries: Bools, num_rows: Int64s
-) -> None:
+def _check_values(walked: _Walked, reads: Sequence[LeafReads], num_rows: Int64s) -> None:
     """Each chunk has a value for each row, and a dictionary where one of its pages names entries."""
-    counts = np.where(is_data, table.num_values, 0)
-    encoded = IS_DICTIONARY[table.encoding] & is_data
-    lost = np.logical_or.reduceat(encoded, firsts) & ~dictionaries
-    if (np.add.reduceat(counts, firsts) != num_rows).any() or lost.any():
+    table, firsts, is_data = walked.table, walked.firsts, walked.is_data
+    values = table.num_values[is_data]
+    # But for a dictionary at its beginning a chunk has data pages alone, each of them of some values.
+    if len(values) + np.count_nonzero(walked.dictionaries) != len(is_data) or not values.all():
+        raise Unusual
+    if not reads[0].whole and not np.array_equal(
+        values, np.concatenate([one.stop_row - one.first_row for one in reads])
+    ):
+        raise Unusual
+    counts = np.add.reduceat(np.where(is_data, table.num_values, 0), firsts)
+    lost = np.logical_or.reduceat(walked.encoded, firsts) & ~walked.dictionaries
+    if (counts != num_rows).any() or lost.any():
         raise Unusual
     # Texts that repeat what came before them decode to any length.
     if (table.encoding == Encoding.DELTA_BYTE_ARRAY).any():
         raise Unusual
 
 
-def _check_dictionaries(table: PageTable, places: Int64s, element: SchemaElement) -> int:
-    """The dictionary pages at these places; how many bytes a text of any of them has at most."""
+def _check_dictionaries(walked: _Walked, element: SchemaElement) -> int:
+    """Those that pages name; how many bytes a text of any of them has at most."""
+    table, named = walked.table, np.logical_or.reduceat(walked.encoded, walked.firsts)
+    places = walked.firsts[walked.dictionaries & named]
     if not len(places):
         return 0
     entries, sizes = table.num_values[places], table.uncompressed[places]

@@ -17,10 +17,11 @@ from cachetools import LRUCache
 from accel.decode.chunks import ChunkPages
 from accel.decode.value_sizes import check_sizes, value_width
 from accel.errors import AccelError, MemoryLimitError, ParquetFormatError
-from accel.format.model import Codec, Encoding, Leaf, PageTable, PageType, Physical, SchemaElement
+from accel.format.model import Encoding, Leaf, PageTable, PageType, Physical, SchemaElement
 from accel.format.page_header import parse_page_header
 from accel.format.page_runs import walk_pages
 from accel.planning.decoded_size import level_bytes
+from accel.planning.pages import READABLE_CODECS
 from accel.ranges import Buffer
 from accel.records import dataclass
 
@@ -39,7 +40,6 @@ __all__ = [
 
 
 _MAX_PAGES = 1 << 24
-_CODECS = frozenset(Codec)
 _DICTIONARY_ENCODINGS = (Encoding.PLAIN_DICTIONARY, Encoding.RLE_DICTIONARY)
 # By number, which is never negative but for the encoding of pages without one (-1: the last).
 IS_DICTIONARY = np.isin(np.arange(129), _DICTIONARY_ENCODINGS)
@@ -133,9 +133,7 @@ def verify_chunk(
     try:
         facts = _verify(chunk, leaf, element, tables)
     except AccelError as error:
-        inner = f", {error.place}" if error.place else ""
-        error.place = place() + inner
-        raise
+        raise error.within(place())
     if memory_limit is not None:
         decoded = facts.num_values * (value_width(element) + level_bytes(leaf))
         if max(decoded, facts.uncompressed) > memory_limit:
@@ -151,7 +149,7 @@ def verify_chunk(
 def _verify(
     chunk: ChunkPages, leaf: Leaf, element: SchemaElement, tables: Sequence[PageTable | None] | None
 ) -> PageFacts:
-    if chunk.codec == Codec.LZO or chunk.codec not in _CODECS:
+    if chunk.codec not in READABLE_CODECS:
         raise ParquetFormatError(f"compression codec {chunk.codec} cannot be read")
     if len(chunk.first_rows) != len(chunk.stop_rows):
         raise ValueError("first_rows and stop_rows are not as many")

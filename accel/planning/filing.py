@@ -14,7 +14,6 @@ from accel.errors import (
     ParquetFormatError,
     redact,
 )
-from accel.format.model import Codec
 from accel.planning.chunk_pages import PagesOf
 from accel.planning.handle import FileHandle
 from accel.planning.need import Need, Steps
@@ -23,7 +22,7 @@ from accel.planning.page_indexes import (
     page_index_wants,
     take_page_indexes,
 )
-from accel.planning.pages import LeafReads
+from accel.planning.pages import READABLE_CODECS, LeafReads
 from accel.planning.probes import Probes, find_embedded
 from accel.planning.pruning import prune_pages, prune_row_groups
 from accel.planning.query import FileQuery
@@ -40,7 +39,6 @@ if TYPE_CHECKING:
 
 __all__ = ["FilePlan", "plan_file"]
 
-_CODECS = frozenset(Codec) - {Codec.LZO}
 # Column chunks whose pages are looked for in one go: some milliseconds.
 _AT_ONCE = 300
 
@@ -320,7 +318,7 @@ def _check_chunk(handle: FileHandle, group: int, leaf: int) -> None:
         error = EncryptedFileError("the column is encrypted", hint="accel reads no encrypted columns")
     elif chunks.external[at]:
         error = ParquetFormatError("the column's data lives in another file (file_path is set)")
-    elif int(chunks.codec[at]) not in _CODECS:
+    elif int(chunks.codec[at]) not in READABLE_CODECS:
         error = ParquetFormatError(f"compression codec {int(chunks.codec[at])} is not supported")
     elif chunks.start[at] < 4 or chunks.end[at] <= chunks.start[at]:
         error = ParquetFormatError("the column chunk has no bytes")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from accel.format.model import Codec
 from accel.planning.decoded_size import DECODED_SHARE
 from accel.planning.selection import RowSelection
 from accel.ranges import ByteRange, Kind, ReadKey, Want
@@ -18,11 +19,21 @@ from accel.records import dataclass
 if TYPE_CHECKING:
     from accel.arrays import Int64s
 
-__all__ = ["LeafReads", "Piece", "PieceLeaf", "cut_pieces", "dictionary_wants", "piece_wants"]
+__all__ = [
+    "READABLE_CODECS",
+    "LeafReads",
+    "Piece",
+    "PieceLeaf",
+    "cut_pieces",
+    "dictionary_wants",
+    "piece_wants",
+]
 
 
 # Pages that follow each other are wanted together up to about so many bytes: no request is cut to less.
 _LONG_RUN = 512 << 10
+READABLE_CODECS = frozenset(Codec) - {Codec.LZO}
+"""Those whose pages can be decoded."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

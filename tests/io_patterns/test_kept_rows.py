@@ -28,22 +28,13 @@ WHERE = "code IN (70003, 77777, 90000)"
 
 
 @pytest.fixture
-def rows() -> pa.Table:
-    return scattered_rows()
+def store() -> RecordingStore:
+    return RecordingStore(DictStore({PATH: scattered_file()}))
 
 
 @pytest.fixture
-def data() -> bytes:
-    return scattered_file()
-
-
-@pytest.fixture
-def store(data: bytes) -> RecordingStore:
-    return RecordingStore(DictStore({PATH: data}))
-
-
-@pytest.fixture
-def expected(rows: pa.Table) -> pa.Table:
+def expected() -> pa.Table:
+    rows = scattered_rows()
     return rows.filter(pc.is_in(rows["code"], pa.array([70003, 77777, 90000])))
 
 
@@ -112,8 +103,8 @@ def test_aggregates_take_them_too(store: RecordingStore, expected: pa.Table) -> 
 
 
 @pytest.mark.parametrize("max_age", [0.0, 60.0], ids=["asked", "believed"])
-def test_another_version_of_the_file_has_its_own(data: bytes, rows: pa.Table, max_age: float) -> None:
-    objects, cache = DictStore({PATH: data}), accel.Cache(max_age=max_age)
+def test_another_version_of_the_file_has_its_own(max_age: float) -> None:
+    objects, cache = DictStore({PATH: scattered_file()}), accel.Cache(max_age=max_age)
     for _ in range(3):
         ask(objects, cache)
     turned = turned_rows()
@@ -129,11 +120,9 @@ def test_another_version_of_the_file_has_its_own(data: bytes, rows: pa.Table, ma
     assert found.equals(expected)
 
 
-def test_a_local_file_that_is_replaced(
-    tmp_path: Path, data: bytes, rows: pa.Table, expected: pa.Table
-) -> None:
+def test_a_local_file_that_is_replaced(tmp_path: Path, expected: pa.Table) -> None:
     path, cache = tmp_path / "f.parquet", accel.Cache()
-    path.write_bytes(data)
+    path.write_bytes(scattered_file())
 
     def ask_here() -> tuple[pa.Table, int]:
         scan = accel.scan(str(path), WHERE, cache=cache)
@@ -157,16 +146,16 @@ def test_many_rows_are_decoded_each_time(
     limits: dict[str, int],
     recalled: int,
     store: RecordingStore,
-    rows: pa.Table,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     for name, limit in limits.items():
         monkeypatch.setattr(kept_rows, name, limit)
-    cache = accel.Cache()
+    cache, rows = accel.Cache(), scattered_rows()
+    some = rows.filter(pc.less(rows["code"], 600))
     # Some 300 of each row group, of some 30 bytes.
     found = [ask(store, cache, "code < 600") for _ in range(3)]
     assert [many for _, many in found] == [0, 0, recalled]
-    assert all(table.equals(rows.filter(pc.less(rows["code"], 600))) for table, _ in found)
+    assert all(table.equals(some) for table, _ in found)
 
 
 def test_where_no_data_is_kept_neither_are_rows(store: RecordingStore, expected: pa.Table) -> None:
