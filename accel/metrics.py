@@ -106,7 +106,7 @@ class Metrics:
     row_groups_remembered: int = 0
     """Row groups of which an earlier scan has found which rows match the same predicate: only these were read."""
     rows_recalled: int = 0
-    """Rows, of those in such row groups, that were at hand as an earlier scan had decoded them."""
+    """Rows that were at hand as an earlier scan had decoded them."""
     dictionary_hits: int = 0
     """Dictionary pages that came from the cache."""
     data_hits: int = 0
@@ -172,7 +172,8 @@ class Metrics:
         with self._lock:
             for counter in (self.files, self.row_groups, self.pages, self.rows):
                 counter.total = counter.kept = 0
-            self.round_trips = self.fallbacks = self.row_groups_remembered = self.rows_from_metadata = 0
+            self.round_trips = self.fallbacks = self.row_groups_remembered = 0
+            self.rows_from_metadata = self.rows_recalled = 0
             self.restarts += 1
 
     def warn(self, text: str) -> None:

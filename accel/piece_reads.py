@@ -30,17 +30,17 @@ async def read_piece(
     reader: Reader, task: ScanTask, reads: TaskReads, piece: Piece, *, turn: Turn | None = None
 ) -> tuple[list[pa.RecordBatch], int]:
     """Fetch and decode one piece at once, the latter in its turn; its batches, and the round trips it took."""
-    key = reads.rows_key(piece, batch_rows=reader.options.batch_rows)
-    kept = None if key is None else reads.recall(key)
+    kept = reads.recall(piece, batch_rows=reader.options.batch_rows)
     if kept is not None:
-        reader.metrics.add("rows_recalled", piece.rows.count)
+        matched = sum(batch.num_rows for batch in kept)
+        reader.metrics.add("rows_recalled", matched)
+        _see(reader, piece, matched)
         return list(kept), 0
     if reads.two_phases:
         piece = at_once(piece, reads.carried.claim)
         reads.share([piece])
     batches, trips = await decode_read(reader, task, reads, await reads.fetch(piece), turn=turn)
-    if key is not None:
-        reads.keep(key, batches)
+    reads.keep(batches)
     return batches, trips
 
 
@@ -52,9 +52,7 @@ async def decode_read(
     doubtful = piece.rows.count - piece.sure.count
     found: list[RowSelection] | None = [] if doubtful and reads.remembers else None
     batches, read = await _decoded(reads, read, partial(reader.decode, task, found=found), turn)
-    if doubtful:
-        passed = sum(batch.num_rows for batch in batches) - piece.sure.count
-        reader.seen.add(tested=doubtful, matched=passed)
+    _see(reader, piece, sum(batch.num_rows for batch in batches))
     if found:
         reads.remember(piece.rows, sure=piece.sure, matched=found[-1])
     return batches, read.round_trips
@@ -72,8 +70,7 @@ async def filter_piece(
     """The first phase of a piece: what came of it that the result needs too, and what is left to be read."""
     first = await reads.fetch(filter_phase(piece))
     rows, first = await _decoded(reads, first, partial(reader.match, task), turn)
-    doubtful = piece.rows.count - piece.sure.count
-    reader.seen.add(tested=doubtful, matched=rows.count - piece.sure.count)
+    _see(reader, piece, rows.count)
     reads.remember(piece.rows, sure=piece.sure, matched=rows)
     reader.metrics.add("late_pieces")
     kept = {
@@ -129,6 +126,13 @@ async def narrow_task(reader: Reader, task: ScanTask, *, reads: TaskReads, piece
         leaf if leaf.whole else leaf.take(rows.counts(leaf.first_row, leaf.stop_row) > 0) for leaf in left
     ]
     return replace(located, rows=rows, sure=rows, reads=tuple(narrowed))
+
+
+def _see(reader: Reader, piece: Piece, matched: int) -> None:
+    """Have it known for what comes next how many rows of a piece match."""
+    sure = piece.sure.count
+    if piece.rows.count > sure:
+        reader.seen.add(tested=piece.rows.count - sure, matched=matched - sure)
 
 
 async def _decoded(

@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
 from functools import partial
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -29,6 +30,9 @@ from accel.planning.synthesis import locate_pages, page_reads
 from accel.planning.task import ScanTask
 from accel.ranges import ByteRange, Kind, ReadKey, Stash, Want
 from accel.records import dataclass
+
+if TYPE_CHECKING:
+    from accel.io.kept_rows import RowsKey
 
 __all__ = ["PieceRead", "TaskReads"]
 
@@ -73,6 +77,8 @@ class TaskReads:
     _dictionaries: DictionaryReads = field(init=False)
     _given: dict[ReadKey, memoryview] = field(default_factory=dict)
     """What came before it was asked for."""
+    _key: RowsKey | None = None
+    """Of the piece that was looked for last, if what it comes to may be kept."""
 
     def __post_init__(self) -> None:
         self._dictionaries = DictionaryReads(self.task, self.client, self.cache, self.metrics)
@@ -109,7 +115,8 @@ class TaskReads:
         handle, task, file = self.handle, self.task, self.task.file
         if handle is None or not self.remembers:
             return
-        from accel.planning.remembered import Remembered, is_selective, predicate_key
+        from accel.planning.question_keys import predicate_key
+        from accel.planning.remembered import Remembered, is_selective
 
         if not is_selective(rows.count - sure.count, matched.count - sure.count):
             return
@@ -122,30 +129,37 @@ class TaskReads:
         handle.remembered.learn(key, task.row_group, tested=tested, matched=matched)
         self.cache.reweigh(file_key(self.client.token, task.path), handle, handle.nbytes)
 
-    def rows_key(self, piece: Piece, *, batch_rows: int) -> bytes | None:
-        """Under which the rows of a piece, all of a task, are kept as they are decoded; None where they are not: these are
-        few, and a predicate is remembered that may have selected them."""
-        handle = self.handle if self.learns and self.current else None
-        if handle is None or handle.remembered is None or handle.distrusted or not self.cache.data:
+    def recall(self, piece: Piece, *, batch_rows: int) -> Sequence[pa.RecordBatch] | None:
+        """What a piece comes to, if it is kept as it was decoded: see `io.kept_rows`."""
+        handle, file = self.handle, self.task.file
+        if (
+            handle is None
+            or handle.distrusted
+            or not (self.learns and self._source.shares and self.cache.data)
+        ):
             return None
-        if (piece.start, piece.stop) != (0, self.task.num_rows) or piece.rows.count != piece.sure.count:
+        doubtful = piece.rows.count - piece.sure.count
+        met = self.cache.meet(
+            hash((file.id, self.task.row_group, file.question.compiled.mark(file.question.where)))
+        )
+        if not met and (doubtful or handle.remembered is None):
             return None
-        from accel.planning.kept_rows import MOST_ROWS, rows_key
-
-        if piece.rows.count > MOST_ROWS:
+        # Of more in doubt, which rows match is remembered first: they are sure the next time.
+        if doubtful >= _LEAST_TESTED or (piece.start, piece.stop) != (0, self.task.num_rows):
             return None
-        return rows_key(self.task.file, self.task.row_group, piece.rows, batch_rows=batch_rows)
+        from accel.io.kept_rows import MOST_ROWS
+        from accel.planning.question_keys import rows_key
 
-    def recall(self, key: bytes) -> Sequence[pa.RecordBatch] | None:
-        """What was kept under a key of `rows_key`."""
-        known = None if self.handle is None else self.handle.remembered
-        return None if known is None else known.rows.get(key)
+        said = None if piece.sure.count > MOST_ROWS else rows_key(self.task, piece, batch_rows=batch_rows)
+        if said is None:
+            return None
+        self._key = (self.client.token, file.id, *said)
+        return self.cache.rows.get(self._key)
 
-    def keep(self, key: bytes, batches: Sequence[pa.RecordBatch]) -> None:
-        """Keep what was decoded for the next who asks, if it is little."""
-        handle = self.handle
-        if handle is not None and handle.remembered is not None and handle.remembered.rows.keep(key, batches):
-            self.cache.reweigh(file_key(self.client.token, self.task.path), handle, handle.nbytes)
+    def keep(self, batches: Sequence[pa.RecordBatch]) -> None:
+        """Keep what the piece came to that was looked for last, if that is little, and it was asked for before."""
+        if self._key is not None:
+            self.cache.rows.keep(self._key, batches)
 
     def expect(self, pieces: list[Piece]) -> None:
         """Told of all pieces, in order, before the first is fetched: notes what straddles a cut.

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Hashable
 from numbers import Real
 from typing import TYPE_CHECKING, Any
 
-from cachetools import LRUCache
+from cachetools import FIFOCache, LRUCache
 
 from accel.io.flights import Flights
 from accel.io.folders import Folders
@@ -20,8 +20,14 @@ from accel.records import dataclass
 if TYPE_CHECKING:
     from accel.io.data_cache import DataCache
     from accel.io.disk import Disk
+    from accel.io.kept_rows import KeptRows
 
 __all__ = ["Cache", "CacheStats", "file_key"]
+
+# Rows as they were decoded may take up this part of what data may, beside it.
+_DECODED = 64
+# Questions that are known to have been asked.
+_MOST_ASKED = 4096
 
 Loader = Callable[[], Awaitable[tuple[Any, int]]]
 
@@ -57,6 +63,9 @@ class CacheStats:
     """Ranges that were wanted and held whole."""
     data_misses: int = 0
     data_evictions: int = 0
+    row_entries: int = 0
+    """Parts of files whose few rows are kept as they were decoded, for one question each."""
+    row_nbytes: int = 0
 
 
 class _Recent(LRUCache[Hashable, Any]):
@@ -93,7 +102,8 @@ class Cache:
         kept when it is read a second time, before as much as half of this has been read in between: so larger
         questions are answered from here from the third time on, and large scans leave it alone. While half of this
         is empty, what a scan reads up to 1/16 is kept the first time, whatever its size. Only of objects with
-        a strong etag, and not of local files, which the kernel caches. 0 keeps none.
+        a strong etag, and not of local files, which the kernel caches. What a question came to, if it is little, is
+        kept as it was decoded in 1/64 of this more. 0 keeps none.
     max_age : float
         Seconds for which a file's metadata is used without asking the store whether the file has
         changed; 0 asks at every scan. Local files are looked at every time.
@@ -145,6 +155,8 @@ class Cache:
         self.folders = Folders()
         """Sources named like a file that turned out to be a directory: asked for as both at once the next time."""
         self._data_tier: DataCache | None = None
+        self._rows: KeptRows | None = None
+        self._asked: FIFOCache[int, None] = FIFOCache(_MOST_ASKED)
         self._hits = 0
         self._misses = 0
 
@@ -165,6 +177,25 @@ class Cache:
                 if self._data_tier is None:
                     self._data_tier = DataCache(self.data)
         return self._data_tier
+
+    @property
+    def rows(self) -> KeptRows:
+        """What small questions came to."""
+        if self._rows is None:
+            from accel.io.kept_rows import KeptRows
+
+            with self._lock:
+                if self._rows is None:
+                    self._rows = KeptRows(self.data // _DECODED)
+        return self._rows
+
+    def meet(self, mark: int) -> bool:
+        """Whether a question of that hash was asked lately; it is noted. Another may have the same."""
+        with self._lock:
+            met = mark in self._asked
+            if not met:
+                self._asked[mark] = None
+            return met
 
     def disk_for(self, token: str) -> Disk | None:
         """The disk tier, for a client whose token means the same in every process; else None."""
@@ -218,6 +249,8 @@ class Cache:
         with self._lock:
             self._entries.clear()
             self.folders.clear()
+            self._asked.clear()
+        self.rows.clear()
         self.data_tier.clear()
         if self._disk is not None:
             self._disk.clear()
@@ -228,7 +261,7 @@ class Cache:
         on_disk = {} if disk is None else {"disk_hits": disk.hits, "disk_misses": disk.misses}
         if disk is not None:
             on_disk["disk_nbytes"] = disk.nbytes()
-        data = self.data_tier
+        data, rows = self.data_tier, self.rows
         with self._lock:
             return CacheStats(
                 entries=len(self._entries),
@@ -242,6 +275,8 @@ class Cache:
                 data_hits=data.hits,
                 data_misses=data.misses,
                 data_evictions=data.evictions,
+                row_entries=len(rows),
+                row_nbytes=rows.nbytes,
                 **on_disk,
             )
 

@@ -64,9 +64,10 @@ class PinnedReads:
         self._file = file
         self._metrics = metrics
         strong = file.etag is not None and not is_weak(file.etag)
-        self._shares = current and strong
+        self.shares = current and strong
+        """What others read of this version may stand for what is asked here."""
         # The kernel caches local files.
-        self._keeps = self._shares and cache.data > 0 and client.root != LOCAL_ROOT
+        self._keeps = self.shares and cache.data > 0 and client.root != LOCAL_ROOT
 
     def missing(self, want: Want) -> ByteRange | None:
         """What of a range has to be asked for: all, none, or what lies between parts that are cached."""
@@ -124,7 +125,7 @@ class PinnedReads:
         return found
 
     async def _ask(self, wants: Sequence[Want]) -> tuple[Stash, int]:
-        if not self._shares:
+        if not self.shares:
             return await self._load(wants), 1
         # Whoever wants the same of the same version meanwhile gets the same answer.
         file = self._file

@@ -215,7 +215,7 @@ def _recall(handle: FileHandle, task_file: TaskFile) -> Mapping[int, Evaluation]
     remembered = handle.remembered
     if remembered is None:
         return {}
-    from accel.planning.remembered import predicate_key
+    from accel.planning.question_keys import predicate_key
 
     pickled = task_file.question.compiled.pickled
     return remembered.under(predicate_key(task_file.query, task_file.int96_unit, pickled=pickled))

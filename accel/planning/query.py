@@ -81,6 +81,7 @@ class _Compiled:
         """Of the predicate's lists, which may be long."""
         self._found: dict[int, tuple[ParquetSchema, pa.Schema, FileQuery]] = {}
         self._pickled: tuple[Bound, bytes] | None = None
+        self._mark: tuple[int | None] | None = None
 
     def get(self, file_schema: ParquetSchema, arrow_schema: pa.Schema) -> FileQuery | None:
         known = self._found.get(id(file_schema))
@@ -103,8 +104,20 @@ class _Compiled:
             self._pickled = bound, pickle.dumps(bound, 5)
         return self._pickled[1]
 
+    def mark(self, where: Expr | None) -> int | None:
+        """The hash of its predicate; None for one that is too long to be looked at once more."""
+        if self._mark is None:
+            self._mark = (None if where is not None and _is_long(where) else hash(where),)
+        return self._mark[0]
+
     def __reduce__(self) -> tuple[type[_Compiled], tuple[()]]:
         return _Compiled, ()
+
+
+def _is_long(where: Expr) -> bool:
+    from accel.predicate.bind import binds_long
+
+    return binds_long(where)
 
 
 def constant_fields(

@@ -6,28 +6,18 @@ file, as all that its handle does, and for one predicate as it is evaluated over
 
 from __future__ import annotations
 
-import pickle
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
 from cachetools import LRUCache
 
-from accel.arrays import repeat_scalar
-from accel.planning.kept_rows import KeptRows
 from accel.planning.selection import RowSelection
 from accel.records import dataclass
 
-if TYPE_CHECKING:
-    from accel.planning.query import FileQuery
-    from accel.predicate.bind import Bound
-
-__all__ = ["Evaluation", "Remembered", "is_selective", "predicate_key"]
+__all__ = ["Evaluation", "Remembered", "is_selective"]
 
 # Where more of them match, most pages are needed anyway.
 _MOST_SHARE = 256
-# A predicate of more, as a long IN, is not kept.
-_MOST_KEY = 4096
-# Of a file, and as a part of the cache that holds it: its metadata must not be displaced by this. So much twice.
+# Of a file, and as a part of the cache that holds it: its metadata must not be displaced by this.
 _MOST_BYTES = 1 << 20
 _SHARE_OF_CACHE = 64
 
@@ -73,17 +63,15 @@ class Remembered:
         What the cache holds at most that the file's metadata is in.
     """
 
-    __slots__ = ("_found", "rows")
+    __slots__ = ("_found",)
 
     def __init__(self, cache_bytes: int) -> None:
         most = min(_MOST_BYTES, cache_bytes // _SHARE_OF_CACHE)
         self._found: LRUCache[bytes, _Known] = LRUCache(most, getsizeof=lambda known: known.nbytes)
-        self.rows = KeptRows(most)
-        """What such rows hold; as much as all else here."""
 
     @property
     def nbytes(self) -> int:
-        return int(self._found.currsize) + self.rows.nbytes
+        return int(self._found.currsize)
 
     def under(self, key: bytes | None) -> Mapping[int, Evaluation]:
         """By row group, what is known under the predicate of that key."""
@@ -104,19 +92,3 @@ class Remembered:
 def is_selective(tested: int, matched: int) -> bool:
     """Whether to remember what a predicate has selected of so many rows."""
     return matched * _MOST_SHARE <= tested
-
-
-def predicate_key(
-    query: FileQuery, int96_unit: str, *, pickled: Callable[[Bound], bytes] = pickle.dumps
-) -> bytes | None:
-    """All that says which rows of a version of a file match; None where it is too long to be kept.
-
-    Two that differ may mean the same, which then is evaluated twice.
-    """
-    if query.bound is None:
-        return None
-    said = pickled(query.bound)
-    if len(said) > _MOST_KEY:
-        return None
-    constants = [(path, repeat_scalar(value, 1)) for path, value in query.constants.items()]
-    return pickle.dumps((said, list(query.conformed.items()), constants, int96_unit), 5)

@@ -82,7 +82,10 @@ class FakeReads:
     def __init__(self, reader: FakeReader, task: ScanTask) -> None:
         self.reader, self.task = reader, task
 
-    def rows_key(self, piece: Piece, *, batch_rows: int) -> None:
+    def recall(self, piece: Piece, *, batch_rows: int) -> None:
+        """Nothing is kept."""
+
+    def keep(self, batches: list[pa.RecordBatch]) -> None:
         """Nothing is kept."""
 
     def expect(self, pieces: list[Piece]) -> None:
