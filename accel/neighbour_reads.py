@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 import pyarrow as pa
 
 from accel.io.slices import breathe
-from accel.piece_reads import decode_read, read_piece
+from accel.piece_reads import decode_read, read_anew, recall_piece
 from accel.planning.neighbours import neighbours
 from accel.planning.pages import Piece
 from accel.planning.task import ScanTask
@@ -93,24 +93,34 @@ async def read_members(
     reader: Reader, members: Members, *, turn: Callable[[], Turn]
 ) -> tuple[list[pa.RecordBatch], int]:
     """Their batches, in order, and the round trips that they took."""
-    lacking = [member.reads.lacking(member.piece) for member in members.each]
+    stacks = [(stack, _kept(reader, stack)) for stack in _stacks(members.each)]
+    left = [one for stack, kept in stacks if kept is None for one in stack]
+    lacking = [member.reads.lacking(member.piece) for member in left]
     wants = [want for own in lacking for want in own]
-    came, trips = await members.each[0].reads.ask(wants) if wants else ({}, 0)
-    for member, own in zip(members.each, lacking, strict=True):
+    came, trips = await left[0].reads.ask(wants) if wants else ({}, 0)
+    for member, own in zip(left, lacking, strict=True):
         member.reads.give({want.key: came[want.key] for want in own})
     del came  # what has been decoded is not held on to
     batches: list[pa.RecordBatch] = []
     more = 0
-    for stack in _stacks(members.each):
+    for stack, kept in stacks:
+        if kept is not None:
+            batches += kept
+            continue
         await breathe()  # what is little is decoded here
         if len(stack) > 1:
             found, own_trips = await _read_stack(reader, stack, turn=turn())
         else:
             (one,) = stack
-            found, own_trips = await read_piece(reader, one.task, one.reads, one.piece, turn=turn())
+            found, own_trips = await read_anew(reader, one.task, one.reads, one.piece, turn=turn())
         batches += found
         more = max(more, own_trips)
     return batches, trips + more
+
+
+def _kept(reader: Reader, stack: Sequence[Member]) -> list[pa.RecordBatch] | None:
+    """The batches of what is decoded by itself, if they are kept."""
+    return recall_piece(reader, stack[0].reads, stack[0].piece) if len(stack) == 1 else None
 
 
 def _stacks(members: Sequence[Member]) -> Iterator[list[Member]]:

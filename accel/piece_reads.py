@@ -21,7 +21,15 @@ from accel.turns import Turn
 if TYPE_CHECKING:
     from accel.decode.leaf_bytes import LeafBytes
 
-__all__ = ["decode_read", "filter_piece", "finish_piece", "narrow_task", "read_piece"]
+__all__ = [
+    "decode_read",
+    "filter_piece",
+    "finish_piece",
+    "narrow_task",
+    "read_anew",
+    "read_piece",
+    "recall_piece",
+]
 
 T = TypeVar("T")
 
@@ -29,13 +37,26 @@ T = TypeVar("T")
 async def read_piece(
     reader: Reader, task: ScanTask, reads: TaskReads, piece: Piece, *, turn: Turn | None = None
 ) -> tuple[list[pa.RecordBatch], int]:
-    """Fetch and decode one piece at once, the latter in its turn; its batches, and the round trips it took."""
+    """The batches of one piece, read at once if they are not kept; and the round trips that it took."""
+    kept = recall_piece(reader, reads, piece)
+    return (kept, 0) if kept is not None else await read_anew(reader, task, reads, piece, turn=turn)
+
+
+def recall_piece(reader: Reader, reads: TaskReads, piece: Piece) -> list[pa.RecordBatch] | None:
+    """The batches of one piece, if they are kept; to be asked once, before it is read."""
     kept = reads.recall(piece, batch_rows=reader.options.batch_rows)
-    if kept is not None:
-        matched = sum(batch.num_rows for batch in kept)
-        reader.metrics.add("rows_recalled", matched)
-        _see(reader, piece, matched)
-        return list(kept), 0
+    if kept is None:
+        return None
+    matched = sum(batch.num_rows for batch in kept)
+    reader.metrics.add("rows_recalled", matched)
+    _see(reader, piece, matched)
+    return list(kept)
+
+
+async def read_anew(
+    reader: Reader, task: ScanTask, reads: TaskReads, piece: Piece, *, turn: Turn | None = None
+) -> tuple[list[pa.RecordBatch], int]:
+    """Fetch and decode one piece at once, the latter in its turn; its batches, and the round trips it took."""
     if reads.two_phases:
         piece = at_once(piece, reads.carried.claim)
         reads.share([piece])
@@ -47,7 +68,7 @@ async def read_piece(
 async def decode_read(
     reader: Reader, task: ScanTask, reads: TaskReads, read: PieceRead, *, turn: Turn | None = None
 ) -> tuple[list[pa.RecordBatch], int]:
-    """The second half of `read_piece`: what was fetched of it, decoded."""
+    """The second half of `read_anew`: what was fetched of it, decoded."""
     piece = read.piece
     doubtful = piece.rows.count - piece.sure.count
     found: list[RowSelection] | None = [] if doubtful and reads.remembers else None

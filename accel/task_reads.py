@@ -132,20 +132,15 @@ class TaskReads:
     def recall(self, piece: Piece, *, batch_rows: int) -> Sequence[pa.RecordBatch] | None:
         """What a piece comes to, if it is kept as it was decoded: see `io.kept_rows`."""
         handle, file = self.handle, self.task.file
-        if (
-            handle is None
-            or handle.distrusted
-            or not (self.learns and self._source.shares and self.cache.data)
-        ):
+        usable = self.learns and self._source.shares and self.cache.data > 0
+        if not usable or handle is None or handle.distrusted:
             return None
-        doubtful = piece.rows.count - piece.sure.count
-        met = self.cache.meet(
-            hash((file.id, self.task.row_group, file.question.compiled.mark(file.question.where)))
-        )
-        if not met and (doubtful or handle.remembered is None):
+        mark = file.question.compiled.mark(file.question.where)
+        met = mark is not None and self.cache.meet(hash((file.id, self.task.row_group, mark)))
+        # Where others remembered which rows match, somebody has asked.
+        if not met and (handle.remembered is None or piece.rows.count != piece.sure.count):
             return None
-        # Of more in doubt, which rows match is remembered first: they are sure the next time.
-        if doubtful >= _LEAST_TESTED or (piece.start, piece.stop) != (0, self.task.num_rows):
+        if (piece.start, piece.stop) != (0, self.task.num_rows):
             return None
         from accel.io.kept_rows import MOST_ROWS
         from accel.planning.question_keys import rows_key

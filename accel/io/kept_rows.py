@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import pyarrow as pa
 from cachetools import LRUCache
 
+from accel.memory import pool
 from accel.records import dataclass
 
 if TYPE_CHECKING:
@@ -66,17 +67,34 @@ class KeptRows:
         return None if kept is None else kept.batches
 
     def keep(self, key: RowsKey, batches: Sequence[pa.RecordBatch]) -> None:
-        """Keep what was decoded, if it is little, and not a part of something larger."""
+        """Keep what was decoded, if it is little."""
         if sum(batch.num_rows for batch in batches) > MOST_ROWS:
             return
-        held = sum(batch.get_total_buffer_size() for batch in batches)
-        nbytes = held + _OVERHEAD + sum(_COLUMN * batch.num_columns for batch in batches)
+        if sum(batch.nbytes for batch in batches) > _MOST_BYTES:
+            return
+        own = [copied for batch in batches if (copied := _own(batch)) is not None]
+        held = sum(batch.get_total_buffer_size() for batch in own)
+        nbytes = held + _OVERHEAD + sum(_COLUMN * batch.num_columns for batch in own)
         nbytes += sum(map(len, key[2:]))
-        if held <= _MOST_BYTES and nbytes <= self._kept.maxsize:
+        if len(own) == len(batches) and held <= _MOST_BYTES and nbytes <= self._kept.maxsize:
             with self._lock:
-                self._kept[key] = _Kept(tuple(batches), nbytes)
+                self._kept[key] = _Kept(tuple(own), nbytes)
 
     def clear(self) -> None:
         """Forget everything."""
         with self._lock:
             self._kept.clear()
+
+
+def _own(batch: pa.RecordBatch) -> pa.RecordBatch | None:
+    """The same rows by themselves, where few of them may lie in all that was read; None of views, which do not leave."""
+    if not batch.num_columns:
+        return batch
+    arrays = []
+    for column in batch.columns:
+        copy = pa.concat_arrays([column, column.slice(0, 0)], memory_pool=pool())
+        lies = {buffer.address for buffer in column.buffers() if buffer is not None and buffer.size}
+        if any(buffer is not None and buffer.size and buffer.address in lies for buffer in copy.buffers()):
+            return None
+        arrays.append(copy)
+    return pa.RecordBatch.from_arrays(arrays, schema=batch.schema)

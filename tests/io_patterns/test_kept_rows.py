@@ -18,6 +18,7 @@ import pytest
 
 import accel
 from accel.io import kept_rows
+from accel.planning import question_keys
 from accel.testing import DictStore, Layout, RecordingStore, table, write_file
 from tests.io_patterns.scattered import (
     GROUPS,
@@ -322,6 +323,28 @@ def test_by_a_list_of_keys_in_an_array(lookups: RecordingStore) -> None:
             sorted_rows().slice(0, 5000),
             0,
         )
+
+
+def test_few_of_many_that_are_not_remembered(store: RecordingStore) -> None:
+    """Of 80,000 rows of a row group more than one in 256 match, and no more than are kept."""
+    cache, rows = accel.Cache(), scattered_rows()
+    some = rows.filter(pc.less(rows["code"], 1300))
+    found = [ask(store, cache, "code < 1300", columns=["code"]) for _ in range(3)]
+    assert [many for _, many in found] == [0, 0, 1300]
+    assert all(table.equals(some.select(["code"])) for table, _ in found)
+
+
+def test_a_long_list_is_not_looked_through_again(
+    lookups: RecordingStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: Any, **__: Any) -> bytes:
+        raise AssertionError("a key was made")
+
+    cache, where = accel.Cache(), f"key IN ({', '.join(map(str, range(0, 60_000, 11)))}) AND key < 500"
+    monkeypatch.setattr(question_keys, "rows_key", refuse)
+    for _ in range(3):
+        assert ask(lookups, cache, where)[0].num_rows == 46
+    assert cache.stats().row_entries == 0
 
 
 def test_where_no_data_is_kept_neither_are_rows(store: RecordingStore, expected: pa.Table) -> None:

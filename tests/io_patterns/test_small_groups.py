@@ -89,6 +89,23 @@ def test_the_rows_are_those_of_each_group_read_by_itself(
     assert store.calls == []
 
 
+def test_what_is_kept_of_them_is_not_asked_for(store: RecordingStore, data: bytes) -> None:
+    cache, where = accel.Cache(), "key >= 3000 AND key < 3900 AND value > 0"
+    for _ in range(2):
+        found = scan(store, where, cache=cache)
+        expected = found.to_table()
+        assert found.metrics.rows_recalled == 0
+    assert (cache.stats().row_entries, expected.num_rows > 100) == (3, True)
+    cache.data_tier.clear()
+    store.clear()
+    found = scan(store, where, cache=cache)
+    assert found.to_table().equals(expected)
+    assert (found.metrics.rows_recalled, store.calls) == (expected.num_rows, [])
+    # Beside some that are not kept.
+    other = "key >= 2700 AND key < 3900 AND value > 0"
+    assert scan(store, other, cache=cache).to_table().equals(scan(store, other).to_table())
+
+
 @pytest.mark.parametrize(
     "options",
     [{"phases": "two"}, {"piece_bytes": 1}, {"memory_limit": 40_000}, {"phases": "one"}],

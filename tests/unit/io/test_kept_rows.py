@@ -68,15 +68,52 @@ def test_no_more_is_kept_than_fits() -> None:
         ([batch(2), batch(1023)], False),
         ([batch(1, "x" * 65_000)], True),
         ([batch(1, "x" * 66_000)], False),
-        # It would hold all that it is a part of.
-        ([batch(10_000).slice(3, 1)], False),
+        ([batch(10_000).slice(3, 1)], True),
     ],
 )
-def test_neither_much_nor_a_part_of_much(batches: list[pa.RecordBatch], outcome: bool) -> None:
+def test_only_little_is_kept(batches: list[pa.RecordBatch], outcome: bool) -> None:
     kept = KeptRows(1 << 20)
     kept.keep(key("one"), batches)
     assert (kept.get(key("one")) is not None) is outcome
     assert (kept.nbytes > 0) is outcome
+
+
+def test_what_is_kept_lies_by_itself() -> None:
+    page = memoryview(bytes(range(256)) * 4096)
+    lying = pa.Array.from_buffers(pa.int64(), 3, [None, pa.py_buffer(page[800:824])])
+    texts = pa.array(["x" * 50, None, "long enough to lie elsewhere"] * 500).slice(600, 3)
+    nested = pa.array([[{"a": n, "b": "y"}] for n in range(900)]).slice(7, 3)
+    some = pa.record_batch({"a": lying, "b": texts, "c": nested, "d": pa.nulls(3)})
+    kept = KeptRows(1 << 20)
+    kept.keep(key("one"), [some])
+    (own,) = kept.get(key("one")) or ()
+    assert own == some
+    assert own.schema == some.schema
+    own.validate(full=True)
+    assert own.get_total_buffer_size() < 400
+    for had, has in zip(some.columns, own.columns, strict=True):
+        held = {buffer.address for buffer in had.buffers() if buffer is not None}
+        assert held.isdisjoint(buffer.address for buffer in has.buffers() if buffer is not None)
+
+
+def test_views_are_not_kept() -> None:
+    kept = KeptRows(1 << 20)
+    texts = pa.array(["a text that is no part of its view", None], pa.string_view())
+    kept.keep(key("one"), [pa.record_batch({"a": texts})])
+    kept.keep(
+        key("two"),
+        [batch(), pa.record_batch({"a": pa.array([["a text like the other"]], pa.list_(pa.string_view()))})],
+    )
+    assert len(kept) == 0
+
+
+def test_rows_without_columns_are_kept() -> None:
+    kept = KeptRows(1 << 20)
+    rows = pa.RecordBatch.from_struct_array(pa.nulls(3, pa.struct([])))
+    kept.keep(key("one"), [rows])
+    found = kept.get(key("one"))
+    assert found is not None
+    assert [one.num_rows for one in found] == [3]
 
 
 def test_several_threads() -> None:
