@@ -185,8 +185,8 @@ class FileRun:
         if len(tasks) > 1 or planned.nbytes > _ALONE or planned.cut_when_read:
             return False
         reads = run.reader.reads(planned)
-        pieces = cut_task(planned, piece_bytes=run.piece_bytes, two_phases=reads.two_phases)
-        if len(pieces) != 1 or reads.two_phases or self._budget.left is not None:
+        pieces = cut_task(planned, piece_bytes=run.piece_bytes, two_phases=reads.phased)
+        if len(pieces) != 1 or reads.phased or self._budget.left is not None:
             return False
         self.promised += planned.sure.count
         (piece,) = pieces
@@ -311,7 +311,7 @@ class FileRun:
         admission.pin(order)
         reads = reader.reads(task, abreast=abreast)
         depth = self._depth + 1
-        if reads.two_phases:
+        if reads.phased:
             task = await narrow_task(reader, task, reads=reads, piece_bytes=self._run.piece_bytes)
             reader.metrics.deepest(depth)
             depth += 1

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 import pyarrow as pa
 
 from accel.io.slices import breathe
-from accel.piece_reads import decode_read, read_anew, recall_piece
+from accel.piece_reads import decode_read, read_piece, recall_piece
 from accel.planning.neighbours import neighbours
 from accel.planning.pages import Piece
 from accel.planning.task import ScanTask
@@ -77,7 +77,7 @@ def _members_of(
     each: list[Member] = []
     for task in tasks:
         reads = reader.reads(task, abreast=abreast)
-        if reads.two_phases or task.cut_when_read:
+        if reads.phased or task.cut_when_read:
             return None
         pieces = cut_task(task, piece_bytes=piece_bytes, two_phases=False)
         if len(pieces) != 1:
@@ -112,7 +112,7 @@ async def read_members(
             found, own_trips = await _read_stack(reader, stack, turn=turn())
         else:
             (one,) = stack
-            found, own_trips = await read_anew(reader, one.task, one.reads, one.piece, turn=turn())
+            found, own_trips = await read_piece(reader, one.task, one.reads, one.piece, turn=turn())
         batches += found
         more = max(more, own_trips)
     return batches, trips + more

@@ -26,7 +26,6 @@ __all__ = [
     "filter_piece",
     "finish_piece",
     "narrow_task",
-    "read_anew",
     "read_piece",
     "recall_piece",
 ]
@@ -37,14 +36,22 @@ T = TypeVar("T")
 async def read_piece(
     reader: Reader, task: ScanTask, reads: TaskReads, piece: Piece, *, turn: Turn | None = None
 ) -> tuple[list[pa.RecordBatch], int]:
-    """The batches of one piece, read at once if they are not kept; and the round trips that it took."""
+    """The batches of one piece, fetched and decoded at once, the latter in its turn, if they are not kept; and the
+    round trips that it took."""
     kept = recall_piece(reader, reads, piece)
-    return (kept, 0) if kept is not None else await read_anew(reader, task, reads, piece, turn=turn)
+    if kept is not None:
+        return kept, 0
+    if reads.two_phases:
+        piece = at_once(piece, reads.carried.claim)
+        reads.share([piece])
+    batches, trips = await decode_read(reader, task, reads, await reads.fetch(piece), turn=turn)
+    reads.outcome.keep(piece, batches)
+    return batches, trips
 
 
 def recall_piece(reader: Reader, reads: TaskReads, piece: Piece) -> list[pa.RecordBatch] | None:
-    """The batches of one piece, if they are kept; to be asked once, before it is read."""
-    kept = reads.recall(piece, batch_rows=reader.options.batch_rows)
+    """The batches of one piece, if they are kept."""
+    kept = reads.outcome.recall_piece(piece)
     if kept is None:
         return None
     matched = sum(batch.num_rows for batch in kept)
@@ -53,22 +60,10 @@ def recall_piece(reader: Reader, reads: TaskReads, piece: Piece) -> list[pa.Reco
     return list(kept)
 
 
-async def read_anew(
-    reader: Reader, task: ScanTask, reads: TaskReads, piece: Piece, *, turn: Turn | None = None
-) -> tuple[list[pa.RecordBatch], int]:
-    """Fetch and decode one piece at once, the latter in its turn; its batches, and the round trips it took."""
-    if reads.two_phases:
-        piece = at_once(piece, reads.carried.claim)
-        reads.share([piece])
-    batches, trips = await decode_read(reader, task, reads, await reads.fetch(piece), turn=turn)
-    reads.keep(batches)
-    return batches, trips
-
-
 async def decode_read(
     reader: Reader, task: ScanTask, reads: TaskReads, read: PieceRead, *, turn: Turn | None = None
 ) -> tuple[list[pa.RecordBatch], int]:
-    """The second half of `read_anew`: what was fetched of it, decoded."""
+    """The second half of `read_piece`: what was fetched of it, decoded."""
     piece = read.piece
     doubtful = piece.rows.count - piece.sure.count
     found: list[RowSelection] | None = [] if doubtful and reads.remembers else None
@@ -103,6 +98,8 @@ async def filter_piece(
     reads.carried.pass_by(piece.stop)
     parts = [] if rest is None else cut_output(rest, num_rows=task.num_rows, piece_bytes=piece_bytes)
     reads.share(parts)
+    if not parts:
+        reads.outcome.keep(piece, [])
     return PieceRead(first.piece, kept, first.round_trips), parts
 
 
@@ -119,6 +116,7 @@ async def finish_piece(
     rest = await reads.fetch(part)
     whole = _joined(first, rest, part.rows)
     batches, read = await _decoded(reads, whole, partial(reader.decode, task), turn)
+    reads.outcome.keep(part, batches)
     return batches, first.round_trips + read.round_trips
 
 

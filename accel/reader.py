@@ -232,10 +232,11 @@ class Reader:
             self._cache,
             self.metrics,
             handle,
-            forecast is not None,
+            phased=forecast is not None,
             current=handle is not None and self._opener.stands(client, handle, moment=self._started),
             merging=self.merging(task, forecast, abreast=abreast),
             learns=self._learns,
+            batch_rows=self.options.batch_rows,
         )
 
     def merging(self, task: ScanTask, forecast: Forecast | None, *, abreast: int) -> Merging:

@@ -6,9 +6,6 @@ import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
 from functools import partial
-from typing import TYPE_CHECKING
-
-import pyarrow as pa
 
 from accel.carried_pages import CarriedPages
 from accel.decode.leaf_bytes import LeafBytes
@@ -20,6 +17,7 @@ from accel.io.cache import Cache, file_key
 from accel.io.client import Client
 from accel.io.pinned_reads import PinnedReads
 from accel.io.threads import WORK
+from accel.kept_outcome import KeptOutcome
 from accel.metrics import Metrics
 from accel.options import MIB
 from accel.planning.coalesce import Merging
@@ -30,9 +28,6 @@ from accel.planning.synthesis import locate_pages, page_reads
 from accel.planning.task import ScanTask
 from accel.ranges import ByteRange, Kind, ReadKey, Stash, Want
 from accel.records import dataclass
-
-if TYPE_CHECKING:
-    from accel.io.kept_rows import RowsKey
 
 __all__ = ["PieceRead", "TaskReads"]
 
@@ -63,22 +58,24 @@ class TaskReads:
     metrics: Metrics
     handle: FileHandle | None = None
     """Learns the page locations of chunks that were read whole."""
-    two_phases: bool = False
-    """Read the filter's columns first, and the others only where rows match."""
+    phased: bool = False
+    """It pays to read the filter's columns first, and the others only where rows match."""
     current: bool = False
     """The file's version is known to be the current one: pages of it that are cached may be used."""
     merging: Merging | None = None
     """How ranges become requests; None leaves it to the client."""
     learns: bool = False
     """Which rows match may be remembered for other scans: the task was planned here."""
+    batch_rows: int = 0
+    """The most rows of a batch."""
     _source: PinnedReads = field(init=False)
+    outcome: KeptOutcome = field(init=False)
+    """What it comes to, if that is kept."""
     carried: CarriedPages = field(default_factory=CarriedPages)
     """The pages that straddle a cut."""
     _dictionaries: DictionaryReads = field(init=False)
     _given: dict[ReadKey, memoryview] = field(default_factory=dict)
     """What came before it was asked for."""
-    _key: RowsKey | None = None
-    """Of the piece that was looked for last, if what it comes to may be kept."""
 
     def __post_init__(self) -> None:
         self._dictionaries = DictionaryReads(self.task, self.client, self.cache, self.metrics)
@@ -90,6 +87,13 @@ class TaskReads:
             current=self.current,
             merging=self.merging,
             dictionaries=not self._dictionaries.keeps(),
+        )
+        self.outcome = KeptOutcome(
+            self.task,
+            self.cache,
+            token=self.client.token,
+            handle=self.handle if self.learns and self._source.shares else None,
+            batch_rows=self.batch_rows,
         )
 
     def missing(self, want: Want) -> ByteRange | None:
@@ -129,32 +133,10 @@ class TaskReads:
         handle.remembered.learn(key, task.row_group, tested=tested, matched=matched)
         self.cache.reweigh(file_key(self.client.token, task.path), handle, handle.nbytes)
 
-    def recall(self, piece: Piece, *, batch_rows: int) -> Sequence[pa.RecordBatch] | None:
-        """What a piece comes to, if it is kept as it was decoded: see `io.kept_rows`."""
-        handle, file = self.handle, self.task.file
-        usable = self.learns and self._source.shares and self.cache.data > 0
-        if not usable or handle is None or handle.distrusted:
-            return None
-        mark = file.question.compiled.mark(file.question.where)
-        met = mark is not None and self.cache.meet(hash((file.id, self.task.row_group, mark)))
-        # Where others remembered which rows match, somebody has asked.
-        if not met and (handle.remembered is None or piece.rows.count != piece.sure.count):
-            return None
-        if (piece.start, piece.stop) != (0, self.task.num_rows):
-            return None
-        from accel.io.kept_rows import MOST_ROWS
-        from accel.planning.question_keys import rows_key
-
-        said = None if piece.sure.count > MOST_ROWS else rows_key(self.task, piece, batch_rows=batch_rows)
-        if said is None:
-            return None
-        self._key = (self.client.token, file.id, *said)
-        return self.cache.rows.get(self._key)
-
-    def keep(self, batches: Sequence[pa.RecordBatch]) -> None:
-        """Keep what the piece came to that was looked for last, if that is little, and it was asked for before."""
-        if self._key is not None:
-            self.cache.rows.keep(self._key, batches)
+    @property
+    def two_phases(self) -> bool:
+        """Read the filter's columns first, and the others only where rows match."""
+        return self.phased and self.outcome.recall() is None
 
     def expect(self, pieces: list[Piece]) -> None:
         """Told of all pieces, in order, before the first is fetched: notes what straddles a cut.
@@ -274,6 +256,7 @@ class TaskReads:
             current=self.current,
             merging=self.merging,
             learns=self.learns,
+            batch_rows=self.batch_rows,
         )
 
     def _teaches(self, reads: LeafReads) -> bool:

@@ -13,7 +13,6 @@ from accel.arrays import repeat_scalar
 from accel.memory import pool
 
 if TYPE_CHECKING:
-    from accel.planning.pages import Piece
     from accel.planning.query import FileQuery
     from accel.planning.task import ScanTask
     from accel.predicate.bind import Bound
@@ -37,21 +36,21 @@ def predicate_key(
     return pickle.dumps((said, list(query.conformed.items()), constants, int96_unit), 5)
 
 
-def rows_key(task: ScanTask, piece: Piece, *, batch_rows: int) -> tuple[bytes, ...] | None:
-    """All that says what a piece of a file comes to; None where that is too long to be kept.
+def rows_key(task: ScanTask, *, batch_rows: int) -> tuple[bytes, ...] | None:
+    """All that says what a task comes to, of a version of a file; None where that is too long to be kept.
 
     Of rows that are sure to match no predicate is a part of it: others that select the same find them.
     """
     file = task.file
     query, predicate = file.query, b""
-    if piece.rows.count > piece.sure.count:
+    if task.rows.count > task.sure.count:
         said = predicate_key(query, file.int96_unit, pickled=file.question.compiled.pickled)
         if said is None:
             return None
         predicate = said
     constants = [(name, repeat_scalar(value, 1)) for name, value in query.output_constants.items()]
     shape = (task.row_group, batch_rows, file.int96_unit, query.output_leaves, constants)
-    bounds = (piece.rows.starts, piece.rows.stops, piece.sure.starts, piece.sure.stops)
+    bounds = (task.rows.starts, task.rows.stops, task.sure.starts, task.sure.stops)
     return (
         predicate,
         query.output.serialize(memory_pool=pool()).to_pybytes(),

@@ -15,18 +15,21 @@ from accel.testing import DictStore, Layout, table, write_file
 
 SEED, ROWS, GROUP = 20261123, 6_000, 2_000
 PATHS = ("d/month=1/a.parquet", "d/month=2/b.parquet")
-COLUMNS = (None, ["key"], ["text", "key"], ["key", "text"], ["price", "month", "text"], ["pad", "items"], [])
+COLUMNS = (None, ["key"], ["price", "month", "text"], ["pad", "items"], [])
 WHERES = (
     "key = {n}", "key IN ({n}, {m}, 3)", "key BETWEEN {n} AND {o} AND price > 1", "key = {n} AND text = '{t}'",
     "key < {s} AND text LIKE 't1%'", "key = {n} OR key = {m} AND month = 2", "key = {n} AND price IS NULL",
     "key > {n} AND key < {o} AND NOT (text = '{t}')", "key = 100000", "key < {s}", "text = '{t}' AND price > 5",
+)  # fmt: skip
+OPTIONS: tuple[dict[str, Any], ...] = (
+    {}, {}, {"batch_rows": 3}, {"phases": "two"}, {"piece_bytes": 1}, {"phases": "two", "piece_bytes": 1},
 )  # fmt: skip
 
 
 @cache
 def written(version: int, page_index: bool) -> bytes:
     rng = np.random.default_rng(version)
-    texts = [None if v % 7 == 2 else f"t{v}" for v in rng.integers(0, 30, ROWS).tolist()]
+    texts = [None if at % 7 == 2 else f"t{v}" for at, v in enumerate(rng.integers(0, 30, ROWS).tolist())]
     items = [[int(v)] * (v % 3) if v % 5 else None for v in rng.integers(0, 9, ROWS)]
     price = pa.array(rng.choice([0.0, -0.0, 1.5, np.nan, 7.25], ROWS), mask=rng.random(ROWS) < 0.1)
     columns = table(key=range(ROWS), text=texts, price=price, items=items, pad=rng.random(ROWS))
@@ -38,10 +41,13 @@ def predicate(chance: random.Random, where: str) -> str:
     return where.format(n=n, m=m, o=n + chance.randrange(40), s=s, t=f"t{s}")
 
 
-def question(chance: random.Random, where: str) -> dict[str, Any]:
+def question(chance: random.Random, where: str, columns: list[str] | None) -> dict[str, Any]:
     """Others differ in one thing only."""
-    asked: dict[str, Any] = {"where": where, "columns": chance.choice(COLUMNS)}
-    asked["options"] = accel.Options(batch_rows=chance.choice([131_072, 131_072, 3]))
+    asked: dict[str, Any] = {
+        "where": where,
+        "columns": columns,
+        "options": accel.Options(**chance.choice(OPTIONS)),
+    }
     if chance.random() < 0.2:
         groups = {group: [(0, chance.randrange(GROUP))] for group in range(ROWS // GROUP)}
         asked["selection"] = {PATHS[0]: groups, PATHS[1]: {1: [(5, GROUP)]}}
@@ -69,8 +75,9 @@ def test_each_is_answered_as_by_itself(page_index: bool, data: int) -> None:
     chance = random.Random(SEED + data + page_index)
     store = DictStore({path: written(at, page_index) for at, path in enumerate(PATHS)})
     cache, recalled = accel.Cache(data=data, max_age=0), 0
-    wheres = [predicate(chance, where) for where in chance.sample(WHERES, 6)]
-    pool = [question(chance, chance.choice(wheres)) for _ in range(50)]
+    wheres = [predicate(chance, where) for where in (*chance.sample(WHERES[:-1], 4), WHERES[-1])]
+    columns = [["text", "key"], ["key", "text"], chance.choice(COLUMNS)]
+    pool = [question(chance, chance.choice(wheres), chance.choice(columns)) for _ in range(50)]
     for turn in range(300):
         if turn % 100 == 99:
             store.put(chance.choice(PATHS), written(2 + turn, page_index))

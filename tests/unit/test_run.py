@@ -75,18 +75,23 @@ class FakeReader:
         return [pa.RecordBatch.from_arrays([pa.array(values)], names=["x"])] if values else []
 
 
+class FakeOutcome:
+    """Nothing is kept."""
+
+    def recall_piece(self, piece: Piece) -> None:
+        pass
+
+    def keep(self, piece: Piece, batches: list[pa.RecordBatch]) -> None:
+        pass
+
+
 class FakeReads:
-    two_phases = False
+    phased = two_phases = False
     remembers = False
+    outcome = FakeOutcome()
 
     def __init__(self, reader: FakeReader, task: ScanTask) -> None:
         self.reader, self.task = reader, task
-
-    def recall(self, piece: Piece, *, batch_rows: int) -> None:
-        """Nothing is kept."""
-
-    def keep(self, batches: list[pa.RecordBatch]) -> None:
-        """Nothing is kept."""
 
     def expect(self, pieces: list[Piece]) -> None:
         pass

@@ -8,7 +8,6 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from accel.planning.pages import Piece
 from accel.planning.query import FileQuery, Question
 from accel.planning.question_keys import predicate_key, rows_key
 from accel.planning.selection import RowSelection
@@ -157,9 +156,9 @@ def key(
     **asked: Any,
 ) -> tuple[bytes, ...] | None:
     task: Any = Task(row_group, **asked)
-    some = RowSelection.of(rows)
-    known = some if sure is None else RowSelection.of(sure)
-    return rows_key(task, Piece(some, known, (), 0, 10), batch_rows=batch_rows)
+    task.rows = RowSelection.of(rows)
+    task.sure = task.rows if sure is None else RowSelection.of(sure)
+    return rows_key(task, batch_rows=batch_rows)
 
 
 def test_the_same_question_has_one_key() -> None:
