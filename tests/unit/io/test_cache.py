@@ -266,3 +266,14 @@ def test_two_loops_do_not_share_a_load_but_do_share_its_value() -> None:
         thread.join()
     assert values == [7] * 4
     assert cache.stats().entries == 1
+
+
+def test_a_question_is_met_once_it_was_asked() -> None:
+    cache = Cache()
+    assert [cache.meet(7), cache.meet(7), cache.meet(8), cache.meet(7)] == [False, True, False, True]
+    cache.clear()
+    assert not cache.meet(7)
+    # The oldest of thousands are forgotten.
+    assert not any(cache.meet(mark) for mark in range(10, 5000))
+    assert cache.meet(4999)
+    assert not cache.meet(10)

@@ -277,3 +277,14 @@ def test_what_questions_share_is_what_each_would_find(columns: list[str] | None)
             ]
             shared, fresh = ({f: getattr(q, f) for f in FileQuery.__match_args__} for q in found)
             assert shared == fresh
+
+
+def test_the_mark_of_a_question_is_that_of_its_predicate() -> None:
+    def mark(text: str | None) -> int | None:
+        where = to_expr(text)
+        return Question(where, pa.schema([]), pa.schema([]), ()).compiled.mark(where)
+
+    assert mark("a = 1") == mark("a = 1") == mark(" a  = 1")
+    assert len({mark(text) for text in ("a = 1", "a = 2", "b = 1", "a <> 1", "a IN (1, 2)", None)}) == 6
+    # One that takes long to be looked through has none.
+    assert mark(f"a IN ({', '.join(map(str, range(6000)))})") is None
