@@ -150,7 +150,7 @@ def _predict(reader: Reader, task: ScanTask, *, abreast: int) -> TaskIO:
         piece_bytes=reader.options.cut_bytes,
         merging=reader.merging(task, reader.forecast(task, abreast=abreast), abreast=abreast),
         missing=reads.missing,
-        two_phases=reads.phased,
+        two_phases=reads.two_phases,
     )
 
 

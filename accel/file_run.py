@@ -185,8 +185,8 @@ class FileRun:
         if len(tasks) > 1 or planned.nbytes > _ALONE or planned.cut_when_read:
             return False
         reads = run.reader.reads(planned)
-        pieces = cut_task(planned, piece_bytes=run.piece_bytes, two_phases=reads.phased)
-        if len(pieces) != 1 or reads.phased or self._budget.left is not None:
+        pieces = cut_task(planned, piece_bytes=run.piece_bytes, two_phases=reads.two_phases)
+        if len(pieces) != 1 or reads.two_phases or self._budget.left is not None:
             return False
         self.promised += planned.sure.count
         (piece,) = pieces
@@ -245,10 +245,9 @@ class FileRun:
         reads.expect(pieces)
         # A task that has ended holds the batches that it read: none may be kept here.
         reading_on: set[asyncio.Task[Any]] = set()
-        reading: asyncio.Task[Any]
         for number, piece in enumerate(pieces):
             place = (*within, number) if within else None
-            if reads.two_phases and piece.sure.count < piece.rows.count:
+            if reads.in_phases(piece):
                 first = filter_phase(piece)
                 order = await self._enter(task, first.held_bytes, run.part(first.weight), place)
                 if self._failing:
@@ -256,9 +255,9 @@ class FileRun:
                 parts = Line()
                 line.put(parts)
                 phases = partial(self._read_phases, group, task, reads, piece, order, parts, depth)
-                reading = group.create_task(self._fill(parts, phases))
+                reading: asyncio.Task[Any] = group.create_task(self._fill(parts, phases))
             else:
-                order = await self._enter(task, piece.held_bytes, run.part(piece.weight), place)
+                order = await self._enter(task, reads.held_bytes(piece), run.part(piece.weight), place)
                 if self._failing:
                     break
                 read = partial(run.read_piece, task, reads, piece, depth=depth, order=order)
@@ -311,7 +310,7 @@ class FileRun:
         admission.pin(order)
         reads = reader.reads(task, abreast=abreast)
         depth = self._depth + 1
-        if reads.phased:
+        if reads.two_phases:
             task = await narrow_task(reader, task, reads=reads, piece_bytes=self._run.piece_bytes)
             reader.metrics.deepest(depth)
             depth += 1

@@ -82,4 +82,4 @@ class KeptOutcome:
         from accel.planning.question_keys import rows_key
 
         said = None if task.sure.count > MOST_ROWS else rows_key(task, batch_rows=self._batch_rows)
-        return None if said is None else (self._token, file.id, *said)
+        return None if said is None else (self._token, file.id, said)

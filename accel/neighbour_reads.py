@@ -77,7 +77,7 @@ def _members_of(
     each: list[Member] = []
     for task in tasks:
         reads = reader.reads(task, abreast=abreast)
-        if reads.phased or task.cut_when_read:
+        if reads.two_phases or task.cut_when_read:
             return None
         pieces = cut_task(task, piece_bytes=piece_bytes, two_phases=False)
         if len(pieces) != 1:

@@ -232,7 +232,7 @@ class Reader:
             self._cache,
             self.metrics,
             handle,
-            phased=forecast is not None,
+            two_phases=forecast is not None,
             current=handle is not None and self._opener.stands(client, handle, moment=self._started),
             merging=self.merging(task, forecast, abreast=abreast),
             learns=self._learns,

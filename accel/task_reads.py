@@ -58,8 +58,8 @@ class TaskReads:
     metrics: Metrics
     handle: FileHandle | None = None
     """Learns the page locations of chunks that were read whole."""
-    phased: bool = False
-    """It pays to read the filter's columns first, and the others only where rows match."""
+    two_phases: bool = False
+    """Read the filter's columns first, and the others only where rows match."""
     current: bool = False
     """The file's version is known to be the current one: pages of it that are cached may be used."""
     merging: Merging | None = None
@@ -133,10 +133,15 @@ class TaskReads:
         handle.remembered.learn(key, task.row_group, tested=tested, matched=matched)
         self.cache.reweigh(file_key(self.client.token, task.path), handle, handle.nbytes)
 
-    @property
-    def two_phases(self) -> bool:
-        """Read the filter's columns first, and the others only where rows match."""
-        return self.phased and self.outcome.recall() is None
+    def in_phases(self, piece: Piece) -> bool:
+        """Whether a piece is read in two: not where all of it matches, nor where what it comes to is kept."""
+        if not self.two_phases or piece.sure.count == piece.rows.count:
+            return False
+        return self.outcome.recall_piece(piece) is None
+
+    def held_bytes(self, piece: Piece) -> int:
+        """What is held of a piece while it is read at once: see `Piece`."""
+        return piece.held_bytes if self.outcome.recall_piece(piece) is None else 0
 
     def expect(self, pieces: list[Piece]) -> None:
         """Told of all pieces, in order, before the first is fetched: notes what straddles a cut.

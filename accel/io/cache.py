@@ -186,7 +186,7 @@ class Cache:
 
             with self._lock:
                 if self._rows is None:
-                    self._rows = KeptRows(self.data // _DECODED)
+                    self._rows = KeptRows(self.data / _DECODED)
         return self._rows
 
     def meet(self, mark: int) -> bool:

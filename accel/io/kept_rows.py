@@ -25,11 +25,14 @@ MOST_ROWS = 1024
 """Of a row group."""
 # Of the rows of one row group.
 _MOST_BYTES = 64 << 10
-# What an entry costs beside its key and the buffers of its columns; and each column.
-_OVERHEAD, _COLUMN = 600, 200
+_MOST_BATCHES = 8
+# What an entry costs beside its key and the buffers of its columns; each batch of it, and each of their columns.
+_OVERHEAD, _BATCH, _COLUMN = 600, 450, 300
+# A schema takes so many times its serialized form.
+_SCHEMA = 4
 
-RowsKey: TypeAlias = "tuple[str, ObjectId, *tuple[bytes, ...]]"
-"""Token of the client, file, and what `planning.question_keys` says."""
+RowsKey: TypeAlias = "tuple[str, ObjectId, tuple[bytes, ...]]"
+"""Token of the client, file, and what `planning.question_keys` says: of that the second is the schema."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -43,13 +46,13 @@ class KeptRows:
 
     Parameters
     ----------
-    most_bytes : int
+    most_bytes : float
         What all of them may hold.
     """
 
     __slots__ = ("_kept", "_lock")
 
-    def __init__(self, most_bytes: int) -> None:
+    def __init__(self, most_bytes: float) -> None:
         self._kept: LRUCache[RowsKey, _Kept] = LRUCache(most_bytes, getsizeof=lambda kept: kept.nbytes)
         self._lock = threading.Lock()
 
@@ -68,17 +71,20 @@ class KeptRows:
 
     def keep(self, key: RowsKey, batches: Sequence[pa.RecordBatch]) -> None:
         """Keep what was decoded, if it is little."""
-        if sum(batch.num_rows for batch in batches) > MOST_ROWS:
+        if len(batches) > _MOST_BATCHES or sum(batch.num_rows for batch in batches) > MOST_ROWS:
             return
-        if sum(batch.nbytes for batch in batches) > _MOST_BYTES:
+        _, _, said = key
+        around = _OVERHEAD + sum(map(len, said)) + _SCHEMA * len(said[1])
+        around += sum(_BATCH + _COLUMN * batch.num_columns for batch in batches)
+        held = sum(batch.nbytes for batch in batches)
+        # Before anything is copied.
+        if held > _MOST_BYTES or around + held > self._kept.maxsize:
             return
         own = [copied for batch in batches if (copied := _own(batch)) is not None]
         held = sum(batch.get_total_buffer_size() for batch in own)
-        nbytes = held + _OVERHEAD + sum(_COLUMN * batch.num_columns for batch in own)
-        nbytes += sum(map(len, key[2:]))
-        if len(own) == len(batches) and held <= _MOST_BYTES and nbytes <= self._kept.maxsize:
+        if len(own) == len(batches) and held <= _MOST_BYTES and around + held <= self._kept.maxsize:
             with self._lock:
-                self._kept[key] = _Kept(tuple(own), nbytes)
+                self._kept[key] = _Kept(tuple(own), around + held)
 
     def clear(self) -> None:
         """Forget everything."""

@@ -86,7 +86,7 @@ class FakeOutcome:
 
 
 class FakeReads:
-    phased = two_phases = False
+    two_phases = False
     remembers = False
     outcome = FakeOutcome()
 
@@ -95,6 +95,12 @@ class FakeReads:
 
     def expect(self, pieces: list[Piece]) -> None:
         pass
+
+    def in_phases(self, piece: Piece) -> bool:
+        return False
+
+    def held_bytes(self, piece: Piece) -> int:
+        return piece.held_bytes
 
     async def fetch(self, piece: Piece) -> PieceRead:
         if self.reader.before is not None:

@@ -19,7 +19,7 @@ def batch(rows: int = 3, text: str = "x") -> pa.RecordBatch:
 
 
 def key(said: str) -> RowsKey:
-    return "token", FILE, said.encode()
+    return "token", FILE, (said.encode(), b"schema")
 
 
 def test_what_is_kept_is_what_comes_back() -> None:
@@ -39,10 +39,10 @@ def test_what_is_kept_is_what_comes_back() -> None:
 def test_another_version_and_other_credentials_have_their_own() -> None:
     kept = KeptRows(1 << 20)
     kept.keep(key("one"), [batch()])
-    assert kept.get(("token", ObjectId("f", 10, "e2"), b"one")) is None
-    assert kept.get(("token", ObjectId("g", 10, "e1"), b"one")) is None
-    assert kept.get(("other", FILE, b"one")) is None
-    assert kept.get(("token", ObjectId("f", 10, "e1"), b"one")) == (batch(),)
+    assert kept.get(("token", ObjectId("f", 10, "e2"), (b"one", b"schema"))) is None
+    assert kept.get(("token", ObjectId("g", 10, "e1"), (b"one", b"schema"))) is None
+    assert kept.get(("other", FILE, (b"one", b"schema"))) is None
+    assert kept.get(("token", ObjectId("f", 10, "e1"), (b"one", b"schema"))) == (batch(),)
 
 
 def test_no_more_is_kept_than_fits() -> None:
@@ -53,7 +53,7 @@ def test_no_more_is_kept_than_fits() -> None:
         kept.get(key("0"))
     assert 3000 < kept.nbytes <= 5000
     # What was asked for last stays.
-    assert [number for number in range(20) if kept.get(key(f"{number}"))] == [0, 17, 18, 19]
+    assert [number for number in range(20) if kept.get(key(f"{number}"))] == [0, 19]
     for most in (600, 0):
         small = KeptRows(most)
         small.keep(key("one"), [])
@@ -65,6 +65,8 @@ def test_no_more_is_kept_than_fits() -> None:
     [
         ([batch(1024)], True),
         ([batch(2), batch(1022)], True),
+        ([batch(1)] * 8, True),
+        ([batch(1)] * 9, False),
         ([batch(2), batch(1023)], False),
         ([batch(1, "x" * 65_000)], True),
         ([batch(1, "x" * 66_000)], False),
@@ -114,6 +116,25 @@ def test_rows_without_columns_are_kept() -> None:
     found = kept.get(key("one"))
     assert found is not None
     assert [one.num_rows for one in found] == [3]
+
+
+def test_what_cannot_fit_is_not_copied(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pa, "concat_arrays", None)
+    kept = KeptRows(1 << 20)
+    wide = pa.record_batch({f"c{at}": [1] for at in range(4000)})
+    for much in ([batch(1)] * 9, [batch(1025)], [batch(1, "x" * 70_000)], [wide]):
+        kept.keep(key("one"), much)
+    assert len(kept) == 0
+
+
+def test_batches_and_a_schema_are_counted() -> None:
+    empty = pa.RecordBatch.from_struct_array(pa.nulls(1, pa.struct([])))
+    kept = KeptRows(1 << 20)
+    kept.keep(key("one"), [empty] * 8)
+    assert kept.nbytes > 8 * 400
+    before = kept.nbytes
+    kept.keep(("token", FILE, (b"two", b"s" * 1000)), [batch()])
+    assert kept.nbytes - before > 4000
 
 
 def test_several_threads() -> None:

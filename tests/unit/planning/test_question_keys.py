@@ -227,3 +227,42 @@ def test_a_long_predicate_has_no_key_where_rows_are_in_doubt() -> None:
     long = f"i IN ({', '.join(map(str, range(0, 9000, 7)))})"
     assert key(where=long, sure=((3, 4),)) is None
     assert key(where=long) == key()
+
+
+class Mine(pa.ExtensionType):  # type: ignore[misc]
+    """A type whose pickle cannot be read, as its class is not to be found."""
+
+    def __init__(self) -> None:
+        super().__init__(pa.int64(), "mine")
+
+    def __arrow_ext_serialize__(self) -> bytes:
+        return b""
+
+    @classmethod
+    def __arrow_ext_deserialize__(cls, storage: pa.DataType, serialized: bytes) -> Mine:
+        return cls()
+
+    def __reduce__(self) -> Any:
+        raise TypeError("not this one")
+
+
+def test_what_does_not_pickle_has_no_key() -> None:
+    constant = pa.ExtensionArray.from_storage(Mine(), pa.array([None], pa.int64()))[0]
+    assert key(output_constants={"year": constant}) is None
+    assert key(where="i = 1", sure=(), constants={("p",): constant}) is None
+    assert predicate_key(query("i = 1", constants={("p",): constant}), "ns") is None
+
+
+def test_an_extension_type_is_not_its_storage() -> None:
+    """Serialized they are the same bytes."""
+    metadata = {"ARROW:extension:metadata": "", "ARROW:extension:name": "arrow.json"}
+    text = pa.schema([pa.field("b", pa.string(), metadata=metadata)])
+    json = pa.schema([pa.field("b", pa.json_())])
+    assert text.serialize().to_pybytes() == json.serialize().to_pybytes()
+    assert key(output=text) != key(output=json)
+
+
+def test_rows_of_many_bounds_have_no_key() -> None:
+    few = [(2 * at, 2 * at + 1) for at in range(1024)]
+    assert key(rows=few) is not None
+    assert key(rows=[(2 * at, 2 * at + 1) for at in range(2000)]) is None
