@@ -136,7 +136,7 @@ async def narrow_task(reader: Reader, task: ScanTask, *, reads: TaskReads, piece
     for piece in pieces:
         matched, _ = await _decoded(steps, await steps.fetch(piece), partial(reader.match, located))
         rows = rows.union(matched)
-    reader.seen.add(tested=task.rows.count - task.sure.count, matched=rows.count - task.sure.count)
+    _see(reader, task, rows.count)
     reads.remember(task.rows, sure=task.sure, matched=rows)
     reader.metrics.add("late_pieces")
     paged = {leaf.leaf: leaf for leaf in located.reads}
@@ -147,11 +147,10 @@ async def narrow_task(reader: Reader, task: ScanTask, *, reads: TaskReads, piece
     return replace(located, rows=rows, sure=rows, reads=tuple(narrowed))
 
 
-def _see(reader: Reader, piece: Piece, matched: int) -> None:
-    """Have it known for what comes next how many rows of a piece match."""
-    sure = piece.sure.count
-    if piece.rows.count > sure:
-        reader.seen.add(tested=piece.rows.count - sure, matched=matched - sure)
+def _see(reader: Reader, read: Piece | ScanTask, matched: int) -> None:
+    """Have it known for what comes next how many of the rows that were read match."""
+    sure = read.sure.count
+    reader.seen.add(tested=read.rows.count - sure, matched=matched - sure)
 
 
 async def _decoded(

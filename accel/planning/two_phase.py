@@ -148,14 +148,14 @@ def cut_output(piece: Piece, *, num_rows: int, piece_bytes: int) -> list[Piece]:
         return [piece]
     reads = [part.reads for part in piece.leaves]
     parts = cut_pieces(reads, piece.rows, sure=piece.sure, num_rows=num_rows, piece_bytes=piece_bytes)
-    first, last = parts[0], parts[-1]
+    first = parts[0]
     # What the first of them shares with the piece before it stays so; and they end where the piece does.
     leaves = tuple(
         replace(leaf, carried=part.carried and leaf.lo < leaf.hi)
         for leaf, part in zip(first.leaves, piece.leaves, strict=True)
     )
     parts[0] = replace(first, leaves=leaves, start=piece.start)
-    parts[-1] = replace(last if len(parts) > 1 else parts[0], stop=piece.stop)
+    parts[-1] = replace(parts[-1], stop=piece.stop)
     return parts
 
 

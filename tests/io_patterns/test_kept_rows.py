@@ -1,7 +1,7 @@
 """What little a question came to is at hand from the third time on that it is asked.
 
-The second time it is kept, as only what is asked again may be asked once more. Where a filter goes through many rows, the first scan finds which match, and
-the second decodes just these.
+The second time it is kept, as only what is asked again may be asked once more. Where a filter goes through many rows,
+the first scan finds which match, and the second decodes just these.
 """
 
 from __future__ import annotations
