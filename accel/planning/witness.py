@@ -38,6 +38,13 @@ class Witnesses:
     _groups: set[int] = field(default_factory=set)
 
     def add(self, node: Node, row_group: int, statement: Statement) -> None:
+        """Take in what an index says; nothing where every stretch may be TRUE and may be FALSE.
+
+        Whether such an atom may be NULL, too, decides about no row: what holds for both TRUE and FALSE holds for NULL.
+        """
+        said = statement.evidence
+        if bool((said.may_true & said.may_false).all()):
+            return
         # An identity is only good as long as the node lives.
         self._kept.append(node)
         self._groups.add(row_group)

@@ -39,17 +39,22 @@ def test_without_statements() -> None:
 
 
 def test_statements_cut_their_own_row_group_where_they_change() -> None:
-    found = witnesses(([0, 10], ["T", "F"]), ([0], ["TF"]), ([0, 4, 8], ["T", "F", "N"]))
+    found = witnesses(([0, 10], ["T", "F"]), ([0], ["FN"]), ([0, 4, 8], ["T", "F", "N"]))
     assert bool(found)
     assert [found.speaks_of(group) for group in (2, 3)] == [False, True]
     assert found.cuts(2) == []
     assert [cut.tolist() for cut in found.cuts(3)] == [[0, 10], [0, 4, 8]]
 
 
+def test_what_leaves_true_and_false_open_says_nothing() -> None:
+    found = witnesses(([0, 10], ["TF", "TFN"]), ([0], ["TF"]))
+    assert (bool(found), found.speaks_of(3), found.cuts(3)) == (False, False, [])
+
+
 @pytest.mark.parametrize(
     ("given", "cuts", "expected"),
     [
-        ([([0], ["TF"])], [0], ["TF"]),
+        ([([0], ["TN"])], [0], ["TN"]),
         ([([0], ["T"])], [0, 5, 9], ["T", "T", "T"]),
         ([([0, 10], ["T", "F"])], [0, 10], ["T", "F"]),
         ([([0, 10], ["T", "F"])], [0, 5, 10, 15], ["T", "T", "F", "F"]),
