@@ -46,6 +46,7 @@ _WHOLE = Effort(
     at_once_modes=tuple(Mode),
     budget=40.0,
     least=2,
+    brisk_rounds=3,
     turn=0.4,
 )
 _LARGER = 4.0

@@ -45,6 +45,11 @@ class Effort:
     share: float = 2.0
     """A system sits out rounds while it has taken so many times what the median system has, and more than an even
     part of the budget: else the slowest would leave the others few samples."""
+    brisk: float = 2.0
+    """Seconds of a turn. Whoever took no more in the last one is asked again although the time is over: those that a
+    ratio compares are the quickest."""
+    brisk_rounds: int = 1
+    """Until there were so many rounds."""
     limit: float = 120.0
     """Seconds that one call may take."""
     patience: float = 15.0
@@ -71,6 +76,10 @@ class Effort:
         """Whether a mode is to end after so many rounds and seconds; where time is short, one round is enough."""
         enough = 1 if self.deadline is not None and passed > _LATE * budget else self.least
         return rounds >= enough and passed > budget
+
+    def asked_on(self, rounds: int, turns: Mapping[str, float]) -> list[str]:
+        """Of the systems, by what their last turns took, those that a mode does not end for when its time is over."""
+        return [name for name, took in turns.items() if took <= self.brisk and rounds < self.brisk_rounds]
 
     def sits_out(self, name: str, spent: Mapping[str, float], budget: float) -> bool:
         """Whether a system has had so much of a mode's time that the others go on without it."""
@@ -180,24 +189,27 @@ class Runner:
         started = time.monotonic()
         if mode is not Mode.COLD:
             able = [name for name in able if self._meet(case, mode, name, repeated)]
-        spent = dict.fromkeys(able, 0.0)
+        spent, turns = dict.fromkeys(able, 0.0), dict.fromkeys(able, 0.0)
         most, taken = self.effort.samples_of(case, mode), 0
         # What a system loads at the first query of a kind is part of no answer: in the first mode one is not counted.
         # Before the others it has met the file.
         number = -1 if mode is Mode.COLD else 0
         while able and taken < most:
-            if self.effort.is_over(number, time.monotonic() - started, budget):
+            over = self.effort.is_over(number, time.monotonic() - started, budget)
+            asking = [name for name in self.effort.asked_on(number, turns) if name in able] if over else able
+            if not asking:
                 break
             asked = _Round(lambda: repeated or case.take(), most - taken if number >= 0 else 1)
             # Whoever comes after another may find the machine warmer: turns are taken.
-            turn = number % len(able)
-            for name in able[turn:] + able[:turn]:
-                if number > 0 and self.effort.sits_out(name, spent, budget):
+            turn = number % len(asking)
+            for name in asking[turn:] + asking[:turn]:
+                if not over and number > 0 and self.effort.sits_out(name, spent, budget):
                     continue
                 began = time.monotonic()
                 if not self._turn(case, mode, name, number, asked):
                     able = [other for other in able if other != name]
-                spent[name] += time.monotonic() - began
+                turns[name] = time.monotonic() - began
+                spent[name] += turns[name]
             if number >= 0:
                 taken += len(asked.queries)
             for found in asked.found:

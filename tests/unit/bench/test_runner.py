@@ -204,6 +204,32 @@ def test_when_a_mode_is_over(rounds: int, passed: float, deadline: float | None,
     assert effort.is_over(rounds, passed, 2.0) is over
 
 
+def test_the_quick_are_asked_on_when_the_time_is_over(
+    fakes: list[tuple[str, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each call takes what it says, by a clock of the test's own; one becomes slow."""
+    now, takes = [0.0], {"a": 0.25, "slow": 5.0, "b": 0.5}
+    quick = FakeChild.run
+
+    def timed(self: FakeChild, query: Query) -> Measured:
+        now[0] += takes[self.name] if self.name != "b" or query.where[0][2] != 2 else 4.0
+        return quick(self, query)
+
+    monkeypatch.setattr(FakeChild, "run", timed)
+    monkeypatch.setattr(under_test.time, "monotonic", lambda: now[0])
+    effort = replace(EFFORT, samples={Mode.COLD: 9}, budget=0.0, deadline=0.0, brisk=2.0, brisk_rounds=4)
+    made = Runner(FakeNetwork(), [*takes], effort, lambda line: None)  # type: ignore[arg-type]
+    made.open(())
+    made.run([case(modes=(Mode.COLD,))])
+    made.close()
+    assert [(s.system, s.round) for s in made.samples] == [
+        *[("a", 0), ("slow", 0), ("b", 0)],
+        *[("b", 1), ("a", 1)],
+        *[("a", 2)],
+        *[("a", 3)],
+    ]
+
+
 @pytest.mark.parametrize(
     ("deadline", "budget"),
     [
