@@ -7,10 +7,11 @@ import dataclasses
 import numpy as np
 import pytest
 
+from accel.options import REQUEST_SECONDS
 from accel.planning.pages import Piece, PieceLeaf, cut_pieces
 from accel.planning.selection import RowSelection
 from accel.planning.task import ScanTask
-from accel.planning.two_phase import filter_phase, forecast, output_phase
+from accel.planning.two_phase import at_once, cut_output, filter_phase, forecast, output_phase
 from accel.ranges import ByteRange
 from tests.unit.planning.test_pages import ROWS, reads, whole
 
@@ -44,6 +45,34 @@ def test_bytes_against_a_round_trip(page_bytes: int, share: float, expected: int
     found, verdict = weigh(task(page_bytes=page_bytes), share)
     assert found == pytest.approx(expected, rel=0.01)
     assert verdict is pays
+
+
+@pytest.mark.parametrize("sure", [NONE, ALL], ids=["in doubt", "settled"])
+def test_what_each_phase_comes_to(sure: RowSelection) -> None:
+    found = forecast(task(page_bytes=1_000, sure=sure), 0.0, latency=0.03, bandwidth=90e6, abreast=1)
+    assert (found.first_bytes, found.late_bytes) == (40, 4_000)
+    assert (found.expected_bytes, found.pays) == (4_000 if sure else 0, False)
+
+
+def test_each_run_of_pages_is_a_request() -> None:
+    """Half of the pages are kept, one beside the other or not: what is saved pays for one request, not for two."""
+    second = 1 / 1e9 + 2e-9  # a byte received
+    page_bytes = int(1.5 * 1.25 * REQUEST_SECONDS / second / 2)
+    verdicts = [
+        weigh(task(page_bytes=page_bytes, sure=RowSelection.of(sure)), 0.0, latency=0.0, bandwidth=1e9)
+        for sure in ([(0, 50)], [(50, 100)], [(0, 25), (50, 75)], [(25, 50), (75, 100)])
+    ]
+    assert verdicts == [(2 * page_bytes, pays) for pays in (True, True, False, False)]
+
+
+def test_what_is_left_out_of_a_whole_chunk_need_not_be_decoded() -> None:
+    """One row in a hundred in doubt, hundred rows: a chance of 0.634 that the chunk is read."""
+    filtered = reads(leaf=0, first_rows=FIRST_ROWS, rows=ALL, for_filter=True, for_output=False)
+    chunk = dataclasses.replace(whole(leaf=1), chunk=ByteRange(0, 10_000_000), expansion=10.0)
+    some = ScanTask(None, 0, ROWS, ALL, NONE, (filtered, chunk))  # type: ignore[arg-type]
+    saved = 0.99**ROWS * 10e6 * (1 / 90e6 + 2e-9 + 10 * 1e-9)
+    for latency, pays in ((0.99 * saved / 1.25 - REQUEST_SECONDS, True), (1.01 * saved / 1.25, False)):
+        assert weigh(some, 0.01, latency=latency)[1] is pays
 
 
 def test_the_network_decides() -> None:
@@ -147,6 +176,53 @@ def test_a_page_that_straddles_the_cut(here: bool) -> None:
         asked.clear()
         output_phase(second, beyond, at_hand=at_hand)
         assert asked == []
+
+
+@pytest.mark.parametrize("here", [False, True], ids=["nobody fetches it", "the piece before does"])
+def test_all_of_a_piece_at_once(here: bool) -> None:
+    """Of pages that straddle the cut those of the filter are fetched by the piece before in any case."""
+    first, second, *_ = pieces(piece_bytes=10)
+    assert [(part.reads.leaf, part.carried) for part in second.leaves] == [(0, False), (1, True)]
+    found = at_once(second, lambda leaf, ordinal: here)
+    assert [part.carried for part in found.leaves] == [False, here]
+    assert at_once(first, lambda leaf, ordinal: True) == first
+    straddling = dataclasses.replace(
+        second, leaves=tuple(dataclasses.replace(part, carried=True) for part in second.leaves)
+    )
+    assert [part.carried for part in at_once(straddling, lambda *_: False).leaves] == [True, False]
+
+
+def late_piece(*, carried: bool) -> Piece:
+    """Rows 30 to 90 of two columns, of four pages each, of which the piece before may have the first."""
+    rows = RowSelection.of([(30, 90)])
+    leaves = tuple(
+        PieceLeaf(reads(leaf=leaf, first_rows=FIRST_ROWS, rows=rows, start=9000 * leaf), 0, 3, carried)
+        for leaf in (1, 2)
+    )
+    return Piece(rows, rows, leaves, 26, 95)
+
+
+@pytest.mark.parametrize("carried", [False, True])
+def test_a_large_second_phase_is_cut(carried: bool) -> None:
+    """It begins and ends where the piece does, and begins as it did."""
+    piece = late_piece(carried=carried)
+    parts = cut_output(piece, num_rows=ROWS, piece_bytes=20)
+    assert [(part.start, part.stop) for part in parts] == [(26, 50), (50, 75), (75, 95)]
+    assert [list(part.rows) for part in parts] == [[(30, 50)], [(50, 75)], [(75, 90)]]
+    assert [[leaf.carried for leaf in part.leaves] for part in parts] == [
+        [carried] * 2,
+        [False] * 2,
+        [False] * 2,
+    ]
+    assert all(part.sure == part.rows for part in parts)
+
+
+def test_a_second_phase_that_fits_is_not_cut() -> None:
+    piece = late_piece(carried=False)
+    assert cut_output(piece, num_rows=ROWS, piece_bytes=60) == [piece]
+    assert len(cut_output(piece, num_rows=ROWS, piece_bytes=40)) == 2
+    chunk = dataclasses.replace(piece, leaves=(PieceLeaf(whole(leaf=1), 0, 0, False),))
+    assert cut_output(chunk, num_rows=ROWS, piece_bytes=1) == [chunk]
 
 
 def test_whole_chunks_stay_whole() -> None:
