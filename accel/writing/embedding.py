@@ -267,6 +267,8 @@ class _Job:
         try:
             await put_object(client, self.dst.path, parts=parts, size=size, if_match=pinned)
         except ObjectChangedError as error:
+            if not self.in_place:  # the source, which may be local
+                raise error.of(source.name) from error.__cause__
             raise ObjectChangedError(
                 "the object was changed meanwhile, and is left as it is",
                 path=str(self.dst),
@@ -295,6 +297,9 @@ async def _parts(made: Made, note: Callable[[int], None]) -> AsyncIterator[bytes
                 [data] = await ahead.popleft()
                 note(len(data))
                 yield bytes(data)
+        if isinstance(source, LocalSource):
+            # No read of it is pinned: without its footer what was sent so far is given up.
+            await FILES.run(source.check_unchanged)
         for part in tail.read():
             note(len(part))
             yield part

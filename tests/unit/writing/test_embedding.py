@@ -364,15 +364,16 @@ def test_another_version_in_the_store_is_kept() -> None:
     assert bytes(obstore.get(store, "in/a.parquet").bytes()) == b"theirs"
 
 
-def test_a_change_while_it_is_read_ends_it() -> None:
+@pytest.mark.parametrize("stage", ["index", "copy"])
+def test_a_change_while_it_is_read_ends_it(stage: str) -> None:
     store = MemoryStore()
     stored(store)
 
     def change(now: EmbedProgress) -> None:
-        if now.stage == "index" and now.done == 0:
+        if now.stage == stage and now.done == 0:
             obstore.put(store, "in/a.parquet", _file(compression="none"))
 
-    with pytest.raises(ObjectChangedError):
+    with pytest.raises(ObjectChangedError, match=r"^in/a\.parquet\b"):
         embed("in/a.parquet", "out/b.parquet", indexes={}, store=store, progress=change)
     with pytest.raises(FileNotFoundError):
         obstore.head(store, "out/b.parquet")

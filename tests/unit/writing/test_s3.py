@@ -100,6 +100,23 @@ def test_from_a_store_to_disk_and_back(
     assert (tmp_path / "down.parquet").read_bytes() == get(store, "up.parquet")
 
 
+def test_a_local_file_that_changes_while_it_is_sent(
+    tmp_path: Path, bucket: str, store: S3Store, s3_options: dict[str, str]
+) -> None:
+    local = tmp_path / "a.parquet"
+    pq.write_table(sample(), local)
+
+    def change(now: EmbedProgress) -> None:
+        if now.stage == "copy" and now.done == 0:
+            with open(local, "r+b") as file:  # as `rsync --inplace` writes: name, inode and size stay
+                file.write(bytes(1000))
+
+    with pytest.raises(ObjectChangedError, match=f"{local}: the file was changed meanwhile"):
+        embed(local, f"s3://{bucket}/up.parquet", indexes={}, storage_options=s3_options, progress=change)
+    with pytest.raises(FileNotFoundError):
+        obstore.head(store, "up.parquet")
+
+
 def test_an_upload_that_fails_leaves_nothing(bucket: str, store: S3Store, s3_options: dict[str, str]) -> None:
     url = f"s3://{bucket}/a.parquet"
     write_table(sample(), url, storage_options=s3_options)
