@@ -204,10 +204,22 @@ def _count(text: str) -> int:
 
 
 def column_list(given: Sequence[str] | None) -> list[str] | None:
-    """The columns of all `--columns`, split at commas outside of double quotes; None for all."""
+    """The columns of all `--columns`, split at commas outside of double quotes; None for all.
+
+    Raises UsageError where quotes do not pair, or a line break stands outside of them.
+    """
     if given is None:
         return None
-    return [name for row in csv.reader(given, skipinitialspace=True) for name in row if name]
+    return [name for text in given for name in _names(text) if name]
+
+
+def _names(text: str) -> list[str]:
+    # One line to csv: it would else take the next text for the rest of a quoted name.
+    try:
+        rows = list(csv.reader([text], skipinitialspace=True, strict=True))
+    except csv.Error as error:
+        raise UsageError(f"--columns {text!r}: {error}") from error
+    return rows[0] if rows else []
 
 
 def storage_options(given: argparse.Namespace) -> dict[str, Any] | None:

@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from accel.arrays import bools, bytes_array
+from accel.cli.moments import moment_texts, tellable
 from accel.cli.values import plain_values
 
 __all__ = ["ArrowSink", "CsvSink", "JsonSink", "ParquetSink", "Sink"]
@@ -61,15 +62,19 @@ class CsvSink:
 def _flat(column: pa.Array) -> pa.Array:
     """The column as one that pyarrow writes as CSV: numbers, dates and times unquoted, all else as text."""
     kind, types = column.type, pa.types
-    if types.is_timestamp(kind) and kind.tz is not None:
-        return column.cast(pa.timestamp(kind.unit, "UTC"))
-    if types.is_temporal(kind) and not types.is_duration(kind) and not types.is_interval(kind):
-        return column
+    if types.is_timestamp(kind) or types.is_date(kind) or types.is_time(kind):
+        if not tellable(column):
+            return _as_texts(moment_texts(column))
+        zoned = types.is_timestamp(kind) and kind.tz is not None
+        return column.cast(pa.timestamp(kind.unit, "UTC")) if zoned else column
     if types.is_primitive(kind) and not types.is_temporal(kind):
         return column
     if types.is_string(kind) or types.is_large_string(kind) or types.is_null(kind) or types.is_decimal(kind):
         return column
-    values = plain_values(column)
+    return _as_texts(plain_values(column))
+
+
+def _as_texts(values: list[Any]) -> pa.Array:
     valid = np.array([v is not None for v in values], bool)
     texts = [b"" if v is None else (v if isinstance(v, str) else _dump(v)).encode() for v in values]
     buffers = bytes_array(texts, pa.large_string()).buffers()

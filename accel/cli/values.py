@@ -10,6 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from accel.cli.moments import moment_texts
 from accel.planning.conform import is_bytes, is_text
 
 __all__ = ["plain_values", "safe_text", "shown_values"]
@@ -33,9 +34,9 @@ def plain_values(array: pa.Array) -> list[Any]:
     if types.is_floating(kind):
         return [v if v is None or math.isfinite(v) else _not_finite(v) for v in array.to_pylist()]
     if types.is_date(kind) or types.is_time(kind):
-        return _texts(array)
+        return moment_texts(array)
     if types.is_timestamp(kind):
-        return [None if v is None else v.replace(" ", "T", 1) for v in _texts(array)]
+        return [None if v is None else v.replace(" ", "T", 1) for v in moment_texts(array)]
     if types.is_duration(kind):
         unit = _UNITS[kind.unit]
         return [None if v is None else f"{v}{unit}" for v in array.cast(pa.int64()).to_pylist()]
@@ -60,7 +61,7 @@ def shown_values(array: pa.Array) -> list[str | None]:
     if pa.types.is_boolean(kind):
         return [None if v is None else str(v).lower() for v in array.to_pylist()]
     if pa.types.is_timestamp(kind):
-        return _texts(array)
+        return moment_texts(array)
     if is_bytes(kind):
         return [None if v is None else f"x'{v.hex()}'" for v in array.to_pylist()]
     values = plain_values(array)
@@ -87,15 +88,6 @@ def _not_finite(value: float) -> str:
     if math.isnan(value):
         return "NaN"
     return "Infinity" if value > 0 else "-Infinity"
-
-
-def _texts(array: pa.Array) -> list[str | None]:
-    if pa.types.is_timestamp(array.type) and array.type.tz is not None:
-        # In the instant's own terms: the zone's name need not be known here.
-        naive = array.cast(pa.timestamp(array.type.unit, "UTC")).cast(pa.timestamp(array.type.unit))
-        return [None if v is None else f"{v}Z" for v in naive.cast(pa.string()).to_pylist()]
-    values: list[str | None] = array.cast(pa.string()).to_pylist()
-    return values
 
 
 def _strings(array: pa.Array) -> list[str | None]:

@@ -115,6 +115,10 @@ def client_for(
     location = parse_url(where + "/") if isinstance(where, str) else where
     if storage_options is not None and not hasattr(storage_options, "items"):
         raise StoreError(f"storage_options is a {type(storage_options).__name__}, not a mapping")
+    if not all(isinstance(name, str) for name in storage_options or ()):
+        unnamed = StoreError("storage_options names an option by something else than text")
+        unnamed.hides = True
+        raise unnamed
     token = credentials_token(location.root, storage_options)
     key = (location.root, token, share)
     with _registry.lock:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from accel.cli.arguments import build_parser, column_list, scan_keywords, storage_options
+from accel.cli.arguments import UsageError, build_parser, column_list, scan_keywords, storage_options
 from accel.options import Int96Unit, Options
 
 
@@ -17,11 +17,18 @@ from accel.options import Int96Unit, Options
         (['"a,b",c.d'], ["a,b", "c.d"]),
         (['"say ""hi"""'], ['say "hi"']),
         ([""], []),
+        (['"a\nb",c'], ["a\nb", "c"]),
     ],
     ids=str,
 )
 def test_columns(given: list[str] | None, columns: list[str] | None) -> None:
     assert column_list(given) == columns
+
+
+@pytest.mark.parametrize("given", [["a\nb"], ['"a', 'b"'], ['"a"b']], ids=str)
+def test_columns_that_are_none(given: list[str]) -> None:
+    with pytest.raises(UsageError, match="--columns"):
+        column_list(given)
 
 
 @pytest.mark.parametrize(

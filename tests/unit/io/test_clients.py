@@ -111,6 +111,13 @@ def test_storage_options_must_be_a_mapping() -> None:
         client_for("s3://bucket", storage_options="key=value")  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("name", [1, None, b"region"], ids=repr)
+@pytest.mark.parametrize("where", ["s3://bucket", "file://"])
+def test_storage_options_are_named_by_text(name: object, where: str) -> None:
+    with pytest.raises(StoreError, match="something else than text"):
+        client_for(where, storage_options={"region": "eu", name: "x"})  # type: ignore[dict-item]
+
+
 def test_what_was_learned_of_a_store_outlives_its_clients_and_goes_with_it() -> None:
     store = DictStore()
     first = client_for("store:", store=store)
