@@ -32,16 +32,22 @@ def write_beside(
     target : str
         A real path: no symbolic link.
     like : stat_result, optional
-        The file whose mode and owner it takes over; what is not allowed of that is left out.
+        The file whose mode and owner it takes over, by default the one that has the name now; what is not allowed of
+        that is left out. Until then the new file is for its owner only.
     check : callable, optional
         Asked just before it takes the name; may raise.
     """
     if os.path.isdir(target):
         raise StoreError("this is a directory", path=target, hint="name a file")
+    if like is None:
+        with contextlib.suppress(OSError):
+            like = os.stat(target)
     directory, base = os.path.split(target)
     beside = os.path.join(directory, f".{base[:200]}.{secrets.token_hex(4)}.part")
     try:
-        handle = os.open(beside, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+        # Not for others to read while it is written, where the file in whose place it comes was not.
+        mode = 0o666 if like is None else 0o600
+        handle = os.open(beside, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
         try:
             # Buffered: a raw file may write less than it is given, and that of a full disk only says so the next time.
             with open(handle, "wb") as file:

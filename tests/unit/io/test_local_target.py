@@ -146,3 +146,15 @@ def test_bytes_are_copied_from_the_front(tmp_path: Path, monkeypatch: pytest.Mon
         pytest.raises(OSError, match="shorter"),
     ):
         copy_bytes(source.fileno(), target.fileno(), length=len(data) + 1, note=told.append)
+
+
+@pytest.mark.parametrize("told", [True, False])
+def test_what_was_private_stays_so(tmp_path: Path, told: bool) -> None:
+    target = tmp_path / "a"
+    target.write_bytes(b"old")
+    target.chmod(0o640)
+    with write_beside(str(target), like=os.stat(target) if told else None) as file:
+        file.write(b"new")
+        assert stat.S_IMODE(os.fstat(file.fileno()).st_mode) == 0o600
+    assert stat.S_IMODE(target.stat().st_mode) == 0o640
+    assert target.read_bytes() == b"new"
