@@ -165,8 +165,8 @@ def page_bounds(
     # A page that claims to be all null, and to have fewer nulls than rows, is not believed.
     nulls = np.where(index.null_pages & (index.null_count < 0), page_rows, index.null_count)
     nulls = np.where(index.null_pages == (nulls == page_rows), nulls, -1)
-    nans = np.where(index.null_pages, 0, index.nan_count)
-    counts = _settle_counts(page_rows, nulls, nans, element, leaf)
+    # Nor is it believed to be without NaN: to a writer that knows no bounds for these it may have looked empty.
+    counts = _settle_counts(page_rows, nulls, index.nan_count, element, leaf)
     reading = reading_of(element, arrow_type)
     if reading is None:
         return _counts_only(counts)

@@ -140,7 +140,14 @@ def _split_nulls(node: InList | InArray) -> tuple[InList | InArray, bool]:
         return InList(node.column, known), len(known) < len(node.values)
     if not node.values.null_count:
         return node, False
-    return InArray(node.column, node.values.drop_null()), True
+    import pyarrow as pa
+
+    values = node.values
+    if pa.types.is_string_view(values.type) or pa.types.is_binary_view(values.type):
+        # Arrow has no filter for views, which Polars gives.
+        text = pa.types.is_string_view(values.type)
+        values = values.cast(pa.large_string() if text else pa.large_binary())
+    return InArray(node.column, values.drop_null()), True
 
 
 def _in(column: Column, values: object) -> Expr:

@@ -184,10 +184,13 @@ def _convert(
     distinct: list[str], field: Any, texts: list[str | None], spellings: Sequence[Spelling]
 ) -> list[object]:
     kind = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
+    # Python tells nanoseconds by pandas only, if that is installed: these stay as they are spelt.
+    spelt = pa.types.is_timestamp(kind) and kind.unit == "ns"
     values: list[object] = []
     for text in distinct:
         try:
-            values.append(make_scalar(text, kind).as_py())
+            scalar = make_scalar(text, kind)
+            values.append(text if spelt else scalar.as_py())
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
             raise SchemaMismatchError(
                 f"partition value {text!r} of {field.name!r} is not of type {kind}",

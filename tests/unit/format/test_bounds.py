@@ -535,6 +535,15 @@ def test_null_pages_without_counts():
     assert pages_of(pa.int32(), index, [10, 20]).null_count.tolist() == [10, -1]
 
 
+def test_a_page_that_is_no_null_page_after_all_may_hold_nan():
+    """To a writer that knows no bounds of NaN, a page of nothing else may look as if it were all null."""
+    bounds = f64(1, 0, 7), f64(3, 0, 9)
+    unsaid = pages_of(pa.float64(), column_index([False, True, False], *bounds, f5=[0, 0, 0]), [3] * 3)
+    assert unsaid.nan_count.tolist() == [-1, -1, -1]
+    index = column_index([False, True, True], *bounds, f5=[0, 0, 3], f8=[0, 3, 0])
+    assert pages_of(pa.float64(), index, [3] * 3).nan_count.tolist() == [0, 3, 0]
+
+
 def test_pages_of_floats():
     index = column_index([False, False, True], f64(0, NAN, 0), f64(-0.0, 4, 0), f8=[0, 3, 0])
     bounds = pages_of(pa.float64(), index, [10] * 3, order=TOTAL)

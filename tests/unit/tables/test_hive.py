@@ -7,6 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from accel.arrays import make_scalar
 from accel.errors import SchemaMismatchError
 from accel.tables.hive import NULL, Spelling, hint_of_key, settle, spell
 
@@ -120,6 +121,16 @@ def test_types_given_by_the_caller() -> None:
             (None, None, None, None, None),
         ],
     )
+
+
+def test_nanoseconds_take_no_pandas() -> None:
+    """Without pandas a scalar of nanoseconds has no Python value, and with it that has pandas imported."""
+    text, types = "2013-01-02 03:04:05.123456789", pa.schema([("at", pa.timestamp("ns"))])
+    spellings = [spell("x", [f"at={text}"]), spell("y", [f"at={NULL}"])]
+    assert settle(spellings, types, strict=True) == (types, [(text,), (None,)])
+    assert make_scalar(text, types[0].type).value == 1_357_095_845_123_456_789
+    with pytest.raises(SchemaMismatchError, match="'soon' of 'at' is not of type"):
+        settle([spell("x", ["at=soon"])], types, strict=True)
 
 
 @pytest.mark.parametrize(
