@@ -184,8 +184,8 @@ def _convert(
     distinct: list[str], field: Any, texts: list[str | None], spellings: Sequence[Spelling]
 ) -> list[object]:
     kind = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
-    # Python tells nanoseconds by pandas only, if that is installed: these stay as they are spelt.
-    spelt = pa.types.is_timestamp(kind) and kind.unit == "ns"
+    # Python tells nanoseconds by pandas only, and takes the two zeros for one key: these stay as they are spelt.
+    spelt = pa.types.is_floating(kind) or (pa.types.is_timestamp(kind) and kind.unit == "ns")
     values: list[object] = []
     for text in distinct:
         try:

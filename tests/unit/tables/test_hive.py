@@ -2,14 +2,17 @@ from __future__ import annotations
 
 import datetime
 import decimal
+import math
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
+import accel
 from accel.arrays import make_scalar
 from accel.errors import SchemaMismatchError
 from accel.tables.hive import NULL, Spelling, hint_of_key, settle, spell
+from accel.testing import DictStore, table, write_file
 
 
 @pytest.mark.parametrize(
@@ -131,6 +134,14 @@ def test_nanoseconds_take_no_pandas() -> None:
     assert make_scalar(text, types[0].type).value == 1_357_095_845_123_456_789
     with pytest.raises(SchemaMismatchError, match="'soon' of 'at' is not of type"):
         settle([spell("x", ["at=soon"])], types, strict=True)
+
+
+def test_two_zeros_are_two_values() -> None:
+    paths = ["d/t=-0.0/f", "d/t=0.0/f"]
+    store = DictStore({path: write_file(table(id=[at])) for at, path in enumerate(paths)})
+    types = pa.schema([("t", pa.float64())])
+    scan = accel.scan("d/", "t = 0", store=store, cache=None, partitioning=types)
+    assert [math.copysign(1, row["t"]) for row in scan.to_table().to_pylist()] == [-1, 1]
 
 
 @pytest.mark.parametrize(
