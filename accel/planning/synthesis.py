@@ -1,4 +1,7 @@
-"""Page locations for chunks that have no (usable) offset index, from the page headers met on the way."""
+"""Page locations for chunks that have no (usable) offset index, from the page headers met on the way.
+
+Source: parquet-format `parquet.thrift` (DataPageHeaderV2: pages begin with a row), `Encodings.md` (RLE/bit-packed hybrid).
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ from dataclasses import replace
 import numpy as np
 
 from accel.errors import AccelError
-from accel.format.model import OffsetIndex, PageType
+from accel.format.model import OffsetIndex, PageTable, PageType
 from accel.format.page_runs import walk_pages
 from accel.planning.pages import LeafReads
 from accel.planning.selection import RowSelection
@@ -17,7 +20,7 @@ __all__ = ["locate_pages", "page_reads"]
 
 
 def locate_pages(
-    chunk: memoryview, *, start: int, num_rows: int, num_values: int, repeated: bool
+    chunk: memoryview, *, start: int, num_rows: int, num_values: int, max_repetition: int
 ) -> OffsetIndex | None:
     """What an offset index would have said of a chunk that was read whole.
 
@@ -31,13 +34,14 @@ def locate_pages(
         Of the row group.
     num_values : int
         Of the chunk.
-    repeated : bool
-        The leaf is inside a list: pages of version 1 then do not say how many rows they hold.
+    max_repetition : int
+        Of the leaf. Inside a list pages of version 1 do not say how many rows they hold.
 
     Returns
     -------
     OffsetIndex or None
-        None where the headers do not tell rows, or do not add up to `num_rows`: unknown, not an error.
+        None where the headers do not tell rows, or do not add up to `num_rows`, or where a page begins within a row:
+        unknown, not an error.
     """
     try:
         pages = walk_pages(chunk, max_pages=max(num_rows, 1) + 1, num_values=num_values)
@@ -47,15 +51,41 @@ def locate_pages(
     if not data.any():
         return None
     rows = np.where(
-        pages.num_rows[data] >= 0, pages.num_rows[data], -1 if repeated else pages.num_values[data]
+        pages.num_rows[data] >= 0, pages.num_rows[data], -1 if max_repetition else pages.num_values[data]
     )
     # An empty page would share its first row with the next one.
     if bool((rows <= 0).any()) or int(rows.sum()) != num_rows:
+        return None
+    if max_repetition and not _begin_with_rows(chunk, pages, max_repetition):
         return None
     begin, end = pages.start[data], pages.end[data]
     return OffsetIndex(
         offset=begin + start, size=end - begin, first_row=np.concatenate(([0], np.cumsum(rows)[:-1]))
     )
+
+
+def _begin_with_rows(chunk: memoryview, pages: PageTable, max_repetition: int) -> bool:
+    """Whether the first repetition level of each page of version 2 is 0. Some writers go on with a row on the next page,
+    though the format forbids it: arrow-go up to 18.6, older versions of Arrow C++ and of arrow-rs."""
+    width = max_repetition.bit_length()
+    whole = (width + 7) >> 3
+    v2 = pages.type == PageType.DATA_PAGE_V2
+    lengths = (pages.level_bytes - pages.definition_bytes)[v2]
+    for body, length in zip(pages.body[v2].tolist(), lengths.tolist(), strict=True):
+        levels = bytes(chunk[body : body + min(length, _MOST_HEAD + whole)])
+        head = next((at for at, byte in enumerate(levels[:_MOST_HEAD]) if byte < 0x80), len(levels)) + 1
+        # A run of one level, or the first of packed ones: its lowest bits.
+        first = levels[head : head + whole]
+        level = int.from_bytes(first, "little") & ((1 << width) - 1)
+        if len(first) < whole or level or levels[0] < _LEAST_RUN:
+            return False
+    return True
+
+
+_LEAST_RUN = 2
+"""What such a number is at least: less is a run of no levels."""
+_MOST_HEAD = 5
+"""Bytes of the number that a run of levels begins with."""
 
 
 def page_reads(leaf: LeafReads, index: OffsetIndex, *, rows: RowSelection, num_rows: int) -> LeafReads:

@@ -19,6 +19,7 @@ from accel.format.thrift_value import write_struct
 from accel.planning import remembered
 from accel.ranges import ByteRange
 from accel.testing import DictStore, Layout, RecordingStore, bench_table, write_file
+from tests.unit.planning.split_rows import split_rows
 
 ROWS, GROUP, PAGE = 20_000, 10_000, 1_000
 OPTIONS = accel.Options(tail_hint=4096, max_gap_bytes=0)
@@ -73,6 +74,26 @@ def test_the_second_scan_reads_pages(data_page: str, codec: str) -> None:
     assert cut.to_table().num_rows == 1
     (page,) = store.fetched("f.parquet")
     assert page.length < chunks[1].length // 5
+
+
+def test_rows_that_go_on_on_the_next_page_are_whole_however_often_they_are_asked_for() -> None:
+    lists = pa.array([list(range(8 * i, 8 * i + 8)) for i in range(2_000)])
+    layout = Layout(page_rows=100, page_index=False, data_page="2.0", codec="none", dictionary=False)
+    data = write_file(pa.Table.from_arrays([pa.array(np.arange(2_000)), lists], names=["key", "x"]), layout)
+    metadata = parse(data)
+    start, end = int(metadata.chunks.start[0, 1]), int(metadata.chunks.end[0, 1])
+    data = data[:start] + split_rows(memoryview(data)[start:end]) + data[end:]
+    expected = pq.read_table(io.BytesIO(data)).column("x").to_pylist()
+    assert {len(row) for row in expected} == {4, 8, 12}
+    store, cache = DictStore({"f": data}), accel.Cache()
+    assert accel.scan("f", store=store, cache=cache).to_table().column("x").to_pylist() == expected
+    for row in (99, 98, 100, 150, 199, 99, 1_999):
+        cut = {"f": {0: [(row, row + 1)]}}
+        scan = accel.scan("f", columns=["x"], selection=cut, store=store, cache=cache)
+        assert scan.to_table().column("x").to_pylist() == [expected[row]]
+        scan = accel.scan("f", f"key = {row}", columns=["x"], store=store, cache=cache)
+        assert scan.to_table().column("x").to_pylist() == [expected[row]]
+        assert not scan.metrics.indexes_ignored
 
 
 def test_large_chunks_without_index_are_cut_after_the_fetch(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,11 +10,13 @@ import pytest
 
 import accel
 from accel.format.page_index import parse_offset_index
+from accel.format.page_runs import walk_pages
 from accel.planning.selection import RowSelection
 from accel.planning.synthesis import locate_pages, page_reads
 from accel.ranges import ByteRange
 from accel.testing import DictStore, Layout, table, write_file
 from tests.unit.planning.files import Bytes
+from tests.unit.planning.split_rows import split_rows
 
 ROWS = 1000
 INTS = pa.array(np.arange(ROWS))
@@ -32,7 +34,7 @@ def chunk_of(data: bytes) -> tuple[memoryview, dict[str, Any], Any]:
         "start": start,
         "num_rows": int(handle.metadata.group_rows[0]),
         "num_values": int(chunks.num_values[0, 0]),
-        "repeated": leaf.max_repetition > 0,
+        "max_repetition": leaf.max_repetition,
     }
     at, length = int(chunks.offset_index_offset[0, 0]), int(chunks.offset_index_length[0, 0])
     index = None
@@ -63,6 +65,37 @@ def test_lists_tell_their_rows_only_in_pages_of_version_2() -> None:
     assert np.array_equal(found.first_row, index.first_row)
     old, facts, _ = chunk_of(write_file(table(x=LISTS), Layout(page_rows=70)))
     assert locate_pages(old, **facts) is None
+
+
+@pytest.mark.parametrize(
+    "items",
+    [
+        pytest.param([[i] * 8 for i in range(ROWS)], id="levels in packed runs"),
+        pytest.param([[i] * (100 if i % 70 == 0 else 8) for i in range(ROWS)], id="a row of many"),
+        pytest.param([[i] for i in range(ROWS)], id="levels in one run"),
+        pytest.param([[[i, i], []] for i in range(ROWS)], id="lists of lists"),
+    ],
+)
+def test_lists_of_any_length_are_located_by_their_pages(items: list[list[Any]]) -> None:
+    data = write_file(table(x=pa.array(items)), Layout(page_rows=70, data_page="2.0"))
+    chunk, facts, index = chunk_of(data)
+    found = locate_pages(chunk, **facts)
+    assert found is not None
+    assert np.array_equal(found.first_row, index.first_row)
+
+
+def test_pages_that_begin_within_a_row_are_unknown() -> None:
+    layout = Layout(page_rows=100, page_index=False, data_page="2.0", codec="none", dictionary=False)
+    data = write_file(table(x=pa.array([[i] * 8 for i in range(ROWS)])), layout)
+    chunk, facts, _ = chunk_of(data)
+    assert locate_pages(chunk, **facts) is not None
+    split = split_rows(chunk)
+    assert split != bytes(chunk)
+    assert locate_pages(memoryview(split), **facts) is None
+    # So is one that begins with a run of no levels.
+    no_run = bytearray(chunk)
+    no_run[int(walk_pages(chunk, max_pages=100).body[3])] = 0
+    assert locate_pages(memoryview(no_run), **facts) is None
 
 
 @pytest.mark.parametrize(
