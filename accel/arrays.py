@@ -27,6 +27,7 @@ __all__ = [
     "integers",
     "integers_array",
     "join_buffers",
+    "list_items",
     "make_scalar",
     "mask",
     "one",
@@ -194,6 +195,19 @@ def from_numpy(values: npt.NDArray[np.generic]) -> pa.Array:
         return bools(values.view(np.bool_))
     kind = pa.from_numpy_dtype(values.dtype)
     return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(np.ascontiguousarray(values))])
+
+
+def list_items(lists: pa.Array) -> pa.Array:
+    """The values of lists of any kind behind each other, without what lies under nulls: `flatten`, which pyarrow cannot do
+    of lists that are all null or empty where UUIDs lie deeper in them."""
+    try:
+        return lists.flatten()
+    except pa.ArrowNotImplementedError:
+        import pyarrow.compute as pc
+
+        if pc.sum(pc.list_value_length(lists)).as_py():
+            raise
+        return lists.values.slice(0, 0)
 
 
 def make_scalar(value: object, kind: pa.DataType) -> pa.Scalar:

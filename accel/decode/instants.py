@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from accel.arrays import integers, whole
+from accel.arrays import integers, list_items, whole
 from accel.decode.schema_memo import SchemaMemo
 from accel.errors import SchemaMismatchError
 from accel.format.model import ParquetSchema, Physical, SchemaElement
@@ -138,10 +138,10 @@ def _children(array: pa.Array) -> list[pa.Array]:
     kind = array.type
     if pa.types.is_map(kind):
         entry = pa.struct([kind.key_field.with_name("key"), kind.item_field.with_name("value")])
-        return [array.cast(pa.list_(entry)).flatten()]
+        return [list_items(array.cast(pa.list_(entry)))]
     if pa.types.is_struct(kind):
         return array.flatten()  # type: ignore[no-any-return]
-    return [array.flatten()] if kind.num_fields else []
+    return [list_items(array)] if kind.num_fields else []
 
 
 def _shown(millis: int) -> str:

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from accel.arrays import Int64s, packed_validity, validity
+from accel.arrays import Int64s, list_items, packed_validity, validity
 from accel.errors import ParquetFormatError
 
 __all__ = ["count_levels", "list_sizes", "merge_leaves"]
@@ -165,7 +165,7 @@ def _open_list(array: pa.Array) -> tuple[Int64s, pa.Array]:
         valid = _validity(array)
         if valid is not None:
             sizes = np.where(valid, sizes, 0)
-        return np.concatenate((np.zeros(1, np.int64), np.cumsum(sizes, dtype=np.int64))), array.flatten()
+        return np.concatenate((np.zeros(1, np.int64), np.cumsum(sizes, dtype=np.int64))), list_items(array)
     if not len(array):
         return np.zeros(1, np.int64), array.values.slice(0, 0)
     offsets = _numbers(array.buffers()[1], width, array.offset, len(array) + 1).astype(np.int64)

@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from accel.arrays import list_items
 from accel.decode.uuid_text import uuid_text
 from accel.errors import SchemaMismatchError
 
@@ -201,7 +202,7 @@ def _convert(array: pa.Array, target: Any) -> pa.Array:
         return _convert_map(array, target)
     if types.is_list(target):
         offsets = _offsets(array)
-        values = _convert(array.flatten(), target.value_type)
+        values = _convert(list_items(array), target.value_type)
         return pa.ListArray.from_arrays(offsets, values, type=target, mask=_mask(array))
     if types.is_struct(target):
         children = [_convert(array.field(i), target.field(i).type) for i in range(target.num_fields)]
@@ -220,14 +221,14 @@ def _convert_map(array: pa.Array, target: Any) -> pa.Array:
     kind = array.type
     entry = pa.struct([kind.key_field.with_name("key"), kind.item_field.with_name("value")])
     lists = array.cast(pa.list_(entry))
-    entries = lists.flatten()
+    entries = list_items(lists)
     keys = _convert(entries.field(0), target.key_type)
     items = _convert(entries.field(1), target.item_type)
     return pa.MapArray.from_arrays(_offsets(lists), keys, items, type=target, mask=_mask(lists))
 
 
 def _offsets(lists: pa.Array) -> pa.Array:
-    """int32 offsets of `lists.flatten()`: the array's own begin elsewhere in a slice, or are sizes and views.
+    """int32 offsets of `list_items(lists)`: the array's own begin elsewhere in a slice, or are sizes and views.
 
     (Casting a sliced list_view to list gives wrong values in pyarrow 26; flatten does not.)
     """

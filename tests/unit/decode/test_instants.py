@@ -197,6 +197,24 @@ def test_where_there_is_no_instant(kind: pa.DataType, values: list[Any]) -> None
         assert ask(store_of(values, kind), options=options)["ts"] == values
 
 
+def test_beside_uuids_in_lists_of_which_those_wanted_are_null(tmp_path: Path) -> None:
+    moments = pa.array([0, 1], pa.timestamp("ns"))
+    uuids = pa.ExtensionArray.from_storage(pa.uuid(), pa.array([b"a" * 16, b"b" * 16], pa.binary(16)))
+    items = pa.StructArray.from_arrays([moments, uuids], names=["at", "id"])
+    lists = pa.ListArray.from_arrays(pa.array([0, 2, None, 2], pa.int32()), items)
+    places, sizes = pa.array([0, 2, 2], pa.int32()), pa.array([2, 0, 0], pa.int32())
+    views = pa.ListViewArray.from_arrays(places, sizes, items, mask=pa.array([False, True, False]))
+    data = pa.Table.from_arrays([pa.array([0, 1, 2]), lists, views], names=["k", "lists", "views"])
+    path = str(tmp_path / "f.parquet")
+    pq.write_table(
+        data, path, use_deprecated_int96_timestamps=True, write_page_index=True, max_rows_per_page=1
+    )
+    for where, rows in (("k = 0", [0]), ("k = 1", [1]), ("k > 0", [1, 2]), ("k >= 0", [0, 1, 2])):
+        for phases in accel.Phases:
+            scan = accel.scan(path, where, cache=None, options=accel.Options(phases=phases))
+            assert scan.to_table().to_pylist() == [data.to_pylist()[row] for row in rows]
+
+
 def test_the_last_and_the_first_that_nanoseconds_tell() -> None:
     ticks = [2**63 - 1, 2**63 - 2, -(2**63), -(2**63) + 1, 0, -1]
     table = accel.scan("f.parquet", store=store_of(ticks, pa.timestamp("ns")), cache=None).to_table()

@@ -77,6 +77,31 @@ def test_a_value_that_does_not_fit_names_its_column() -> None:
     assert caught.value.place == "column c"
 
 
+_UUIDS = pa.ExtensionArray.from_storage(
+    pa.uuid(), pa.array([bytes(15) + bytes([i]) for i in range(4)]).cast(pa.binary(16))
+)
+_PAIRS = pa.StructArray.from_arrays([_UUIDS], names=["id"])
+_PLACES = pa.array([0, None, None, 4, 4], pa.int32())
+
+
+@pytest.mark.parametrize(
+    "lists",
+    [
+        pytest.param(pa.ListArray.from_arrays(_PLACES, _UUIDS), id="list"),
+        pytest.param(pa.ListArray.from_arrays(_PLACES, _PAIRS), id="list of structs"),
+        pytest.param(pa.MapArray.from_arrays(_PLACES, pa.array(list("abcd")), _UUIDS), id="map"),
+    ],
+)
+@pytest.mark.parametrize(("start", "stop"), [(0, 4), (1, 3), (1, 4), (3, 4), (1, 1)])
+def test_lists_without_an_item_that_may_hold_uuids(lists: pa.Array, start: int, stop: int) -> None:
+    batch = pa.RecordBatch.from_arrays([lists.slice(start, stop - start)], names=["x"])
+    converted = to_spark_batch(batch, spark_arrow_schema(batch.schema))
+    converted.validate(full=True)
+    sizes = [None if items is None else len(items) for items in lists.to_pylist()]
+    found = [None if items is None else len(items) for items in converted.column(0).to_pylist()]
+    assert found == sizes[start:stop]
+
+
 def test_metadata_goes_and_nullability_stays() -> None:
     field = pa.field("c", pa.uint8(), nullable=False, metadata={"k": "v"})
     out = spark_arrow_schema(pa.schema([field], metadata={"pandas": "{}"}))
