@@ -57,6 +57,8 @@ class Hedge:
         self._floor = floor
         self._loop: asyncio.AbstractEventLoop | None = None
         self._timer: asyncio.TimerHandle | None = None
+        # uvloop's handle of a timer that is as good as due does not tell when it is.
+        self._wakes = math.inf
         self._watched: set[Race[Any]] = set()
 
     def delay(self, nbytes: int) -> float | None:
@@ -87,7 +89,7 @@ class Hedge:
             self._watched.clear()
         race.due = loop.time() + race.delay
         self._watched.add(race)
-        if self._timer is None or race.due < self._timer.when():
+        if self._timer is None or race.due < self._wakes:
             self._wake_at(loop, race.due)
 
     def drop(self, race: Race[Any]) -> None:
@@ -96,6 +98,7 @@ class Hedge:
     def _wake_at(self, loop: asyncio.AbstractEventLoop, when: float) -> None:
         if self._timer is not None:
             self._timer.cancel()
+        self._wakes = when
         self._timer = loop.call_at(when, self._look, loop, when)
 
     def _look(self, loop: asyncio.AbstractEventLoop, when: float) -> None:

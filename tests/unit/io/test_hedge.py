@@ -289,6 +289,27 @@ async def test_one_timer_tells_each_in_its_time(monkeypatch: pytest.MonkeyPatch)
     assert told[3][0] == "elsewhere"
 
 
+def test_on_a_loop_whose_timers_do_not_tell_when_they_are_due() -> None:
+    """uvloop's do not where that is at once: a service may have set its policy."""
+    uvloop = pytest.importorskip("uvloop")
+    told: list[str] = []
+
+    class Told(Race[None]):
+        def late(self) -> None:
+            told.append("late")
+
+    async def watch() -> None:
+        hedge = budgeted(1.0)
+        for delay in (0.0, 0.0001, 0.01):
+            Told(hedge, delay, send=lambda **_: asyncio.sleep(0), metrics=Metrics()).sent()
+        async with asyncio.timeout(20):
+            while len(told) < 3:
+                await asyncio.sleep(0.001)
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(watch())
+
+
 async def test_the_tail_of_a_file_too() -> None:
     client, store = client_over(only(0, Stall(NEVER)))
     metrics = Metrics()
