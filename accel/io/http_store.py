@@ -18,7 +18,6 @@ from accel.io.refusals import code_in
 from accel.io.store import ObjectEntry, Payload
 from accel.options import Options
 from accel.ranges import ByteRange, Suffix
-from accel.records import dataclass
 
 if TYPE_CHECKING:
     import aiohttp
@@ -203,7 +202,6 @@ class HttpStore:
                 ),
                 auto_decompress=False,
                 cookie_jar=aiohttp.DummyCookieJar(),
-                trust_env=True,
             )
             runtime.at_shutdown(self.close)
             # Nobody closes a store that the registry drops.
@@ -243,6 +241,8 @@ class _Exchange:
     async def _send(self, url: str) -> aiohttp.ClientResponse:
         from yarl import URL
 
+        from accel.io.http_proxy import proxy_for
+
         session = self._store._open_session()
         headers = {**self._headers, "Accept-Encoding": "identity"}
         if _origin(url) == _origin(self._store._root):
@@ -250,10 +250,12 @@ class _Exchange:
         target = URL(url, encoded=True)  # a presigned one is signed as it is spelt
         if _CONTROL.search(target.raw_path_qs):  # aiohttp before 3.14 would send it
             raise ValueError("a control character")
-        options = self._store._options
+        options, proxy = self._store._options, proxy_for(target.scheme, target.host or "")
         # aiohttp has no limit on what follows an interim response.
         async with asyncio.timeout(options.connect_timeout + options.read_timeout):
-            return await session.request(self._method, target, headers=headers, allow_redirects=False)
+            return await session.request(
+                self._method, target, headers=headers, allow_redirects=False, proxy=proxy
+            )
 
     async def __aexit__(self, kind: object, error: object, trace: object) -> None:
         if self._response is not None:
@@ -261,23 +263,16 @@ class _Exchange:
             self._response.close() if kind is not None else self._response.release()
 
 
-@dataclass(frozen=True, slots=True)
-class _Origin:
-    scheme: str
-    host: str
-    port: int | None
-
-
-def _origin(url: str) -> _Origin:
+def _origin(url: str) -> tuple[str, str, int | None]:
     parts = urlsplit(url)
     port = parts.port or {"http": 80, "https": 443}.get(parts.scheme)
-    return _Origin(parts.scheme, parts.hostname or "", port)
+    return parts.scheme, parts.hostname or "", port
 
 
 def _redirected(url: str, target: str, shown: str) -> str:
     try:
         new = urljoin(url, target)
-        scheme = _origin(new).scheme
+        scheme, _, _ = _origin(new)
     except ValueError:
         scheme = ""
     if scheme not in ("http", "https") or (scheme == "http" and url.startswith("https:")):

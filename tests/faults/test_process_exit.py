@@ -6,10 +6,12 @@ time in eight; CI runs 200, and ACCEL_STRESS sets any number.
 
 from __future__ import annotations
 
+import http.server
 import os
 import pathlib
 import subprocess
 import sys
+import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pyarrow as pa
@@ -203,6 +205,27 @@ def test_a_thread_that_outlives_the_main_one_reads_on(first: str, said: str, tmp
     assert (done.returncode, done.stdout, done.stderr) == (0, said, "")
 
 
+def test_one_that_reads_over_http_too() -> None:
+    data = write_file(table(key=pa.array(range(20))), Layout())
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(data)))
+            self.send_header("ETag", '"1"')
+            self.end_headers()
+            self.wfile.write(data)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        done = ended(OUTLIVES, f"http://127.0.0.1:{server.server_port}/f", "not used before")
+        server.shutdown()
+    assert (done.returncode, done.stdout, done.stderr) == (0, "15\n", "")
+
+
 NEVER_RETURNS = """
 import contextlib, os, sys, threading
 import accel
@@ -241,9 +264,6 @@ sys.exit(7)
 
 
 def test_an_open_http_session_is_closed_without_a_word() -> None:
-    import http.server
-    import threading
-
     class Handler(http.server.BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
 

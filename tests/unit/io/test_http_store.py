@@ -6,6 +6,7 @@ import asyncio
 import gc
 import socket
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import aiohttp
@@ -452,6 +453,40 @@ async def test_what_a_proxy_refuses(
         hint,
     )
     assert "SECRET" not in str(error)
+
+
+@pytest.mark.parametrize("plain", [True, False])
+async def test_a_proxy_hears_its_own_credentials(
+    server: Any, monkeypatch: pytest.MonkeyPatch, plain: bool
+) -> None:
+    for name in ("no_proxy", "NO_PROXY", "http_proxy", "https_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    scheme = "http" if plain else "https"
+    monkeypatch.setenv(f"{scheme}_proxy", server.url.replace("http://", "http://user:word@"))
+    server.always = answering(502)
+    store = HttpStore(f"{scheme}://h.example", storage_options={}, options=FAST)
+    with pytest.raises(StoreError, match="status 502"):
+        await store.read("f", ByteRange(10, 20))
+    await store.close()
+    (request,) = server.requests
+    assert request.target == ("http://h.example/f" if plain else "h.example:443")
+    assert request.headers["proxy-authorization"] == "Basic dXNlcjp3b3Jk"
+    assert "authorization" not in request.headers
+
+
+@pytest.mark.parametrize("given", [{}, {"Authorization": "Bearer mine"}])
+async def test_what_a_netrc_holds_is_sent_to_nobody(
+    server: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, given: dict[str, str]
+) -> None:
+    """Nor stands it in the way of what the caller gives."""
+    (tmp_path / ".netrc").write_text("default login user password SECRET\n")
+    (tmp_path / ".netrc").chmod(0o600)
+    monkeypatch.setenv("NETRC", str(tmp_path / ".netrc"))
+    store = HttpStore(server.url, storage_options={"headers": given}, options=FAST)
+    await store.read("f", ByteRange(10, 20))
+    await store.close()
+    (request,) = server.requests
+    assert request.headers.get("authorization") == given.get("Authorization")
 
 
 async def test_nobody_listens() -> None:
