@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import random
+import socket
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from cachetools import LRUCache
@@ -236,7 +238,10 @@ class Connections:
                 server_hostname=self._origin.host if tls else None,
             )
         except BaseException:
-            reached.close()
+            # Not closed: its transport does that, which may outlive a handshake that is cancelled, and would take whatever
+            # has the file's number next for its own.
+            with contextlib.suppress(OSError):
+                reached.shutdown(socket.SHUT_RDWR)
             raise
         return protocol
 

@@ -6,12 +6,15 @@ import asyncio
 import contextlib
 import errno
 import socket
+import ssl
 from collections.abc import AsyncIterator
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
+import trustme
 
 from accel.io import connections
 from accel.io.connection import Connection, Loss, LostError, Reply, Request
@@ -539,6 +542,54 @@ async def test_a_handshake_without_an_answer_ends_in_time(server: Any) -> None:
     with pytest.raises(UnreachableError, match="in time"):
         async with asyncio.timeout(3):
             await ask(pool)
+
+
+@pytest.mark.parametrize("early", [True, False], ids=["before the handshake", "as it ends"])
+async def test_a_handshake_that_is_cancelled_leaves_the_next_alone(
+    server: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, early: bool
+) -> None:
+    """Its socket's number is not given to another while the event loop still has it for the first."""
+    authority = trustme.CA()
+    authority.cert_pem.write_to_path(str(tmp_path / "authority.pem"))
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "authority.pem"))
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    authority.issue_cert("localhost").configure_cert(context)
+    served: set[asyncio.Task[None]] = set()
+
+    def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        served.add(asyncio.ensure_future(server.serve(reader, writer)))
+
+    listening = await asyncio.start_server(accept, "127.0.0.1", 0, ssl=context)
+    pool = Connections(Origin("localhost", listening.sockets[0].getsockname()[1], True), Patience(5.0, 5.0))
+    loop, asking = asyncio.get_running_loop(), set[asyncio.Task[Reply]]()
+    made, connect = Connection.connection_made, loop.create_connection
+
+    def cancelled() -> None:
+        while asking:
+            asking.pop().cancel()
+
+    def cancelled_when_made(self: Connection, transport: asyncio.BaseTransport) -> None:
+        made(self, transport)
+        cancelled()
+
+    def cancelled_when_begun(*given: Any, **more: Any) -> Any:
+        loop.call_soon(cancelled)
+        return connect(*given, **more)
+
+    if early:
+        monkeypatch.setattr(loop, "create_connection", cancelled_when_begun)
+    else:
+        monkeypatch.setattr(Connection, "connection_made", cancelled_when_made)
+    for _ in range(5):
+        asking.add(task := asyncio.ensure_future(ask(pool)))
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert bytes((await ask(pool)).body) == BODY[10:20]
+        await pool.close()
+        pool._closed = False
+    async with asyncio.timeout(5):
+        await asyncio.gather(*served)
+    listening.close()
 
 
 async def test_names_are_looked_up_once_for_many(server: Any, monkeypatch: pytest.MonkeyPatch) -> None:
