@@ -25,6 +25,8 @@ __all__ = [
 _QUERY = r"(?<=[?&])([^=&\s]+)=[^&\s'\")]*"
 # A password may hold an @, too.
 _USERINFO = r"(?<=://)[^/?#\s]+@"
+_WEB = ("http://", "https://")
+_WEB_QUERY = r"https?://[^\s'\"?]+\?[^\s'\")]+"
 _HIDDEN = "***"
 
 
@@ -32,7 +34,25 @@ def redact(text: str) -> str:
     """Hide what may be a credential in a URL: user info and the values of its query string."""
     if "@" in text:
         text = re.sub(_USERINFO, f"{_HIDDEN}@", text)
+    if text[:8].lower().startswith(_WEB):
+        return _without_values(text)
+    if "?" in text and "://" in text:
+        text = re.sub(_WEB_QUERY, lambda found: _without_values(found[0]), text, flags=re.IGNORECASE)
     return re.sub(_QUERY, rf"\1={_HIDDEN}", text) if "=" in text else text
+
+
+def _without_values(url: str) -> str:
+    """A web address, of whose query only names are left, where they have values: a token may stand there by itself."""
+    url, mark, _ = url.partition("#")
+    fragment = f"#{_HIDDEN}" if mark else ""
+    front, mark, query = url.partition("?")
+    parts = []
+    for part in query.split("&"):
+        name, _, value = part.partition("=")
+        # Of a token it may be the padding.
+        told = name and value.strip("=")
+        parts.append(f"{name}={_HIDDEN}" if told else _HIDDEN if part else part)
+    return f"{front}{mark}{'&'.join(parts)}{fragment}"
 
 
 def forget_frames(error: BaseException) -> None:
