@@ -89,7 +89,7 @@ class Connection(asyncio.BufferedProtocol):
         self._body = memoryview(b"")
         self._filled = 0
         self.progress = 0.0
-        """The loop's time when something last passed."""
+        """The loop's time when a request was sent, its head was there, or more of its body."""
 
     async def ask(self, request: Request, room: int) -> Reply:
         """Send one request and wait for its answer; being cancelled ends the connection.
@@ -156,14 +156,16 @@ class Connection(asyncio.BufferedProtocol):
         return self._scratch if self._head is None else self._body[self._filled :]
 
     def buffer_updated(self, nbytes: int) -> None:
-        self.progress = self._loop.time()
         if self._answer is None or self._answer.done():
             return self.abort()  # Nothing was asked, or nobody waits any more.
         if self._head is None:
             self._begin(nbytes)
         else:
             self._filled += nbytes
-        if self._head is not None and self._filled == len(self._body):
+        if self._head is None:
+            return  # A head that goes on and on is no progress.
+        self.progress = self._loop.time()
+        if self._filled == len(self._body):
             self._finish(None)
 
     def connection_lost(self, exc: Exception | None) -> None:

@@ -150,6 +150,29 @@ async def test_what_stalls_before_its_head_is_lost(server: Any, pool: Connection
     assert len(server.requests) == 1
 
 
+async def test_a_head_without_an_end_is_no_progress() -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 206 X\r\n")
+        with suppress(ConnectionError):
+            while True:
+                writer.write(b"X-More: 1\r\n")
+                await writer.drain()
+                await asyncio.sleep(0.05)
+        writer.close()
+        ended.set()
+
+    ended = asyncio.Event()
+    listening = await asyncio.start_server(serve, "127.0.0.1", 0)
+    pool = Connections(Origin("127.0.0.1", listening.sockets[0].getsockname()[1], False), PATIENCE)
+    with pytest.raises(LostError, match="no progress"):
+        async with asyncio.timeout(3):
+            await ask(pool)
+    await asyncio.wait_for(ended.wait(), 3)
+    await pool.close()
+    listening.close()
+
+
 async def test_what_stalls_in_its_body_is_cut(server: Any, pool: Connections) -> None:
     server.script[0] = lambda reply: setattr(reply, "stall", (4, 5.0))
     reply = await ask(pool)
