@@ -58,6 +58,19 @@ class TaskFile:
         object.__setattr__(self, "at_hand", held)
         object.__setattr__(self, "_reach", tuple(accumulate((at + len(data) for at, data in held), max)))
 
+    def __reduce__(self) -> tuple[type[TaskFile], tuple[object, ...]]:
+        # Without what is at hand, which does not pickle: elsewhere it is asked for.
+        of_file = (
+            self.root,
+            self.url,
+            self.id,
+            self.schema,
+            self.arrow_schema,
+            self.key_value,
+            self.created_by,
+        )
+        return TaskFile, (*of_file, self.partition, self.question, self.query, self.int96_unit)
+
     def missing(self, wanted: ByteRange) -> ByteRange | None:
         """What of a range has to be asked for: all, none, or what comes before bytes that are at hand."""
         if not self.at_hand:

@@ -78,3 +78,10 @@ def test_tables_that_are_no_plans() -> None:
     for data in (table(x=[1]), table(version=[99])):
         with pytest.raises(accel.AccelError, match="not a scan task of version"):
             accel.Plan.from_arrow(data)
+
+
+@pytest.mark.parametrize("rows", [10, 200_000], ids=["all of it at hand", "more than the first read brings"])
+def test_a_task_pickles_whatever_is_at_hand(rows: int) -> None:
+    store = DictStore({"f.parquet": write_file(table(i=pa.array(range(rows))))})
+    (task,) = accel.plan("f.parquet", "i = 7", store=store).tasks
+    assert accel.scan(pickle.loads(pickle.dumps(task)), store=store).to_table()["i"].to_pylist() == [7]
