@@ -69,7 +69,7 @@ class ScanSpec:
 
     @property
     def texts(self) -> frozenset[str]:
-        """The columns that `schema` says are texts: of a partition `code=007`, whose value would be 7 otherwise."""
+        """The columns that `schema` says are texts or bytes: of a partition `code=007`, whose value would be 7 otherwise."""
         return frozenset(field.name for field in self.schema or () if _is_text(field.type))
 
     @property
@@ -82,4 +82,6 @@ class ScanSpec:
 def _is_text(kind: pa.DataType) -> bool:
     if pa.types.is_dictionary(kind):
         kind = kind.value_type
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
+    texts = pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
+    several = pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_binary_view(kind)
+    return bool(texts or several or pa.types.is_fixed_size_binary(kind))

@@ -228,6 +228,7 @@ TOGETHER = {
     "indexes/test_bytes.py",
     "indexes/test_kinds.py",
     "tables/test_keys_that_are_columns.py",
+    "tables/test_values_of_paths.py",
     "test_openings_early.py",
     "writing/test_heads_again.py",
     "writing/test_properties.py",

@@ -205,7 +205,8 @@ def _file_url(url: str) -> str:
         return rest
     from urllib.parse import unquote
 
-    return unquote(rest)
+    # As `os` names what is not UTF-8.
+    return unquote(rest, errors="surrogateescape")
 
 
 def _local(path: str) -> Location:

@@ -41,7 +41,7 @@ class DataFile:
     etag: str | None = None
     """Known from a listing, else None."""
     partition: tuple[object, ...] = ()
-    """Values of the partition columns (Python values, None for null), in the listing's schema order."""
+    """Values of the partition columns (Python values or their texts, None for null), in the listing's schema order."""
 
     def __repr__(self) -> str:
         return f"DataFile({redact(self.url)!r}, partition={self.partition!r})"

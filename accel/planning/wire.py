@@ -80,6 +80,7 @@ def _encode_rows(tasks: Sequence[ScanTask]) -> Iterator[dict[str, Any]]:
 
 
 def _encode_file(file: TaskFile, where: bytes | None) -> dict[str, Any]:
+    _check_name(file)
     question, query = file.question, file.query
     leaves = sorted({*query.output_leaves, *query.filter_leaves})
     footer, arrow, renumbered = encode_schema(
@@ -105,6 +106,13 @@ def _encode_file(file: TaskFile, where: bytes | None) -> dict[str, Any]:
         "partition": _to_ipc(values),
         "_leaves": renumbered,
     }
+
+
+def _check_name(file: TaskFile) -> None:
+    try:
+        f"{file.url}{file.id.path}".encode()
+    except UnicodeEncodeError as error:
+        raise AccelError("tasks of a file whose name is not UTF-8 cannot travel", path=file.url) from error
 
 
 def _one(value: pa.Scalar) -> pa.Array:

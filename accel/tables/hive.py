@@ -43,7 +43,7 @@ def spell(url: str, directories: Iterable[str]) -> Spelling:
     Raises
     ------
     SchemaMismatchError
-        One key occurs twice.
+        One key occurs twice; or a name of a local directory is not UTF-8, as texts are.
     """
     keys: list[str] = []
     values: list[str | None] = []
@@ -51,6 +51,10 @@ def spell(url: str, directories: Iterable[str]) -> Spelling:
         key, equals, value = segment.partition("=")
         if not equals or not key:
             continue
+        if not (segment.isascii() or _is_utf8(segment)):
+            raise SchemaMismatchError(
+                f"the name of its directory {segment!a} is not UTF-8", path=url, hint=_OFF
+            )
         key = _decode(key)
         if key in keys:
             raise SchemaMismatchError(f"partition key {key!r} occurs twice in the path", path=url, hint=_OFF)
@@ -86,7 +90,7 @@ def settle(
     -------
     schema : pyarrow.Schema
     values : list of tuple
-        Of each file, in the schema's order: Python values, None for null.
+        Of each file, in the schema's order: Python values, or the text of what Python has no value for; None for null.
 
     Raises
     ------
@@ -160,6 +164,14 @@ def _above(name: str) -> str:
     )
 
 
+def _is_utf8(name: str) -> bool:
+    try:
+        name.encode()
+    except UnicodeEncodeError:  # of other bytes `os` makes surrogates
+        return False
+    return True
+
+
 def _decode(text: str) -> str:
     try:
         return unquote(text, errors="strict")
@@ -184,19 +196,25 @@ def _convert(
     distinct: list[str], field: Any, texts: list[str | None], spellings: Sequence[Spelling]
 ) -> list[object]:
     kind = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
-    # Python tells nanoseconds by pandas only, and takes the two zeros for one key: these stay as they are spelt.
-    spelt = pa.types.is_floating(kind) or (pa.types.is_timestamp(kind) and kind.unit == "ns")
     values: list[object] = []
     for text in distinct:
         try:
-            scalar = make_scalar(text, kind)
-            values.append(text if spelt else scalar.as_py())
+            value = make_scalar(text, kind)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
             raise SchemaMismatchError(
                 f"partition value {text!r} of {field.name!r} is not of type {kind}",
                 path=spellings[texts.index(text)].url,
             ) from error
+        values.append(text if _is_more_than_python(kind) else value.as_py())
     return values
+
+
+def _is_more_than_python(kind: pa.DataType) -> bool:
+    """Whether equal values of Python may be different ones: the two hours that a clock set back shows alike, the two zeros.
+
+    Nor has every moment such a value: one to the nanosecond, or of the year 0.
+    """
+    return bool(pa.types.is_timestamp(kind) or pa.types.is_date(kind) or pa.types.is_floating(kind))
 
 
 def _require(spellings: Sequence[Spelling], keys: list[str]) -> None:

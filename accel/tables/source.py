@@ -95,7 +95,7 @@ class Named:
             return self.base + relative
         from urllib.parse import quote
 
-        return self.base + quote(relative, safe="/=:@+,;!$&'()")
+        return self.base + quote(relative, safe="/=:@+,;!$&'()", errors="surrogateescape")
 
 
 def read_source(text: str, *, glob: bool, in_store: bool) -> Named:
@@ -122,7 +122,7 @@ def read_source(text: str, *, glob: bool, in_store: bool) -> Named:
             if _is_file_url(text):
                 from urllib.parse import unquote
 
-                pattern = unquote(pattern)
+                pattern = unquote(pattern, errors="surrogateescape")
             return Named(text, location, SourceShape.GLOB, fixed, Glob.compile(pattern))
     location = parse_url(text, in_store=in_store)
     base = text if text.endswith("/") else f"{text}/"

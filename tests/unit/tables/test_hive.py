@@ -120,7 +120,7 @@ def test_types_given_by_the_caller() -> None:
     assert settle([spell("x", names), spell("y", nulls)], types, strict=True) == (
         types,
         [
-            (decimal.Decimal("1.50"), True, "x", datetime.datetime(2013, 1, 2, 3, 4, 5), 7),
+            (decimal.Decimal("1.50"), True, "x", "2013-01-02 03:04:05", 7),
             (None, None, None, None, None),
         ],
     )
@@ -142,6 +142,35 @@ def test_two_zeros_are_two_values() -> None:
     types = pa.schema([("t", pa.float64())])
     scan = accel.scan("d/", "t = 0", store=store, cache=None, partitioning=types)
     assert [math.copysign(1, row["t"]) for row in scan.to_table().to_pylist()] == [-1, 1]
+
+
+@pytest.mark.parametrize(
+    ("kind", "texts"),
+    [
+        pytest.param(
+            pa.timestamp("us", "America/New_York"),
+            ["2023-11-05T05:30:00Z", "2023-11-05T06:30:00Z"],
+            id="hours that a clock set back shows alike",
+        ),
+        pytest.param(pa.timestamp("ns"), ["2023-11-05 05:30:00.123456789", "2023-11-05"], id="nanoseconds"),
+        pytest.param(pa.timestamp("us"), ["0000-01-01", "9999-12-31"], id="moments of the year 0"),
+        pytest.param(pa.date32(), ["0000-01-01", "9999-12-31"], id="days of the year 0"),
+        pytest.param(pa.float64(), ["0.0", "-0.0"], id="zeros"),
+    ],
+)
+def test_values_that_python_takes_for_one_or_has_none_for_stay_texts(
+    kind: pa.DataType, texts: list[str]
+) -> None:
+    types = pa.schema([("k", kind)])
+    spellings = [spell(text, [f"k={text}"]) for text in texts]
+    assert settle(spellings, types, strict=True) == (types, [(text,) for text in texts])
+
+
+@pytest.mark.parametrize("directory", ["k=\udcff", "\udcff=1"])
+def test_a_directory_whose_name_is_not_utf_8_is_told(directory: str) -> None:
+    assert spell("u", ["\udcff"]) == Spelling("u", (), ())
+    with pytest.raises(SchemaMismatchError, match="not UTF-8.*partitioning=None"):
+        spell("u", [directory])
 
 
 @pytest.mark.parametrize(
