@@ -16,7 +16,7 @@ from accel.options import MIB
 from accel.planning.file import ObjectId
 from accel.planning.pages import Piece
 from accel.planning.task import ScanTask
-from accel.ranges import Buffer, ByteRange, ReadKey, Stash, Want
+from accel.ranges import Buffer, ByteRange, Kind, ReadKey, Stash, Want
 from accel.records import dataclass
 
 __all__ = ["DictionaryReads", "Sought", "dictionary_key", "until_done"]
@@ -25,6 +25,9 @@ __all__ = ["DictionaryReads", "Sought", "dictionary_key", "until_done"]
 _WORTH_STORING = 16 << 10
 # A task that reads less than so many bytes is a lookup.
 _SCANNED = 4 * MIB
+
+# Of a piece that wants fewer bytes of them it is not asked which are cached.
+_FELT = 128 << 10
 
 _Due = tuple[ReadKey, int, asyncio.Future[None]]
 """A page to be stored, its codec, and what others wait for meanwhile."""
@@ -60,6 +63,7 @@ class DictionaryReads:
     cache: Cache
     metrics: Metrics
     _pending: dict[ReadKey, asyncio.Future[memoryview]] = field(default_factory=dict)
+    _counted: set[int] = field(default_factory=set)
     _places: dict[int, ByteRange | None] | None = None
     _keeps: bool | None = None
 
@@ -69,6 +73,24 @@ class DictionaryReads:
             return None
         found = self.cache.get(self._key(key))
         return found if isinstance(found, bytes) else None
+
+    def count_bytes(self, piece: Piece) -> int:
+        """Bytes of the pages that a piece is going to bring, each counted once of the task; 0 where they are few."""
+        counted = self._counted
+        due = [
+            part.reads
+            for part in piece.leaves
+            if part.reads.dictionary is not None
+            and part.reads.column not in counted
+            and part.needs_dictionary
+        ]
+        lengths = [0 if reads.dictionary is None else reads.dictionary.length for reads in due]
+        if sum(lengths) < _FELT:
+            return 0
+        counted.update(reads.column for reads in due)
+        group, peek = self.task.row_group, self.cache.peek
+        keys = [self._key(ReadKey(Kind.DICTIONARY, group, reads.column)) for reads in due]
+        return sum(length for length, key in zip(lengths, keys, strict=True) if peek(key) is None)
 
     def seek(self, wanted: Sequence[Want]) -> Sought:
         """Where each page comes from. Other pieces wait for what is `asked`: `bring` or `give_up` must follow."""

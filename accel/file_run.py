@@ -190,7 +190,7 @@ class FileRun:
             return False
         self.promised += planned.sure.count
         (piece,) = pieces
-        order = await self._enter(planned, piece.held_bytes, run.part(piece.weight))
+        order = await self._enter(planned, reads.held_bytes(piece), run.part(piece.weight))
         self._deliver(order, await run.read_piece(planned, reads, piece, depth=self._depth, order=order))
         return True
 
@@ -249,7 +249,7 @@ class FileRun:
             place = (*within, number) if within else None
             if reads.in_phases(piece):
                 first = filter_phase(piece)
-                order = await self._enter(task, first.held_bytes, run.part(first.weight), place)
+                order = await self._enter(task, reads.held_bytes(first), run.part(first.weight), place)
                 if self._failing:
                     break
                 parts = Line()
@@ -289,14 +289,15 @@ class FileRun:
             run.has_read(depth + trips)
             return batches
 
-        if len(parts) == 1 and parts[0].held_bytes <= admission.held[order]:
+        held = [reads.held_bytes(part) for part in parts]
+        if len(parts) == 1 and held[0] <= admission.held[order]:
             # It takes the room of what it follows.
             line.put((order, group.create_task(self._told(partial(finish, parts[0], order)))))
         else:
             admission.pin(order)
             reading_on: set[asyncio.Task[Any]] = set()
             for number, part in enumerate(parts):
-                own = await self._enter(task, part.held_bytes, run.part(part.weight), (*order, number))
+                own = await self._enter(task, held[number], run.part(part.weight), (*order, number))
                 line.put((own, reading := group.create_task(self._told(partial(finish, part, own)))))
                 _track(reading, reading_on)
             await self._leave_after(order, reading_on)

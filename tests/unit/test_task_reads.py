@@ -225,3 +225,68 @@ def test_a_dictionary_met_again_is_kept_stored(monkeypatch: pytest.MonkeyPatch) 
         assert rows(at) == names[at : at + 2]
         assert len(made) == pages
         assert store.requests <= 1 or at == 0
+
+
+LARGE = 200 << 10
+"""Bytes of each dictionary, of two columns."""
+
+
+@pytest.fixture(scope="module")
+def large() -> bytes:
+    """A row group of few pages wanted beside large dictionaries."""
+    texts = [f"{i:08}" for i in range(20_000)]
+    data = table(key=pa.array(range(20_000)), one=pa.array(texts), two=pa.array(texts[::-1]))
+    return write_file(data, Layout(page_rows=100, codec="none", dictionary=["one", "two"]))
+
+
+def reads_of(store: DictStore, cache: accel.Cache, most_held: int) -> tuple[TaskReads, Piece]:
+    (task,) = accel.plan("f.parquet", "key = 7", store=store, cache=None).tasks
+    client = client_for("store:", store=store, options=accel.Options())
+    reads = TaskReads(task, client, cache, Metrics(), None, most_held=most_held)
+    (piece,) = cut_pieces(task.reads, task.rows, sure=task.sure, num_rows=task.num_rows, piece_bytes=1 << 20)
+    return reads, piece
+
+
+def test_dictionaries_are_held_too(large: bytes) -> None:
+    store, cache = DictStore({"f.parquet": large}), accel.Cache()
+    reads, piece = reads_of(store, cache, 1 << 30)
+    assert reads.held_bytes(piece) > piece.held_bytes + 2 * LARGE
+    # By the first piece of the task.
+    assert reads.held_bytes(piece) == piece.held_bytes
+    # What has its turn is read, whatever comes along.
+    assert reads_of(store, cache, LARGE)[0].held_bytes(piece) == LARGE
+    assert reads_of(store, cache, 0)[0].held_bytes(piece) == piece.held_bytes
+    fetch_all(reads, [piece])
+    # What is cached is held there.
+    assert reads_of(store, cache, 1 << 30)[0].held_bytes(piece) == piece.held_bytes
+
+
+class Abreast(DictStore):
+    """Notes of how many files something large is read at once."""
+
+    most = 0
+
+    def __init__(self, objects: dict[str, bytes]) -> None:
+        super().__init__(objects)
+        self.under_way: list[str] = []
+
+    async def read(self, path: str, want: ByteRange | Suffix, *, if_match: str | None = None) -> Any:
+        if isinstance(want, Suffix) or want.length < LARGE:
+            return await super().read(path, want, if_match=if_match)
+        self.under_way.append(path)
+        self.most = max(self.most, len(set(self.under_way)))
+        await asyncio.sleep(0.005)
+        try:
+            return await super().read(path, want, if_match=if_match)
+        finally:
+            self.under_way.remove(path)
+
+
+@pytest.mark.parametrize(("limit", "alone"), [(4 * LARGE, True), (1 << 30, False)])
+def test_files_whose_dictionaries_do_not_fit_are_read_one_after_another(
+    large: bytes, limit: int, alone: bool
+) -> None:
+    store = Abreast({f"d/{i}": large for i in range(8)})
+    options = accel.Options(memory_limit=limit, phases="one", tail_hint=8 << 10)
+    assert accel.scan("d/", "key = 7", store=store, cache=None, options=options).to_table().num_rows == 8
+    assert (store.most == 1) == alone
