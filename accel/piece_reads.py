@@ -142,7 +142,8 @@ async def narrow_task(reader: Reader, task: ScanTask, *, reads: TaskReads, piece
     paged = {leaf.leaf: leaf for leaf in located.reads}
     left = [paged.get(leaf.leaf, leaf) for leaf in task.reads if leaf.for_output]
     narrowed = [
-        leaf if leaf.whole else leaf.take(rows.counts(leaf.first_row, leaf.stop_row) > 0) for leaf in left
+        leaf if leaf.whole else leaf.take(leaf.reach(rows).counts(leaf.first_row, leaf.stop_row) > 0)
+        for leaf in left
     ]
     return replace(located, rows=rows, sure=rows, reads=tuple(narrowed))
 

@@ -26,6 +26,7 @@ def narrow_leaf(part: PieceLeaf, held: LeafBytes, *, rows: RowSelection) -> tupl
     reads, lo, hi = part.reads, part.lo, part.hi
     if reads.whole or hi - lo < 2:
         return part, held
+    rows = reads.reach(rows)
     if (
         len(rows.starts) == 1
         and rows.starts[0] < reads.stop_row[lo]

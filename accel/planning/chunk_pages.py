@@ -64,10 +64,17 @@ class PagesOf:
     def __init__(self, rows: RowSelection, num_rows: int) -> None:
         self._rows = rows
         self._num_rows = num_rows
-        self._found: list[tuple[Int64s, tuple[Int64s, Int64s, Int64s, slice | Int64s]]] = []
+        self._found: list[tuple[Int64s, bool, tuple[Int64s, Int64s, Int64s, slice | Int64s]]] = []
 
     def reads(
-        self, facts: ChunkFacts, index: OffsetIndex | None, leaf: int, *, for_filter: bool, for_output: bool
+        self,
+        facts: ChunkFacts,
+        index: OffsetIndex | None,
+        leaf: int,
+        *,
+        for_filter: bool,
+        for_output: bool,
+        repeated: bool,
     ) -> LeafReads:
         """What one chunk must be asked for so that the rows can be decoded."""
         first_page, start, end, codec, dictionary_pages, num_values, expansion = facts
@@ -75,7 +82,7 @@ class PagesOf:
             ordinal = offset = size = first = stop = _NOTHING
             total = 0
         else:
-            ordinal, first, stop, keep = self._pages(index.first_row)
+            ordinal, first, stop, keep = self._pages(index.first_row, repeated)
             offset, size, total = index.offset[keep], index.size[keep], len(index.offset)
         return LeafReads(
             leaf,
@@ -89,6 +96,7 @@ class PagesOf:
             expansion,
             for_filter,
             for_output,
+            repeated,
             ordinal,
             offset,
             size,
@@ -97,13 +105,14 @@ class PagesOf:
             total,
         )
 
-    def _pages(self, first_row: Int64s) -> tuple[Int64s, Int64s, Int64s, slice | Int64s]:
-        for known, found in self._found:
-            if known is first_row:
+    def _pages(self, first_row: Int64s, repeated: bool) -> tuple[Int64s, Int64s, Int64s, slice | Int64s]:
+        for known, same, found in self._found:
+            if known is first_row and same is repeated:
                 return found
-        found = _pages(first_row, self._rows, self._num_rows)
+        rows = self._rows.grown() if repeated else self._rows  # as `LeafReads.reach` has it
+        found = _pages(first_row, rows, self._num_rows)
         if len(self._found) < _MOST_SHAPES:
-            self._found.append((first_row, found))
+            self._found.append((first_row, repeated, found))
         return found
 
 

@@ -283,6 +283,7 @@ def _read_leaves(
     wanted = PagesOf(rows, num_rows)
     doubtful = wanted if maybe is rows else PagesOf(maybe, num_rows)
     chunks, readable, indexes = view.metadata.chunks, view.readable, view.offset_indexes
+    leaves = view.metadata.schema.leaves
     reads = []
     for leaf in sorted(filters | outputs):
         at = (group, leaf)
@@ -296,6 +297,7 @@ def _read_leaves(
                 leaf,
                 for_filter=leaf in filters,
                 for_output=for_output,
+                repeated=leaves[leaf].max_repetition > 0,
             )
         )
     return tuple(reads)

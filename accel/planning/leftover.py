@@ -142,7 +142,7 @@ def _narrow(leaf: LeafReads, rows: RowSelection, *, for_filter: bool, for_output
     """The pages that hold one of these rows."""
     if leaf.whole:
         return replace(leaf, for_filter=for_filter, for_output=for_output)
-    keep = _touched(leaf, rows)
+    keep = _touched(leaf, leaf.reach(rows))
     return replace(
         leaf,
         for_filter=for_filter,

@@ -56,6 +56,8 @@ class LeafReads:
     """Decoded bytes per compressed byte, over the chunk."""
     for_filter: bool
     for_output: bool
+    repeated: bool
+    """Inside a list. Some writers let a row go on on the next page, which the format forbids: see `reach`."""
     ordinal: Int64s
     offset: Int64s
     size: Int64s
@@ -76,6 +78,11 @@ class LeafReads:
         object.__setattr__(self, "whole", whole)
         object.__setattr__(self, "nbytes", self.chunk.length if whole else _total(self.size))
         object.__setattr__(self, "weight", max(1.0, self.expansion / DECODED_SHARE))
+
+    def reach(self, rows: RowSelection) -> RowSelection:
+        """The rows whose pages it takes to read these. Inside a list one more after each run of them: where it begins a
+        page, that page shows whether the row before it was at its end."""
+        return rows.grown() if self.repeated else rows
 
     def take(self, pages: Int64s | npt.NDArray[np.bool_]) -> LeafReads:
         """The same, for some of its pages, by their places in the arrays or a mask of these."""
@@ -237,7 +244,7 @@ def _piece_leaf(reads: LeafReads, rows: RowSelection, *, fetched: int) -> PieceL
     if reads.whole or not rows:
         return PieceLeaf(reads, 0, 0, False)
     lo = int(reads.stop_row.searchsorted(rows.starts[0], "right"))
-    hi = int(reads.first_row.searchsorted(rows.stops[-1], "left"))
+    hi = int(reads.first_row.searchsorted(reads.reach(rows).stops[-1], "left"))
     return PieceLeaf(reads, lo, hi, carried=lo < hi and lo < fetched)
 
 

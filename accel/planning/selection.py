@@ -143,6 +143,12 @@ class RowSelection:
             np.concatenate((self.starts, other.starts)), np.concatenate((self.stops, other.stops))
         )
 
+    def grown(self) -> RowSelection:
+        """These, and the row after each range, though it may be beyond the last."""
+        if len(self.starts) <= 1:
+            return RowSelection(self.starts, self.stops + 1)
+        return RowSelection._normal(self.starts, self.stops + 1)
+
     def invert(self, num_rows: int) -> RowSelection:
         """Rows of `num_rows` that are not selected."""
         starts = np.append(np.int64(0), self.stops)

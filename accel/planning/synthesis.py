@@ -90,7 +90,7 @@ _MOST_HEAD = 5
 
 def page_reads(leaf: LeafReads, index: OffsetIndex, *, rows: RowSelection, num_rows: int) -> LeafReads:
     """The reads of a whole chunk, as reads of its pages."""
-    keep = np.flatnonzero(rows.overlaps(index.first_row, num_rows)).astype(np.int64)
+    keep = np.flatnonzero(leaf.reach(rows).overlaps(index.first_row, num_rows)).astype(np.int64)
     first_page = int(index.offset[0])
     return replace(
         leaf,

@@ -161,7 +161,7 @@ def truncate_task(task: ScanTask, num_rows: int) -> ScanTask:
     reads = []
     for leaf in task.reads:
         if not leaf.whole:
-            leaf = leaf.take(leaf.first_row < (int(rows.stops[-1]) if rows else 0))
+            leaf = leaf.take(leaf.first_row < (int(leaf.reach(rows).stops[-1]) if rows else 0))
         reads.append(leaf)
     return replace(task, rows=rows, sure=rows, reads=tuple(reads))
 

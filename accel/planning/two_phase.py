@@ -162,7 +162,7 @@ def cut_output(piece: Piece, *, num_rows: int, piece_bytes: int) -> list[Piece]:
 def _narrowed(part: PieceLeaf, rows: RowSelection, at_hand: Callable[[int, int], bool]) -> PieceLeaf:
     reads = part.reads
     first, stop = reads.first_row[part.lo : part.hi], reads.stop_row[part.lo : part.hi]
-    keep = part.lo + np.flatnonzero(rows.counts(first, stop) > 0)
+    keep = part.lo + np.flatnonzero(reads.reach(rows).counts(first, stop) > 0)
     # A page that straddles the cut may be on its way for the piece before.
     straddles = bool(len(keep)) and int(keep[0]) == part.lo and part.carried
     carried = straddles and at_hand(reads.leaf, int(reads.ordinal[part.lo]))

@@ -255,7 +255,7 @@ def _decode_question(
 
 
 def _decode_task(row: Mapping[str, Any], file: TaskFile) -> ScanTask:
-    reads = tuple(_decode_reads(leaf, len(file.schema.leaves), file.id.size) for leaf in row["leaves"])
+    reads = tuple(_decode_reads(leaf, file.schema, file.id.size) for leaf in row["leaves"])
     return ScanTask(
         file=file,
         row_group=row["row_group"],
@@ -271,10 +271,10 @@ def _longs(values: Sequence[int]) -> np.ndarray[Any, np.dtype[np.int64]]:
     return np.array(values, np.int64)
 
 
-def _decode_reads(leaf: Mapping[str, Any], num_leaves: int, size: int) -> LeafReads:
+def _decode_reads(leaf: Mapping[str, Any], schema: ParquetSchema, size: int) -> LeafReads:
     pages = {name: _longs(leaf[name]) for name in PAGE_LISTS}
     lengths = {len(p) for p in pages.values()}
-    if len(lengths) != 1 or not 0 <= leaf["leaf"] < num_leaves:
+    if len(lengths) != 1 or not 0 <= leaf["leaf"] < len(schema.leaves):
         raise ParquetFormatError("the page lists of a scan task do not fit together")
     if leaf["chunk_end"] > size:
         raise ParquetFormatError("a scan task names pages outside its file")
@@ -292,6 +292,7 @@ def _decode_reads(leaf: Mapping[str, Any], num_leaves: int, size: int) -> LeafRe
         expansion=leaf["expansion"],
         for_filter=leaf["for_filter"],
         for_output=leaf["for_output"],
+        repeated=schema.leaves[leaf["leaf"]].max_repetition > 0,
         total_pages=leaf["total_pages"],
         **pages,
     )

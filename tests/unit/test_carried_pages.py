@@ -24,6 +24,7 @@ READS = LeafReads(
     expansion=1.0,
     for_filter=False,
     for_output=True,
+    repeated=False,
     ordinal=np.array([3, 4, 7]),
     offset=np.array([4, 14, 44]),
     size=np.array([10, 10, 10]),

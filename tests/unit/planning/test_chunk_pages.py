@@ -33,9 +33,9 @@ def test_chunks_cut_alike_share_what_is_found(
 ) -> None:
     first_row = np.array([0, 30, 60, 90], np.int64)
     wanted = PagesOf(RowSelection.of(ranges), ROWS)
-    reads = wanted.reads(*facts(first_row), 0, for_filter=True, for_output=False)
-    same = wanted.reads(*facts(first_row), 3, for_filter=False, for_output=True)
-    equal = wanted.reads(*facts(first_row.copy()), 3, for_filter=False, for_output=True)
+    reads = wanted.reads(*facts(first_row), 0, for_filter=True, for_output=False, repeated=False)
+    same = wanted.reads(*facts(first_row), 3, for_filter=False, for_output=True, repeated=False)
+    equal = wanted.reads(*facts(first_row.copy()), 3, for_filter=False, for_output=True, repeated=False)
     assert reads.ordinal.tolist() == same.ordinal.tolist() == equal.ordinal.tolist() == ordinals
     assert same.first_row is reads.first_row and equal.first_row is not reads.first_row
     assert reads.stop_row.tolist() == stops
@@ -53,14 +53,37 @@ def test_chunks_cut_alike_share_what_is_found(
 def test_other_pages_are_looked_at_by_themselves() -> None:
     wanted = PagesOf(RowSelection.of([(50, 60)]), ROWS)
     assert wanted.reads(
-        *facts(np.array([0, 40], np.int64)), 0, for_filter=False, for_output=True
+        *facts(np.array([0, 40], np.int64)), 0, for_filter=False, for_output=True, repeated=False
     ).ordinal.tolist() == [1]
     assert wanted.reads(
-        *facts(np.array([0, 40, 55, 70], np.int64)), 1, for_filter=False, for_output=True
+        *facts(np.array([0, 40, 55, 70], np.int64)), 1, for_filter=False, for_output=True, repeated=False
     ).ordinal.tolist() == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("ranges", "flat", "lists"),
+    [
+        pytest.param([(50, 59)], [1], [1], id="within a page"),
+        pytest.param([(50, 60)], [1], [1, 2], id="to the end of one"),
+        pytest.param([(29, 30), (59, 60)], [0, 1], [0, 1, 2], id="two of them"),
+        pytest.param([(95, 100)], [3], [3], id="to the last row"),
+        pytest.param([(0, 100)], [0, 1, 2, 3], [0, 1, 2, 3], id="all"),
+    ],
+)
+def test_inside_a_list_the_next_page_shows_that_the_last_row_has_ended(
+    ranges: list[tuple[int, int]], flat: list[int], lists: list[int]
+) -> None:
+    wanted = PagesOf(RowSelection.of(ranges), ROWS)
+    of_chunk = facts(np.array([0, 30, 60, 90], np.int64))
+    for repeated, pages in ((False, flat), (True, lists), (False, flat)):
+        reads = wanted.reads(*of_chunk, 0, for_filter=False, for_output=True, repeated=repeated)
+        assert reads.ordinal.tolist() == pages
+        assert reads.repeated is repeated
 
 
 def test_a_chunk_without_pages_is_read_whole() -> None:
     bare = (-1, 4, 90, 1, 0, ROWS, 1.0)
-    reads = PagesOf(RowSelection.all(ROWS), ROWS).reads(bare, None, 0, for_filter=False, for_output=True)
+    reads = PagesOf(RowSelection.all(ROWS), ROWS).reads(
+        bare, None, 0, for_filter=False, for_output=True, repeated=False
+    )
     assert reads.whole and reads.nbytes == 86 and not len(reads.ordinal)

@@ -25,6 +25,7 @@ def reads(
     dictionary_pages: int = 0,
     for_filter: bool = False,
     for_output: bool = True,
+    repeated: bool = False,
 ) -> LeafReads:
     """A chunk of pages of `page_bytes` each, back to back behind a dictionary of `dictionary` bytes."""
     first = np.array(first_rows, np.int64)
@@ -41,6 +42,7 @@ def reads(
         expansion=1.0,
         for_filter=for_filter,
         for_output=for_output,
+        repeated=repeated,
         ordinal=keep,
         offset=offset[keep],
         size=np.full(len(keep), page_bytes, np.int64),
@@ -63,6 +65,7 @@ def whole(leaf: int = 0) -> LeafReads:
         expansion=1.0,
         for_filter=False,
         for_output=True,
+        repeated=False,
         ordinal=empty,
         offset=empty,
         size=empty,

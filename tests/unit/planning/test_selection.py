@@ -196,3 +196,17 @@ def test_the_rows_of_two_names_are_united() -> None:
 def test_a_selection_that_names_no_one_file_is_refused(name: str, text: str) -> None:
     with pytest.raises(ValueError, match=re.escape(text)):
         match_selection({name: ROWS}, SHARED)
+
+
+@pytest.mark.parametrize(
+    ("ranges", "grown"),
+    [
+        ([], []),
+        ([(0, 10)], [(0, 11)]),
+        ([(0, 10), (11, 20), (30, 40)], [(0, 21), (30, 41)]),
+        ([(0, 10), (12, 20)], [(0, 11), (12, 21)]),
+    ],
+    ids=str,
+)
+def test_one_row_more_after_each_range(ranges: list[tuple[int, int]], grown: list[tuple[int, int]]) -> None:
+    assert list(RowSelection.of(ranges).grown()) == grown
