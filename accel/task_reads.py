@@ -69,7 +69,7 @@ class TaskReads:
     batch_rows: int = 0
     """The most rows of a batch."""
     most_held: int = 0
-    """Bytes that a piece may be said to hold for its dictionaries."""
+    """Bytes that a piece may be said to hold for what comes along with it."""
     _source: PinnedReads = field(init=False)
     outcome: KeptOutcome = field(init=False)
     """What it comes to, if that is kept."""
@@ -142,14 +142,16 @@ class TaskReads:
         return self.outcome.recall_piece(piece) is None
 
     def held_bytes(self, piece: Piece) -> int:
-        """What is held of a piece while it is read at once: see `Piece`, and the dictionaries that come with it.
+        """What is held of a piece while it is read at once: see `Piece`, and the dictionaries and pages behind its rows
+        that come with it.
 
         With these it is no more than `most_held`: they cannot be cut, and what is next is read though there is no room.
         """
         if self.outcome.recall_piece(piece) is not None:
             return 0
         held = piece.held_bytes
-        return max(held, min(held + self._dictionaries.count_bytes(piece), self.most_held))
+        along = self._dictionaries.count_bytes(piece) + piece.behind_bytes
+        return max(held, min(held + along, self.most_held))
 
     def expect(self, pieces: list[Piece]) -> None:
         """Told of all pieces, in order, before the first is fetched: notes what straddles a cut.

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
+from operator import itemgetter
+
 import numpy as np
 
 from accel.planning.pages import PieceLeaf
@@ -21,12 +24,22 @@ class LeafBytes:
     """Whole data pages in row order, neighbours back to back, or the whole chunk."""
 
 
-def narrow_leaf(part: PieceLeaf, held: LeafBytes, *, rows: RowSelection) -> tuple[PieceLeaf, LeafBytes]:
-    """Of the pages that were fetched, those that hold any of `rows`: the others need not be decoded."""
+def narrow_leaf(
+    part: PieceLeaf,
+    held: LeafBytes,
+    *,
+    rows: RowSelection,
+    max_repetition: int,
+    memory_limit: int | None = None,
+) -> tuple[PieceLeaf, LeafBytes]:
+    """Of the pages that were fetched, those that hold any of `rows`: the others need not be decoded.
+
+    Nor need the page behind a row, once it is seen that it begins with the next one; else it stays, and it is for the
+    decoder to find what is wrong. `max_repetition` is the leaf's; a page of more than `memory_limit` is not looked at.
+    """
     reads, lo, hi = part.reads, part.lo, part.hi
     if reads.whole or hi - lo < 2:
         return part, held
-    rows = reads.reach(rows)
     if (
         len(rows.starts) == 1
         and rows.starts[0] < reads.stop_row[lo]
@@ -35,9 +48,16 @@ def narrow_leaf(part: PieceLeaf, held: LeafBytes, *, rows: RowSelection) -> tupl
         # One run of rows that reaches into the first page and the last.
         return part, held
     keep = rows.counts(reads.first_row[lo:hi], reads.stop_row[lo:hi]) > 0
+    runs = [(lo, lo + 1), *part.runs()] if part.carried else part.runs()
+    if reads.repeated and not keep.all():
+        behind = reads.reach(rows).counts(reads.first_row[lo:hi], reads.stop_row[lo:hi]) > 0
+        for at in np.flatnonzero(behind & ~keep).tolist():
+            run = bisect_right(runs, lo + at, key=itemgetter(0)) - 1
+            begin = int(reads.offset[lo + at] - reads.offset[runs[run][0]])
+            page = memoryview(held.pages[run])[begin : begin + int(reads.size[lo + at])]
+            keep[at] = not _begins_with_row(page, reads.codec, max_repetition, memory_limit)
     if keep.all():
         return part, held
-    runs = [(lo, lo + 1), *part.runs()] if part.carried else part.runs()
     pages: list[Buffer] = []
     for (start, stop), buffer in zip(runs, held.pages, strict=True):
         view, base = memoryview(buffer), int(reads.offset[start])
@@ -49,3 +69,9 @@ def narrow_leaf(part: PieceLeaf, held: LeafBytes, *, rows: RowSelection) -> tupl
             )
     kept = reads.take(lo + np.flatnonzero(keep))
     return PieceLeaf(kept, 0, len(kept.offset), False), LeafBytes(held.dictionary, tuple(pages))
+
+
+def _begins_with_row(page: memoryview, codec: int, max_repetition: int, memory_limit: int | None) -> bool:
+    from accel.decode.page_begin import page_begins_with_row
+
+    return page_begins_with_row(page, codec=codec, max_repetition=max_repetition, memory_limit=memory_limit)

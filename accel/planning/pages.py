@@ -192,8 +192,19 @@ class Piece:
 
     @property
     def held_bytes(self) -> int:
-        """An estimate of what fetching and decoding it holds in memory."""
-        return int(sum(p.nbytes * (1.0 + p.reads.expansion) for p in self.leaves))
+        """An estimate of what fetching and decoding it holds in memory; without `behind_bytes`."""
+        return int(sum((p.nbytes - self._behind(p)) * (1.0 + p.reads.expansion) for p in self.leaves))
+
+    @property
+    def behind_bytes(self) -> int:
+        """Of its pages those that hold none of its rows, and only show whether one has ended: see `LeafReads.reach`."""
+        return sum(self._behind(part) for part in self.leaves)
+
+    def _behind(self, part: PieceLeaf) -> int:
+        reads, lo, hi = part.reads, part.lo, part.hi
+        if not reads.repeated or lo >= hi:
+            return 0
+        return _total(reads.size[lo:hi][self.rows.counts(reads.first_row[lo:hi], reads.stop_row[lo:hi]) == 0])
 
 
 def _total(sizes: Int64s) -> int:

@@ -1,6 +1,6 @@
 """Page locations for chunks that have no (usable) offset index, from the page headers met on the way.
 
-Source: parquet-format `parquet.thrift` (DataPageHeaderV2: pages begin with a row), `Encodings.md` (RLE/bit-packed hybrid).
+Source: parquet-format `parquet.thrift` (DataPageHeaderV2: pages begin with a row).
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from dataclasses import replace
 import numpy as np
 
 from accel.errors import AccelError
+from accel.format.first_level import begins_with_row
 from accel.format.model import OffsetIndex, PageTable, PageType
 from accel.format.page_runs import walk_pages
 from accel.planning.pages import LeafReads
@@ -65,27 +66,13 @@ def locate_pages(
 
 
 def _begin_with_rows(chunk: memoryview, pages: PageTable, max_repetition: int) -> bool:
-    """Whether the first repetition level of each page of version 2 is 0. Some writers go on with a row on the next page,
-    though the format forbids it: arrow-go up to 18.6, older versions of Arrow C++ and of arrow-rs."""
-    width = max_repetition.bit_length()
-    whole = (width + 7) >> 3
+    """Whether each page of version 2 begins with a row: see `format.first_level`."""
     v2 = pages.type == PageType.DATA_PAGE_V2
     lengths = (pages.level_bytes - pages.definition_bytes)[v2]
-    for body, length in zip(pages.body[v2].tolist(), lengths.tolist(), strict=True):
-        levels = bytes(chunk[body : body + min(length, _MOST_HEAD + whole)])
-        head = next((at for at, byte in enumerate(levels[:_MOST_HEAD]) if byte < 0x80), len(levels)) + 1
-        # A run of one level, or the first of packed ones: its lowest bits.
-        first = levels[head : head + whole]
-        level = int.from_bytes(first, "little") & ((1 << width) - 1)
-        if len(first) < whole or level or levels[0] < _LEAST_RUN:
-            return False
-    return True
-
-
-_LEAST_RUN = 2
-"""What such a number is at least: less is a run of no levels."""
-_MOST_HEAD = 5
-"""Bytes of the number that a run of levels begins with."""
+    return all(
+        begins_with_row(chunk[body : body + length], max_repetition)
+        for body, length in zip(pages.body[v2].tolist(), lengths.tolist(), strict=True)
+    )
 
 
 def page_reads(leaf: LeafReads, index: OffsetIndex, *, rows: RowSelection, num_rows: int) -> LeafReads:

@@ -100,3 +100,17 @@ def test_the_next_page_comes_only_with_the_last_row() -> None:
         cut = {"f": {0: [(start, stop)]}}
         (task,) = accel.plan("f", columns=["other", "x"], selection=cut, store=store, cache=None).tasks
         assert {reads.repeated: len(reads.ordinal) for reads in task.reads} == {False: 1, True: pages}
+
+
+@pytest.mark.parametrize("data_page", FORMATS)
+@pytest.mark.parametrize(("codec", "limit"), [("none", 350_000), ("zstd", 240_000)])
+def test_the_next_page_takes_no_room_of_the_limit(data_page: str, codec: str, limit: int) -> None:
+    """Nor is it decoded: what could be read a page at a time still can be."""
+    lists = pa.array([list(range(LENGTH * i, LENGTH * i + LENGTH)) for i in range(ROWS * 8)])
+    layout = Layout(page_rows=PAGE * 20, data_page=data_page, codec=codec, dictionary=False)
+    data = write_file(pa.Table.from_arrays([lists], names=["x"]), layout)
+    store = DictStore({"f": data})
+    assert ask(store, options={"memory_limit": limit}) == lists.to_pylist()
+    last = PAGE * 20 - 1
+    cut = {"f": {0: [(last, last + 1)]}}
+    assert ask(store, options={"memory_limit": limit}, selection=cut) == lists.slice(last, 1).to_pylist()
