@@ -22,11 +22,12 @@ __all__ = [
 ]
 
 # Compiled by `re` where one is needed: few addresses have either.
-_QUERY = r"(?<=[?&])([^=&\s]+)=[^&\s'\")]*"
+# Each ends where the next may begin: a text of many such beginnings is gone through once.
+_QUERY = r"(?<=[?&])([^?=&\s]+)=[^&\s'\")]*"
 # A password may hold an @, too.
 _USERINFO = r"(?<=://)[^/?#\s]+@"
 _WEB = ("http://", "https://")
-_WEB_QUERY = r"https?://[^\s'\"?]+\?[^\s'\")]+"
+_WEB_QUERY = r"https?://(?:(?!https?://)[^\s'\"?])+\?[^\s'\")]+"
 _HIDDEN = "***"
 
 

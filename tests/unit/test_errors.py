@@ -6,6 +6,7 @@ import copy
 import errno
 import inspect
 import pickle
+import time
 
 import pytest
 
@@ -129,3 +130,18 @@ def test_store_errors_say_whether_to_try_again() -> None:
 def test_a_predicate_shows_the_character(text: str, position: int, shown: str) -> None:
     assert str(PredicateError("no", text=text, position=position)) == f"no\n{shown}"
     assert str(PredicateError("no", text=text)) == str(PredicateError("no", position=position)) == "no"
+
+
+@pytest.mark.parametrize("part", ["http://", "http://a", "?", "&a", "://", "https://h/p?", "x@", "://a@"])
+def test_what_hides_credentials_goes_through_a_long_text_once(part: str) -> None:
+    """A server's text, or a path, may be made of nothing but beginnings of what is looked for."""
+    began = time.process_time()
+    for text in (part * 50_000, f"x? {part * 50_000}", f"x? {part * 50_000} ="):
+        redact(text)
+    assert time.process_time() - began < 2.0
+
+
+def test_addresses_in_one_another_are_found() -> None:
+    assert redact("of http://h/http://g/f?SECRET") == "of http://h/http://g/f?***"
+    assert redact("of http://h/?http://g/f?SECRET") == "of http://h/?***"
+    assert redact("s3://b/f??a=SECRET&b?c=SECRET") == "s3://b/f??a=***&b?c=***"
