@@ -17,6 +17,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import accel
+from accel.format.thrift import read_struct
+from accel.format.thrift_value import write_struct
 from accel.testing import DictStore, Layout, RecordingStore, write_file
 from tests.unit.planning.files import Bytes
 from tests.unit.planning.split_rows import split_rows
@@ -114,3 +116,38 @@ def test_the_next_page_takes_no_room_of_the_limit(data_page: str, codec: str, li
     last = PAGE * 20 - 1
     cut = {"f": {0: [(last, last + 1)]}}
     assert ask(store, options={"memory_limit": limit}, selection=cut) == lists.slice(last, 1).to_pylist()
+
+
+def without_index(data: bytes, column: int) -> bytes:
+    """The file, whose footer does not name the page index of a column."""
+    start = len(data) - 8 - int.from_bytes(data[-8:-4], "little")
+    footer, _ = read_struct(data[start:-8])
+    for group in footer[4][1].items:
+        chunk = group[1][1].items[column]
+        for place in (4, 5, 6, 7):
+            chunk.pop(place)
+    changed = write_struct(footer)
+    return data[:start] + changed + len(changed).to_bytes(4, "little") + b"PAR1"
+
+
+@pytest.mark.parametrize("data_page", FORMATS)
+def test_so_it_is_where_only_the_filter_is_read_as_a_whole(
+    data_page: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("accel.planning.task.DECODE_AT_ONCE", 1_000)
+    data, expected = split(data_page, 4, 5, 11)
+    store = DictStore({"f": without_index(data, 0)})
+    for row in (4 * PAGE - 1, 4 * PAGE, 5 * PAGE - 1, 11 * PAGE - 1, 7 * PAGE - 1):
+        for phases in ("one", "two"):
+            found = ask(store, columns=["x"], where=f"key = {row}", options={"phases": phases})
+            assert found == [expected[row]]
+
+
+@pytest.mark.parametrize("data_page", FORMATS)
+@pytest.mark.parametrize("page", [1, 7])
+def test_so_it_is_where_a_limit_ends_with_the_last_row(data_page: str, page: int) -> None:
+    data, expected = split(data_page, page)
+    store, rows = DictStore({"f": data}), page * PAGE
+    assert ask(store, columns=["x"], limit=rows) == expected[:rows]
+    cut = {"f": {0: [(rows - 1, ROWS)]}}
+    assert ask(store, columns=["x"], selection=cut, limit=1) == expected[rows - 1 : rows]

@@ -213,6 +213,8 @@ def test_beside_uuids_in_lists_of_which_those_wanted_are_null(tmp_path: Path) ->
         for phases in accel.Phases:
             scan = accel.scan(path, where, cache=None, options=accel.Options(phases=phases))
             assert scan.to_table().to_pylist() == [data.to_pylist()[row] for row in rows]
+            # Nor was it read over again as a whole, which would hide that a part of it was not decoded.
+            assert not scan.metrics.indexes_ignored
 
 
 def test_the_last_and_the_first_that_nanoseconds_tell() -> None:
