@@ -41,7 +41,13 @@ def is_planned(source: object) -> bool:
 
 
 def refuse_beside_a_plan(
-    *, where: object, columns: object, selection: object, schema: object, embedded: object
+    *,
+    where: object,
+    columns: object,
+    selection: object,
+    schema: object,
+    embedded: object,
+    partitioning: object = None,
 ) -> None:
     """Raise ValueError for what tasks were planned with: given once more, it would be without effect."""
     given = {
@@ -50,6 +56,7 @@ def refuse_beside_a_plan(
         "selection": selection,
         "schema": schema,
         "embedded": embedded,
+        "partitioning": partitioning,
     }
     named = [name for name, value in given.items() if value is not None]
     if named:
@@ -73,8 +80,14 @@ def check_arguments(
     """Make a `ScanSpec`, or raise what is wrong with the arguments."""
     stream = is_stream(source)
     if is_planned(source):
+        keys = None if isinstance(partitioning, str) and partitioning == "auto" else True
         refuse_beside_a_plan(
-            where=where, columns=columns, selection=selection, schema=schema, embedded=embedded
+            where=where,
+            columns=columns,
+            selection=selection,
+            schema=schema,
+            embedded=embedded,
+            partitioning=keys,
         )
     elif hasattr(source, "read") or not (stream or isinstance(source, str | os.PathLike | list | tuple)):
         hint = ""
@@ -85,11 +98,7 @@ def check_arguments(
         raise TypeError(
             f"a {type(source).__name__} is no source: give a path or URL, a list of them, or a Plan{hint}"
         )
-    # A set has no order, and renaming is not for a scan.
-    listed = isinstance(columns, Iterable) and not isinstance(columns, str | Mapping | AbstractSet)
-    if columns is not None and not listed:
-        shown = f"the string {columns!r}" if isinstance(columns, str) else f"a {type(columns).__name__}"
-        raise TypeError(f"columns is a list of names, not {shown}")
+    _check_columns(columns)
     for name, flag in (("glob", glob), ("order", order)):
         if not isinstance(flag, bool):
             raise TypeError(f"{name} is True or False, not {flag!r:.80}")
@@ -131,6 +140,14 @@ def check_count(value: Any, what: str = "a number of rows") -> int:
     if isinstance(value, bool) or not isinstance(value, Integral) or value < 0:
         raise ValueError(f"{what} is a non-negative int, not {value!r}")
     return min(int(value), _MOST)
+
+
+def _check_columns(columns: Any) -> None:
+    # A set has no order, and renaming is not for a scan.
+    listed = isinstance(columns, Iterable) and not isinstance(columns, str | Mapping | AbstractSet)
+    if columns is not None and not listed:
+        shown = f"the string {columns!r}" if isinstance(columns, str) else f"a {type(columns).__name__}"
+        raise TypeError(f"columns is a list of names, not {shown}")
 
 
 def _check_embedded(embedded: Any) -> None:

@@ -145,6 +145,7 @@ class Engine:
                 selection=spec.selection,
                 schema=spec.schema,
                 embedded=spec.embedded or None,
+                partitioning=spec.partitioning,
             )
             source = list(decode_tasks(batch))
             self._output = self._output or _schema_of(source)

@@ -139,7 +139,7 @@ class Cache:
         self.memory = memory
         self.data = data
         self.max_age = max_age
-        self.disk = None if disk is None else os.fspath(disk)
+        self.disk = None if disk is None else _directory(disk)
         self.disk_limit = disk_limit
         self._disk: Disk | None = None
         if self.disk is not None:
@@ -295,6 +295,15 @@ class Cache:
         value, nbytes = await loader()
         self.put(key, value, nbytes)
         return value
+
+
+def _directory(disk: Any) -> str:
+    path = os.fspath(disk)
+    if not isinstance(path, str):
+        raise TypeError(f"disk of a cache is a directory, named by text, not {path!r:.80}")
+    if not path:
+        raise ValueError("disk of a cache is empty: name a directory, '.' for this one, or None for none")
+    return path
 
 
 def _fresh(memory: int, max_age: float, disk: str | None, disk_limit: int, data: int) -> Cache:

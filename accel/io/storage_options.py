@@ -48,6 +48,21 @@ _INVERTED = ("fs.s3a.path.style.access", "fs.s3a.connection.ssl.enabled")
 # Arguments of an obstore store that are no configuration keys.
 _ARGUMENTS = ("client_options", "credential_provider", "prefix")
 _ENVIRONMENT = ("AWS_", "GOOGLE_", "AZURE_", "OBJECT_STORE_")
+# What concerns obstore's client: a store that has it among its own settings panics when it is asked for them.
+_OF_CLIENT = frozenset(
+    (
+        *("allow_invalid_certificates", "connect_timeout", "default_content_type", "http1_only"),
+        *("http2_keep_alive_interval", "http2_keep_alive_timeout", "http2_keep_alive_while_idle"),
+        *(
+            "http2_max_frame_size",
+            "http2_only",
+            "pool_idle_timeout",
+            "pool_max_idle_per_host",
+            "proxy_ca_certificate",
+        ),
+        *("proxy_excludes", "proxy_url", "randomize_addresses", "read_timeout", "timeout", "user_agent"),
+    )
+)
 # What obstore's names may begin with.
 _PREFIXES = {"s3": "aws_", "gs": "google_", "az": "azure_", "abfss": "azure_"}
 # What other libraries call an option of S3 -> what obstore does.
@@ -270,6 +285,9 @@ def _object_store(location: Location, given: dict[str, Any], options: Options) -
     elif endpoint_of(location.scheme, config).lower().startswith("http://"):
         # It needs no second permission.
         client["allow_http"] = True
+    for name in tuple(config):
+        if (plain := name.removeprefix(_PREFIXES[location.scheme])) in _OF_CLIENT:
+            client[plain] = config.pop(name)
     client.update(arguments.pop("client_options", {}))
     stores: dict[str, Any] = {"s3": S3Store, "gs": GCSStore, "az": AzureStore, "abfss": AzureStore}
     bucket = location.root.partition("://")[2]

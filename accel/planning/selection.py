@@ -251,6 +251,9 @@ def match_selection(
     known: dict[str, set[str]] = {}
     for file in files:
         known.setdefault(file.path, set()).add(file.url)
+        if file.root == "file://":
+            # The whole path will do, too, however the source was spelt.
+            known.setdefault(f"/{file.path.lstrip('/')}", set()).add(file.url)
     # Whatever else has such a path, a URL says which one is meant.
     known.update((file.url, {file.url}) for file in files)
     out: dict[str, dict[int, RowSelection]] = {}

@@ -242,6 +242,20 @@ MISTAKES = {
         ValueError,
         "columns, selection: a plan has its own; plan again with them",
     ),
+    "partitioning beside a plan": (
+        lambda store: accel.scan(accel.plan("good.parquet", store=store), partitioning=None, store=store),
+        ValueError,
+        "partitioning: a plan has its own; plan again with them",
+    ),
+    "partitioning beside a stream of tasks": (
+        lambda store: accel.scan(
+            iter(accel.plan("good.parquet", store=store)),
+            partitioning=pa.schema([("month", pa.int32())]),
+            store=store,
+        ).to_table(),
+        ValueError,
+        "partitioning: a plan has its own; plan again with them",
+    ),
     "schema and embedded beside a stream of tasks": (
         lambda store: accel.scan(
             iter(accel.plan("good.parquet", store=store).to_arrow().to_batches()),

@@ -95,6 +95,20 @@ def test_limits_are_numbers(limits: dict[str, object], text: str) -> None:
     assert str(caught.value) == text
 
 
+@pytest.mark.parametrize(
+    ("disk", "kind", "text"),
+    [
+        ("", ValueError, "disk of a cache is empty: name a directory, '.' for this one, or None for none"),
+        (b"cache", TypeError, "disk of a cache is a directory, named by text, not b'cache'"),
+    ],
+    ids=["an empty variable", "bytes"],
+)
+def test_a_directory_has_a_name(disk: object, kind: type[Exception], text: str) -> None:
+    with pytest.raises(kind) as caught:
+        Cache(disk=disk)  # type: ignore[arg-type]
+    assert str(caught.value) == text
+
+
 class Source:
     """A loader that waits until told to go on."""
 

@@ -345,3 +345,23 @@ def test_azure_without_an_account(url: str, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.delenv("AZURE_STORAGE_ACCOUNT_NAME", raising=False)
     with pytest.raises(StoreError, match=r"Account must be specified .*account_name and account_key"):
         build(url)
+
+
+@pytest.mark.parametrize(
+    ("url", "prefix"), [("s3://bucket", "aws_"), ("gs://bucket", "google_"), ("az://acc", "azure_")]
+)
+@pytest.mark.parametrize("spelled", [str.lower, str.upper])
+def test_what_concerns_the_client_goes_to_it(url: str, prefix: str, spelled: Callable[[str], str]) -> None:
+    # Among the store's own settings obstore would panic over it, and write so to stderr.
+    needs = {"s3": {"region": "eu-west-1", **KEYS}, "gs": {}, "az": {"account_name": "acc"}}[url[:2]]
+    given = {
+        spelled(f"{prefix}timeout"): "5s",
+        spelled("user_agent"): "me",
+        "client_options": {"timeout": "7s"},
+    }
+    store = build(url, skip_signature=True, **needs, **given)
+    inner = getattr(store, "_store", store)
+    assert inner.client_options["user_agent"] == "me"
+    assert str(inner.client_options["timeout"]) in ("7s", "0:00:07")  # whoever names the client means it
+    assert {"timeout", "user_agent"}.isdisjoint(inner.config)
+    assert store.warning is None

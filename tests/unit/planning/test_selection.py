@@ -152,6 +152,7 @@ SHARED = [
     DataFile("s3://b", "d/x.parquet", "s3://b/d/x.parquet"),
     DataFile("s3://b", "y.parquet", "s3://b/y.parquet"),
     DataFile("file://", "/z.parquet", "/z.parquet"),
+    DataFile("file://", "home/me/w.parquet", "w.parquet"),
 ]
 
 
@@ -161,6 +162,11 @@ SHARED = [
         pytest.param(["s3://a/d/x.parquet"], ["s3://a/d/x.parquet"], id="a URL"),
         pytest.param(["y.parquet"], ["s3://b/y.parquet"], id="a path of one store"),
         pytest.param(["file:///z.parquet"], ["/z.parquet"], id="a local file's URL"),
+        pytest.param(["w.parquet"], ["w.parquet"], id="a local file as its source has it"),
+        pytest.param(["/home/me/w.parquet"], ["w.parquet"], id="the whole path of a local file"),
+        pytest.param(
+            ["file:///home/me/w.parquet"], ["w.parquet"], id="the URL of a local file named by a path"
+        ),
         pytest.param(["y.parquet", "s3://b/y.parquet"], ["s3://b/y.parquet"], id="twice"),
         pytest.param([], [], id="nothing"),
     ],
