@@ -93,9 +93,10 @@ def scan(
     Raises
     ------
     PredicateError
-        `where` does not parse.
+        `where` does not parse, or is no predicate.
     TypeError
-        An argument is of no type named here.
+        Another argument is of no type named here; `store` and `storage_options` are looked at when the result is used,
+        which raises StoreError.
     ValueError
         Arguments that do not go together.
     """

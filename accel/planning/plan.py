@@ -26,7 +26,8 @@ class Plan:
 
     It pickles, and `to_arrow` gives it as a table with one row a task (`from_arrow` reads that back).
     Iterating gives the same rows as record batches, which is what `mapInArrow` takes. Scan it by
-    `accel.scan(plan)`; `where`, `columns`, `selection` are part of it and cannot be given again.
+    `accel.scan(plan)`; `where`, `columns`, `selection`, `schema`, `embedded` and `partitioning` are part of it and cannot
+    be given again.
     """
 
     def __init__(

@@ -86,7 +86,8 @@ def write_table(
     storage_options, store, options
         As of `accel.scan`.
     **pyarrow_options
-        Of `pyarrow.parquet.ParquetWriter`; they win over the defaults here.
+        Of `pyarrow.parquet.ParquetWriter`; they win over the defaults here. Without `write_page_index` accel adds
+        the page index by itself.
 
     Returns
     -------
