@@ -193,6 +193,10 @@ class Session:
         try:
             alone = spec.schema is None and len(listing.files) == 1 and not spec.by_position
             data_set, output = settle_schemas(schema, spec.columns, alone=alone)
+            if spec.embedded:
+                from accel.predicate.resolve import refuse_missing
+
+                refuse_missing(spec.embedded, data_set)
             if spec.where is not None:
                 from accel.predicate.bind import bind, binds_long
 

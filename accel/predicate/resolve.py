@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import pyarrow as pa
 
 from accel.errors import ColumnNotFoundError, PredicateError
@@ -9,7 +11,7 @@ from accel.predicate.atoms import BoundColumn
 from accel.predicate.expr import Column
 from accel.predicate.kinds import plain_type
 
-__all__ = ["follow", "place", "resolve"]
+__all__ = ["follow", "place", "refuse_missing", "resolve"]
 
 
 def place(position: int) -> int | None:
@@ -42,6 +44,12 @@ def resolve(column: Column, schema: pa.Schema) -> BoundColumn:
         except (PredicateError, ColumnNotFoundError) as error:
             refusal = refusal or error
     raise refusal or _missing(column, column.name if len(parts) < 2 else parts[0], schema.names)
+
+
+def refuse_missing(names: Iterable[str], schema: pa.Schema) -> None:
+    """Raise what `resolve` raises for names of columns that a schema lacks."""
+    for name in names:
+        resolve(Column(name), schema)
 
 
 def _has(column: Column, name: str, schema: pa.Schema) -> bool:

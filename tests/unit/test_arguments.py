@@ -266,6 +266,11 @@ MISTAKES = {
         ValueError,
         "schema, embedded: a plan has its own; plan again with them",
     ),
+    "embedded for no column": (
+        lambda store: accel.scan("good.parquet", embedded={"idd": "idx1"}, store=store).to_table(),
+        accel.ColumnNotFoundError,
+        "good.parquet: no column 'idd' (did you mean 'id'?)",
+    ),
     "embedded for what is no name": (
         scan("good.parquet", embedded={1: "idx1"}),
         ValueError,
