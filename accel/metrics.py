@@ -93,7 +93,8 @@ class Metrics:
     row_groups: Counter = field(default_factory=Counter)
     """Of the files that were opened."""
     pages: Counter = field(default_factory=Counter)
-    """Data pages of the projected and filter columns of the row groups that were kept."""
+    """Data pages of the projected and filter columns of the row groups that were kept; of chunks that are read whole
+    without a look at their page index, none."""
     rows: Counter = field(default_factory=Counter)
     """Rows of the files, and rows that were decoded for the exact filter."""
     rows_out: int = 0

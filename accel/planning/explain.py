@@ -164,7 +164,7 @@ class Explain:
     row_groups: tuple[int, int]
     """Of the files that were opened."""
     pages: tuple[int, int]
-    """Of the columns that are read, in the row groups that were kept."""
+    """Of the columns that are read, in the row groups that were kept; of chunks that are read whole, none."""
     rows: tuple[int, int]
     rows_sure: int
     """Rows that are known to match before anything of them is read: by statistics, or from an earlier scan."""
