@@ -97,8 +97,8 @@ class Cache:
         Bytes that the entries may hold: metadata, with which rows matched the last predicates, and dictionary pages.
         0 keeps nothing, yet loads of one file are still shared.
     data : int
-        Bytes of data pages to keep beside that: a lookup that is repeated within `max_age` sends no request. What
-        was read once is displaced first. What reads more than 1/64 of this at once, or more than 1/8 in one scan, is
+        Bytes of data pages to keep beside that: a lookup that is repeated within `max_age` sends no request, but
+        the second time for what came with the metadata. What was read once is displaced first. What reads more than 1/64 of this at once, or more than 1/8 in one scan, is
         kept when it is read a second time, before as much as half of this has been read in between: so larger
         questions are answered from here from the third time on, and large scans leave it alone. While half of this
         is empty, what a scan reads up to 1/16 is kept the first time, whatever its size. Only of objects with
