@@ -98,12 +98,12 @@ class Cache:
         0 keeps nothing, yet loads of one file are still shared.
     data : int
         Bytes of data pages to keep beside that: a lookup that is repeated within `max_age` sends no request, but
-        the second time for what came with the metadata. What was read once is displaced first. What reads more than 1/64 of this at once, or more than 1/8 in one scan, is
-        kept when it is read a second time, before as much as half of this has been read in between: so larger
-        questions are answered from here from the third time on, and large scans leave it alone. While half of this
-        is empty, what a scan reads up to 1/16 is kept the first time, whatever its size. Only of objects with
-        a strong etag, and not of local files, which the kernel caches. What a question came to, if it is little, is
-        kept as it was decoded in 1/64 of this more. 0 keeps none.
+        the second time for what came with the metadata. What was read once is displaced first. What reads more than
+        1/64 of this at once, or more than 1/8 in one scan, is kept when it is read a second time, before as much as
+        half of this has been read in between: so larger questions are answered from here from the third time on,
+        and large scans leave it alone. While half of this is empty, what a scan reads up to 1/16 is kept the first
+        time, whatever its size. Only of objects with a strong etag, and not of local files, which the kernel caches.
+        What a question came to, if it is little, is kept as it was decoded in 1/64 of this more. 0 keeps none.
     max_age : float
         Seconds for which a file's metadata is used without asking the store whether the file has
         changed; 0 asks at every scan. Local files are looked at every time.
