@@ -147,7 +147,7 @@ class Options:
     hedge_floor: float = 0.05
     """Seconds before which no small request is late, whatever `hedge_factor` makes of it."""
     int96_unit: Int96Unit | Literal["auto", "ns", "us"] = Int96Unit.AUTO
-    """What timestamps that are stored as INT96 (by Impala, and Spark of old) are read to."""
+    """What timestamps that are stored as INT96 (by Impala, and Spark of old) are read to. A plan is read as it was planned."""
     transport: Transport | Literal["auto", "obstore"] = Transport.AUTO
     """What reads ranges of S3."""
     max_unranged_bytes: int = 64 * MIB
