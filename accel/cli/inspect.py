@@ -195,7 +195,7 @@ def _print_columns(console: Any, file: FileLayout) -> None:
                 ", ".join(extras),
             ]
         )
-    widths = [max(len(name), *(len(row[i] or "") for row in rows)) for i, name in enumerate(_HEADERS)]
+    widths = [max(len(name), *(len(row[i] or "") for row in rows), 0) for i, name in enumerate(_HEADERS)]
     if sum(widths) + GAP * (len(widths) - 1) <= console.width:
         parts = [list(range(len(_HEADERS)))]
     else:

@@ -12,6 +12,8 @@ import pyarrow as pa
 from accel import kernels
 from accel.arrays import from_numpy, mask, repeat_scalar
 from accel.decode.trim import is_view, take_views
+from accel.errors import MemoryLimitError
+from accel.planning.query import FileQuery
 from accel.planning.selection import RowSelection
 from accel.planning.task import ScanTask
 
@@ -19,6 +21,8 @@ __all__ = ["filter_rows", "make_batches", "match_rows"]
 
 # Arrays in more chunks than this are joined before a filter looks at them.
 _MOST_CUTS = 8
+# Bytes that one more batch takes on its way out, if its columns are those of another.
+_BATCH_BYTES = 128
 
 
 def match_rows(task: ScanTask, columns: Mapping[str, pa.Array], num_rows: int) -> npt.NDArray[np.bool_]:
@@ -86,24 +90,64 @@ def _has_views(kind: pa.DataType) -> bool:
 
 
 def make_batches(
-    task: ScanTask, columns: Mapping[str, pa.Array], num_rows: int, batch_rows: int
+    task: ScanTask, columns: Mapping[str, pa.Array], num_rows: int, batch_rows: int, *, memory_limit: int
 ) -> list[pa.RecordBatch]:
+    """The result's columns of so many rows, in batches.
+
+    Raises
+    ------
+    MemoryLimitError
+        There is no column to read, and of so many rows a list of the batches alone takes more.
+    """
     query = task.file.query
-    schema = query.output
-    if len(schema) == 0:
-        return [_empty_columns(min(batch_rows, num_rows - at)) for at in range(0, num_rows, batch_rows)]
-    arrays = []
-    for field in schema:
-        constant = query.output_constants.get(field.name)
-        if constant is not None:
-            arrays.append(repeat_scalar(constant, num_rows))
-            continue
-        arrays.append(_conformed(columns[field.name], field, task.file.url))
+    schema, constants = query.output, query.output_constants
+    fields = [field for field in schema if field.name not in constants]
+    if not fields:
+        return _alike(query, num_rows, batch_rows, memory_limit)
+    arrays = [_conformed(columns[field.name], field, task.file.url) for field in fields]
+    own = schema if len(fields) == len(schema) else pa.schema(fields)
     if any(isinstance(a, pa.ChunkedArray) for a in arrays):
-        table = pa.Table.from_arrays(arrays, schema=schema)
-        return [b for b in table.to_batches(max_chunksize=batch_rows) if b.num_rows]
-    batch = pa.RecordBatch.from_arrays(arrays, schema=schema)
-    return [batch.slice(at, batch_rows) for at in range(0, num_rows, batch_rows)]
+        table = pa.Table.from_arrays(arrays, schema=own)
+        batches = [b for b in table.to_batches(max_chunksize=batch_rows) if b.num_rows]
+    else:
+        batch = pa.RecordBatch.from_arrays(arrays, schema=own)
+        batches = [batch.slice(at, batch_rows) for at in range(0, num_rows, batch_rows)]
+    return batches if own is schema else _with_constants(batches, query)
+
+
+def _with_constants(batches: list[pa.RecordBatch], query: FileQuery) -> list[pa.RecordBatch]:
+    """The batches with the columns whose value is known: one array of each, however many rows a row group has."""
+    longest = max((b.num_rows for b in batches), default=0)
+    schema, constants = query.output, query.output_constants
+    repeated = {f.name: repeat_scalar(constants[f.name], longest) for f in schema if f.name in constants}
+    out = []
+    for batch in batches:
+        own = iter(batch.columns)
+        arrays = [
+            repeated[f.name].slice(0, batch.num_rows) if f.name in repeated else next(own) for f in schema
+        ]
+        out.append(pa.RecordBatch.from_arrays(arrays, schema=schema))
+    return out
+
+
+def _alike(query: FileQuery, num_rows: int, batch_rows: int, memory_limit: int) -> list[pa.RecordBatch]:
+    """Batches of constants, or of no column: all the same one, for of how many rows they are only the footer says."""
+    whole, rest = divmod(num_rows, batch_rows)
+    if whole * _BATCH_BYTES > memory_limit:
+        raise MemoryLimitError(
+            f"a row group of {num_rows} rows, of which no column is read",
+            place=f"batches of {batch_rows} rows",
+            hint="count_rows answers how many there are",
+        )
+    longest = min(num_rows, batch_rows)
+    if len(query.output) == 0:
+        batch = _empty_columns(longest)
+    else:
+        batch = pa.RecordBatch.from_arrays(
+            [repeat_scalar(query.output_constants[f.name], longest) for f in query.output],
+            schema=query.output,
+        )
+    return [batch] * whole + ([batch.slice(0, rest)] if rest else [])
 
 
 def _conformed(array: pa.Array | pa.ChunkedArray, field: pa.Field, url: str) -> pa.Array | pa.ChunkedArray:

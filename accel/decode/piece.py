@@ -61,7 +61,7 @@ def decode_piece(
     decoder = _Decoder(task, piece, fetched, memory_limit)
     if not maybe:
         columns = decoder.decode(query.output_leaves, piece.rows)
-        return make_batches(task, columns, piece.rows.count, batch_rows)
+        return make_batches(task, columns, piece.rows.count, batch_rows, memory_limit=memory_limit)
     if not piece.sure:
         late = decoder.late_leaves()
         if late:
@@ -80,13 +80,14 @@ def decode_piece(
         if matched < len(matches):
             packed = bools(matches)
             columns = {n: filter_rows(a, packed) for n, a in columns.items()}
-        return make_batches(task, decoder.look_up(columns), matched, batch_rows)
+        return make_batches(task, decoder.look_up(columns), matched, batch_rows, memory_limit=memory_limit)
     rows = decoder.match(piece, maybe)
     if found is not None:
         found.append(rows)
     if not rows:
         return []
-    return make_batches(task, decoder.decode(query.output_leaves, rows), rows.count, batch_rows)
+    columns = decoder.decode(query.output_leaves, rows)
+    return make_batches(task, columns, rows.count, batch_rows, memory_limit=memory_limit)
 
 
 def _decode_late(
@@ -112,7 +113,8 @@ def _decode_late(
     if matched < len(matches):
         packed = bools(matches)
         kept = {n: filter_rows(a, packed) for n, a in kept.items()}
-    return make_batches(task, decoder.look_up({**kept, **fresh}), matched, batch_rows)
+    columns = decoder.look_up({**kept, **fresh})
+    return make_batches(task, columns, matched, batch_rows, memory_limit=decoder.memory_limit)
 
 
 def _is_selective(tested: int, matched: int) -> bool:
@@ -139,7 +141,7 @@ class _Decoder:
         self._task = task
         self._parts = {part.reads.leaf: part for part in piece.leaves}
         self._fetched = fetched
-        self._memory_limit = memory_limit
+        self.memory_limit = memory_limit
         self._kinds: dict[str, pa.DataType] = {}
 
     def decode(
@@ -161,7 +163,7 @@ class _Decoder:
             path=file.id.path,
             row_group=self._task.row_group,
             values=values,
-            memory_limit=self._memory_limit,
+            memory_limit=self.memory_limit,
             created_by=file.created_by,
             int96_unit=file.int96_unit,
         )
@@ -175,7 +177,7 @@ class _Decoder:
             kind = self._kinds[name]
             if is_indexed(array, kind):
                 place = f"row group {self._task.row_group}, column {name}"
-                array = look_up(array, kind, memory_limit=self._memory_limit, place=place)
+                array = look_up(array, kind, memory_limit=self.memory_limit, place=place)
             out[name] = array
         return out
 

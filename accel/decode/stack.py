@@ -117,7 +117,7 @@ class _Stack:
         counts = [layer.piece.rows.count for layer in self._layers]
         if self._layers[0].piece.sure or query.bound is None:
             columns = self._decode(query.output_leaves, self._layers)
-            return make_batches(self._task, columns, sum(counts), batch_rows)
+            return make_batches(self._task, columns, sum(counts), batch_rows, memory_limit=self._memory_limit)
         columns = self._decode(query.filter_leaves, self._layers)
         matches = match_rows(self._task, columns, sum(counts))
         matched = int(np.count_nonzero(matches))
@@ -135,7 +135,7 @@ class _Stack:
             **_filtered({name: array for name, array in columns.items() if name in wanted}, matches),
             **_filtered(fresh, np.concatenate([parts[number] for number in left])),
         }
-        return make_batches(self._task, columns, matched, batch_rows)
+        return make_batches(self._task, columns, matched, batch_rows, memory_limit=self._memory_limit)
 
     def _decode(self, leaves: Sequence[int], layers: Sequence[Layer]) -> Columns:
         """The columns that are these leaves, by name, at the rows of the layers' pieces."""

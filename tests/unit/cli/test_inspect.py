@@ -259,6 +259,14 @@ def test_a_file_without_rows(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     assert "nothing to advise" in capsys.readouterr().out
 
 
+def test_a_file_without_columns(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "none.parquet"
+    pq.write_table(pa.table({"a": [1, 2]}).select([]), path)
+    assert main(["inspect", str(path)]) == 0
+    assert "codec" in capsys.readouterr().out
+    assert inspect(path, capsys)["columns"] == []
+
+
 def test_what_is_no_parquet(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "f.parquet"
     path.write_bytes(b"this is no Parquet file at all")
