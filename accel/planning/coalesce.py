@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from accel.arrays import join_buffers
+from accel.errors import ParquetFormatError
 from accel.ranges import Buffer, ByteRange, Kind, ReadKey, Stash, Want
 from accel.records import dataclass
 
@@ -208,7 +209,9 @@ def assemble(wants: Sequence[Want], parts: Sequence[tuple[ByteRange, Buffer]]) -
     Raises
     ------
     ValueError
-        A part is not as long as its range, a want is not covered, or a key names two ranges.
+        A part is not as long as its range, or a want is not covered.
+    ParquetFormatError
+        A key names two ranges.
     """
     held = sorted(((r.start, r.end, memoryview(data)) for r, data in parts), key=lambda part: part[0])
     for start, end, view in held:
@@ -220,7 +223,8 @@ def assemble(wants: Sequence[Want], parts: Sequence[tuple[ByteRange, Buffer]]) -
     for want in wants:
         known = ranges.setdefault(want.key, want.range)
         if known != want.range:
-            raise ValueError(f"{want.key} names both {known} and {want.range}")
+            # Two tasks that were planned elsewhere, of one row group, may say so.
+            raise ParquetFormatError(f"{want.key} names both {known} and {want.range}")
         if want.key not in stash:
             stash[want.key] = _slice(want.range, held, max(bisect_right(starts, want.range.start) - 1, 0))
     return stash

@@ -175,7 +175,9 @@ def decode_tasks(batch: pa.RecordBatch) -> Iterator[ScanTask]:
     for row in rows_of(batch):
         if row.get("version") != _VERSION:
             raise AccelError(
-                f"not a scan task of version {_VERSION}", hint="plan with the same version of accel as scans"
+                f"not a scan task of version {_VERSION}",
+                path=_url_of(row),
+                hint="plan with the same version of accel as scans",
             )
         try:
             if row["checksum"] != checksum_of(row):
@@ -184,8 +186,8 @@ def decode_tasks(batch: pa.RecordBatch) -> Iterator[ScanTask]:
                 last = (row, _decode_file(row, last))
             task = _decode_task(row, last[1])
             check_task(task)
-        except AccelError:
-            raise
+        except AccelError as error:
+            raise error.at(path=_url_of(row))
         except (
             *(ArithmeticError, AttributeError, LookupError, MemoryError, OSError, StopIteration),
             *(TypeError, ValueError, pa.ArrowException),
@@ -207,6 +209,8 @@ def _decode_file(row: Mapping[str, Any], before: _Decoded | None) -> TaskFile:
     """What it has in common with the file before it is shared: a long predicate, and what is made of a schema."""
     schema, key_value, created_by = _decode_footer(row, before)
     arrow_schema = pa.ipc.read_schema(pa.py_buffer(row["arrow_schema"]))
+    if tuple(arrow_schema.names) != schema.names:
+        raise ParquetFormatError("the two schemas of a scan task do not name the same columns")
     values = pa.ipc.open_stream(pa.py_buffer(row["partition"])).read_next_batch()
     values.validate(full=True)
     if values.num_columns and values.num_rows != 1:

@@ -172,6 +172,9 @@ def sealed(row: dict[str, Any]) -> pa.RecordBatch:
         pytest.param({"footer": None}, id="no schema"),
         pytest.param({"footer": b"\x15\x02"}, id="a damaged schema"),
         pytest.param({"arrow_schema": b"xx"}, id="a damaged arrow schema"),
+        pytest.param(
+            {"arrow_schema": pa.schema([("other", pa.int64())]).serialize().to_pybytes()}, id="other columns"
+        ),
         pytest.param({"where": b"{"}, id="a damaged predicate"),
         pytest.param({"partition": b""}, id="a damaged partition"),
         pytest.param({"leaves": None}, id="no leaves"),
@@ -179,8 +182,10 @@ def sealed(row: dict[str, Any]) -> pa.RecordBatch:
     ],
 )
 def test_what_does_not_decode_is_an_error(store: RecordingStore, fields: dict[str, Any]) -> None:
-    with pytest.raises(AccelError):
-        list(decode_tasks(changed(store, **fields)))
+    batch = changed(store, **fields)
+    with pytest.raises(AccelError) as caught:
+        list(decode_tasks(batch))
+    assert caught.value.path == batch.column("url")[0].as_py()
 
 
 @pytest.mark.parametrize(
@@ -195,8 +200,21 @@ def test_what_does_not_decode_is_an_error(store: RecordingStore, fields: dict[st
 def test_leaves_that_do_not_decode(store: RecordingStore, leaf: dict[str, Any]) -> None:
     row = encode_tasks(accel.plan("t/", "id = 1", store=store).tasks[:1]).to_pylist()[0]
     row["leaves"][0] |= leaf
-    with pytest.raises(AccelError):
+    with pytest.raises(AccelError) as caught:
         list(decode_tasks(sealed(row)))
+    assert caught.value.path == row["url"]
+
+
+def test_two_tasks_of_one_row_group_that_differ_in_where_it_lies(store: RecordingStore) -> None:
+    row = encode_tasks(accel.plan("t/", "id = 1", store=store).tasks[:1]).to_pylist()[0]
+    other = pickle.loads(pickle.dumps(row))
+    reads = other["leaves"][0]
+    reads["offset"][0] += 1
+    reads["size"][0] -= 1
+    batches = [sealed(row), sealed(other)]
+    with pytest.raises(AccelError) as caught:
+        accel.scan(accel.Plan.from_arrow(pa.Table.from_batches(batches)), store=store).to_table()
+    assert caught.value.path == row["url"]
 
 
 def test_no_credential_travels_but_a_presigned_url() -> None:
