@@ -26,6 +26,7 @@ __all__ = [
     "from_numpy",
     "integers",
     "integers_array",
+    "is_zoned",
     "join_buffers",
     "list_items",
     "make_scalar",
@@ -39,6 +40,7 @@ __all__ = [
     "sort_distinct",
     "validity",
     "whole",
+    "zone_of",
 ]
 
 # So many bytes of Python's would lie in pages of their own.
@@ -234,6 +236,21 @@ def repeat_scalar(value: pa.Scalar, length: int) -> pa.Array:
     if not value.is_valid:
         return pa.nulls(length, value.type)
     return pa.repeat(value, length)
+
+
+def is_zoned(kind: pa.TimestampType) -> bool:
+    """Whether a timestamp is an instant."""
+    return zone_of(kind) is not None
+
+
+def zone_of(kind: pa.TimestampType) -> str | None:
+    """The time zone of a timestamp; UTC where it is not UTF-8, as a damaged ARROW:schema may have it: the instants are
+    the same."""
+    try:
+        zone: str | None = kind.tz
+    except UnicodeDecodeError:
+        return "UTC"
+    return zone
 
 
 def _bits(buffer: pa.Buffer, offset: int, length: int) -> Bools:

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from accel.arrays import integers, integers_array, validity
+from accel.arrays import integers, integers_array, is_zoned, validity
 
 __all__ = ["moment_texts", "tellable"]
 
@@ -39,7 +39,7 @@ def moment_texts(array: pa.Array) -> list[str | None]:
     Years beyond 32767 are spelt in full. What is no moment, such as a time of 25 hours, is its number and unit.
     """
     kind = array.type
-    zone = "Z" if pa.types.is_timestamp(kind) and kind.tz is not None else ""
+    zone = "Z" if pa.types.is_timestamp(kind) and is_zoned(kind) else ""
     if tellable(array):
         if zone:
             # In the instant's own terms: the zone's name need not be known here.

@@ -10,7 +10,7 @@ from typing import Any, BinaryIO, Protocol
 import numpy as np
 import pyarrow as pa
 
-from accel.arrays import bools, bytes_array
+from accel.arrays import bools, bytes_array, is_zoned
 from accel.cli.moments import moment_texts, tellable
 from accel.cli.values import plain_values
 
@@ -65,7 +65,7 @@ def _flat(column: pa.Array) -> pa.Array:
     if types.is_timestamp(kind) or types.is_date(kind) or types.is_time(kind):
         if not tellable(column):
             return _as_texts(moment_texts(column))
-        zoned = types.is_timestamp(kind) and kind.tz is not None
+        zoned = types.is_timestamp(kind) and is_zoned(kind)
         return column.cast(pa.timestamp(kind.unit, "UTC")) if zoned else column
     if types.is_primitive(kind) and not types.is_temporal(kind):
         return column

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from accel.arrays import list_items
+from accel.arrays import list_items, zone_of
 from accel.decode.uuid_text import uuid_text
 from accel.errors import SchemaMismatchError
 
@@ -124,7 +124,7 @@ def _target(kind: Any, path: str) -> Any:
     if types.is_decimal(kind):
         return _decimal(kind, path)
     if types.is_timestamp(kind):
-        return pa.timestamp("us", kind.tz)
+        return pa.timestamp("us", zone_of(kind))
     if types.is_time(kind):
         return pa.time64("ns")
     if types.is_duration(kind):

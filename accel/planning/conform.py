@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from accel.arrays import packed_validity
+from accel.arrays import is_zoned, packed_validity
 from accel.errors import SchemaMismatchError
 
 __all__ = ["check_schema", "conform_array", "is_bytes", "is_text", "widens"]
@@ -71,7 +71,7 @@ def _other_widens(have: pa.DataType, to: pa.DataType) -> bool:
     if is_bytes(have):
         return is_bytes(to) and not pa.types.is_fixed_size_binary(to)
     if pa.types.is_timestamp(have) and pa.types.is_timestamp(to):
-        return (have.tz is None) == (to.tz is None) and _finer(have.unit, to.unit)
+        return is_zoned(have) == is_zoned(to) and _finer(have.unit, to.unit)
     for family in (pa.types.is_time, pa.types.is_duration):
         if family(have) and family(to):
             return _finer(have.unit, to.unit)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from accel.arrays import is_zoned
 from accel.decode.spark_types import spark_arrow_schema
 from accel.errors import SchemaMismatchError
 
@@ -61,7 +62,7 @@ def _type(kind: Any, path: str) -> DataType:
 
     if pa.types.is_decimal(kind):
         return spark.DecimalType(kind.precision, kind.scale)
-    if pa.types.is_timestamp(kind) and kind.tz is not None:
+    if pa.types.is_timestamp(kind) and is_zoned(kind):
         return spark.TimestampType()
     if pa.types.is_map(kind):
         return spark.MapType(
@@ -85,7 +86,7 @@ def _type(kind: Any, path: str) -> DataType:
 def _ddl(kind: Any) -> str:
     if pa.types.is_decimal(kind):
         return f"DECIMAL({kind.precision},{kind.scale})"
-    if pa.types.is_timestamp(kind) and kind.tz is not None:
+    if pa.types.is_timestamp(kind) and is_zoned(kind):
         return "TIMESTAMP"
     if pa.types.is_map(kind):
         return f"MAP<{_ddl(kind.key_type)}, {_ddl(kind.item_type)}>"
