@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import pyarrow as pa
 
@@ -13,6 +13,7 @@ from accel.planning.neighbours import neighbours
 from accel.planning.pages import Piece
 from accel.planning.task import ScanTask
 from accel.planning.two_phase import cut_task
+from accel.ranges import ReadKey, Want
 from accel.reader import Reader
 from accel.records import dataclass
 from accel.task_reads import PieceRead, TaskReads
@@ -96,10 +97,10 @@ async def read_members(
     stacks = [(stack, _kept(reader, stack)) for stack in _stacks(members.each)]
     left = [one for stack, kept in stacks if kept is None for one in stack]
     lacking = [member.reads.lacking(member.piece) for member in left]
-    wants = [want for own in lacking for want in own]
+    wants = _longest(lacking)
     came, trips = await left[0].reads.ask(wants) if wants else ({}, 0)
     for member, own in zip(left, lacking, strict=True):
-        member.reads.give({want.key: came[want.key] for want in own})
+        member.reads.give({want.key: came[want.key][: want.range.length] for want in own})
     del came  # what has been decoded is not held on to
     batches: list[pa.RecordBatch] = []
     more = 0
@@ -116,6 +117,17 @@ async def read_members(
         batches += found
         more = max(more, own_trips)
     return batches, trips + more
+
+
+def _longest(lacking: Iterable[Sequence[Want]]) -> list[Want]:
+    """What all of them lack, each once: two tasks of a row group, as an aggregate leaves them, may want runs of a
+    different length from the same page on."""
+    longest: dict[ReadKey, Want] = {}
+    for want in itertools.chain.from_iterable(lacking):
+        known = longest.get(want.key)
+        if known is None or known.range.end < want.range.end:
+            longest[want.key] = want
+    return list(longest.values())
 
 
 def _kept(reader: Reader, stack: Sequence[Member]) -> list[pa.RecordBatch] | None:

@@ -97,3 +97,18 @@ def test_what_they_select_is_taken_in(monkeypatch: pytest.MonkeyPatch) -> None:
     told.clear()
     ask(written(), "key >= 0").to_table()
     assert told == []
+
+
+def test_two_tasks_of_a_row_group_may_begin_at_the_same_page() -> None:
+    """An aggregate leaves some: of the rows in doubt both columns are read, of the others the one without figures."""
+    rows = 4000
+    values = pa.array([((row * 2_654_435_761) % 1_000_003) / 8 for row in range(rows)], pa.float32())
+    table = pa.table({"key": range(rows), "known": range(rows), "open": values})
+    sink = io.BytesIO()
+    pages = {"data_page_size": 1600, "write_batch_size": 20, "write_page_index": True}
+    pq.write_table(table, sink, use_dictionary=False, compression="none", **pages)
+    options = accel.Options(probe_min_bytes=0, tail_hint=4096)
+    found = ask(sink.getvalue(), "key >= 1321", options=options).aggregate(
+        [("known", "min"), ("open", "max")]
+    )
+    assert found.to_pylist() == [{"known_min": 1321, "open_max": max(values[1321:].to_pylist())}]
