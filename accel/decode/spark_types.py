@@ -116,6 +116,9 @@ def _field(field: pa.Field, path: str) -> pa.Field:
 
 def _target(kind: Any, path: str) -> Any:
     """The type that Spark takes for `kind`; `path` names the column in errors."""
+    if isinstance(kind, pa.BaseExtensionType):
+        # Before any other: those that are written in Python have no hash.
+        return _extension(kind, path)
     if kind in _TAKEN:
         return kind
     if kind in _WIDENED:
@@ -133,8 +136,6 @@ def _target(kind: Any, path: str) -> Any:
         return pa.binary()
     if types.is_dictionary(kind):
         return _target(kind.value_type, path)
-    if isinstance(kind, pa.BaseExtensionType):
-        return _extension(kind, path)
     # Spark writes `map()`, whose keys are void, but its mapInArrow cannot be told of it.
     if types.is_map(kind) and not types.is_null(kind.key_type):
         key = _target(kind.key_type, f"{path}.key")

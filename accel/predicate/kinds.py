@@ -88,11 +88,15 @@ def plain_type(kind: pa.DataType) -> pa.DataType:
             return kind
 
 
-@functools.lru_cache(maxsize=512)
 def kind_of(kind: pa.DataType) -> Kind:
     """The comparison that an Arrow type takes part in."""
-    name = _extension_name(kind)
-    kind = plain_type(kind)
+    # Extension types that are written in Python have no hash.
+    return _kind_of(plain_type(kind), _extension_name(kind))
+
+
+@functools.lru_cache(maxsize=512)
+def _kind_of(kind: pa.DataType, name: str) -> Kind:
+    """Of a plain type, and of the extension that it is the storage of."""
     if name == "arrow.uuid":
         return Kind(Family.UUID, Domain.BYTES, pa.binary())
     if name == "arrow.bool8":

@@ -13,12 +13,13 @@ from accel.format.footer import ARROW_SCHEMA_KEY
 
 __all__ = ["arrow_schema_pairs", "storable"]
 
-_VIEWED = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}
+# By ids: extension types that are written in Python have no hash.
+_VIEWED = {pa.string_view().id: pa.large_string(), pa.binary_view().id: pa.large_binary()}
 _SPELT_OUT = {
-    pa.string(): pa.large_string(),
-    pa.large_string(): pa.large_string(),
-    pa.binary(): pa.large_binary(),
-    pa.large_binary(): pa.large_binary(),
+    pa.string().id: pa.large_string(),
+    pa.large_string().id: pa.large_string(),
+    pa.binary().id: pa.large_binary(),
+    pa.large_binary().id: pa.large_binary(),
 }
 """What entries of dictionaries become, of which there are more then."""
 
@@ -51,11 +52,11 @@ def _without_views(kind: pa.DataType, *, in_nulls: bool) -> pa.DataType:
     if pa.types.is_dictionary(kind):
         entries = _without_views(kind.value_type, in_nulls=in_nulls)
         return pa.dictionary(kind.index_type, entries, kind.ordered)
-    return _VIEWED.get(kind, kind)
+    return _VIEWED.get(kind.id, kind)
 
 
 def _decoded(kind: pa.DataType, *, in_nulls: bool) -> pa.DataType:
-    return _SPELT_OUT.get(kind.value_type, kind) if in_nulls and pa.types.is_dictionary(kind) else kind
+    return _SPELT_OUT.get(kind.value_type.id, kind) if in_nulls and pa.types.is_dictionary(kind) else kind
 
 
 class _Change(Protocol):

@@ -253,9 +253,9 @@ def join_parts(parts: Sequence[pa.Array]) -> pa.Array:
         return parts[0]
     kind = parts[0].type
     if sum(part.nbytes for part in parts) > 1 << 30:
-        wide = {pa.string(): pa.large_string(), pa.binary(): pa.large_binary()}
-        if kind in wide:
-            return pa.concat_arrays([part.cast(wide[kind]) for part in parts])
+        wide = {pa.string().id: pa.large_string(), pa.binary().id: pa.large_binary()}
+        if kind.id in wide:
+            return pa.concat_arrays([part.cast(wide[kind.id]) for part in parts])
     if pa.types.is_dictionary(kind):
         return whole(pa.chunked_array(parts).unify_dictionaries())
     return pa.concat_arrays(parts)
