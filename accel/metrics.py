@@ -186,17 +186,14 @@ class Metrics:
     def as_dict(self) -> dict[str, object]:
         """The counts as plain values, for logs and JSON."""
         out: dict[str, object] = {}
-        for f in dataclasses.fields(self):
-            if f.name == "_lock":
-                continue
-            value = getattr(self, f.name)
+        with self._lock:
+            counts = {f.name: _copied(getattr(self, f.name)) for f in dataclasses.fields(self) if f.repr}
+        for name, value in counts.items():
             if isinstance(value, Counter):
                 value = {"total": value.total, "kept": value.kept}
             elif isinstance(value, dict):
                 value = {str(k): v for k, v in value.items()}
-            elif isinstance(value, list):
-                value = list(value)
-            out[f.name] = value
+            out[name] = value
         return out
 
 

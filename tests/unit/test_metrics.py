@@ -109,3 +109,19 @@ def test_a_copy_is_of_its_moment(copied: Callable[[Metrics], Metrics]) -> None:
     assert other.as_dict() == before != metrics.as_dict()
     other.add("rows_out")
     assert (other.rows_out, metrics.rows_out) == (1, 0)
+
+
+def test_plain_values_are_of_one_moment() -> None:
+    """A request of another kind that is counted while they are told does not disturb them."""
+    metrics = Metrics()
+
+    class Told(str):
+        __slots__ = ()
+
+        def __str__(self) -> str:
+            metrics.count_request(Kind.PAGE, 1)
+            return "told"
+
+    metrics.requests_by_kind[Told("told")] = 1  # type: ignore[index]
+    assert metrics.as_dict()["requests_by_kind"] == {"told": 1}
+    assert metrics.requests == 1
