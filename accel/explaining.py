@@ -27,7 +27,8 @@ _EARLY = (
 )
 _LISTING = (Kind.LISTING, Kind.HEAD)
 _METADATA = (Kind.TAIL, Kind.FOOTER, Kind.REVALIDATE)
-_INDEXES = (Kind.OFFSET_INDEX, Kind.COLUMN_INDEX, Kind.BLOOM, Kind.INDEX)
+# Planning reads no data: the dictionaries that it asks for say which row groups have a value.
+_INDEXES = (Kind.OFFSET_INDEX, Kind.COLUMN_INDEX, Kind.BLOOM, Kind.INDEX, Kind.DICTIONARY)
 
 
 def explain_plans(
