@@ -204,7 +204,7 @@ class _Decoder:
             fetched,
             rows=rows,
             max_repetition=self._task.file.schema.leaves[part.reads.leaf].max_repetition,
-            memory_limit=self._memory_limit,
+            memory_limit=self.memory_limit,
         )
         reads = part.reads
         sizes = None
