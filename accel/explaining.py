@@ -149,6 +149,7 @@ def _predict(reader: Reader, task: ScanTask, *, abreast: int) -> TaskIO:
         task,
         have_dictionary=_dictionaries(task, reads),
         piece_bytes=reader.options.cut_bytes,
+        widest=reader.options.widest_bytes,
         merging=reader.merging(task, reader.forecast(task, abreast=abreast), abreast=abreast),
         missing=reads.missing,
         two_phases=reads.two_phases,

@@ -241,7 +241,7 @@ class FileRun:
     ) -> set[asyncio.Task[Any]]:
         """Start the pieces of a task as they are admitted; what is returned empties as they end."""
         run = self._run
-        pieces = cut_task(task, piece_bytes=run.piece_bytes, two_phases=reads.two_phases)
+        pieces = cut_task(task, piece_bytes=run.piece_bytes, widest=run.widest, two_phases=reads.two_phases)
         reads.expect(pieces)
         # A task that has ended holds the batches that it read: none may be kept here.
         reading_on: set[asyncio.Task[Any]] = set()
@@ -279,7 +279,7 @@ class FileRun:
         run, reader, admission = self._run, self._run.reader, self._run.admission
         turn = run.turns.at((0, order))
         first, parts = await filter_piece(
-            reader, task, reads=reads, piece=piece, piece_bytes=run.piece_bytes, turn=turn
+            reader, task, reads=reads, piece=piece, piece_bytes=run.piece_bytes, widest=run.widest, turn=turn
         )
         run.has_read(depth + first.round_trips)
 

@@ -113,8 +113,8 @@ class Options:
     memory_limit: int = 512 * MIB
     """Bytes that one scan may hold: fetched, decoding and decoded but not yet taken."""
     piece_bytes: int = 12 * MIB
-    """A row group's selected pages are read in pieces of about this many compressed bytes. Of local files fewer are
-    under way."""
+    """A row group's selected pages are read in pieces of about this many compressed bytes. Of more than 96 columns they
+    are larger, by as much as there are more, up to an eighth of `memory_limit`. Of local files fewer are under way."""
     phases: Phases | Literal["auto", "one", "two"] = Phases.AUTO
     """Late materialization: whether the filter's columns are read first and the others only where rows match."""
     batch_rows: int = 131_072
@@ -168,7 +168,12 @@ class Options:
     @property
     def cut_bytes(self) -> int:
         """`piece_bytes`, or less where `memory_limit` asks for it: decoded, a piece is several times as large."""
-        return max(1, min(self.piece_bytes, self.memory_limit // 8))
+        return max(1, min(self.piece_bytes, self.widest_bytes))
+
+    @property
+    def widest_bytes(self) -> int:
+        """What a piece of very many columns may come to."""
+        return max(1, self.memory_limit // 8)
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):

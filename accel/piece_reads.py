@@ -81,6 +81,7 @@ async def filter_piece(
     reads: TaskReads,
     piece: Piece,
     piece_bytes: int,
+    widest: int = 0,
     turn: Turn | None = None,
 ) -> tuple[PieceRead, list[Piece]]:
     """The first phase of a piece: what came of it that the result needs too, and what is left to be read."""
@@ -96,7 +97,11 @@ async def filter_piece(
     }
     rest = output_phase(piece, rows, at_hand=reads.carried.claim) if rows else None
     reads.carried.pass_by(piece.stop)
-    parts = [] if rest is None else cut_output(rest, num_rows=task.num_rows, piece_bytes=piece_bytes)
+    parts = (
+        []
+        if rest is None
+        else cut_output(rest, num_rows=task.num_rows, piece_bytes=piece_bytes, widest=widest)
+    )
     reads.share(parts)
     if not parts:
         reads.outcome.keep(piece, [])

@@ -77,6 +77,7 @@ class Run:
         pieces = 1 if limit is not None else options.max_tasks_in_flight
         # With a limit the first piece may be enough: small ones waste less of it.
         self.piece_bytes = options.cut_bytes if limit is None else min(options.cut_bytes, _LIMITED_PIECE)
+        self.widest = options.widest_bytes if limit is None else 0
         self.admission = Admission(options.memory_limit, pieces)
         self.turns = Turns(_DECODED_EACH * DecodePool.shared(options.decode_threads).threads)
         """In which pieces are decoded."""

@@ -45,6 +45,7 @@ def predict_task(
     *,
     have_dictionary: Collection[ReadKey],
     piece_bytes: int,
+    widest: int,
     merging: Merging,
     missing: Callable[[Want], ByteRange | None],
     two_phases: bool = False,
@@ -61,7 +62,7 @@ def predict_task(
         The filter's columns come first: what the others ask for is then the most that it can be, in bytes.
     """
     told = _Told(set(have_dictionary), merging, missing)
-    for piece in cut_task(task, piece_bytes=piece_bytes, two_phases=two_phases):
+    for piece in cut_task(task, piece_bytes=piece_bytes, widest=widest, two_phases=two_phases):
         waves = sum(
             told.take([(task, phase)]) for phase in (_phases(piece) if two_phases else _waves(task, piece))
         )

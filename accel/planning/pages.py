@@ -27,9 +27,12 @@ __all__ = [
     "cut_pieces",
     "dictionary_wants",
     "piece_wants",
+    "size_of_piece",
 ]
 
 
+# Of more columns than so many a piece is larger, as far as memory allows: what it wants of each is worth a request then.
+_COLUMNS = 96
 # Pages that follow each other are wanted together up to about so many bytes: no request is cut to less.
 _LONG_RUN = 512 << 10
 READABLE_CODECS = frozenset(Codec) - {Codec.LZO}
@@ -218,6 +221,7 @@ def cut_pieces(
     sure: RowSelection,
     num_rows: int,
     piece_bytes: int,
+    widest: int = 0,
     weighed: Sequence[LeafReads] | None = None,
 ) -> list[Piece]:
     """Cut a task at page boundaries into pieces of about `piece_bytes`.
@@ -226,13 +230,17 @@ def cut_pieces(
 
     Parameters
     ----------
+    widest : int
+        What a piece of very many columns may come to: see `size_of_piece`.
     weighed : sequence of LeafReads, optional
         Those of `reads` whose bytes count, where the others come later and in part; by default all.
     """
     if not rows:
         return []
     whole = any(r.whole for r in reads)
-    inner = [] if whole else _cut_rows(reads if weighed is None else weighed, piece_bytes)
+    weighed = reads if weighed is None else weighed
+    size = size_of_piece(piece_bytes, len(weighed), widest=widest)
+    inner = [] if whole else _cut_rows(weighed, size)
     cuts = [0, *inner, num_rows]
     pieces: list[Piece] = []
     fetched = [0] * len(reads)
@@ -249,6 +257,11 @@ def cut_pieces(
             leaves.append(leaf)
         pieces.append(Piece(part, sure_part, tuple(leaves), start, stop))
     return pieces
+
+
+def size_of_piece(piece_bytes: int, columns: int, *, widest: int) -> int:
+    """Bytes of a piece of so many columns: `piece_bytes`, but for many columns more, up to `widest`."""
+    return max(piece_bytes, min(piece_bytes * columns // _COLUMNS, widest))
 
 
 def _piece_leaf(reads: LeafReads, rows: RowSelection, *, fetched: int) -> PieceLeaf:

@@ -191,3 +191,39 @@ def test_pieces_cover_all_rows_once_and_ask_for_every_page_once(
         b for leaf in leaves for o, s in zip(leaf.offset, leaf.size, strict=True) for b in range(o, o + s)
     )
     assert bytes_asked == bytes_needed
+
+
+@pytest.mark.parametrize(
+    ("columns", "widest", "starts"),
+    [
+        pytest.param(96, 1 << 20, [0, 50], id="many"),
+        pytest.param(200, 0, [0, 25, 50, 75], id="more, as for few"),
+        pytest.param(200, 1 << 20, [0, 50], id="more: larger pieces"),
+        pytest.param(200, 3_000, [0, 50], id="within what they may come to"),
+        pytest.param(200, 2_000, [0, 25, 50, 75], id="which may be little"),
+        pytest.param(400, 1 << 20, [0, 50], id="in proportion"),
+    ],
+)
+def test_pieces_of_many_columns_are_larger(columns: int, widest: int, starts: list[int]) -> None:
+    """So that what is wanted of each does not become less than a request is worth: two pages of ten bytes."""
+    every = RowSelection.all(ROWS)
+    leaves = [reads(leaf=leaf, first_rows=[0, 25, 50, 75], rows=every) for leaf in range(columns)]
+    pieces = cut_pieces(
+        leaves, every, sure=RowSelection.none(), num_rows=ROWS, piece_bytes=1_920, widest=widest
+    )
+    assert [piece.start for piece in pieces] == starts
+
+
+def test_a_filter_of_few_columns_is_cut_as_ever() -> None:
+    every = RowSelection.all(ROWS)
+    leaves = [reads(leaf=leaf, first_rows=[0, 25, 50, 75], rows=every) for leaf in range(400)]
+    pieces = cut_pieces(
+        leaves,
+        every,
+        sure=RowSelection.none(),
+        num_rows=ROWS,
+        piece_bytes=20,
+        widest=1 << 20,
+        weighed=leaves[:2],
+    )
+    assert [piece.start for piece in pieces] == [0, 25, 50, 75]
