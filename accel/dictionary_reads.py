@@ -14,9 +14,9 @@ from accel.io.threads import WORK
 from accel.metrics import Metrics
 from accel.options import MIB
 from accel.planning.file import ObjectId
-from accel.planning.pages import Piece
+from accel.planning.pages import Piece, dictionary_wants
 from accel.planning.task import ScanTask
-from accel.ranges import Buffer, ByteRange, Kind, ReadKey, Stash, Want
+from accel.ranges import Buffer, ByteRange, ReadKey, Stash, Want
 from accel.records import dataclass
 
 __all__ = ["DictionaryReads", "Sought", "dictionary_key", "until_done"]
@@ -63,7 +63,7 @@ class DictionaryReads:
     cache: Cache
     metrics: Metrics
     _pending: dict[ReadKey, asyncio.Future[memoryview]] = field(default_factory=dict)
-    _counted: set[int] = field(default_factory=set)
+    _counted: set[ReadKey] = field(default_factory=set)
     _places: dict[int, ByteRange | None] | None = None
     _keeps: bool | None = None
 
@@ -76,21 +76,12 @@ class DictionaryReads:
 
     def count_bytes(self, piece: Piece) -> int:
         """Bytes of the pages that a piece is going to bring, each counted once of the task; 0 where they are few."""
-        counted = self._counted
-        due = [
-            part.reads
-            for part in piece.leaves
-            if part.reads.dictionary is not None
-            and part.reads.column not in counted
-            and part.needs_dictionary
-        ]
-        lengths = [0 if reads.dictionary is None else reads.dictionary.length for reads in due]
-        if sum(lengths) < _FELT:
+        wanted = dictionary_wants(piece, self.task.row_group)
+        due = [want for want in wanted if want.key not in self._counted]
+        if sum(want.range.length for want in due) < _FELT:
             return 0
-        counted.update(reads.column for reads in due)
-        group, peek = self.task.row_group, self.cache.peek
-        keys = [self._key(ReadKey(Kind.DICTIONARY, group, reads.column)) for reads in due]
-        return sum(length for length, key in zip(lengths, keys, strict=True) if peek(key) is None)
+        self._counted.update(want.key for want in due)
+        return sum(want.range.length for want in due if self.cache.peek(self._key(want.key)) is None)
 
     def seek(self, wanted: Sequence[Want]) -> Sought:
         """Where each page comes from. Other pieces wait for what is `asked`: `bring` or `give_up` must follow."""

@@ -97,11 +97,9 @@ async def filter_piece(
     }
     rest = output_phase(piece, rows, at_hand=reads.carried.claim) if rows else None
     reads.carried.pass_by(piece.stop)
-    parts = (
-        []
-        if rest is None
-        else cut_output(rest, num_rows=task.num_rows, piece_bytes=piece_bytes, widest=widest)
-    )
+    parts: list[Piece] = []
+    if rest is not None:
+        parts = cut_output(rest, num_rows=task.num_rows, piece_bytes=piece_bytes, widest=widest)
     reads.share(parts)
     if not parts:
         reads.outcome.keep(piece, [])
@@ -146,11 +144,7 @@ async def narrow_task(reader: Reader, task: ScanTask, *, reads: TaskReads, piece
     reader.metrics.add("late_pieces")
     paged = {leaf.leaf: leaf for leaf in located.reads}
     left = [paged.get(leaf.leaf, leaf) for leaf in task.reads if leaf.for_output]
-    narrowed = [
-        leaf if leaf.whole else leaf.take(leaf.reach(rows).counts(leaf.first_row, leaf.stop_row) > 0)
-        for leaf in left
-    ]
-    return replace(located, rows=rows, sure=rows, reads=tuple(narrowed))
+    return replace(located, rows=rows, sure=rows, reads=tuple(leaf.narrow(rows) for leaf in left))
 
 
 def _see(reader: Reader, read: Piece | ScanTask, matched: int) -> None:

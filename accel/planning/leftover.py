@@ -9,7 +9,6 @@ import numpy as np
 import pyarrow as pa
 
 from accel.planning.measures import Aggregates
-from accel.planning.pages import LeafReads
 from accel.planning.projection import field_leaves
 from accel.planning.query import FileQuery
 from accel.planning.selection import RowSelection
@@ -105,9 +104,8 @@ def left_tasks(leftover: Leftover, task: ScanTask, *, read: Mapping[int, RowSele
         filters = frozenset(file.query.filter_leaves) if maybe else frozenset[int]()
         outputs = frozenset(file.query.output_leaves)
         reads = [
-            _narrow(
-                leaf,
-                rows if leaf.leaf in outputs else maybe,
+            replace(
+                leaf.narrow(rows if leaf.leaf in outputs else maybe),
                 for_filter=leaf.leaf in filters,
                 for_output=leaf.leaf in outputs,
             )
@@ -136,26 +134,3 @@ def _split(task: ScanTask, read: Mapping[int, RowSelection]) -> dict[tuple[int, 
         measures: RowSelection.of([(int(cuts[at]), int(cuts[at + 1])) for at in places])
         for measures, places in parts.items()
     }
-
-
-def _narrow(leaf: LeafReads, rows: RowSelection, *, for_filter: bool, for_output: bool) -> LeafReads:
-    """The pages that hold one of these rows."""
-    if leaf.whole:
-        return replace(leaf, for_filter=for_filter, for_output=for_output)
-    keep = _touched(leaf, leaf.reach(rows))
-    return replace(
-        leaf,
-        for_filter=for_filter,
-        for_output=for_output,
-        ordinal=leaf.ordinal[keep],
-        offset=leaf.offset[keep],
-        size=leaf.size[keep],
-        first_row=leaf.first_row[keep],
-        stop_row=leaf.stop_row[keep],
-    )
-
-
-def _touched(leaf: LeafReads, rows: RowSelection) -> np.ndarray:
-    lo = np.searchsorted(rows.stops, leaf.first_row, side="right")
-    hi = np.searchsorted(rows.starts, leaf.stop_row, side="left")
-    return hi > lo

@@ -87,6 +87,12 @@ class LeafReads:
         page, that page shows whether the row before it was at its end."""
         return rows.grown() if self.repeated else rows
 
+    def narrow(self, rows: RowSelection) -> LeafReads:
+        """The same, for the pages that it takes to read these rows; a chunk that is read whole stays so."""
+        if self.whole:
+            return self
+        return self.take(self.reach(rows).counts(self.first_row, self.stop_row) > 0)
+
     def take(self, pages: Int64s | npt.NDArray[np.bool_]) -> LeafReads:
         """The same, for some of its pages, by their places in the arrays or a mask of these."""
         return replace(

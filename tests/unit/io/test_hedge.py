@@ -308,6 +308,7 @@ def test_on_a_loop_whose_timers_do_not_tell_when_they_are_due() -> None:
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(watch())
+    assert told == ["late"] * 3
 
 
 async def test_the_tail_of_a_file_too() -> None:
