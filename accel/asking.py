@@ -7,20 +7,20 @@ from typing import TYPE_CHECKING, Any, Never
 
 import pyarrow as pa
 
-from accel.arguments import check_arguments
-from accel.engine import Engine
 from accel.io import runtime
 from accel.io.cache import Cache
 from accel.io.clients import Connector
 from accel.metrics import Metrics
+from accel.opening.scan_spec import ScanSpec
 from accel.options import Options, check_options
-from accel.scan_spec import ScanSpec
 from accel.scanner import Scan
+from accel.scanning.arguments import check_arguments
+from accel.scanning.engine import Engine
 
 if TYPE_CHECKING:
+    from accel.opening.scan_spec import Partitioning, Source
     from accel.planning.plan import Plan
     from accel.predicate.where import Where
-    from accel.scan_spec import Partitioning, Source
 
 __all__ = ["DEFAULT_CACHE", "plan", "plan_async", "scan"]
 

@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Self
 
 import pyarrow as pa
 
-from accel.arguments import check_count
-from accel.engine import Engine
 from accel.errors import AccelError
 from accel.io import runtime
-from accel.iterating import AwaitedBatches, BlockingBatches
 from accel.metrics import Metrics
-from accel.scan_runs import NO_COLUMNS, ScanRuns
+from accel.scanning.arguments import check_count
+from accel.scanning.engine import Engine
+from accel.scanning.iterating import AwaitedBatches, BlockingBatches
+from accel.scanning.scan_runs import NO_COLUMNS, ScanRuns
 
 if TYPE_CHECKING:
-    from accel.aggregating import Aggregation
     from accel.planning.explain import Explain
+    from accel.scanning.aggregating import Aggregation
 
 __all__ = ["Scan"]
 
@@ -210,7 +210,7 @@ class Scan:
         return aggregation.result()
 
     def _aggregation(self, aggregates: Asked) -> Aggregation:
-        from accel.aggregating import Aggregation
+        from accel.scanning.aggregating import Aggregation
 
         return Aggregation(aggregates, limited=self._runs.limit() is not None)
 

@@ -19,9 +19,20 @@ MODULES = sorted((ROOT / "accel").rglob("*.py"))
 HEAVY = {"aiohttp", "pandas", "pyarrow.acero", "pyarrow.dataset", "pyspark", "rich"}
 # And these are for scans that ask for more than rows under a predicate.
 SPARED = {"difflib", "numpy.ma", "pyarrow.compute", "pyarrow.fs", "pyarrow.parquet"}
-SPARED |= {"accel.aggregating", "accel.explaining", "accel.indexes.kind", "accel.planning.wire"}
+SPARED |= {
+    "accel.scanning.aggregating",
+    "accel.scanning.explaining",
+    "accel.indexes.kind",
+    "accel.planning.wire",
+}
 # And these for more than a plain predicate over one file named as it is.
-SEVERAL = {"accel.sweep", "accel.openings", "accel.screen", "accel.footer_desk", "accel.planning.screening"}
+SEVERAL = {
+    "accel.opening.sweep",
+    "accel.opening.openings",
+    "accel.opening.screen",
+    "accel.opening.footer_desk",
+    "accel.planning.screening",
+}
 INTRICATE = {f"accel.predicate.{name}" for name in ("column", "dnf", "members", "fold", "keys", "like")}
 SEVERAL |= INTRICATE | {"fnmatch", "ipaddress", "urllib.parse"}
 # And these for what such a file and question do not have: indexes, hundreds of chunks, nested columns, constants,
@@ -31,7 +42,7 @@ ABSENT = {
 }
 ABSENT |= {f"accel.planning.{name}" for name in ("conform", "dictionaries", "plan")}
 ABSENT |= {f"accel.predicate.{name}" for name in ("compare", "constant", "literal", "moments")}
-ABSENT |= {"accel.answering", "accel.format.likeness", "accel.decode.mixed", "accel.decode.nested"}
+ABSENT |= {"accel.opening.answering", "accel.format.likeness", "accel.decode.mixed", "accel.decode.nested"}
 ABSENT |= {f"accel.io.{name}" for name in ("data_cache", "http_names", "listing", "names", "pool")}
 ABSENT |= {"hashlib", "unicodedata"}
 MAX_LINES, MAX_FUNCTION_LINES = 350, 70
@@ -227,9 +238,9 @@ TOGETHER = {
     "decode/test_damage.py",
     "indexes/test_bytes.py",
     "indexes/test_kinds.py",
+    "opening/test_openings_early.py",
     "tables/test_keys_that_are_columns.py",
     "tables/test_values_of_paths.py",
-    "test_openings_early.py",
     "writing/test_heads_again.py",
     "writing/test_properties.py",
     "writing/test_s3.py",

@@ -28,7 +28,7 @@ from accel.planning.file import Listing
 from accel.planning.handle import FileHandle
 from accel.planning.page_indexes import index_want, take_page_indexes
 from accel.ranges import Kind, Want
-from accel.reader import Reader
+from accel.reading.reader import Reader
 from accel.tables.discover import discover
 
 __all__ = ["run_inspect"]

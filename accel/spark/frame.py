@@ -10,19 +10,19 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from accel.arguments import check_count
 from accel.asking import DEFAULT_CACHE, plan, scan
 from accel.options import MIB, Options, check_options
 from accel.planning.task_rows import join_rows, take_out
 from accel.planning.task_schema import TASK_ARROW_SCHEMA
+from accel.scanning.arguments import check_count
 from accel.spark.schema import spark_ddl, spark_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from accel.io.cache import Cache
+    from accel.opening.scan_spec import Partitioning, Paths
     from accel.predicate.where import Where
-    from accel.scan_spec import Partitioning, Paths
 
 __all__ = ["TASK_SCHEMA", "for_executors", "read", "spread"]
 

@@ -117,11 +117,14 @@ class _Steps:
 @contextlib.contextmanager
 def staged() -> Iterator[Stages]:
     """Time the stages of every scan meanwhile."""
-    from accel import arguments, asking, reader, session, task_reads
+    from accel import asking
     from accel.decode import piece
     from accel.io import client
+    from accel.opening import session
     from accel.planning import task_files
     from accel.predicate import evaluate
+    from accel.reading import reader, task_reads
+    from accel.scanning import arguments
 
     stages = Stages()
     wrapped: list[tuple[Any, str, Any]] = [

@@ -10,7 +10,6 @@ import pyarrow.parquet as pq
 import pytest
 
 import accel
-from accel import task_reads
 from accel.format.footer import parse_footer
 from accel.format.model import FileMetadata, OffsetIndex
 from accel.format.page_index import parse_offset_index
@@ -18,6 +17,7 @@ from accel.format.thrift import read_struct
 from accel.format.thrift_value import write_struct
 from accel.planning import remembered
 from accel.ranges import ByteRange
+from accel.reading import task_reads
 from accel.testing import DictStore, Layout, RecordingStore, bench_table, write_file
 from tests.unit.planning.split_rows import split_rows
 

@@ -13,10 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import accel
-from accel import task_reads
 from accel.options import Phases
 from accel.planning import remembered
 from accel.ranges import Kind
+from accel.reading import task_reads
 from accel.testing import DictStore, Layout, RecordingStore, table, write_file
 from tests.io_patterns.scattered import (
     GROUP,

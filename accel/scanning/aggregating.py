@@ -1,0 +1,190 @@
+"""Aggregates over a scan: from metadata where that proves them, folded from what has to be read elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import pyarrow as pa
+
+from accel.arrays import integers_array, whole
+from accel.decode.pool import DecodePool
+from accel.errors import IndexFormatError, SchemaMismatchError
+from accel.indexes.expressions import Expression
+from accel.planning.answers import MetadataAnswer, answer_tasks, narrow_tasks
+from accel.planning.file import DataFile
+from accel.planning.filing import FilePlan
+from accel.planning.handle import FileHandle
+from accel.planning.leftover import MEASURES_KEY
+from accel.planning.measures import Aggregates, Measure, check_aggregates, resolve_aggregates
+from accel.planning.query import Question
+from accel.planning.tally import Tally, finish, tally_array
+from accel.planning.task import ScanTask
+from accel.reading.reader import Reader
+from accel.running.taking import Running
+
+__all__ = ["Aggregation"]
+
+
+class Aggregation:
+    """One aggregation over the parts of a scan: each is run with it, then `fold`ed; then `result`.
+
+    Parameters
+    ----------
+    aggregates : sequence
+        The caller's list, checked here.
+    limited : bool
+        Only some rows are meant, which metadata cannot tell apart: all of them are read.
+
+    Notes
+    -----
+    What metadata answers of a file is kept by file until its part is folded, so that a file which changed and was
+    planned again counts once, as what it is now.
+    """
+
+    def __init__(self, aggregates: Any, *, limited: bool) -> None:
+        self._asked = check_aggregates(aggregates)
+        self._limited = limited
+        self._found: Aggregates | None = None
+        self._tallies: tuple[Tally, ...] = ()
+        self.rows = 0
+        """Rows so far."""
+        self._answers: dict[int, tuple[DataFile | None, MetadataAnswer]] = {}
+
+    # -- what the run asks -----------------------------------------------------------------------
+
+    def narrow(self, question: Question) -> Question:
+        """The question, with no more columns than the aggregates take."""
+        found = self._resolve(question.output)
+        return replace(question, output=found.project(range(len(found.measures))))
+
+    async def answer(
+        self, reader: Reader, file: DataFile, handle: FileHandle, plan: FilePlan
+    ) -> tuple[FilePlan, int]:
+        """Answer what one file's metadata can; the plan of what is left, and the round trips it took."""
+        if self._limited:
+            return plan, 0
+
+        def steps(on_bad: Callable[[IndexFormatError], None]) -> Any:
+            return answer_tasks(
+                handle,
+                plan.tasks,
+                aggregates=self._resolved,
+                probe_min_bytes=reader.probe_min_bytes(file.root),
+                on_bad=on_bad,
+            )
+
+        answer, trips = await reader.ask(file, handle, steps)
+        # A file that is named twice counts twice.
+        self._answers[id(file)] = (file, answer)
+        left = replace(plan, tasks=[], pages=0, pages_kept=0, rows_kept=0, rows_sure=0, chunks_whole=0)
+        for task in answer.tasks:
+            left.add(task, handle)
+        left.pages, left.row_groups_kept = plan.pages, plan.row_groups_kept
+        reader.metrics.add("rows_from_metadata", answer.rows)
+        return left, trips
+
+    def begin_again(self) -> None:
+        """Forget what metadata answered of the part that runs, of which nothing was folded yet."""
+        self._answers.clear()
+        if not self.rows:
+            self._found, self._tallies = None, ()
+
+    def answer_planned(
+        self, reader: Reader, tasks: Sequence[ScanTask], schema: pa.Schema
+    ) -> Sequence[ScanTask]:
+        """The same for tasks of a plan: without their files' metadata, rows are counted and no more."""
+        found = self._resolve(schema)
+        if self._limited:
+            return tasks
+        answer = narrow_tasks(tasks, found)
+        self._answers[-1] = (None, answer)
+        reader.metrics.add("rows_from_metadata", answer.rows)
+        return answer.tasks
+
+    @property
+    def _resolved(self) -> Aggregates:
+        if self._found is None:
+            raise RuntimeError("an aggregation is resolved before files are answered")
+        return self._found
+
+    def _resolve(self, schema: pa.Schema) -> Aggregates:
+        found = resolve_aggregates(self._asked, schema)
+        if self._found is None:
+            self._found = found
+            self._tallies = tuple(Tally() for _ in found.measures)
+        elif self._found.measures != found.measures:
+            raise SchemaMismatchError(
+                "the parts of the scan have different columns", hint="give schema= with types that hold all"
+            )
+        return found
+
+    @property
+    def answered(self) -> int:
+        """Rows that metadata answered, of runs that were not folded yet."""
+        return sum(answer.rows for _, answer in self._answers.values())
+
+    # -- folding ---------------------------------------------------------------------------------
+
+    async def fold(self, running: Running, *, decode_threads: int) -> None:
+        """Take in all of one run."""
+        while (batch := await running.take()) is not None:
+            if any(measure.of is not Expression.VALUE for measure in self._resolved.measures):
+                # Texts are folded one by one, which would hold up the I/O loop.
+                await DecodePool.shared(decode_threads).run(partial(self._add, batch))
+            else:
+                self._add(batch)
+        if self._found is None and any(aggregate.column is not None for aggregate in self._asked):
+            # Nothing was planned: the schema tells whether there are such columns, and of what type.
+            await running.schema()
+        # In the order of the files, not of their planning: floats add up the same every time.
+        ordered = sorted(self._answers.values(), key=lambda one: "" if one[0] is None else one[0].url)
+        for _, answer in ordered:
+            self.rows += answer.rows
+            for into, tally in zip(self._tallies, answer.tallies, strict=True):
+                into.add(tally)
+        self._answers.clear()
+
+    def _add(self, batch: pa.RecordBatch) -> None:
+        self.rows += batch.num_rows
+        columns, by_rows = self._counted_for(batch)
+        for ordinal in columns:
+            measure = self._resolved.measures[ordinal]
+            values = _member(batch.column(batch.schema.get_field_index(measure.path[0])), measure)
+            self._tallies[ordinal].add(tally_array(measure, values))
+        for ordinal in by_rows:
+            self._tallies[ordinal].count += batch.num_rows
+
+    def _counted_for(self, batch: pa.RecordBatch) -> tuple[Sequence[int], Sequence[int]]:
+        """The measures that a batch has the columns of, and those that only count its rows."""
+        every = range(len(self._resolved.measures))
+        listed = (batch.schema.metadata or {}).get(MEASURES_KEY)
+        if listed is None:
+            return (every, ()) if batch.num_columns else ((), every)
+        columns, _, by_rows = listed.decode().partition(";")
+        return _ordinals(columns), _ordinals(by_rows)
+
+    def result(self) -> pa.Table:
+        """One row."""
+        found = self._found if self._found is not None else self._resolve(pa.schema([]))
+        arrays = []
+        for aggregate, at in zip(found.asked, found.of, strict=True):
+            if at < 0:
+                arrays.append(integers_array([self.rows], pa.int64()))
+            else:
+                arrays.append(finish(found.measures[at], aggregate.function, self._tallies[at]))
+        return pa.Table.from_arrays(arrays, names=[aggregate.name for aggregate in found.asked])
+
+
+def _ordinals(listed: str) -> list[int]:
+    return [int(ordinal) for ordinal in listed.split(",") if ordinal]
+
+
+def _member(array: pa.Array, measure: Measure) -> pa.Array:
+    """The field of a struct that a measure is of, null where any struct around it is."""
+    array = whole(array)
+    for name in measure.path[1:]:
+        array = array.flatten()[array.type.get_field_index(name)]
+    return array

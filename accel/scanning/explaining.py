@@ -1,0 +1,178 @@
+"""What planning found, told as an `Explain`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+from accel.metrics import Metrics
+from accel.opening.session import Session
+from accel.planning.explain import Explain, RequestLevel, TaskIO, predict_pieces, predict_task
+from accel.planning.file import Listing
+from accel.planning.filing import FilePlan
+from accel.planning.query import Question
+from accel.planning.task import ScanTask
+from accel.predicate.expr import Expr
+from accel.ranges import Kind, ReadKey
+from accel.reading.neighbour_reads import Members, together
+from accel.reading.reader import Reader
+from accel.reading.task_reads import TaskReads
+
+__all__ = ["explain_plans"]
+
+# Characters of a predicate that are told.
+_TOLD = 400
+_EARLY = (
+    "the source was listed before: a scan reads what it held then while it is listed anew, one round trip less, "
+    "and reads again what it holds now where that differs"
+)
+_LISTING = (Kind.LISTING, Kind.HEAD)
+_METADATA = (Kind.TAIL, Kind.FOOTER, Kind.REVALIDATE)
+# Planning reads no data: the dictionaries that it asks for say which row groups have a value.
+_INDEXES = (Kind.OFFSET_INDEX, Kind.COLUMN_INDEX, Kind.BLOOM, Kind.INDEX, Kind.DICTIONARY)
+
+
+def explain_plans(
+    session: Session, plans: Sequence[FilePlan], *, question: Question, source: str, listing: Listing
+) -> Callable[[], Explain]:
+    """A function that makes the Explain of this planning, with a prediction of what reading its tasks will request.
+
+    The prediction is made when the function is called, as few callers want it. It does not keep the session alive.
+    """
+    metrics, counts, reader = session.reader.metrics, session.counts, session.reader
+    measured = (
+        _level("listing", metrics, _LISTING, listing.round_trips),
+        _level("metadata", metrics, _METADATA, counts.opening_trips),
+        _level("indexes", metrics, _INDEXES, counts.index_trips),
+    )
+    files, limit = (counts.files_kept, len(listing.files)), session.spec.limit
+    early = session.recall() is not None
+
+    def explain() -> Explain:
+        data = [io for plan in plans for io in _predicted(reader, plan.tasks, limit=limit)]
+        predicted = RequestLevel(
+            name="data",
+            requests=sum(io.requests for io in data),
+            round_trips=max((io.round_trips for io in data), default=0),
+            bytes=sum(io.bytes for io in data),
+            measured=False,
+        )
+        return Explain(
+            source=source,
+            where=None if question.where is None else _sql(question.where),
+            columns=tuple(question.output.names),
+            files=files,
+            row_groups=_sums(plans, "row_groups_kept", "row_groups"),
+            pages=_sums(plans, "pages_kept", "pages"),
+            rows=_sums(plans, "rows_kept", "rows"),
+            rows_sure=sum(plan.rows_sure for plan in plans),
+            levels=(*measured, predicted),
+            notes=(*((_EARLY,) if early else ()), *_notes(reader, plans, data, limit)),
+        )
+
+    return explain
+
+
+def _notes(
+    reader: Reader, plans: Sequence[FilePlan], data: Sequence[TaskIO], limit: int | None
+) -> Iterator[str]:
+    late = sum(io.late_dictionaries for io in data)
+    if late:
+        yield (
+            f"up to {late} dictionary pages ({sum(io.late_bytes for io in data):,} bytes) in one more round trip, "
+            "if a page turns out to need one that the footer says it does not"
+        )
+    whole = sum(plan.chunks_whole for plan in plans)
+    if whole:
+        yield f"{whole} column chunks are read whole: the file has no usable offset index for them"
+    remembered = sum(plan.remembered_groups for plan in plans)
+    if remembered:
+        yield f"which rows match is remembered from an earlier scan, for {remembered} of the row groups"
+    yield from _selectivity(reader, plans)
+    if limit is not None:
+        yield (
+            f"limit {limit}: reading stops when that many rows have come; the data level is the most it asks for"
+        )
+
+
+def _selectivity(reader: Reader, plans: Sequence[FilePlan]) -> Iterator[str]:
+    """What the filters are expected to leave, and what that decides."""
+    guessed = [(task, len(plan.tasks)) for plan in plans for task in plan.guessed]
+    if not guessed:
+        return
+    doubtful = sum(task.rows.count - task.sure.count for task, _ in guessed)
+    expected = sum((task.rows.count - task.sure.count) * task.share for task, _ in guessed)
+    by = "sketches" if all(plan.sketched for plan in plans if plan.guessed) else "statistics"
+    told = f"about {expected:,.0f} of {doubtful:,} rows in doubt are expected to match (by {by}): "
+    found = [reader.forecast(task, abreast=abreast) for task, abreast in guessed]
+    late = [forecast for forecast in found if forecast is not None]
+    if not late:
+        yield told + "all columns are read at once, a second round trip would save less than it costs"
+        return
+    yield told + (
+        f"{len(late)} of {len(guessed)} tasks read the filter's columns first "
+        f"({sum(f.first_bytes for f in late):,} bytes), then the others where rows match "
+        f"(about {sum(f.expected_bytes for f in late):,} of {sum(f.late_bytes for f in late):,} bytes); "
+        "the data level is the most that it asks for"
+    )
+
+
+def _predicted(reader: Reader, tasks: Sequence[ScanTask], *, limit: int | None) -> Iterator[TaskIO]:
+    """What reading the tasks of a file will ask for, as a run puts them together."""
+    abreast, piece_bytes = len(tasks), reader.options.cut_bytes
+    if limit is not None or abreast < 2:
+        yield from (_predict(reader, task, abreast=abreast) for task in tasks)
+        return
+    for one in together(reader, tasks, abreast=abreast, piece_bytes=piece_bytes):
+        if isinstance(one, Members):
+            first, *_ = one.each
+            yield predict_pieces(
+                [(member.task, member.piece) for member in one.each],
+                have_dictionary={
+                    key for member in one.each for key in _dictionaries(member.task, member.reads)
+                },
+                merging=reader.merging(first.task, None, abreast=abreast),
+                missing=first.reads.missing,
+            )
+        else:
+            yield _predict(reader, one, abreast=abreast)
+
+
+def _dictionaries(task: ScanTask, reads: TaskReads) -> set[ReadKey]:
+    """Those that are cached."""
+    keys = (ReadKey(Kind.DICTIONARY, task.row_group, leaf.column) for leaf in task.reads)
+    return {key for key in keys if reads.has_dictionary(key)}
+
+
+def _predict(reader: Reader, task: ScanTask, *, abreast: int) -> TaskIO:
+    reads = reader.reads(task, abreast=abreast)
+    return predict_task(
+        task,
+        have_dictionary=_dictionaries(task, reads),
+        piece_bytes=reader.options.cut_bytes,
+        widest=reader.options.widest_bytes,
+        merging=reader.merging(task, reader.forecast(task, abreast=abreast), abreast=abreast),
+        missing=reads.missing,
+        two_phases=reads.two_phases,
+    )
+
+
+def _level(name: str, metrics: Metrics, kinds: Sequence[Kind], round_trips: int) -> RequestLevel:
+    return RequestLevel(
+        name=name,
+        requests=sum(metrics.requests_by_kind.get(kind, 0) for kind in kinds),
+        round_trips=round_trips,
+        bytes=sum(metrics.bytes_by_kind.get(kind, 0) for kind in kinds),
+        measured=True,
+    )
+
+
+def _sums(plans: Sequence[FilePlan], kept: str, total: str) -> tuple[int, int]:
+    return sum(getattr(p, kept) for p in plans), sum(getattr(p, total) for p in plans)
+
+
+def _sql(where: Expr) -> str:
+    from accel.predicate.sql import to_sql
+
+    # As many values fill that: of a million the others would cost seconds of the loop.
+    text = to_sql(where, max_values=_TOLD)
+    return text if len(text) <= _TOLD else f"{text[: _TOLD - 3]}..."
