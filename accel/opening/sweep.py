@@ -266,6 +266,8 @@ def openings_for(session: Session) -> Openings | None:
 async def plan_files(session: Session) -> list[FilePlan]:
     """The plans of all files of a session, in order."""
     files = await session.files()
+    if len(files) == 1:
+        return [await session.plan_current(files[0])]
     plans: dict[int, FilePlan] = {}
     sweep = Sweep(session, await session.listing(), files=files, passed=plans)
 
@@ -274,12 +276,9 @@ async def plan_files(session: Session) -> list[FilePlan]:
             place, file, opened = left
             plans[place] = await session.plan_current(file, opened)
 
-    if len(files) == 1:
-        plans[0] = await session.plan_current(files[0])
-    else:
-        async with aclosing(sweep), asyncio.TaskGroup() as group:
-            for _ in range(min(len(files), session.spec.options.max_files_in_flight)):
-                group.create_task(work())
+    async with aclosing(sweep), asyncio.TaskGroup() as group:
+        for _ in range(min(len(files), session.spec.options.max_files_in_flight)):
+            group.create_task(work())
     return [plans[place] for place in range(len(files))]
 
 

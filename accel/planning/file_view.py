@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from accel.format.embedded import Toc
     from accel.indexes.kind import ParsedIndex
     from accel.planning.remembered import Remembered
+    from accel.planning.spread import Spread
 
 __all__ = ["FileView", "Viewed"]
 
@@ -53,6 +54,8 @@ class FileView:
     """By (row group, leaf), for those that were asked for: see `decoded_bytes`."""
     facts: dict[tuple[int, int], ChunkFacts] = field(default_factory=dict)
     """By (row group, leaf), for those that were planned: see `chunk_facts`."""
+    spreads: dict[tuple[int, int], Spread] = field(default_factory=dict)
+    """By (row group, leaf), for those whose predicate was guessed at: see `spread_of`."""
     first_rows: dict[int, Int64s] = field(default_factory=dict)
     """By row group: where the pages of the first offset index met begin. Others that are equal share it."""
     index_reads: int = 0
@@ -107,6 +110,7 @@ class FileView:
             total += 64 * len(bounds) + 256
         total += sum(int(values.nbytes) + 200 for values in self.dictionaries.values())
         total += 120 * (len(self.readable) + len(self.decoded)) + 320 * len(self.facts)
+        total += 280 * len(self.spreads)
         total += sum(state.nbytes for state in self.blooms.values())
         for index in self.indexes.values():
             if index is not None:

@@ -72,7 +72,7 @@ class RowSelection:
         starts = first_rows[begins]
         stops = np.append(first_rows, num_rows)[ends]
         # Units without rows are possible; what they leave is not as it should be.
-        if bool((stops <= starts).any()) or bool((starts[1:] <= stops[:-1]).any()):
+        if np.count_nonzero(stops <= starts) or np.count_nonzero(starts[1:] <= stops[:-1]):
             return cls._normal(starts, stops)
         return cls(starts, stops)
 

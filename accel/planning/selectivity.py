@@ -9,13 +9,12 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from typing import Any
 
-from accel.format.domain import Bounds, Domain
 from accel.indexes.question import question_of
 from accel.indexes.sketch import ParsedSketch
 from accel.planning.handle import FileHandle
 from accel.planning.query import FileQuery
+from accel.planning.spread import BELOW, EQUAL, Spread, place_of, spread_of
 from accel.predicate.atoms import (
     Against,
     AllOf,
@@ -32,122 +31,50 @@ from accel.predicate.atoms import (
     Pair,
     Truth,
 )
-from accel.records import dataclass
 
-__all__ = ["expected_share"]
+__all__ = ["Selectivity"]
 
 # Rules of thumb, where nothing is known: the fraction of values that pass.
-_EQUAL = 0.02
-_BELOW = 0.3
 _LIKE = 0.05
 _IS_NULL = 0.05
-# Of a text as much as orders it, as a number.
-_PLACE_BYTES = 6
 
 
-def expected_share(
-    handle: FileHandle,
-    query: FileQuery,
-    *,
-    row_group: int,
-    doubtful: int,
-    sketches: Mapping[tuple[str, ...], ParsedSketch],
-) -> float:
-    """The fraction, 0 to 1, of the rows in doubt that are expected to match.
+class Selectivity:
+    """How selective a predicate is expected to be over a file's row groups."""
 
-    Parameters
-    ----------
-    row_group : int
-    doubtful : int
-        How many rows of it the metadata left in doubt: all rows that match are taken to be among them.
-    sketches : mapping
-        By column path, those that are at hand.
-    """
-    if query.bound is None or doubtful <= 0:
-        return 1.0
-    rows = int(handle.metadata.group_rows[row_group])
-    columns = [_Column.of(handle, query, column.path, row_group, sketches) for column in query.bound.columns]
-    share = _Guess(query.bound, columns).node(query.bound.root)
-    return min(1.0, max(0.0, share) * rows / doubtful)
+    def __init__(self, handle: FileHandle, query: FileQuery) -> None:
+        self._handle = handle
+        self._bound = query.bound
+        leaves = {path: leaf for path, leaf, _ in query.prunable}
+        columns = () if query.bound is None else query.bound.columns
+        self._columns = [(column.path, leaves.get(column.path)) for column in columns]
 
+    def share(
+        self, row_group: int, *, doubtful: int, sketches: Mapping[tuple[str, ...], ParsedSketch]
+    ) -> float:
+        """The fraction, 0 to 1, of the rows in doubt that are expected to match.
 
-@dataclass(frozen=True, slots=True)
-class _Column:
-    """What is known of a column's values in one row group."""
-
-    nulls: float
-    """The fraction of nulls."""
-    values: int
-    lower: float | None
-    upper: float | None
-    discrete: bool
-    """Values are whole numbers: a range holds no more distinct ones than it is wide."""
-    sketch: ParsedSketch | None
-
-    @classmethod
-    def of(
-        cls,
-        handle: FileHandle,
-        query: FileQuery,
-        path: tuple[str, ...],
-        row_group: int,
-        sketches: Mapping[tuple[str, ...], ParsedSketch],
-    ) -> _Column:
-        rows = handle.metadata.group_rows.item(row_group)
-        leaf = next((leaf for plain, leaf, _ in query.prunable if plain == path), None)
-        bounds = None if leaf is None else handle.chunk_bounds.get(leaf)
-        sketch = sketches.get(path)
-        if bounds is None:
-            return cls(0.0, rows, None, None, False, sketch)
-        nulls = max(0, bounds.null_count.item(row_group))
-        return cls(
-            nulls / max(1, rows),
-            rows - nulls,
-            _bound(bounds, bounds.lower, bounds.has_lower, row_group),
-            _bound(bounds, bounds.upper, bounds.has_upper, row_group),
-            bounds.domain is Domain.INTEGER or bounds.domain is Domain.BOOLEAN,
-            sketch,
-        )
-
-    def equal(self) -> float:
-        """Of the values, those equal to a given one."""
-        if self.discrete and self.lower is not None and self.upper is not None:
-            width = self.upper - self.lower + 1
-            return 1.0 / max(1.0, min(width, self.values))
-        return _EQUAL
-
-    def below(self, at: float) -> float:
-        """Of the values, those not above a point."""
-        lower, upper = self.lower, self.upper
-        if lower is None or upper is None or not math.isfinite(upper - lower):
-            return _BELOW
-        if upper <= lower:
-            return 1.0 if at >= lower else 0.0
-        return min(1.0, max(0.0, (at - lower) / (upper - lower)))
-
-
-def _bound(bounds: Bounds, values: Any, known: Any, row_group: int) -> float | None:
-    if bounds.domain is Domain.NONE or not known.item(row_group):
-        return None
-    return _place(values.item(row_group))
-
-
-def _place(value: Any) -> float | None:
-    """A native value on the number line, in the order of its domain."""
-    if type(value) is float:
-        return value
-    if isinstance(value, bytes):
-        return float(int.from_bytes(value[:_PLACE_BYTES].ljust(_PLACE_BYTES, b"\0"), "big"))
-    try:
-        return float(value)
-    except (OverflowError, TypeError, ValueError):
-        return None
+        Parameters
+        ----------
+        row_group : int
+        doubtful : int
+            How many rows of it the metadata left in doubt: all rows that match are taken to be among them.
+        sketches : mapping
+            By column path, those that are at hand.
+        """
+        if self._bound is None or doubtful <= 0:
+            return 1.0
+        view = self._handle.view
+        rows = view.metadata.group_rows.item(row_group)
+        columns = [(spread_of(view, row_group, leaf), sketches.get(path)) for path, leaf in self._columns]
+        share = _Guess(self._bound, columns).node(self._bound.root)
+        return min(1.0, max(0.0, share) * rows / doubtful)
 
 
 class _Guess:
     """One walk over a bound tree; every node gives the fraction of rows that it is TRUE for."""
 
-    def __init__(self, bound: Bound, columns: list[_Column]) -> None:
+    def __init__(self, bound: Bound, columns: list[tuple[Spread, ParsedSketch | None]]) -> None:
         self.bound = bound
         self.columns = columns
 
@@ -165,7 +92,7 @@ class _Guess:
                 # Where the operand is NULL, so is this.
                 return max(0.0, 1.0 - self.node(node.operand) - self.nulls(node.operand))
             case Pair():
-                return _EQUAL if node.order is Order.EQ else _BELOW
+                return EQUAL if node.order is Order.EQ else BELOW
             case _:
                 return self.atom(node)
 
@@ -187,7 +114,7 @@ class _Guess:
             for column, guess in ends.items():
                 both[column].append(guess)
         for column, guesses in both.items():
-            present = 1.0 - self.columns[column].nulls
+            present = 1.0 - self.columns[column][0].nulls
             share *= max(0.0, sum(guesses) - present) if len(guesses) == 2 else guesses[0]
         return share
 
@@ -200,14 +127,14 @@ class _Guess:
             case Negation():
                 return self.nulls(node.operand)
             case _:
-                return self.columns[node.column].nulls
+                return self.columns[node.column][0].nulls
 
     def atom(self, node: Null | Fixed | Against | Among | Matches) -> float:
-        column = self.columns[node.column]
-        if column.sketch is not None:
+        column, sketch = self.columns[node.column]
+        if sketch is not None:
             question = question_of(node, self.bound.columns[node.column])
             if question is not None:
-                return column.sketch.selectivity(question)
+                return sketch.selectivity(question)
         present = 1.0 - column.nulls
         match node:
             case Null():
@@ -221,16 +148,16 @@ class _Guess:
             case Against():
                 if node.order is Order.EQ:
                     return column.equal() * present
-                at = _place(node.value)
-                return (_BELOW if at is None else column.below(at)) * present
+                at = place_of(node.value)
+                return (BELOW if at is None else column.below(at)) * present
 
     @staticmethod
-    def _like(column: _Column, node: Matches) -> float:
+    def _like(column: Spread, node: Matches) -> float:
         """A prefix is a range; the rest is a guess."""
         pattern = node.pattern
         if not pattern.lower or pattern.upper is None:
             return _LIKE
-        low, high = _place(pattern.lower), _place(pattern.upper)
+        low, high = place_of(pattern.lower), place_of(pattern.upper)
         if low is None or high is None or column.lower is None:
             return _LIKE
         share = column.below(high) - column.below(low)

@@ -42,18 +42,16 @@ def guess_shares(
     if not any(open_to):
         return Guesses(tasks, [], False)
     # Seldom wanted: a lookup shall not pay for importing them.
-    from accel.planning.selectivity import expected_share
+    from accel.planning.selectivity import Selectivity
     from accel.planning.sketches import Sketches
 
-    sketches = Sketches.of(handle, query, on_bad)
+    sketches, selectivity = Sketches.of(handle, query, on_bad), Selectivity(handle, query)
     told: list[ScanTask] = []
     guessed: list[ScanTask] = []
     for task, matters in zip(tasks, open_to, strict=True):
         if matters:
-            share = expected_share(
-                handle,
-                query,
-                row_group=task.row_group,
+            share = selectivity.share(
+                task.row_group,
                 doubtful=task.rows.count - task.sure.count,
                 sketches={} if sketches is None else sketches.of_group(task.row_group),
             )

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import field, replace
 from typing import Any, TypeAlias
 
 import numpy.typing as npt
@@ -58,10 +58,15 @@ class BoundColumn:
 
     path: tuple[str, ...]
     type: pa.DataType
+    # Asked for a dozen times a question.
+    kind: Kind = field(init=False, repr=False, compare=False)
+    """The comparison that the type takes part in."""
 
-    @property
-    def kind(self) -> Kind:
-        return kind_of(self.type)
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "kind", kind_of(self.type))
+
+    def __reduce__(self) -> tuple[type[BoundColumn], tuple[tuple[str, ...], pa.DataType]]:
+        return BoundColumn, (self.path, self.type)
 
 
 @dataclass(frozen=True, slots=True)

@@ -183,12 +183,15 @@ def _test_point(claims: Claims, order: Order, point: Any) -> Evidence:
 def _among(claims: Claims, node: Among) -> Evidence:
     keys = node.keys.sorted
     # The keys that stand in [lower, upper] are a run of the sorted keys.
-    first = np.zeros(len(claims.plain), np.int64)
-    stop = np.full(len(claims.plain), len(keys), np.int64)
     low, high = claims.has_lower, claims.has_upper
-    first[low] = _search(keys, claims.lower[low], "left")
-    stop[high] = _search(keys, claims.upper[high], "right")
-    inside = stop - first
+    if claims.bounded:
+        inside = _search(keys, claims.upper, "right") - _search(keys, claims.lower, "left")
+    else:
+        first = np.zeros(len(claims.plain), np.int64)
+        stop = np.full(len(claims.plain), len(keys), np.int64)
+        first[low] = _search(keys, claims.lower[low], "left")
+        stop[high] = _search(keys, claims.upper[high], "right")
+        inside = stop - first
     may_true = claims.plain & (inside > 0)
     single = where_both(low & high, claims.lower, claims.upper, np.equal)
     every = single & (inside > 0)
@@ -243,7 +246,8 @@ def _pair(a: Claims, b: Claims, order: Order) -> Evidence:
 
 def _search(keys: Values, points: Values, side: Any) -> Values:
     keys, points = alike(keys, points)
-    return np.searchsorted(keys, points, side)
+    found: Values = keys.searchsorted(points, side)
+    return found
 
 
 def _starting(values: Values, prefix: bytes) -> Bools:

@@ -13,7 +13,7 @@ from accel.planning.handle import FileHandle
 from accel.planning.projection import project_schema
 from accel.planning.pruning import prune_row_groups
 from accel.planning.query import FileQuery, Question, compile_query
-from accel.planning.selectivity import expected_share
+from accel.planning.selectivity import Selectivity
 from accel.planning.sketches import Sketches
 from accel.predicate.where import to_expr
 from accel.testing import Layout, table, write_file
@@ -49,7 +49,7 @@ def guess(where: str, *, doubtful: int = ROWS, data: bytes = DATA) -> float:
     query = ask(handle, where)
     sketches = Sketches.of(handle, query, on_bad=pytest.fail)
     found = {} if sketches is None else sketches.of_group(0)
-    return expected_share(handle, query, row_group=0, doubtful=doubtful, sketches=found)
+    return Selectivity(handle, query).share(0, doubtful=doubtful, sketches=found)
 
 
 @pytest.mark.parametrize(

@@ -236,6 +236,27 @@ def test_columns_without_bounds_are_unknown() -> None:
         prune(bound, {("c",): INTS}, 2)
 
 
+@pytest.mark.parametrize(
+    ("keys", "kind", "domain", "ends"),
+    [
+        pytest.param([5, 8, -1], pa.int64(), Domain.INTEGER, [(1, 3), (5, 5), (6, 9), (8, 9)], id="numbers"),
+        pytest.param(
+            [0.5, 2.0], pa.float64(), Domain.FLOAT, [(0.5, 0.5), (0.6, 1.9), (-1.0, 0.0)], id="floats"
+        ),
+        pytest.param(
+            ["b", "bb"], pa.string(), Domain.BYTES, [(b"a", b"b"), (b"b", b"b"), (b"c", b"d")], id="text"
+        ),
+    ],
+)
+def test_a_list_is_judged_alike_where_every_unit_has_bounds_and_where_one_lacks_them(
+    keys: list[Any], kind: pa.DataType, domain: Domain, ends: list[tuple[Any, Any]]
+) -> None:
+    expr = InList(C, tuple(keys))
+    alone = shown(expr, kind, bounds(domain, ends))
+    assert shown(expr, kind, bounds(domain, [*ends, (None, None)])).split()[:-1] == alone.split()
+    assert len(set(alone.split())) > 1
+
+
 def test_many_keys_against_many_units() -> None:
     """100,000 keys and 100,000 units are two searches, not their product."""
     starts = np.arange(100_000, dtype=np.int64) * 10
