@@ -25,6 +25,7 @@ from accel.io.store import Payload, RangeStore
 from accel.ranges import ByteRange, Suffix
 from accel.testing import DictStore, LatencyStore, Layout, RecordingStore, table, write_file
 from accel.testing.wrapper import Wrapper
+from tests.pools import counting_pool
 
 ROWS = 400_000
 PATH = "big.parquet"
@@ -95,18 +96,14 @@ def pageless() -> bytes:
 def pool() -> Iterator[pa.MemoryPool]:
     """What pyarrow allocates meanwhile, counted from zero; accel too, which has a pool of its own otherwise."""
     before = pa.default_memory_pool()
-    counting = pa.proxy_memory_pool(before)
+    counting = counting_pool()
     pa.set_memory_pool(counting)
     memory.choose_pool()
     assert memory.pool() is None
     yield counting
     pa.set_memory_pool(before)
     memory.choose_pool()
-    # Arrays made meanwhile may outlive the test: keep their pool.
-    _POOLS.append(counting)
 
-
-_POOLS: list[pa.MemoryPool] = []
 
 SMALL = accel.Options(memory_limit=8 * MIB, piece_bytes=MIB // 2, max_coalesced_bytes=MIB, tail_hint=4096)
 
@@ -220,8 +217,7 @@ def test_texts_that_a_dictionary_repeats_stream_through(pool: pa.MemoryPool) -> 
     assert len(data) < 200_000
     del texts
     scan = accel.scan(PATH, store=DictStore({PATH: data}), cache=accel.Cache(), options=SMALL)
-    counting = pa.proxy_memory_pool(pa.default_memory_pool())
-    _POOLS.append(counting)
+    counting = counting_pool()
     pa.set_memory_pool(counting)
     assert sum(batch.num_rows for batch in scan) == rows
     assert MIB < counting.max_memory() < 2 * SMALL.memory_limit

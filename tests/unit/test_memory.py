@@ -12,6 +12,7 @@ import pytest
 
 from accel import memory
 from accel.arrays import join_buffers
+from tests.pools import counting_pool
 
 _HAS_JEMALLOC = "jemalloc" in pa.supported_memory_backends()
 
@@ -92,7 +93,7 @@ def test_who_sets_a_pool_has_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """A later one too, and until it is taken away."""
     monkeypatch.delenv("ARROW_DEFAULT_MEMORY_POOL", raising=False)
     own, before = memory.pool(), pa.default_memory_pool()
-    counting = pa.proxy_memory_pool(before)
+    counting = counting_pool()
     pa.set_memory_pool(counting)
     try:
         memory.choose_pool()

@@ -11,12 +11,11 @@ import pytest
 
 from accel.errors import MemoryLimitError
 from accel.planning.selection import RowSelection
+from tests.pools import counting_pool
 from tests.unit.decode.selected import decode
 
 MIB = 1 << 20
 LONG = "x" * 65_536
-_POOLS: list[pa.MemoryPool] = []
-"""Kept: arrays do not keep theirs."""
 
 
 def _write(array: pa.Array, **options: Any) -> bytes:
@@ -43,8 +42,7 @@ def test_one_long_row_is_refused_before_it_is_made(
 ) -> None:
     data = _write(_one_list(count))
     assert len(data) < 1_000
-    counting = pa.proxy_memory_pool(pa.default_memory_pool())
-    _POOLS.append(counting)
+    counting = counting_pool()
     monkeypatch.setattr("accel.decode.arrow.pool", lambda: counting)
     with pytest.raises(MemoryLimitError) as caught:
         decode(data, RowSelection.all(1), memory_limit=4 * MIB, whole=whole)
