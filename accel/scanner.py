@@ -14,7 +14,7 @@ from accel.io import runtime
 from accel.metrics import Metrics
 from accel.scanning.arguments import check_count
 from accel.scanning.engine import Engine
-from accel.scanning.iterating import AwaitedBatches, BlockingBatches
+from accel.scanning.iterating import AwaitedBatches, BlockingBatches, ToldBatches
 from accel.scanning.scan_runs import NO_COLUMNS, ScanRuns
 
 if TYPE_CHECKING:
@@ -265,9 +265,15 @@ class Scan:
         Raises
         ------
         ObjectNotFoundError, StoreError, ParquetFormatError, AccelError
-            The schema cannot be read. What goes wrong later is raised from the reader, as `to_batches` does.
+            The schema cannot be read. What goes wrong later is raised from the reader, as `to_batches` does; also
+            ObjectChangedError where the batches are not of `schema` any more, which then is read anew.
         """
-        return pa.RecordBatchReader.from_batches(self.schema, self.to_batches())
+        schema = self.schema
+        batches = ToldBatches(self._engine, self._runs, schema=schema, forget=self._forget_schema)
+        return pa.RecordBatchReader.from_batches(schema, batches)
+
+    def _forget_schema(self) -> None:
+        self._schema = None
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         return self.to_reader().__arrow_c_stream__(requested_schema)

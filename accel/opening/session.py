@@ -76,6 +76,8 @@ class Session:
         self._listing: Listing | None = None
         self.settled: Question | None = None
         """The question, once it is settled."""
+        self._settled_by: pa.Schema | None = None
+        """What the first file said then of its columns, where the question goes by that."""
         self._unsettled: Exception | None = None
         self._settling = asyncio.Lock()
         self._listing_lock = asyncio.Lock()
@@ -179,8 +181,9 @@ class Session:
             handle, trips = self._first
             self.counts.opening_trips = max(self.counts.opening_trips, trips)
             own = handle.arrow_schema.names
+            self._settled_by = self.reader.opener.schema_of(handle)
             if schema is None:
-                schema = self.reader.opener.schema_of(handle)
+                schema = self._settled_by
                 if spec.by_position and spec.columns is None:
                     self.first_names = list(own)
         # A schema given by the caller may name partition columns, and then types and places them.
@@ -209,6 +212,30 @@ class Session:
         question = question if self.answering is None else self.answering.narrow(question)
         question.compiled.bound, question.compiled.keys = bound, keys
         return question
+
+    async def _settle_anew(self, file: DataFile, handle: FileHandle, opening: int) -> None:
+        """Have the question be of the first file as it is now, if that has other columns than those that settled it: the
+        rows of one version do not come out under the columns of another.
+
+        Raises
+        ------
+        ObjectChangedError
+            Other files are read by that question.
+        """
+        by = self._settled_by
+        if by is None or self.reader.opener.schema_of(handle).equals(by):
+            return
+        if len((await self.listing()).files) > 1:
+            raise ObjectChangedError(
+                "the first file, which settled the schema of the scan, was replaced by one with other columns",
+                path=file.url,
+                hint="scan again",
+            )
+        if self.answering is not None:
+            self.answering.begin_again()
+        self._first, self.settled = (handle, opening), None
+        await self.question()
+        self._first = None
 
     # -- files -----------------------------------------------------------------------------------
 
@@ -274,6 +301,7 @@ class Session:
             # The question opens this one; let it, rather than ask twice.
             await self.question()
             (handle, opening), self._first = self._first or await self._open_first(file), None
+            await self._settle_anew(file, handle, opening)
         elif opened is not None and opened.handle is not None:
             handle, opening = opened.handle, opened.round_trips
         else:

@@ -7,16 +7,17 @@ lock, where nothing may wait for the I/O loop. What it ran is ended by `Running`
 from __future__ import annotations
 
 import threading
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 
 import pyarrow as pa
 
+from accel.errors import ObjectChangedError
 from accel.io import runtime
 from accel.running.taking import Running
 from accel.scanning.engine import Engine
 from accel.scanning.scan_runs import ScanRuns
 
-__all__ = ["AwaitedBatches", "BlockingBatches"]
+__all__ = ["AwaitedBatches", "BlockingBatches", "ToldBatches"]
 
 
 class _Way:
@@ -82,6 +83,45 @@ class BlockingBatches(_Way, Iterator[pa.RecordBatch]):
         running = self._leave()
         if running is not None:
             self._runs.end(running)
+
+
+class ToldBatches(BlockingBatches):
+    """`BlockingBatches` for one who was told their schema before the run began, and reads their buffers by it.
+
+    Parameters
+    ----------
+    engine : Engine
+    runs : ScanRuns
+    schema : pyarrow.Schema
+        What was told.
+    forget : callable
+        Called where that does not hold any more.
+
+    Raises
+    ------
+    ObjectChangedError
+        From `next`: the files have other columns by now.
+    """
+
+    def __init__(
+        self, engine: Engine, runs: ScanRuns, *, schema: pa.Schema, forget: Callable[[], None]
+    ) -> None:
+        super().__init__(engine, runs)
+        self._engine = engine
+        self._told = schema
+        self._forget = forget
+
+    def __next__(self) -> pa.RecordBatch:
+        batch = super().__next__()
+        if not batch.schema.equals(self._told):
+            self._forget()
+            self.close()
+            raise ObjectChangedError(
+                "there are other columns than when the schema of the scan was told",
+                path=self._engine.describe(),
+                hint="read it again",
+            )
+        return batch
 
 
 class AwaitedBatches(_Way, AsyncIterator[pa.RecordBatch]):

@@ -135,6 +135,65 @@ def test_a_file_replaced_since_it_was_cached(
         assert asked.explain().rows[1] == 1500
 
 
+OTHER = {"key": [7, 8], "note": ["a", "b"]}
+NO_KEY = {"note": ["a", "b"]}
+
+
+@pytest.mark.parametrize(
+    ("columns", "where", "found"),
+    [
+        (OTHER, None, OTHER),
+        (OTHER, "key > 7", {"key": [8], "note": ["b"]}),
+        ({"key": ["7", "8"]}, None, {"key": ["7", "8"]}),
+        ({"key": ["7", "8"]}, "key > 7", accel.PredicateError),
+        (NO_KEY, None, NO_KEY),
+        (NO_KEY, "key IS NULL OR key > 3", accel.ColumnNotFoundError),
+    ],
+    ids=["more", "more, filtered", "other types", "other types, filtered", "fewer", "without the filter's"],
+)
+def test_a_file_replaced_by_one_of_other_columns(columns: Any, where: Any, found: Any) -> None:
+    """The question is settled by a cached footer, whose version is no longer there: rows and columns are of one."""
+    store, keywords = replaced_by(columns)
+    scan = accel.scan("f.parquet", where, store=store, **keywords)
+    if isinstance(found, type):
+        with pytest.raises(found):
+            scan.to_table()
+    else:
+        assert scan.to_table().to_pydict() == found
+        assert scan.metrics.replans == 1
+
+
+def test_aggregates_of_a_file_replaced_by_one_of_other_types() -> None:
+    store, keywords = replaced_by({"key": [7.0, 8.5]})
+    scan = accel.scan("f.parquet", "key > 7", store=store, **keywords)
+    found = scan.aggregate([("key", "max"), ([], "count_all")])
+    assert found.to_pydict() == {"key_max": [8.5], "count_all": [1]}
+    assert found.schema.field("key_max").type == pa.float64()
+
+
+def replaced_by(columns: dict[str, list[Any]]) -> tuple[DictStore, dict[str, Any]]:
+    """A store whose file is another by now than the one whose footer is cached."""
+    store = DictStore({"f.parquet": make_file(0)})
+    keywords: dict[str, Any] = {"cache": accel.Cache(), "options": accel.Options(tail_hint=8)}
+    accel.scan("f.parquet", columns=[], store=store, **keywords).to_table()
+    store.put("f.parquet", write_file(table(**columns)))
+    return store, keywords
+
+
+def test_columns_of_another_first_file_are_not_those_of_the_others(inner: DictStore) -> None:
+    keywords: dict[str, Any] = {
+        "store": inner,
+        "cache": accel.Cache(),
+        "options": accel.Options(tail_hint=8),
+    }
+    accel.scan(PATHS, columns=[], **keywords).to_table()
+    inner.put(PATHS[0], write_file(table(**OTHER)))
+    with pytest.raises(accel.ObjectChangedError, match="which settled the schema") as caught:
+        accel.scan(PATHS, **keywords).to_table()
+    assert caught.value.path == PATHS[0]
+    assert accel.scan(PATHS, **keywords).to_table().schema.names == ["key", "note"]
+
+
 def test_a_limit_over_files_of_different_speeds(inner: DictStore) -> None:
     """The second file's footer comes after the third's, and the first rows are still its."""
 

@@ -244,3 +244,19 @@ def test_closed_by_another_thread_it_says_so() -> None:
 def test_a_type_checker_knows_how_to_stop_early() -> None:
     assert hasattr(get_type_hints(accel.Scan.to_batches)["return"], "close")
     assert hasattr(get_type_hints(accel.Scan.__aiter__)["return"], "aclose")
+
+
+@pytest.mark.parametrize("values", [["a", "b"], [0.5, 1.5], [[1], [2]]], ids=["texts", "as wide", "lists"])
+def test_a_stream_has_the_schema_that_was_told(values: list[object]) -> None:
+    """Whoever takes a C stream reads the buffers by the schema: of other types they would be read as what they are not."""
+    store = DictStore({"f": BLOB})
+    scan = accel.scan("f", store=store, cache=accel.Cache(max_age=0))
+    assert scan.schema.types == [pa.int64()]
+    store.put("f", write_file(table(key=values)))
+    with pytest.raises(accel.ObjectChangedError, match=r"^f: there are other columns"):
+        scan.to_reader().read_all()
+    assert pa.table(scan)["key"].to_pylist() == values
+    store.put("f", BLOB)
+    with pytest.raises(OSError, match="there are other columns"):
+        pa.table(scan)
+    assert pa.table(scan)["key"].to_pylist() == list(range(ROWS))
