@@ -214,13 +214,9 @@ class Session:
         return question
 
     async def _settle_anew(self, file: DataFile, handle: FileHandle, opening: int) -> None:
-        """Have the question be of the first file as it is now, if that has other columns than those that settled it: the
-        rows of one version do not come out under the columns of another.
+        """Have the question be of the first file as it is now: no rows come out under the columns of another version.
 
-        Raises
-        ------
-        ObjectChangedError
-            Other files are read by that question.
+        Raises ObjectChangedError where other files are read by that of before.
         """
         by = self._settled_by
         if by is None or self.reader.opener.schema_of(handle).equals(by):
