@@ -92,6 +92,17 @@ class FileView:
         return pages + len(self.indexes) + len(self.blooms) + len(self.dictionaries)
 
     @property
+    def weighty(self) -> int:
+        """How much of what `nbytes` goes through it holds: whoever keeps it weighs it again when that has changed."""
+        worked_out = len(self.facts) + len(self.readable) + len(self.decoded) + len(self.spreads)
+        return self.pieces + worked_out + len(self.chunk_bounds) + len(self.page_bounds)
+
+    @property
+    def grows_within(self) -> bool:
+        """Whether some of what it holds is read part by part: then any read of its indexes may add to `nbytes`."""
+        return bool(self.blooms or self.indexes)
+
+    @property
     def is_plain(self) -> bool:
         """Whether the footer says all that is in it."""
         noted = self.index_reads or self.distrusted or self.toc is not None or self.bad_toc is not None

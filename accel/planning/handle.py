@@ -264,10 +264,18 @@ class FileHandle(Viewed):
             return None
         return None if found is None else found[0]
 
+    def has_grown(self, weighty: int, *, read: bool) -> bool:
+        """Whether `nbytes` is more than when `weighty` was so much, for less than adding it up.
+
+        `read` says that indexes were read since.
+        """
+        view = self._view
+        return view is not None and (view.weighty != weighty or (read and view.grows_within))
+
     @property
-    def pieces(self) -> int:
-        """How many indexes and dictionaries it holds: a change says that `nbytes` has changed, for less."""
-        return 0 if self._view is None else self._view.pieces
+    def weighty(self) -> int:
+        """How much it holds that `nbytes` goes through."""
+        return 0 if self._view is None else self._view.weighty
 
     @property
     def nbytes(self) -> int:

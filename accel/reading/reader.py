@@ -160,13 +160,12 @@ class Reader:
             read_dictionary=_read_dictionary,
             on_bad_index=lambda error: self._on_bad_index(error, file.url),
         )
-        before = handle.pieces
+        before = handle.weighty
         try:
             plan, trips = await self._opener.drive(steps, client, file.path, handle.id)
         except AccelError as error:
             raise error.of(file.url) from error.__cause__
-        if handle.pieces != before:
-            # Its weight grew.
+        if handle.has_grown(before, read=trips > 0):
             self._cache.reweigh(file_key(client.token, file.path), handle, handle.nbytes)
         return plan, trips
 

@@ -133,7 +133,10 @@ class TaskReads:
             handle.remembered = Remembered(self.cache.memory)
         tested, matched = rows.without(sure, task.num_rows), matched.without(sure, task.num_rows)
         handle.remembered.learn(key, task.row_group, tested=tested, matched=matched)
-        self.cache.reweigh(file_key(self.client.token, task.path), handle, handle.nbytes)
+        self._reweigh(handle)
+
+    def _reweigh(self, handle: FileHandle) -> None:
+        self.cache.reweigh(file_key(self.client.token, self.task.path), handle, handle.nbytes)
 
     def in_phases(self, piece: Piece) -> bool:
         """Whether a piece is read in two: not where all of it matches, nor where what it comes to is kept."""
@@ -198,6 +201,7 @@ class TaskReads:
         stash = {**found, **sought.stash}
         self._carry(piece, stash)
         leaves: dict[int, LeafBytes] = {}
+        taught = False
         for part, own in zip(piece.leaves, wants, strict=True):
             found_pages = [stash[want.key] for want in own]
             if part.carried:
@@ -205,8 +209,11 @@ class TaskReads:
             place = None if part.reads.whole else part.dictionary_want(group)
             if part.reads.whole and self._teaches(part.reads):
                 await self._learn(part.reads, found_pages[0])
+                taught = True
             dictionary = None if place is None else stash.get(place.key)
             leaves[part.reads.leaf] = LeafBytes(dictionary, tuple(found_pages))
+        if taught and self.handle is not None:
+            self._reweigh(self.handle)
         return PieceRead(piece, leaves, trips)
 
     def lacking(self, piece: Piece) -> list[Want]:
@@ -256,6 +263,8 @@ class TaskReads:
                 rows = task.rows if leaf.for_output else task.rows.without(task.sure, task.num_rows)
                 leaf = page_reads(leaf, index, rows=rows, num_rows=task.num_rows)
             reads.append(leaf)
+        if self.handle is not None:
+            self._reweigh(self.handle)
         at_hand = tuple((want.range.start, stash[want.key]) for want in wants.values())
         file = replace(task.file, at_hand=task.file.at_hand + at_hand)
         return replace(task, file=file, reads=tuple(reads))

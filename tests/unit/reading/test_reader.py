@@ -23,6 +23,7 @@ from accel.opening.scan_spec import ScanSpec
 from accel.opening.session import Session
 from accel.opening.sweep import plan_files
 from accel.planning.file import DataFile
+from accel.planning.handle import FileHandle
 from accel.ranges import ByteRange, Kind, Suffix
 from accel.reading.reader import Reader, Tails
 from accel.scanning.engine import Engine
@@ -508,3 +509,55 @@ def test_a_schema_goes_with_the_last_file_that_has_it() -> None:
         open_file(DictStore({PATH: write_file(table(**{f"c{seldom}": pa.array([1])}))}), accel.Cache())
     gc.collect()
     assert gone() is None
+
+
+# -- what a handle weighs ------------------------------------------------------------------------
+
+
+class Writable(DictStore):
+    async def write(self, path: str, parts: Any, *, size: int, if_match: str | None = None) -> None:
+        self.put(path, b"".join([bytes(part) async for part in parts]))
+
+
+@pytest.mark.parametrize(
+    "keywords",
+    [
+        {"blooms": ["key"]},
+        {"indexes": {"key": "bitmap"}},
+        {"indexes": {"key": "bloom"}},
+        {"indexes": {"key": "ngram"}},
+        {"indexes": {"key": "zonemap"}},
+        {"compression": "none", "use_dictionary": True},
+    ],
+    ids=["blooms", "bitmap", "bloom", "ngram", "zonemap", "dictionaries"],
+)
+def test_what_lookups_add_to_a_file_counts_towards_the_limit(keywords: dict[str, Any]) -> None:
+    """Each of a long-lived process asks for other parts of its indexes."""
+    store, cache = Writable(), accel.Cache(data=0)
+    keys = pa.array([f"key-{n * 7919 % 20_011:05d}" for n in range(20_000)])
+    accel.write_table(
+        table(key=keys, pad=keys), PATH, store=store, row_group_size=5000, page_rows=100, **keywords
+    )
+    options = accel.Options(tail_hint=64, probe_min_bytes=1)
+    for n in range(0, 4000, 130):
+        accel.scan(PATH, f"key = 'key-{n:05d}'", store=store, cache=cache, options=options).to_table()
+        assert unsaid(cache) == [0]
+
+
+@pytest.mark.parametrize("columns", [["key"], ["pad", "key"], []], ids=["filter", "both", "none"])
+def test_what_reading_teaches_counts_towards_the_limit(inner: DictStore, columns: list[str]) -> None:
+    """A file without page index: where its pages are is learned from the chunks that were read."""
+    values = np.random.default_rng(5).random(20_000)
+    layout = Layout(group_rows=5000, page_rows=100, page_index=False, dictionary=False, codec="none")
+    inner.put(PATH, write_file(table(key=values, pad=values), layout))
+    cache = accel.Cache(data=0)
+    for where in (None, "key > 0.999", "key > 0.5 AND pad < 0.1"):
+        accel.scan(PATH, where, columns=columns, store=inner, cache=cache).to_table()
+        assert unsaid(cache) == [0]
+
+
+def unsaid(cache: accel.Cache) -> list[int]:
+    """By how much each handle is heavier than its cache was told."""
+    entries = cache._entries
+    handles = {key: one for key, one in entries.items() if isinstance(one, FileHandle)}
+    return [one.nbytes - entries._Cache__size[key] for key, one in handles.items()]
