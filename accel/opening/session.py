@@ -77,7 +77,7 @@ class Session:
         self.settled: Question | None = None
         """The question, once it is settled."""
         self._settled_by: pa.Schema | None = None
-        """What the first file said then of its columns, where the question goes by that."""
+        """The first file's own, where that is what the question goes by."""
         self._unsettled: Exception | None = None
         self._settling = asyncio.Lock()
         self._listing_lock = asyncio.Lock()
@@ -181,9 +181,8 @@ class Session:
             handle, trips = self._first
             self.counts.opening_trips = max(self.counts.opening_trips, trips)
             own = handle.arrow_schema.names
-            self._settled_by = self.reader.opener.schema_of(handle)
             if schema is None:
-                schema = self._settled_by
+                schema = self._settled_by = self.reader.opener.schema_of(handle)
                 if spec.by_position and spec.columns is None:
                     self.first_names = list(own)
         # A schema given by the caller may name partition columns, and then types and places them.

@@ -160,13 +160,15 @@ class Reader:
             read_dictionary=_read_dictionary,
             on_bad_index=lambda error: self._on_bad_index(error, file.url),
         )
-        before = handle.weighty
+        before, trips = handle.weighty, 1
         try:
             plan, trips = await self._opener.drive(steps, client, file.path, handle.id)
         except AccelError as error:
             raise error.of(file.url) from error.__cause__
-        if handle.has_grown(before, read=trips > 0):
-            self._cache.reweigh(file_key(client.token, file.path), handle, handle.nbytes)
+        finally:
+            # Also by what it came to before it failed, or was cancelled.
+            if handle.has_grown(before, read=trips > 0):
+                self._cache.reweigh(file_key(client.token, file.path), handle, handle.nbytes)
         return plan, trips
 
     async def ask(

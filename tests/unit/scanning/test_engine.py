@@ -180,7 +180,8 @@ def replaced_by(columns: dict[str, list[Any]]) -> tuple[DictStore, dict[str, Any
     return store, keywords
 
 
-def test_columns_of_another_first_file_are_not_those_of_the_others(inner: DictStore) -> None:
+@pytest.mark.parametrize("given", [False, True], ids=["by the first file", "by the caller"])
+def test_columns_of_another_first_file_are_not_those_of_the_others(inner: DictStore, given: bool) -> None:
     keywords: dict[str, Any] = {
         "store": inner,
         "cache": accel.Cache(),
@@ -188,6 +189,10 @@ def test_columns_of_another_first_file_are_not_those_of_the_others(inner: DictSt
     }
     accel.scan(PATHS, columns=[], **keywords).to_table()
     inner.put(PATHS[0], write_file(table(**OTHER)))
+    if given:
+        schema = pa.schema([("key", pa.int64())])
+        assert accel.scan(PATHS, "key < 9", schema=schema, **keywords).to_table()["key"].to_pylist() == [7, 8]
+        return
     with pytest.raises(accel.ObjectChangedError, match="which settled the schema") as caught:
         accel.scan(PATHS, **keywords).to_table()
     assert caught.value.path == PATHS[0]
