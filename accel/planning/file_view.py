@@ -66,6 +66,8 @@ class FileView:
     """Its page index contradicts its pages: chunks are read whole."""
     remembered: Remembered | None = None
     """Which rows matched what was asked."""
+    weighed: int = 0
+    """What `weighty` was when the cache was last told of `nbytes`."""
 
     def decoded_bytes(self, row_group: int, leaf: int) -> int:
         """How large a chunk is once decoded, as far as the footer tells."""

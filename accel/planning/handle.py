@@ -264,13 +264,17 @@ class FileHandle(Viewed):
             return None
         return None if found is None else found[0]
 
-    def has_grown(self, weighty: int, *, read: bool) -> bool:
-        """Whether `nbytes` is more than when `weighty` was so much, for less than adding it up.
+    def weigh(self) -> int:
+        """`nbytes`, for the cache that is told of it."""
+        if self._view is not None:
+            self._view.weighed = self._view.weighty
+        return self.nbytes
 
-        `read` says that indexes were read since.
-        """
+    def has_grown(self, *, read: bool) -> bool:
+        """Whether `nbytes` is another than when it was weighed, for less than adding it up; `read` says that indexes
+        were read since."""
         view = self._view
-        return view is not None and (view.weighty != weighty or (read and view.grows_within))
+        return view is not None and (view.weighty != view.weighed or (read and view.grows_within))
 
     @property
     def weighty(self) -> int:

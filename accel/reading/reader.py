@@ -160,15 +160,15 @@ class Reader:
             read_dictionary=_read_dictionary,
             on_bad_index=lambda error: self._on_bad_index(error, file.url),
         )
-        before, trips = handle.weighty, 1
+        trips = 1
         try:
             plan, trips = await self._opener.drive(steps, client, file.path, handle.id)
         except AccelError as error:
             raise error.of(file.url) from error.__cause__
         finally:
             # Also by what it came to before it failed, or was cancelled.
-            if handle.has_grown(before, read=trips > 0):
-                self._cache.reweigh(file_key(client.token, file.path), handle, handle.nbytes)
+            if handle.has_grown(read=trips > 0):
+                self._cache.reweigh(file_key(client.token, file.path), handle, handle.weigh())
         return plan, trips
 
     async def ask(
@@ -189,7 +189,7 @@ class Reader:
         except AccelError as error:
             raise error.of(file.url) from error.__cause__
         if handle.nbytes != before:
-            self._cache.reweigh(file_key(client.token, file.path), handle, handle.nbytes)
+            self._cache.reweigh(file_key(client.token, file.path), handle, handle.weigh())
         return found
 
     def _on_bad_index(self, error: IndexFormatError, url: str) -> None:

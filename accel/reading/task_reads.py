@@ -136,7 +136,7 @@ class TaskReads:
         self._reweigh(handle)
 
     def _reweigh(self, handle: FileHandle) -> None:
-        self.cache.reweigh(file_key(self.client.token, self.task.path), handle, handle.nbytes)
+        self.cache.reweigh(file_key(self.client.token, self.task.path), handle, handle.weigh())
 
     def in_phases(self, piece: Piece) -> bool:
         """Whether a piece is read in two: not where all of it matches, nor where what it comes to is kept."""

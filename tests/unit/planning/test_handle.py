@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 from accel.errors import IndexFormatError
+from accel.format.bloom import BloomState
 from accel.format.domain import Bounds
 from accel.format.page_index import parse_offset_index
 from accel.planning.file_view import FileView
@@ -90,6 +91,22 @@ def test_facts_of_chunks_are_nothing_to_the_garbage_collector_and_follow_the_ind
     assert handle.chunk_facts(0, 0) == whole
     gc.collect()
     assert not gc.is_tracked(by_page)
+
+
+def test_it_has_grown_until_it_is_weighed() -> None:
+    """Whatever it has grown by, and whoever was to weigh it then and did not."""
+    handle = Bytes(write_file(COLUMNS, Layout(group_rows=250, page_rows=50))).open()
+    handle.weigh()
+    assert not handle.has_grown(read=True)
+    handle.chunk_facts(0, 0)
+    assert handle.has_grown(read=False)
+    assert handle.weigh() == handle.nbytes
+    assert not handle.has_grown(read=False)
+    handle.blooms[0, 0] = BloomState()
+    handle.weigh()
+    handle.blooms[0, 0].blocks[7] = bytes(32)
+    assert not handle.has_grown(read=False)
+    assert handle.has_grown(read=True)
 
 
 def test_folded_and_laid_out_again_it_says_the_same() -> None:
