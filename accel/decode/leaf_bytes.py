@@ -7,7 +7,7 @@ from operator import itemgetter
 
 import numpy as np
 
-from accel.planning.pages import PieceLeaf
+from accel.planning.pages import LeafReads, PieceLeaf
 from accel.planning.selection import RowSelection
 from accel.ranges import Buffer
 from accel.records import dataclass
@@ -29,13 +29,12 @@ def narrow_leaf(
     held: LeafBytes,
     *,
     rows: RowSelection,
-    max_repetition: int,
     memory_limit: int | None = None,
 ) -> tuple[PieceLeaf, LeafBytes]:
     """Of the pages that were fetched, those that hold any of `rows`: the others need not be decoded.
 
     Nor need the page behind a row, once it is seen that it begins with the next one; else it stays, and it is for the
-    decoder to find what is wrong. `max_repetition` is the leaf's; a page of more than `memory_limit` is not looked at.
+    decoder to find what is wrong. A page of more than `memory_limit` is not looked at.
     """
     reads, lo, hi = part.reads, part.lo, part.hi
     if reads.whole or hi - lo < 2:
@@ -49,13 +48,13 @@ def narrow_leaf(
         return part, held
     keep = rows.counts(reads.first_row[lo:hi], reads.stop_row[lo:hi]) > 0
     runs = [(lo, lo + 1), *part.runs()] if part.carried else part.runs()
-    if reads.repeated and not keep.all():
+    if reads.max_repetition and not keep.all():
         behind = reads.reach(rows).counts(reads.first_row[lo:hi], reads.stop_row[lo:hi]) > 0
         for at in np.flatnonzero(behind & ~keep).tolist():
             run = bisect_right(runs, lo + at, key=itemgetter(0)) - 1
             begin = int(reads.offset[lo + at] - reads.offset[runs[run][0]])
             page = memoryview(held.pages[run])[begin : begin + int(reads.size[lo + at])]
-            keep[at] = not _begins_with_row(page, reads.codec, max_repetition, memory_limit)
+            keep[at] = not _begins_with_row(page, reads, memory_limit)
     if keep.all():
         return part, held
     pages: list[Buffer] = []
@@ -71,7 +70,9 @@ def narrow_leaf(
     return PieceLeaf(kept, 0, len(kept.offset), False), LeafBytes(held.dictionary, tuple(pages))
 
 
-def _begins_with_row(page: memoryview, codec: int, max_repetition: int, memory_limit: int | None) -> bool:
+def _begins_with_row(page: memoryview, reads: LeafReads, memory_limit: int | None) -> bool:
     from accel.decode.page_begin import page_begins_with_row
 
-    return page_begins_with_row(page, codec=codec, max_repetition=max_repetition, memory_limit=memory_limit)
+    return page_begins_with_row(
+        page, codec=reads.codec, max_repetition=reads.max_repetition, memory_limit=memory_limit
+    )

@@ -199,13 +199,7 @@ class _Decoder:
         return late if sum(self._parts[leaf].decoded_bytes for leaf in late) > _APART_BYTES else []
 
     def _chunk(self, part: PieceLeaf, fetched: LeafBytes, rows: RowSelection) -> ChunkPages:
-        part, fetched = narrow_leaf(
-            part,
-            fetched,
-            rows=rows,
-            max_repetition=self._task.file.schema.leaves[part.reads.leaf].max_repetition,
-            memory_limit=self.memory_limit,
-        )
+        part, fetched = narrow_leaf(part, fetched, rows=rows, memory_limit=self.memory_limit)
         reads = part.reads
         sizes = None
         if reads.whole:

@@ -74,7 +74,7 @@ class PagesOf:
         *,
         for_filter: bool,
         for_output: bool,
-        repeated: bool,
+        max_repetition: int,
     ) -> LeafReads:
         """What one chunk must be asked for so that the rows can be decoded."""
         first_page, start, end, codec, dictionary_pages, num_values, expansion = facts
@@ -82,7 +82,7 @@ class PagesOf:
             ordinal = offset = size = first = stop = _NOTHING
             total = 0
         else:
-            ordinal, first, stop, keep = self._pages(index.first_row, repeated)
+            ordinal, first, stop, keep = self._pages(index.first_row, max_repetition > 0)
             offset, size, total = index.offset[keep], index.size[keep], len(index.offset)
         return LeafReads(
             leaf,
@@ -96,7 +96,7 @@ class PagesOf:
             expansion,
             for_filter,
             for_output,
-            repeated,
+            max_repetition,
             ordinal,
             offset,
             size,

@@ -297,7 +297,7 @@ def _read_leaves(
                 leaf,
                 for_filter=leaf in filters,
                 for_output=for_output,
-                repeated=leaves[leaf].max_repetition > 0,
+                max_repetition=leaves[leaf].max_repetition,
             )
         )
     return tuple(reads)

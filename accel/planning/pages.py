@@ -59,8 +59,9 @@ class LeafReads:
     """Decoded bytes per compressed byte, over the chunk."""
     for_filter: bool
     for_output: bool
-    repeated: bool
-    """Inside a list. Some writers let a row go on on the next page, which the format forbids: see `reach`."""
+    max_repetition: int
+    """The leaf's; above 0 inside lists. There some writers let a row go on on the next page, which the format forbids: see
+    `reach`."""
     ordinal: Int64s
     offset: Int64s
     size: Int64s
@@ -85,7 +86,7 @@ class LeafReads:
     def reach(self, rows: RowSelection) -> RowSelection:
         """The rows whose pages it takes to read these. Inside a list one more after each run of them: where it begins a
         page, that page shows whether the row before it was at its end."""
-        return rows.grown() if self.repeated else rows
+        return rows.grown() if self.max_repetition else rows
 
     def narrow(self, rows: RowSelection) -> LeafReads:
         """The same, for the pages that it takes to read these rows; a chunk that is read whole stays so."""
@@ -211,7 +212,7 @@ class Piece:
 
     def _behind(self, part: PieceLeaf) -> int:
         reads, lo, hi = part.reads, part.lo, part.hi
-        if not reads.repeated or lo >= hi:
+        if not reads.max_repetition or lo >= hi:
             return 0
         return _total(reads.size[lo:hi][self.rows.counts(reads.first_row[lo:hi], reads.stop_row[lo:hi]) == 0])
 

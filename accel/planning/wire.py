@@ -296,7 +296,7 @@ def _decode_reads(leaf: Mapping[str, Any], schema: ParquetSchema, size: int) -> 
         expansion=leaf["expansion"],
         for_filter=leaf["for_filter"],
         for_output=leaf["for_output"],
-        repeated=schema.leaves[leaf["leaf"]].max_repetition > 0,
+        max_repetition=schema.leaves[leaf["leaf"]].max_repetition,
         total_pages=leaf["total_pages"],
         **pages,
     )

@@ -296,8 +296,7 @@ class TaskReads:
         key = (self.task.row_group, reads.column)
         if self.handle is not None and self.handle.offset_indexes.get(key) is not None:
             return self.handle.offset_indexes[key]
-        leaf = self.task.file.schema.leaves[reads.leaf]
-        if leaf.max_repetition and self.handle is not None and self.handle.distrusted:
+        if reads.max_repetition and self.handle is not None and self.handle.distrusted:
             # The rows that headers tell may be what was wrong.
             return None
         locate = partial(
@@ -306,7 +305,7 @@ class TaskReads:
             start=reads.chunk.start,
             num_rows=self.task.num_rows,
             num_values=reads.num_values,
-            max_repetition=leaf.max_repetition,
+            max_repetition=reads.max_repetition,
         )
         # A hundred pages take milliseconds, for which others would wait.
         index = locate() if len(chunk) < _FEW_PAGES else await WORK.run(locate)

@@ -101,7 +101,7 @@ def test_the_next_page_comes_only_with_the_last_row() -> None:
     for start, stop, pages in ((710, 790, 1), (710, 800, 2), (699, 700, 2), (700, 701, 1), (1990, 2000, 1)):
         cut = {"f": {0: [(start, stop)]}}
         (task,) = accel.plan("f", columns=["other", "x"], selection=cut, store=store, cache=None).tasks
-        assert {reads.repeated: len(reads.ordinal) for reads in task.reads} == {False: 1, True: pages}
+        assert {reads.max_repetition: len(reads.ordinal) for reads in task.reads} == {0: 1, 1: pages}
 
 
 @pytest.mark.parametrize("data_page", FORMATS)

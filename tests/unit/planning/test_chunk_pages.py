@@ -33,9 +33,9 @@ def test_chunks_cut_alike_share_what_is_found(
 ) -> None:
     first_row = np.array([0, 30, 60, 90], np.int64)
     wanted = PagesOf(RowSelection.of(ranges), ROWS)
-    reads = wanted.reads(*facts(first_row), 0, for_filter=True, for_output=False, repeated=False)
-    same = wanted.reads(*facts(first_row), 3, for_filter=False, for_output=True, repeated=False)
-    equal = wanted.reads(*facts(first_row.copy()), 3, for_filter=False, for_output=True, repeated=False)
+    reads = wanted.reads(*facts(first_row), 0, for_filter=True, for_output=False, max_repetition=0)
+    same = wanted.reads(*facts(first_row), 3, for_filter=False, for_output=True, max_repetition=0)
+    equal = wanted.reads(*facts(first_row.copy()), 3, for_filter=False, for_output=True, max_repetition=0)
     assert reads.ordinal.tolist() == same.ordinal.tolist() == equal.ordinal.tolist() == ordinals
     assert same.first_row is reads.first_row and equal.first_row is not reads.first_row
     assert reads.stop_row.tolist() == stops
@@ -53,10 +53,10 @@ def test_chunks_cut_alike_share_what_is_found(
 def test_other_pages_are_looked_at_by_themselves() -> None:
     wanted = PagesOf(RowSelection.of([(50, 60)]), ROWS)
     assert wanted.reads(
-        *facts(np.array([0, 40], np.int64)), 0, for_filter=False, for_output=True, repeated=False
+        *facts(np.array([0, 40], np.int64)), 0, for_filter=False, for_output=True, max_repetition=0
     ).ordinal.tolist() == [1]
     assert wanted.reads(
-        *facts(np.array([0, 40, 55, 70], np.int64)), 1, for_filter=False, for_output=True, repeated=False
+        *facts(np.array([0, 40, 55, 70], np.int64)), 1, for_filter=False, for_output=True, max_repetition=0
     ).ordinal.tolist() == [1, 2]
 
 
@@ -75,15 +75,15 @@ def test_inside_a_list_the_next_page_shows_that_the_last_row_has_ended(
 ) -> None:
     wanted = PagesOf(RowSelection.of(ranges), ROWS)
     of_chunk = facts(np.array([0, 30, 60, 90], np.int64))
-    for repeated, pages in ((False, flat), (True, lists), (False, flat)):
-        reads = wanted.reads(*of_chunk, 0, for_filter=False, for_output=True, repeated=repeated)
+    for max_repetition, pages in ((0, flat), (1, lists), (0, flat)):
+        reads = wanted.reads(*of_chunk, 0, for_filter=False, for_output=True, max_repetition=max_repetition)
         assert reads.ordinal.tolist() == pages
-        assert reads.repeated is repeated
+        assert reads.max_repetition == max_repetition
 
 
 def test_a_chunk_without_pages_is_read_whole() -> None:
     bare = (-1, 4, 90, 1, 0, ROWS, 1.0)
     reads = PagesOf(RowSelection.all(ROWS), ROWS).reads(
-        bare, None, 0, for_filter=False, for_output=True, repeated=False
+        bare, None, 0, for_filter=False, for_output=True, max_repetition=0
     )
     assert reads.whole and reads.nbytes == 86 and not len(reads.ordinal)

@@ -25,7 +25,7 @@ def reads(
     dictionary_pages: int = 0,
     for_filter: bool = False,
     for_output: bool = True,
-    repeated: bool = False,
+    max_repetition: int = 0,
 ) -> LeafReads:
     """A chunk of pages of `page_bytes` each, back to back behind a dictionary of `dictionary` bytes."""
     first = np.array(first_rows, np.int64)
@@ -42,7 +42,7 @@ def reads(
         expansion=1.0,
         for_filter=for_filter,
         for_output=for_output,
-        repeated=repeated,
+        max_repetition=max_repetition,
         ordinal=keep,
         offset=offset[keep],
         size=np.full(len(keep), page_bytes, np.int64),
@@ -65,7 +65,7 @@ def whole(leaf: int = 0) -> LeafReads:
         expansion=1.0,
         for_filter=False,
         for_output=True,
-        repeated=False,
+        max_repetition=0,
         ordinal=empty,
         offset=empty,
         size=empty,
