@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from accel.planning.coalesce import Merging
-from accel.planning.pages import Piece, piece_wants
+from accel.planning.pages import Piece, PieceSize, piece_wants
 from accel.planning.task import ScanTask
 from accel.planning.two_phase import cut_task, filter_phase, output_phase
 from accel.ranges import ByteRange, ReadKey, Want
@@ -44,8 +44,7 @@ def predict_task(
     task: ScanTask,
     *,
     have_dictionary: Collection[ReadKey],
-    piece_bytes: int,
-    widest: int,
+    size: PieceSize,
     merging: Merging,
     missing: Callable[[Want], ByteRange | None],
     two_phases: bool = False,
@@ -62,7 +61,7 @@ def predict_task(
         The filter's columns come first: what the others ask for is then the most that it can be, in bytes.
     """
     told = _Told(set(have_dictionary), merging, missing)
-    for piece in cut_task(task, piece_bytes=piece_bytes, widest=widest, two_phases=two_phases):
+    for piece in cut_task(task, size=size, two_phases=two_phases):
         waves = sum(
             told.take([(task, phase)]) for phase in (_phases(piece) if two_phases else _waves(task, piece))
         )

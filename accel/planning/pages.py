@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from accel.format.model import Codec
+from accel.options import Options
 from accel.planning.decoded_size import DECODED_SHARE
 from accel.planning.selection import RowSelection
 from accel.ranges import ByteRange, Kind, ReadKey, Want
@@ -24,14 +25,14 @@ __all__ = [
     "LeafReads",
     "Piece",
     "PieceLeaf",
+    "PieceSize",
     "cut_pieces",
     "dictionary_wants",
     "piece_wants",
-    "size_of_piece",
 ]
 
 
-# Of more columns than so many a piece is larger, as far as memory allows: what it wants of each is worth a request then.
+# A piece of more columns than this is larger, as far as memory allows, so that what it wants of each is worth a request.
 _COLUMNS = 96
 # Pages that follow each other are wanted together up to about so many bytes: no request is cut to less.
 _LONG_RUN = 512 << 10
@@ -178,6 +179,25 @@ class PieceLeaf:
 
 
 @dataclass(frozen=True, slots=True)
+class PieceSize:
+    """About how large the pieces of a task are to be, in bytes as `Piece.weight` counts them."""
+
+    usual: int
+    """Of up to 96 columns."""
+    most: int = 0
+    """With more columns a piece is larger in proportion, up to this; never smaller than usual."""
+
+    @classmethod
+    def under(cls, options: Options) -> PieceSize:
+        """As the options have it."""
+        return cls(options.cut_bytes, options.widest_bytes)
+
+    def of(self, columns: int) -> int:
+        """Bytes of a piece of so many columns."""
+        return max(self.usual, min(self.usual * columns // _COLUMNS, self.most))
+
+
+@dataclass(frozen=True, slots=True)
 class Piece:
     """A part of a task that is fetched at once and decoded at once."""
 
@@ -197,7 +217,7 @@ class Piece:
 
     @property
     def weight(self) -> float:
-        """What `cut_pieces` takes its size to be."""
+        """Its size as `PieceSize` means it: compressed bytes, those that decode to very many counted as more."""
         return sum(p.nbytes * p.reads.weight for p in self.leaves)
 
     @property
@@ -227,18 +247,15 @@ def cut_pieces(
     *,
     sure: RowSelection,
     num_rows: int,
-    piece_bytes: int,
-    widest: int = 0,
+    size: PieceSize,
     weighed: Sequence[LeafReads] | None = None,
 ) -> list[Piece]:
-    """Cut a task at page boundaries into pieces of about `piece_bytes`.
+    """Cut a task at page boundaries into pieces of about a size.
 
     Chunks without an offset index cannot be cut; a task that reads one is a single piece.
 
     Parameters
     ----------
-    widest : int
-        What a piece of very many columns may come to: see `size_of_piece`.
     weighed : sequence of LeafReads, optional
         Those of `reads` whose bytes count, where the others come later and in part; by default all.
     """
@@ -246,8 +263,7 @@ def cut_pieces(
         return []
     whole = any(r.whole for r in reads)
     weighed = reads if weighed is None else weighed
-    size = size_of_piece(piece_bytes, len(weighed), widest=widest)
-    inner = [] if whole else _cut_rows(weighed, size)
+    inner = [] if whole else _cut_rows(weighed, size.of(len(weighed)))
     cuts = [0, *inner, num_rows]
     pieces: list[Piece] = []
     fetched = [0] * len(reads)
@@ -266,11 +282,6 @@ def cut_pieces(
     return pieces
 
 
-def size_of_piece(piece_bytes: int, columns: int, *, widest: int) -> int:
-    """Bytes of a piece of so many columns: `piece_bytes`, but for many columns more, up to `widest`."""
-    return max(piece_bytes, min(piece_bytes * columns // _COLUMNS, widest))
-
-
 def _piece_leaf(reads: LeafReads, rows: RowSelection, *, fetched: int) -> PieceLeaf:
     if reads.whole or not rows:
         return PieceLeaf(reads, 0, 0, False)
@@ -279,11 +290,11 @@ def _piece_leaf(reads: LeafReads, rows: RowSelection, *, fetched: int) -> PieceL
     return PieceLeaf(reads, lo, hi, carried=lo < hi and lo < fetched)
 
 
-def _cut_rows(reads: Sequence[LeafReads], piece_bytes: int) -> list[int]:
+def _cut_rows(reads: Sequence[LeafReads], nbytes: int) -> list[int]:
     """Rows to cut at: page starts of the heaviest leaf, wherever enough has come together."""
     if not reads:
         return []
-    if sum(_total(r.size) * r.weight for r in reads) <= piece_bytes:
+    if sum(_total(r.size) * r.weight for r in reads) <= nbytes:
         return []
     weights = [r.size * r.weight for r in reads]
     heaviest = reads[int(np.argmax([w.sum() for w in weights]))]
@@ -295,7 +306,7 @@ def _cut_rows(reads: Sequence[LeafReads], piece_bytes: int) -> list[int]:
     cuts: list[int] = []
     spent = 0.0
     for row, weight in zip(heaviest.first_row.tolist()[1:], before.tolist()[1:], strict=True):
-        if weight - spent >= piece_bytes:
+        if weight - spent >= nbytes:
             cuts.append(int(row))
             spent = weight
     return cuts

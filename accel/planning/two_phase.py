@@ -11,7 +11,7 @@ from dataclasses import replace
 import numpy as np
 
 from accel.options import REQUEST_SECONDS
-from accel.planning.pages import LeafReads, Piece, PieceLeaf, cut_pieces, size_of_piece
+from accel.planning.pages import LeafReads, Piece, PieceLeaf, PieceSize, cut_pieces
 from accel.planning.selection import RowSelection
 from accel.planning.task import ScanTask
 from accel.records import dataclass
@@ -90,9 +90,9 @@ def _expected(reads: LeafReads, task: ScanTask, doubtful: RowSelection, share: f
     return float(reads.size @ kept), runs
 
 
-def cut_task(task: ScanTask, *, piece_bytes: int, two_phases: bool, widest: int = 0) -> list[Piece]:
+def cut_task(task: ScanTask, *, size: PieceSize, two_phases: bool) -> list[Piece]:
     """The pieces of a task. In two phases only the filter's bytes count: the rest is cut when it is known what
-    is left of it. See `cut_pieces` for `widest`."""
+    is left of it."""
     weighed = (
         [reads for reads in task.reads if reads.for_filter] if two_phases and task.needs_filter else None
     )
@@ -101,8 +101,7 @@ def cut_task(task: ScanTask, *, piece_bytes: int, two_phases: bool, widest: int 
         task.rows,
         sure=task.sure,
         num_rows=task.num_rows,
-        piece_bytes=piece_bytes,
-        widest=widest,
+        size=size,
         weighed=weighed,
     )
 
@@ -143,13 +142,12 @@ def output_phase(piece: Piece, rows: RowSelection, *, at_hand: Callable[[int, in
     return Piece(rows, rows, tuple(leaves), piece.start, piece.stop)
 
 
-def cut_output(piece: Piece, *, num_rows: int, piece_bytes: int, widest: int = 0) -> list[Piece]:
+def cut_output(piece: Piece, *, num_rows: int, size: PieceSize) -> list[Piece]:
     """The second phase of a piece, cut where it is more than is to be decoded at once."""
-    size = size_of_piece(piece_bytes, len(piece.leaves), widest=widest)
-    if piece.weight <= size or any(part.reads.whole for part in piece.leaves):
+    if piece.weight <= size.of(len(piece.leaves)) or any(part.reads.whole for part in piece.leaves):
         return [piece]
     reads = [part.reads for part in piece.leaves]
-    parts = cut_pieces(reads, piece.rows, sure=piece.sure, num_rows=num_rows, piece_bytes=size)
+    parts = cut_pieces(reads, piece.rows, sure=piece.sure, num_rows=num_rows, size=size)
     first = parts[0]
     # What the first of them shares with the piece before it stays so; and they end where the piece does.
     leaves = tuple(

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from accel.io.slices import breathe
 from accel.planning.neighbours import neighbours
-from accel.planning.pages import Piece
+from accel.planning.pages import Piece, PieceSize
 from accel.planning.task import ScanTask
 from accel.planning.two_phase import cut_task
 from accel.ranges import ReadKey, Want
@@ -58,11 +58,11 @@ class Members:
 
 
 def together(
-    reader: Reader, tasks: Sequence[ScanTask], *, abreast: int, piece_bytes: int
+    reader: Reader, tasks: Sequence[ScanTask], *, abreast: int, size: PieceSize
 ) -> Iterator[Members | ScanTask]:
     """The tasks of one file in order, neighbours as one and the others by themselves."""
     for some in neighbours(tasks):
-        members = _members_of(reader, some, abreast=abreast, piece_bytes=piece_bytes)
+        members = _members_of(reader, some, abreast=abreast, size=size)
         if members is None:
             yield from some
         else:
@@ -70,7 +70,7 @@ def together(
 
 
 def _members_of(
-    reader: Reader, tasks: Sequence[ScanTask], *, abreast: int, piece_bytes: int
+    reader: Reader, tasks: Sequence[ScanTask], *, abreast: int, size: PieceSize
 ) -> Members | None:
     """None where each is to be read by itself: one takes two phases or several pieces, or all hold more than a piece may."""
     if len(tasks) == 1:
@@ -80,12 +80,12 @@ def _members_of(
         reads = reader.reads(task, abreast=abreast)
         if reads.two_phases or task.cut_when_read:
             return None
-        pieces = cut_task(task, piece_bytes=piece_bytes, two_phases=False)
+        pieces = cut_task(task, size=size, two_phases=False)
         if len(pieces) != 1:
             return None
         each.append(Member(task, reads, pieces[0]))
     members = Members(each)
-    if members.weight > piece_bytes or members.held_bytes > reader.options.memory_limit:
+    if members.weight > size.usual or members.held_bytes > reader.options.memory_limit:
         return None
     return members
 

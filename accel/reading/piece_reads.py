@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 import pyarrow as pa
 
 from accel.errors import ParquetFormatError
-from accel.planning.pages import Piece, PieceLeaf, cut_pieces
+from accel.planning.pages import Piece, PieceLeaf, PieceSize, cut_pieces
 from accel.planning.selection import RowSelection
 from accel.planning.task import ScanTask
 from accel.planning.two_phase import at_once, cut_output, filter_phase, output_phase
@@ -80,8 +80,7 @@ async def filter_piece(
     *,
     reads: TaskReads,
     piece: Piece,
-    piece_bytes: int,
-    widest: int = 0,
+    size: PieceSize,
     turn: Turn | None = None,
 ) -> tuple[PieceRead, list[Piece]]:
     """The first phase of a piece: what came of it that the result needs too, and what is left to be read."""
@@ -99,7 +98,7 @@ async def filter_piece(
     reads.carried.pass_by(piece.stop)
     parts: list[Piece] = []
     if rest is not None:
-        parts = cut_output(rest, num_rows=task.num_rows, piece_bytes=piece_bytes, widest=widest)
+        parts = cut_output(rest, num_rows=task.num_rows, size=size)
     reads.share(parts)
     if not parts:
         reads.outcome.keep(piece, [])
@@ -123,7 +122,7 @@ async def finish_piece(
     return batches, first.round_trips + read.round_trips
 
 
-async def narrow_task(reader: Reader, task: ScanTask, *, reads: TaskReads, piece_bytes: int) -> ScanTask:
+async def narrow_task(reader: Reader, task: ScanTask, *, reads: TaskReads, size: PieceSize) -> ScanTask:
     """Read the filter's chunks, which have no offset index, and cut the task down to the rows that match.
 
     What came stays at hand; chunks of other columns are still to be read whole, unless no row is left.
@@ -131,9 +130,7 @@ async def narrow_task(reader: Reader, task: ScanTask, *, reads: TaskReads, piece
     filters = replace(task, reads=tuple(leaf for leaf in task.reads if leaf.for_filter))
     located = await reads.over(filters).fetch_chunks()
     steps = reads.over(located)
-    pieces = cut_pieces(
-        located.reads, task.rows, sure=task.sure, num_rows=task.num_rows, piece_bytes=piece_bytes
-    )
+    pieces = cut_pieces(located.reads, task.rows, sure=task.sure, num_rows=task.num_rows, size=size)
     steps.expect(pieces)
     rows = RowSelection.none()
     for piece in pieces:

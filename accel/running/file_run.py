@@ -185,7 +185,7 @@ class FileRun:
         if len(tasks) > 1 or planned.nbytes > _ALONE or planned.cut_when_read:
             return False
         reads = run.reader.reads(planned)
-        pieces = cut_task(planned, piece_bytes=run.piece_bytes, two_phases=reads.two_phases)
+        pieces = cut_task(planned, size=run.piece_size, two_phases=reads.two_phases)
         if len(pieces) != 1 or reads.two_phases or self._budget.left is not None:
             return False
         self.promised += planned.sure.count
@@ -200,7 +200,7 @@ class FileRun:
         # With a limit the first may be enough: they are read one after the other.
         limited = run.rows_wanted() is not None
         abreast = 1 if limited else len(tasks)
-        found = together(run.reader, tasks, abreast=abreast, piece_bytes=run.piece_bytes)
+        found = together(run.reader, tasks, abreast=abreast, size=run.piece_size)
         for one in tasks if limited or len(tasks) == 1 else found:
             await breathe()
             if self._budget.spent or self._failing:
@@ -241,7 +241,7 @@ class FileRun:
     ) -> set[asyncio.Task[Any]]:
         """Start the pieces of a task as they are admitted; what is returned empties as they end."""
         run = self._run
-        pieces = cut_task(task, piece_bytes=run.piece_bytes, widest=run.widest, two_phases=reads.two_phases)
+        pieces = cut_task(task, size=run.piece_size, two_phases=reads.two_phases)
         reads.expect(pieces)
         # A task that has ended holds the batches that it read: none may be kept here.
         reading_on: set[asyncio.Task[Any]] = set()
@@ -279,7 +279,7 @@ class FileRun:
         run, reader, admission = self._run, self._run.reader, self._run.admission
         turn = run.turns.at((0, order))
         first, parts = await filter_piece(
-            reader, task, reads=reads, piece=piece, piece_bytes=run.piece_bytes, widest=run.widest, turn=turn
+            reader, task, reads=reads, piece=piece, size=run.piece_size, turn=turn
         )
         run.has_read(depth + first.round_trips)
 
@@ -312,7 +312,7 @@ class FileRun:
         reads = reader.reads(task, abreast=abreast)
         depth = self._depth + 1
         if reads.two_phases:
-            task = await narrow_task(reader, task, reads=reads, piece_bytes=self._run.piece_bytes)
+            task = await narrow_task(reader, task, reads=reads, size=self._run.piece_size)
             reader.metrics.deepest(depth)
             depth += 1
             if not task.rows:

@@ -24,7 +24,7 @@ from accel.io.cancels import Beginning, closed_early, unasked_told
 from accel.io.faults import foremost
 from accel.opening.works import FileWork, WorkSource
 from accel.options import MIB, Options
-from accel.planning.pages import Piece
+from accel.planning.pages import Piece, PieceSize
 from accel.planning.task import ScanTask
 from accel.reading.admission import Admission, Priority, part_of
 from accel.reading.neighbour_reads import Members, read_members
@@ -76,8 +76,8 @@ class Run:
         self._files = 1 if limit is not None else options.max_files_in_flight
         pieces = 1 if limit is not None else options.max_tasks_in_flight
         # With a limit the first piece may be enough: small ones waste less of it.
-        self.piece_bytes = options.cut_bytes if limit is None else min(options.cut_bytes, _LIMITED_PIECE)
-        self.widest = options.widest_bytes if limit is None else 0
+        size = PieceSize.under(options)
+        self.piece_size = size if limit is None else PieceSize(min(size.usual, _LIMITED_PIECE))
         self.admission = Admission(options.memory_limit, pieces)
         self.turns = Turns(_DECODED_EACH * DecodePool.shared(options.decode_threads).threads)
         """In which pieces are decoded."""
@@ -161,7 +161,7 @@ class Run:
         options = self.reader.options
         cover = self.reader.client(task.file.root).network.bytes_to_cover()
         most = _DEEPEST * options.max_tasks_in_flight
-        self.admission.grow(min(1 + math.ceil(cover / self.piece_bytes), most))
+        self.admission.grow(min(1 + math.ceil(cover / self.piece_size.usual), most))
 
     def rows_wanted(self) -> int | None:
         """The most rows that a file which starts now may be asked for."""
@@ -192,7 +192,7 @@ class Run:
         """How much of a piece of full size one of that weight counts as. With a limit each counts as one."""
         if self._limit is not None:
             return 1.0
-        return part_of(weight, self.piece_bytes)
+        return part_of(weight, self.piece_size.usual)
 
     async def _next(self) -> Item | None:
         """What comes out next; None at the end, which `_failed` may explain."""

@@ -9,6 +9,7 @@ from accel.opening.session import Session
 from accel.planning.explain import Explain, RequestLevel, TaskIO, predict_pieces, predict_task
 from accel.planning.file import Listing
 from accel.planning.filing import FilePlan
+from accel.planning.pages import PieceSize
 from accel.planning.query import Question
 from accel.planning.task import ScanTask
 from accel.predicate.expr import Expr
@@ -118,11 +119,11 @@ def _selectivity(reader: Reader, plans: Sequence[FilePlan]) -> Iterator[str]:
 
 def _predicted(reader: Reader, tasks: Sequence[ScanTask], *, limit: int | None) -> Iterator[TaskIO]:
     """What reading the tasks of a file will ask for, as a run puts them together."""
-    abreast, piece_bytes = len(tasks), reader.options.cut_bytes
+    abreast = len(tasks)
     if limit is not None or abreast < 2:
         yield from (_predict(reader, task, abreast=abreast) for task in tasks)
         return
-    for one in together(reader, tasks, abreast=abreast, piece_bytes=piece_bytes):
+    for one in together(reader, tasks, abreast=abreast, size=PieceSize.under(reader.options)):
         if isinstance(one, Members):
             first, *_ = one.each
             yield predict_pieces(
@@ -148,8 +149,7 @@ def _predict(reader: Reader, task: ScanTask, *, abreast: int) -> TaskIO:
     return predict_task(
         task,
         have_dictionary=_dictionaries(task, reads),
-        piece_bytes=reader.options.cut_bytes,
-        widest=reader.options.widest_bytes,
+        size=PieceSize.under(reader.options),
         merging=reader.merging(task, reader.forecast(task, abreast=abreast), abreast=abreast),
         missing=reads.missing,
         two_phases=reads.two_phases,

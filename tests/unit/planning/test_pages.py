@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accel.planning.pages import LeafReads, Piece, cut_pieces, piece_wants
+from accel.planning.pages import LeafReads, Piece, PieceSize, cut_pieces, piece_wants
 from accel.planning.selection import RowSelection
 from accel.ranges import ByteRange, Kind, ReadKey, Want
 
@@ -76,7 +76,7 @@ def whole(leaf: int = 0) -> LeafReads:
 
 
 def cut(leaves: list[LeafReads], rows: RowSelection, piece_bytes: int) -> list[Piece]:
-    return cut_pieces(leaves, rows, sure=RowSelection.none(), num_rows=ROWS, piece_bytes=piece_bytes)
+    return cut_pieces(leaves, rows, sure=RowSelection.none(), num_rows=ROWS, size=PieceSize(piece_bytes))
 
 
 def no_dictionary(_: ReadKey) -> bool:
@@ -144,7 +144,7 @@ def test_filter_leaf_covers_only_what_is_unsure() -> None:
     rows, sure = RowSelection.all(ROWS), RowSelection.of([(0, 50)])
     maybe = RowSelection.of([(50, 100)])
     leaf = reads(first_rows=[0, 25, 50, 75], rows=maybe, for_filter=True, for_output=False)
-    (piece,) = cut_pieces([leaf], rows, sure=sure, num_rows=ROWS, piece_bytes=10**6)
+    (piece,) = cut_pieces([leaf], rows, sure=sure, num_rows=ROWS, size=PieceSize(10**6))
     pages, _ = piece_wants(piece, 0, have_dictionary=no_dictionary)
     assert [w.range for w in pages] == [ByteRange(1020, 1040)]
     assert piece.sure == sure
@@ -194,7 +194,7 @@ def test_pieces_cover_all_rows_once_and_ask_for_every_page_once(
 
 
 @pytest.mark.parametrize(
-    ("columns", "widest", "starts"),
+    ("columns", "most", "starts"),
     [
         pytest.param(96, 1 << 20, [0, 50], id="many"),
         pytest.param(200, 0, [0, 25, 50, 75], id="more, as for few"),
@@ -204,13 +204,11 @@ def test_pieces_cover_all_rows_once_and_ask_for_every_page_once(
         pytest.param(400, 1 << 20, [0, 50], id="in proportion"),
     ],
 )
-def test_pieces_of_many_columns_are_larger(columns: int, widest: int, starts: list[int]) -> None:
+def test_pieces_of_many_columns_are_larger(columns: int, most: int, starts: list[int]) -> None:
     """So that what is wanted of each does not become less than a request is worth: two pages of ten bytes."""
     every = RowSelection.all(ROWS)
     leaves = [reads(leaf=leaf, first_rows=[0, 25, 50, 75], rows=every) for leaf in range(columns)]
-    pieces = cut_pieces(
-        leaves, every, sure=RowSelection.none(), num_rows=ROWS, piece_bytes=1_920, widest=widest
-    )
+    pieces = cut_pieces(leaves, every, sure=RowSelection.none(), num_rows=ROWS, size=PieceSize(1_920, most))
     assert [piece.start for piece in pieces] == starts
 
 
@@ -222,8 +220,7 @@ def test_a_filter_of_few_columns_is_cut_as_ever() -> None:
         every,
         sure=RowSelection.none(),
         num_rows=ROWS,
-        piece_bytes=20,
-        widest=1 << 20,
+        size=PieceSize(20, most=1 << 20),
         weighed=leaves[:2],
     )
     assert [piece.start for piece in pieces] == [0, 25, 50, 75]

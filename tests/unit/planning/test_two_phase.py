@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from accel.options import REQUEST_SECONDS
-from accel.planning.pages import Piece, PieceLeaf, cut_pieces
+from accel.planning.pages import Piece, PieceLeaf, PieceSize, cut_pieces
 from accel.planning.selection import RowSelection
 from accel.planning.task import ScanTask
 from accel.planning.two_phase import at_once, cut_output, filter_phase, forecast, output_phase
@@ -134,7 +134,7 @@ def test_a_chunk_without_index_comes_or_does_not() -> None:
 def pieces(piece_bytes: int = 1 << 20) -> list[Piece]:
     filtered = reads(leaf=0, first_rows=FIRST_ROWS, rows=ALL, for_filter=True, for_output=False)
     late = reads(leaf=1, first_rows=[0, 40, 80], rows=ALL, start=9000)
-    return cut_pieces((filtered, late), ALL, sure=NONE, num_rows=ROWS, piece_bytes=piece_bytes)
+    return cut_pieces((filtered, late), ALL, sure=NONE, num_rows=ROWS, size=PieceSize(piece_bytes))
 
 
 def test_first_the_filter() -> None:
@@ -206,7 +206,7 @@ def late_piece(*, carried: bool) -> Piece:
 def test_a_large_second_phase_is_cut(carried: bool) -> None:
     """It begins and ends where the piece does, and begins as it did."""
     piece = late_piece(carried=carried)
-    parts = cut_output(piece, num_rows=ROWS, piece_bytes=20)
+    parts = cut_output(piece, num_rows=ROWS, size=PieceSize(20))
     assert [(part.start, part.stop) for part in parts] == [(26, 50), (50, 75), (75, 95)]
     assert [list(part.rows) for part in parts] == [[(30, 50)], [(50, 75)], [(75, 90)]]
     assert [[leaf.carried for leaf in part.leaves] for part in parts] == [
@@ -219,10 +219,10 @@ def test_a_large_second_phase_is_cut(carried: bool) -> None:
 
 def test_a_second_phase_that_fits_is_not_cut() -> None:
     piece = late_piece(carried=False)
-    assert cut_output(piece, num_rows=ROWS, piece_bytes=60) == [piece]
-    assert len(cut_output(piece, num_rows=ROWS, piece_bytes=40)) == 2
+    assert cut_output(piece, num_rows=ROWS, size=PieceSize(60)) == [piece]
+    assert len(cut_output(piece, num_rows=ROWS, size=PieceSize(40))) == 2
     chunk = dataclasses.replace(piece, leaves=(PieceLeaf(whole(leaf=1), 0, 0, False),))
-    assert cut_output(chunk, num_rows=ROWS, piece_bytes=1) == [chunk]
+    assert cut_output(chunk, num_rows=ROWS, size=PieceSize(1)) == [chunk]
 
 
 def test_whole_chunks_stay_whole() -> None:

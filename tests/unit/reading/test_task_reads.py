@@ -19,7 +19,7 @@ from accel.errors import StoreError
 from accel.io import runtime
 from accel.io.clients import client_for
 from accel.metrics import Metrics
-from accel.planning.pages import Piece, cut_pieces
+from accel.planning.pages import Piece, PieceSize, cut_pieces
 from accel.planning.task import ScanTask
 from accel.ranges import ByteRange, Suffix
 from accel.reading import dictionary_reads
@@ -67,7 +67,7 @@ def prepare(
     client = client_for("store:", store=store, options=OPTIONS)
     reads = TaskReads(task, client, cache, Metrics(), None)
     pieces = cut_pieces(
-        task.reads, task.rows, sure=task.sure, num_rows=task.num_rows, piece_bytes=piece_bytes
+        task.reads, task.rows, sure=task.sure, num_rows=task.num_rows, size=PieceSize(piece_bytes)
     )
     assert len(pieces) > 3
     return task, reads, pieces
@@ -243,7 +243,9 @@ def reads_of(store: DictStore, cache: accel.Cache, most_held: int) -> tuple[Task
     (task,) = accel.plan("f.parquet", "key = 7", store=store, cache=None).tasks
     client = client_for("store:", store=store, options=accel.Options())
     reads = TaskReads(task, client, cache, Metrics(), None, most_held=most_held)
-    (piece,) = cut_pieces(task.reads, task.rows, sure=task.sure, num_rows=task.num_rows, piece_bytes=1 << 20)
+    (piece,) = cut_pieces(
+        task.reads, task.rows, sure=task.sure, num_rows=task.num_rows, size=PieceSize(1 << 20)
+    )
     return reads, piece
 
 

@@ -60,9 +60,6 @@ class FakeReader:
     def client(self, root: str) -> FakeReader:
         return self
 
-    def piece_bytes(self, root: str) -> int:
-        return self.options.cut_bytes
-
     def pieces(self, root: str) -> int:
         return self.options.max_tasks_in_flight
 
