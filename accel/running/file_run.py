@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import pyarrow as pa
 
@@ -22,10 +22,8 @@ from accel.reading.admission import Budget, Priority
 from accel.reading.neighbour_reads import Members, together
 from accel.reading.piece_reads import filter_piece, finish_piece, narrow_task
 from accel.reading.task_reads import TaskReads
+from accel.running.intake import Intake
 from accel.running.outbox import Item, Line, Outbox
-
-if TYPE_CHECKING:
-    from accel.running.run import Run
 
 __all__ = ["FileRun"]
 
@@ -38,8 +36,8 @@ _ALONE = 1 << 20
 class FileRun:
     """Reads one file: its pieces overlap, its batches come out in order, then None or what ended it."""
 
-    def __init__(self, run: Run, index: int, *, work: FileWork) -> None:
-        self._run = run
+    def __init__(self, intake: Intake, index: int, *, work: FileWork) -> None:
+        self._intake = intake
         self._index = index
         self._work = work
         self._sequence = 0
@@ -96,7 +94,7 @@ class FileRun:
             await self._attempt()
 
     def _fail(self, error: Exception) -> None:
-        self._run.failing = True
+        self._intake.failing = True
         self._release()
         self.outbox.put(error)
 
@@ -121,7 +119,7 @@ class FileRun:
 
     def _release(self) -> None:
         """Let go of what a failed attempt holds and did not deliver."""
-        admission = self._run.admission
+        admission = self._intake.admission
         for order in (*admission.held, *admission.pinned):
             if order[0] == self._index and order not in self._delivered:
                 admission.leave(order)
@@ -129,8 +127,8 @@ class FileRun:
     async def _plan(self) -> None:
         self.promised = 0
         self._planned, self._depth = await self._work.tasks()
-        self._run.reader.metrics.deepest(self._depth)
-        self._budget = Budget(self._run.rows_wanted())
+        self._intake.reader.metrics.deepest(self._depth)
+        self._budget = Budget(self._intake.rows_wanted())
 
     async def _attempt(self) -> None:
         if self._planned is None:
@@ -174,33 +172,33 @@ class FileRun:
         for at, batch in enumerate(batches):
             self.outbox.put(Item(batch, order, at == len(batches) - 1))
         if not batches:
-            self._run.admission.leave(order)
+            self._intake.admission.leave(order)
 
     async def _read_alone(self) -> bool:
         """Read what was planned, if it is nothing or a single piece. Else do nothing."""
-        run, tasks = self._run, self._planned
+        intake, tasks = self._intake, self._planned
         if not tasks:
             return True
         planned = tasks[0]
         if len(tasks) > 1 or planned.nbytes > _ALONE or planned.cut_when_read:
             return False
-        reads = run.reader.reads(planned)
-        pieces = cut_task(planned, size=run.piece_size, two_phases=reads.two_phases)
+        reads = intake.reader.reads(planned)
+        pieces = cut_task(planned, size=intake.size, two_phases=reads.two_phases)
         if len(pieces) != 1 or reads.two_phases or self._budget.left is not None:
             return False
         self.promised += planned.sure.count
         (piece,) = pieces
-        order = await self._enter(planned, reads.held_bytes(piece), run.part(piece.weight))
-        self._deliver(order, await run.read_piece(planned, reads, piece, depth=self._depth, order=order))
+        order = await self._enter(planned, reads.held_bytes(piece), intake.part(piece.weight))
+        self._deliver(order, await intake.read_piece(planned, reads, piece, depth=self._depth, order=order))
         return True
 
     async def _start(self, group: asyncio.TaskGroup, tasks: Sequence[ScanTask], line: Line) -> None:
-        run = self._run
-        run.read_ahead(tasks[0])
+        intake = self._intake
+        intake.read_ahead(tasks[0])
         # With a limit the first may be enough: they are read one after the other.
-        limited = run.rows_wanted() is not None
+        limited = intake.rows_wanted() is not None
         abreast = 1 if limited else len(tasks)
-        found = together(run.reader, tasks, abreast=abreast, size=run.piece_size)
+        found = together(intake.reader, tasks, abreast=abreast, size=intake.size)
         for one in tasks if limited or len(tasks) == 1 else found:
             await breathe()
             if self._budget.spent or self._failing:
@@ -211,11 +209,11 @@ class FileRun:
                 await self._start_task(group, one, line, abreast=abreast)
 
     async def _start_members(self, group: asyncio.TaskGroup, members: Members, line: Line) -> None:
-        run = self._run
+        intake = self._intake
         self.promised += members.sure_rows
-        order = await self._enter(members.each[0].task, members.held_bytes, run.part(members.weight))
+        order = await self._enter(members.each[0].task, members.held_bytes, intake.part(members.weight))
         if not self._failing:
-            read = partial(run.read_members, members, depth=self._depth, order=order)
+            read = partial(intake.read_members, members, depth=self._depth, order=order)
             line.put((order, group.create_task(self._told(read))))
 
     async def _start_task(
@@ -226,7 +224,7 @@ class FileRun:
         if task.cut_when_read:
             await self._start_whole(group, task, line, abreast=abreast)
         else:
-            reads = self._run.reader.reads(task, abreast=abreast)
+            reads = self._intake.reader.reads(task, abreast=abreast)
             await self._start_pieces(group, task, reads, line, depth=self._depth)
 
     async def _start_pieces(
@@ -240,8 +238,8 @@ class FileRun:
         within: Priority = (),
     ) -> set[asyncio.Task[Any]]:
         """Start the pieces of a task as they are admitted; what is returned empties as they end."""
-        run = self._run
-        pieces = cut_task(task, size=run.piece_size, two_phases=reads.two_phases)
+        intake = self._intake
+        pieces = cut_task(task, size=intake.size, two_phases=reads.two_phases)
         reads.expect(pieces)
         # A task that has ended holds the batches that it read: none may be kept here.
         reading_on: set[asyncio.Task[Any]] = set()
@@ -249,7 +247,7 @@ class FileRun:
             place = (*within, number) if within else None
             if reads.in_phases(piece):
                 first = filter_phase(piece)
-                order = await self._enter(task, reads.held_bytes(first), run.part(first.weight), place)
+                order = await self._enter(task, reads.held_bytes(first), intake.part(first.weight), place)
                 if self._failing:
                     break
                 parts = Line()
@@ -257,10 +255,10 @@ class FileRun:
                 phases = partial(self._read_phases, group, task, reads, piece, order, parts, depth)
                 reading: asyncio.Task[Any] = group.create_task(self._fill(parts, phases))
             else:
-                order = await self._enter(task, reads.held_bytes(piece), run.part(piece.weight), place)
+                order = await self._enter(task, reads.held_bytes(piece), intake.part(piece.weight), place)
                 if self._failing:
                     break
-                read = partial(run.read_piece, task, reads, piece, depth=depth, order=order)
+                read = partial(intake.read_piece, task, reads, piece, depth=depth, order=order)
                 line.put((order, reading := group.create_task(self._told(read))))
             _track(reading, reading_on)
         return reading_on
@@ -276,17 +274,15 @@ class FileRun:
         depth: int,
     ) -> None:
         """Read the filter's columns of a piece, then start what that leaves of the others."""
-        run, reader, admission = self._run, self._run.reader, self._run.admission
-        turn = run.turns.at((0, order))
-        first, parts = await filter_piece(
-            reader, task, reads=reads, piece=piece, size=run.piece_size, turn=turn
-        )
-        run.has_read(depth + first.round_trips)
+        intake, reader, admission = self._intake, self._intake.reader, self._intake.admission
+        turn = intake.turns.at((0, order))
+        first, parts = await filter_piece(reader, task, reads=reads, piece=piece, size=intake.size, turn=turn)
+        intake.has_read(depth + first.round_trips)
 
         async def finish(part: Piece, own: Priority) -> list[pa.RecordBatch]:
-            turn = run.turns.at((1, own))
+            turn = intake.turns.at((1, own))
             batches, trips = await finish_piece(reader, task, reads=reads, first=first, part=part, turn=turn)
-            run.has_read(depth + trips)
+            intake.has_read(depth + trips)
             return batches
 
         held = [reads.held_bytes(part) for part in parts]
@@ -297,7 +293,7 @@ class FileRun:
             admission.pin(order)
             reading_on: set[asyncio.Task[Any]] = set()
             for number, part in enumerate(parts):
-                own = await self._enter(task, held[number], run.part(part.weight), (*order, number))
+                own = await self._enter(task, held[number], intake.part(part.weight), (*order, number))
                 line.put((own, reading := group.create_task(self._told(partial(finish, part, own)))))
                 _track(reading, reading_on)
             await self._leave_after(order, reading_on)
@@ -306,13 +302,13 @@ class FileRun:
         self, group: asyncio.TaskGroup, task: ScanTask, line: Line, *, abreast: int
     ) -> None:
         """Chunks without an offset index, too large to decode at once: fetch them, then cut what came."""
-        reader, admission = self._run.reader, self._run.admission
+        reader, admission = self._intake.reader, self._intake.admission
         order = await self._enter(task, task.nbytes, 1.0)
         admission.pin(order)
         reads = reader.reads(task, abreast=abreast)
         depth = self._depth + 1
         if reads.two_phases:
-            task = await narrow_task(reader, task, reads=reads, size=self._run.piece_size)
+            task = await narrow_task(reader, task, reads=reads, size=self._intake.size)
             reader.metrics.deepest(depth)
             depth += 1
             if not task.rows:
@@ -328,7 +324,7 @@ class FileRun:
         """Hold what `order` does until all that was cut from it has been read."""
         while reading_on:
             await asyncio.wait([next(iter(reading_on))])
-        self._run.admission.leave(order)
+        self._intake.admission.leave(order)
 
     async def _enter(
         self, task: ScanTask, nbytes: int, part: float, order: Priority | None = None
@@ -338,7 +334,7 @@ class FileRun:
             order = (self._index, self._sequence)
             self._sequence += 1
         try:
-            await self._run.admission.enter(order, nbytes, part)
+            await self._intake.admission.enter(order, nbytes, part)
         except MemoryLimitError as error:
             raise error.at(path=task.file.url, place=f"row group {task.row_group}") from None
         return order

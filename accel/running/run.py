@@ -1,8 +1,5 @@
 """One run of a scan: files planned and pieces read ahead, batches handed out in order.
 
-Memory is bounded by admission: a piece is fetched only when what is held, with it, stays under
-`options.memory_limit`. The piece that the consumer waits for is always admitted, so a run never stalls.
-
 What fails is told in its turn: the rows before it come out first, so that a `limit` that they satisfy does
 not depend on what was read ahead in vain.
 """
@@ -11,39 +8,25 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import math
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
 
 import pyarrow as pa
 
-from accel.decode.pool import DecodePool
 from accel.io.calls import begin
 from accel.io.cancels import Beginning, closed_early, unasked_told
 from accel.io.faults import foremost
 from accel.opening.works import FileWork, WorkSource
-from accel.options import MIB, Options
-from accel.planning.pages import Piece, PieceSize
-from accel.planning.task import ScanTask
-from accel.reading.admission import Admission, Priority, part_of
-from accel.reading.neighbour_reads import Members, read_members
-from accel.reading.piece_reads import read_piece
 from accel.reading.reader import Reader
-from accel.reading.task_reads import TaskReads
-from accel.reading.turns import Turns
 from accel.running.file_run import FileRun
+from accel.running.intake import Intake
 from accel.running.outbox import Item, Outbox
 
 __all__ = ["Run"]
 
 # Ready batches that wait for the consumer beyond the piece they belong to.
 _READY_BATCHES = 4
-_LIMITED_PIECE = MIB
-# So many pieces for each thread are being decoded or next: while one is decoded nobody has to be asked for another.
-_DECODED_EACH = 2
-# Reading ahead is never deeper than so many times `max_tasks_in_flight`.
-_DEEPEST = 4
 
 
 class Run:
@@ -68,19 +51,12 @@ class Run:
         limit: int | None,
         ordered: bool,
     ) -> None:
-        options: Options = reader.options
         self.reader = reader
         self._work = work
         self._limit = limit
         self._ordered = ordered
-        self._files = 1 if limit is not None else options.max_files_in_flight
-        pieces = 1 if limit is not None else options.max_tasks_in_flight
-        # With a limit the first piece may be enough: small ones waste less of it.
-        size = PieceSize.under(options)
-        self.piece_size = size if limit is None else PieceSize(min(size.usual, _LIMITED_PIECE))
-        self.admission = Admission(options.memory_limit, pieces)
-        self.turns = Turns(_DECODED_EACH * DecodePool.shared(options.decode_threads).threads)
-        """In which pieces are decoded."""
+        self._files = 1 if limit is not None else reader.options.max_files_in_flight
+        self.intake = Intake(reader, limit=limit)
         self._beginning: Beginning | None = None
         self._alone: Outbox | None = None
         """Of the only file, where it could be read at once."""
@@ -88,10 +64,7 @@ class Run:
         self._works: WorkSource | None = None
         self.main: asyncio.Task[None] | None = None
         self._failed: BaseException | None = None
-        self.failing = False
-        """A file has failed: nothing that comes after it is worth a start."""
         self._rows = 0
-        self._passed = 0
         self._ended = False
         self._closed = False
 
@@ -121,7 +94,7 @@ class Run:
                 raise self._failed
             return None
         if item.last:
-            self.admission.leave(item.order)
+            self.intake.admission.leave(item.order)
         batch = item.batch
         if self._limit is not None:
             batch = batch.slice(0, self._limit - self._rows)
@@ -153,47 +126,6 @@ class Run:
                 # A task that is cancelled before its first step closes nothing.
                 await self._works.aclose()
 
-    def read_ahead(self, task: ScanTask) -> None:
-        """Have as many pieces under way as the network of a task's store holds, if those are more."""
-        if self._limit is not None:
-            return
-        self.admission.limit_pieces = min(self.admission.limit_pieces, self.reader.pieces(task.file.root))
-        options = self.reader.options
-        cover = self.reader.client(task.file.root).network.bytes_to_cover()
-        most = _DEEPEST * options.max_tasks_in_flight
-        self.admission.grow(min(1 + math.ceil(cover / self.piece_size.usual), most))
-
-    def rows_wanted(self) -> int | None:
-        """The most rows that a file which starts now may be asked for."""
-        return None if self._limit is None else max(0, self._limit - self._passed)
-
-    async def read_piece(
-        self, task: ScanTask, reads: TaskReads, piece: Piece, *, depth: int, order: Priority
-    ) -> list[pa.RecordBatch]:
-        """Fetch and decode one piece; `depth` round trips lie before it."""
-        batches, trips = await read_piece(self.reader, task, reads, piece, turn=self.turns.at((1, order)))
-        self.has_read(depth + trips)
-        return batches
-
-    def has_read(self, round_trips: int) -> None:
-        """Told when something has been read, so many round trips deep."""
-        self.reader.metrics.deepest(round_trips)
-        if self._limit is not None:
-            # Few rows were enough so far in vain: read further ahead.
-            self.admission.grow(min(2 * self.admission.limit_pieces, self.reader.options.max_tasks_in_flight))
-
-    async def read_members(self, members: Members, *, depth: int, order: Priority) -> list[pa.RecordBatch]:
-        """`read_piece` of several tasks, as if they were one."""
-        batches, trips = await read_members(self.reader, members, turn=lambda: self.turns.at((1, order)))
-        self.has_read(depth + trips)
-        return batches
-
-    def part(self, weight: float) -> float:
-        """How much of a piece of full size one of that weight counts as. With a limit each counts as one."""
-        if self._limit is not None:
-            return 1.0
-        return part_of(weight, self.piece_size.usual)
-
     async def _next(self) -> Item | None:
         """What comes out next; None at the end, which `_failed` may explain."""
         await self.start()
@@ -222,7 +154,7 @@ class Run:
             with unasked_told():
                 self._works = works = await self._work()
                 only = works.only if self._limit is None else None  # a limit is read up to in smaller pieces
-                first = None if only is None else FileRun(self, 0, work=only)
+                first = None if only is None else FileRun(self.intake, 0, work=only)
                 if first is not None and await first.begin():
                     self._alone = first.outbox
                 else:
@@ -274,12 +206,12 @@ class Run:
             window: deque[FileRun] = deque()
             numbers = itertools.count()
             async for work in works:
-                run = FileRun(self, next(numbers), work=work)
+                run = FileRun(self.intake, next(numbers), work=work)
                 window.append(run)
                 group.create_task(run.execute())
                 while window and not self._starts_more(window):
                     await self._drain(window.popleft())
-                if self.rows_wanted() == 0:
+                if self.intake.rows_wanted() == 0:
                     break
             while window:
                 await self._drain(window.popleft())
@@ -293,9 +225,9 @@ class Run:
             numbers = itertools.count()
             async for work in works:
                 await slots.acquire()
-                if self.failing:
+                if self.intake.failing:
                     break
-                run = FileRun(self, next(numbers), work=work)
+                run = FileRun(self.intake, next(numbers), work=work)
                 group.create_task(run.execute())
                 started.put_nowait(run)
             started.put_nowait(None)
@@ -307,9 +239,9 @@ class Run:
                 slots.release()
 
     def _starts_more(self, window: deque[FileRun]) -> bool:
-        if self.failing or len(window) >= self._files:
+        if self.intake.failing or len(window) >= self._files:
             return False
-        wanted = self.rows_wanted()
+        wanted = self.intake.rows_wanted()
         return wanted is None or sum(run.promised for run in window) < wanted
 
     async def _drain(self, run: FileRun) -> None:
@@ -321,7 +253,7 @@ class Run:
             if isinstance(item, Exception):
                 raise item
             run.handed_out = True
-            self._passed += item.batch.num_rows
+            self.intake.passed += item.batch.num_rows
             await ready.put(item)
         if self._limit is not None:
             self._files = min(2 * self._files, self.reader.options.max_files_in_flight)
@@ -332,9 +264,9 @@ class Run:
             given, numbers = self._files, itertools.count()
             async for work in works:
                 await slots.acquire()
-                if self.rows_wanted() == 0:
+                if self.intake.rows_wanted() == 0:
                     break
-                run = FileRun(self, next(numbers), work=work)
+                run = FileRun(self.intake, next(numbers), work=work)
                 group.create_task(run.execute())
                 group.create_task(self._drain(run)).add_done_callback(lambda _: slots.release())
                 while given < self._files:

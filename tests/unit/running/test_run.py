@@ -184,7 +184,7 @@ async def test_rows_in_order_and_nothing_left(planned: list[list[ScanTask]]) -> 
     assert run.reader.metrics.rows_out == 6 * ROWS
     assert await run.take() is None
     assert others() == set()
-    assert (run.admission.held, run.admission.pinned) == ({}, {})
+    assert (run.intake.admission.held, run.intake.admission.pinned) == ({}, {})
 
 
 async def test_no_files() -> None:
@@ -361,7 +361,7 @@ async def test_a_piece_that_fails_first_is_told_after_those_before_it(
     assert rows == list(range(20))
     assert isinstance(failure, asyncio.CancelledError) or caught.value is failure
     assert (files.asked, files.distrusted) == ([0], [])
-    assert run.admission.held == {}
+    assert run.intake.admission.held == {}
     assert others() == set()
 
 
@@ -467,7 +467,7 @@ async def test_a_changed_file_gives_none_of_the_rows_it_had_before(planned: list
     hold.set()
     assert await rows == expected(0, 1)
     assert files.asked == [0, 1, 1]
-    assert run.admission.held == {}
+    assert run.intake.admission.held == {}
 
 
 async def test_nothing_comes_out_of_an_attempt_that_is_being_ended(planned: list[list[ScanTask]]) -> None:
@@ -494,7 +494,7 @@ async def test_nothing_comes_out_of_an_attempt_that_is_being_ended(planned: list
         event.set()
     assert await rows == expected(0, 1, 2)
     assert files.asked == [0, 1, 1]
-    assert run.admission.held == {}
+    assert run.intake.admission.held == {}
 
 
 async def test_pages_that_contradict_their_index_are_read_without_it(planned: list[list[ScanTask]]) -> None:
@@ -641,7 +641,7 @@ async def test_a_slow_consumer_holds_no_more_than_the_limit(planned: list[list[S
     while (batch := await run.take()) is not None:
         out += batch.column(0).to_pylist()
         await settle()
-        most = max(most, sum(run.admission.held.values()))
+        most = max(most, sum(run.intake.admission.held.values()))
     assert out == expected(*range(6))
     assert 0 < most <= limit
 
@@ -659,7 +659,7 @@ async def test_a_piece_holds_its_room_until_its_last_batch_is_taken(planned: lis
     held: list[list[tuple[int, ...]]] = []
     while await run.take() is not None:
         await settle()
-        held.append(sorted(run.admission.held))
+        held.append(sorted(run.intake.admission.held))
     assert held == [[(0, 0), (0, 1)], [(0, 1)], [(0, 1)], []]
 
 
@@ -671,9 +671,9 @@ async def test_a_failure_lets_go_of_nothing_that_is_still_to_be_taken(planned: l
     run, _ = make(planned[:1], Halves(before))
     assert await run.take() is not None
     await settle()
-    assert sorted(run.admission.held) == [(0, 0)]
+    assert sorted(run.intake.admission.held) == [(0, 0)]
     assert await run.take() is not None
-    assert run.admission.held == {}
+    assert run.intake.admission.held == {}
     with pytest.raises(StoreError, match="the second group"):
         await run.take()
 
@@ -730,41 +730,6 @@ def test_the_error_of_a_group(errors: list[Exception], shown: Exception) -> None
     assert foremost(ExceptionGroup("", errors)) is shown
 
 
-@pytest.mark.parametrize(
-    ("latency", "bandwidth", "limit", "depth"),
-    [
-        pytest.param(0.03, 90e6, None, 8, id="the usual network: as the option says"),
-        pytest.param(0.2, 100e6, None, 11, id="far and fast: as much as is under way"),
-        pytest.param(2.0, 1e9, None, 32, id="never more than four times as many"),
-        pytest.param(2.0, 1e9, 10, 1, id="with a limit one after the other"),
-    ],
-)
-def test_reading_ahead_covers_the_network(
-    planned: list[list[ScanTask]], latency: float, bandwidth: float, limit: int | None, depth: int
-) -> None:
-    reader = FakeReader(piece_bytes=8 << 20)
-    reader.network = Network(latency=latency, bandwidth=bandwidth)
-
-    async def works() -> Works:
-        return Works([])
-
-    run = Run(reader, works, limit=limit, ordered=True)  # type: ignore[arg-type]
-    run.read_ahead(planned[0][0])
-    assert run.admission.limit_pieces == depth
-
-
-def test_no_more_pieces_than_the_store_is_worth_reading_by(planned: list[list[ScanTask]]) -> None:
-    class Near(FakeReader):
-        def pieces(self, root: str) -> int:
-            return 3
-
-    reader = Near(piece_bytes=8 << 20)
-    reader.network = Network(latency=0.001, bandwidth=90e6)
-    run, _ = make(planned, reader)
-    run.read_ahead(planned[0][0])
-    assert run.admission.limit_pieces == 3
-
-
 @pytest.fixture
 def single(planned: list[list[ScanTask]]) -> list[list[ScanTask]]:
     """One file of one piece: read by who takes it, without a task."""
@@ -779,7 +744,7 @@ async def test_a_single_piece_starts_no_task(single: list[list[ScanTask]]) -> No
 
     run, files = make(single, FakeReader(before))
     assert await rows_of(run) == list(range(20))
-    assert (tasks, files.asked, run.admission.held) == ([set()], [0], {})
+    assert (tasks, files.asked, run.intake.admission.held) == ([set()], [0], {})
     assert await run.take() is None
     await run.close()
 
@@ -804,7 +769,7 @@ async def test_a_single_piece_is_read_once_more(
             await run.take()
         assert await run.take() is None
     assert (files.asked, len(files.forgotten) + len(files.distrusted)) == ([0, 0], 1)
-    assert (run.admission.held, others()) == ({}, set())
+    assert (run.intake.admission.held, others()) == ({}, set())
 
 
 async def test_closed_while_a_single_piece_is_read(single: list[list[ScanTask]]) -> None:
@@ -900,39 +865,6 @@ async def test_pieces_are_decoded_in_the_order_they_are_wanted_in(planned: list[
     run, _ = make(planned, Slow(before, decode_threads=1, max_tasks_in_flight=12))
     assert await rows_of(run) == expected(*range(6))
     assert decoded == [11, 10, *range(10)]
-
-
-@pytest.mark.parametrize(
-    ("weight", "limit", "part"),
-    [
-        pytest.param(0, None, 1 / 16, id="nothing"),
-        pytest.param(10, None, 1 / 16, id="little"),
-        pytest.param(100, None, 0.2, id="a small piece counts twice"),
-        pytest.param(150, None, 0.25, id="up to a quarter"),
-        pytest.param(600, None, 0.6, id="a large one as the part that it is"),
-        pytest.param(5000, None, 1.0, id="one that could not be cut"),
-        pytest.param(10, 7, 1.0, id="with a limit each is one"),
-    ],
-)
-def test_what_a_piece_counts_as(
-    planned: list[list[ScanTask]], weight: int, limit: int | None, part: float
-) -> None:
-    run, _ = make(planned, FakeReader(piece_bytes=1000), limit=limit)
-    piece = replace(PIECE, leaves=(Weighing(weight),))  # type: ignore[arg-type]
-    assert run.part(piece.weight) == part
-
-
-PIECE = Piece(RowSelection.none(), RowSelection.none(), (), 0, 0)
-
-
-class Weighing:
-    """Stands for the part of a leaf: `Piece.weight` is the sum of these."""
-
-    class reads:
-        weight = 1.0
-
-    def __init__(self, nbytes: int) -> None:
-        self.nbytes = nbytes
 
 
 async def test_what_waits_to_come_out_is_not_told_with_its_rows() -> None:
