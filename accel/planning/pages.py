@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from accel.format.model import Codec
-from accel.options import Options
+from accel.options import MIB, Options
 from accel.planning.decoded_size import DECODED_SHARE
 from accel.planning.selection import RowSelection
 from accel.ranges import ByteRange, Kind, ReadKey, Want
@@ -34,6 +34,8 @@ __all__ = [
 
 # A piece of more columns than this is larger, as far as memory allows, so that what it wants of each is worth a request.
 _COLUMNS = 96
+# A piece of a scan with a limit is no larger.
+_LIMITED_BYTES = MIB
 # Pages that follow each other are wanted together up to about so many bytes: no request is cut to less.
 _LONG_RUN = 512 << 10
 READABLE_CODECS = frozenset(Codec) - {Codec.LZO}
@@ -188,9 +190,11 @@ class PieceSize:
     """With more columns a piece is larger in proportion, up to this; never smaller than usual."""
 
     @classmethod
-    def under(cls, options: Options) -> PieceSize:
-        """As the options have it."""
-        return cls(options.cut_bytes, options.widest_bytes)
+    def under(cls, options: Options, *, limit: int | None) -> PieceSize:
+        """As the options have it; with a limit of rows they are small, as the first may be enough."""
+        if limit is None:
+            return cls(options.cut_bytes, options.widest_bytes)
+        return cls(min(options.cut_bytes, _LIMITED_BYTES))
 
     def of(self, columns: int) -> int:
         """Bytes of a piece of so many columns."""

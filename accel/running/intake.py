@@ -11,7 +11,6 @@ import math
 import pyarrow as pa
 
 from accel.decode.pool import DecodePool
-from accel.options import MIB
 from accel.planning.pages import Piece, PieceSize
 from accel.planning.task import ScanTask
 from accel.reading.admission import Admission, Priority, part_of
@@ -23,8 +22,6 @@ from accel.reading.turns import Turns
 
 __all__ = ["Intake"]
 
-# Bytes of a piece where there is a limit.
-_LIMITED_PIECE = MIB
 # Pieces for each thread that are being decoded or next: while one is decoded nobody has to be asked for another.
 _DECODED_EACH = 2
 # Pieces under way, in multiples of `max_tasks_in_flight`, however many the network would hold.
@@ -45,9 +42,7 @@ class Intake:
         options = reader.options
         self.reader = reader
         self._limit = limit
-        size = PieceSize.under(options)
-        # With a limit the first piece may be enough: small ones waste less of it.
-        self.size = size if limit is None else PieceSize(min(size.usual, _LIMITED_PIECE))
+        self.size = PieceSize.under(options, limit=limit)
         """Of the pieces that tasks are cut into."""
         pieces = 1 if limit is not None else options.max_tasks_in_flight
         self.admission = Admission(options.memory_limit, pieces)

@@ -88,16 +88,16 @@ def _notes(
     remembered = sum(plan.remembered_groups for plan in plans)
     if remembered:
         yield f"which rows match is remembered from an earlier scan, for {remembered} of the row groups"
-    yield from _selectivity(reader, plans)
+    yield from _selectivity(reader, plans, limit)
     if limit is not None:
         yield (
             f"limit {limit}: reading stops when that many rows have come; the data level is the most it asks for"
         )
 
 
-def _selectivity(reader: Reader, plans: Sequence[FilePlan]) -> Iterator[str]:
+def _selectivity(reader: Reader, plans: Sequence[FilePlan], limit: int | None) -> Iterator[str]:
     """What the filters are expected to leave, and what that decides."""
-    guessed = [(task, len(plan.tasks)) for plan in plans for task in plan.guessed]
+    guessed = [(task, _abreast(plan.tasks, limit)) for plan in plans for task in plan.guessed]
     if not guessed:
         return
     doubtful = sum(task.rows.count - task.sure.count for task, _ in guessed)
@@ -119,11 +119,11 @@ def _selectivity(reader: Reader, plans: Sequence[FilePlan]) -> Iterator[str]:
 
 def _predicted(reader: Reader, tasks: Sequence[ScanTask], *, limit: int | None) -> Iterator[TaskIO]:
     """What reading the tasks of a file will ask for, as a run puts them together."""
-    abreast = len(tasks)
-    if limit is not None or abreast < 2:
-        yield from (_predict(reader, task, abreast=abreast) for task in tasks)
+    abreast, size = _abreast(tasks, limit), PieceSize.under(reader.options, limit=limit)
+    if abreast < 2:
+        yield from (_predict(reader, task, size=size, abreast=abreast) for task in tasks)
         return
-    for one in together(reader, tasks, abreast=abreast, size=PieceSize.under(reader.options)):
+    for one in together(reader, tasks, abreast=abreast, size=size):
         if isinstance(one, Members):
             first, *_ = one.each
             yield predict_pieces(
@@ -135,7 +135,12 @@ def _predicted(reader: Reader, tasks: Sequence[ScanTask], *, limit: int | None) 
                 missing=first.reads.missing,
             )
         else:
-            yield _predict(reader, one, abreast=abreast)
+            yield _predict(reader, one, size=size, abreast=abreast)
+
+
+def _abreast(tasks: Sequence[ScanTask], limit: int | None) -> int:
+    """How many of a file's tasks are read at the same time: with a limit one after the other, as the first may be enough."""
+    return len(tasks) if limit is None else 1
 
 
 def _dictionaries(task: ScanTask, reads: TaskReads) -> set[ReadKey]:
@@ -144,12 +149,12 @@ def _dictionaries(task: ScanTask, reads: TaskReads) -> set[ReadKey]:
     return {key for key in keys if reads.has_dictionary(key)}
 
 
-def _predict(reader: Reader, task: ScanTask, *, abreast: int) -> TaskIO:
+def _predict(reader: Reader, task: ScanTask, *, size: PieceSize, abreast: int) -> TaskIO:
     reads = reader.reads(task, abreast=abreast)
     return predict_task(
         task,
         have_dictionary=_dictionaries(task, reads),
-        size=PieceSize.under(reader.options),
+        size=size,
         merging=reader.merging(task, reader.forecast(task, abreast=abreast), abreast=abreast),
         missing=reads.missing,
         two_phases=reads.two_phases,

@@ -85,10 +85,11 @@ def test_the_filter_of_two_phases_goes_over_many_responses(
 
 
 @pytest.mark.parametrize("piece_bytes", [1 << 20, 8 << 20])
-def test_prediction_is_fact(store: RecordingStore, data: bytes, piece_bytes: int) -> None:
+@pytest.mark.parametrize("limit", [None, ROWS])
+def test_prediction_is_fact(store: RecordingStore, data: bytes, piece_bytes: int, limit: int | None) -> None:
     cache, options = accel.Cache(), accel.Options(piece_bytes=piece_bytes, hedge_share=0)
-    predicted = accel.scan(PATH, store=store, cache=cache, options=options).explain()
-    found = accel.scan(PATH, store=store, cache=cache, options=options)
+    predicted = accel.scan(PATH, limit=limit, store=store, cache=cache, options=options).explain()
+    found = accel.scan(PATH, limit=limit, store=store, cache=cache, options=options)
     assert found.to_table().equals(pq.read_table(io.BytesIO(data)))
     assert found.metrics.requests == predicted.levels[-1].requests
     assert found.metrics.bytes == predicted.levels[-1].bytes
