@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["DEFAULT_CACHE", "plan", "plan_async", "scan"]
 
 DEFAULT_CACHE = Cache()
-"""The process's."""
+"""The one that the scans of a process share, where they are not given another."""
 
 
 def scan(

@@ -88,6 +88,7 @@ class Metrics:
     requests_by_kind: dict[Kind, int] = field(default_factory=dict)
     """`requests`, by what was asked for: "data page", "listing", ..."""
     bytes_by_kind: dict[Kind, int] = field(default_factory=dict)
+    """`bytes`, likewise."""
     files: Counter = field(default_factory=Counter)
     """`total`: files the source names; `kept`: those that pruning left. The other levels count alike."""
     row_groups: Counter = field(default_factory=Counter)
@@ -96,7 +97,7 @@ class Metrics:
     """Data pages of the projected and filter columns of the row groups that were kept; of chunks that are read whole
     without a look at their page index, none."""
     rows: Counter = field(default_factory=Counter)
-    """Rows of the files, and rows that were decoded for the exact filter."""
+    """Of the files that were opened; `kept`: those that pruning left, whether the filter is still to be put to them or not."""
     rows_out: int = 0
     """Rows handed out."""
     rows_from_metadata: int = 0
@@ -104,6 +105,7 @@ class Metrics:
     metadata_hits: int = 0
     """Files whose metadata came from the cache."""
     metadata_misses: int = 0
+    """Files whose metadata was read."""
     row_groups_remembered: int = 0
     """Row groups of which an earlier scan has found which rows match the same predicate: only these were read."""
     rows_recalled: int = 0

@@ -29,7 +29,7 @@ def narrow_leaf(
     held: LeafBytes,
     *,
     rows: RowSelection,
-    memory_limit: int | None = None,
+    memory_limit: int | None,
 ) -> tuple[PieceLeaf, LeafBytes]:
     """Of the pages that were fetched, those that hold any of `rows`: the others need not be decoded.
 

@@ -83,7 +83,9 @@ class Session:
         self._listing_lock = asyncio.Lock()
         self._first: tuple[FileHandle, int] | None = None
         self._reads = False
+        """Rows are going to be read, not only planned: set by `work`."""
         self._takes_all = False
+        """All files are going to be planned: set by `files`."""
         self.openings: Openings | None = None
         """What opens files already, as their directory is still being listed. Closed with the sweep that takes it."""
         self._handles: dict[str, FileHandle] = {}
@@ -112,7 +114,7 @@ class Session:
         self._listing = self._take(replace(listing, round_trips=0))
 
     def _take(self, listing: Listing) -> Listing:
-        self.reader.abreast = len(listing.files)
+        self.reader.num_files = len(listing.files)
         if self.spec.selection is not None:
             self._selection = match_selection(self.spec.selection, listing.files)
         if len(listing.partition_schema):

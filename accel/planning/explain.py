@@ -47,7 +47,7 @@ def predict_task(
     size: PieceSize,
     merging: Merging,
     missing: Callable[[Want], ByteRange | None],
-    two_phases: bool = False,
+    two_phases: bool,
 ) -> TaskIO:
     """The requests of a task, by the same functions that will make them.
 

@@ -88,7 +88,7 @@ class FileView:
         return found
 
     @property
-    def pieces(self) -> int:
+    def indexes_held(self) -> int:
         """How many indexes and dictionaries it holds."""
         pages = len(self.offset_indexes) + len(self.column_indexes)
         return pages + len(self.indexes) + len(self.blooms) + len(self.dictionaries)
@@ -97,7 +97,7 @@ class FileView:
     def weighty(self) -> int:
         """How much of what `nbytes` goes through it holds: whoever keeps it weighs it again when that has changed."""
         worked_out = len(self.facts) + len(self.readable) + len(self.decoded) + len(self.spreads)
-        return self.pieces + worked_out + len(self.chunk_bounds) + len(self.page_bounds)
+        return self.indexes_held + worked_out + len(self.chunk_bounds) + len(self.page_bounds)
 
     @property
     def grows_within(self) -> bool:
@@ -108,12 +108,12 @@ class FileView:
     def is_plain(self) -> bool:
         """Whether the footer says all that is in it."""
         noted = self.index_reads or self.distrusted or self.toc is not None or self.bad_toc is not None
-        return not (noted or self.pieces or self.remembered)
+        return not (noted or self.indexes_held or self.remembered)
 
     @property
     def nbytes(self) -> int:
         """What holding this costs beside the footer and the numbers in it."""
-        if not (self.pieces or self.chunk_bounds or self.readable or self.decoded or self.remembered):
+        if not (self.indexes_held or self.chunk_bounds or self.readable or self.decoded or self.remembered):
             return 0  # as after opening
         total = 0 if self.remembered is None else self.remembered.nbytes
         total += sum(i.nbytes for i in self.offset_indexes.values() if i is not None)

@@ -156,7 +156,7 @@ class FileHandle(Viewed):
         if numbers is None or isinstance(kin, FileMetadata):
             packed = PackedMetadata.of(self.view.metadata)
             self.kin = packed.kin
-            self._held = (*self._held[:8], packed.numbers, sorting)
+            self._held = (*self._held[:_NUMBERS], packed.numbers, sorting)
             return packed
         return PackedMetadata(kin, numbers, sorting, footer, size, footer_start, num_rows)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Sequence
 from dataclasses import field
 
 from accel.arrays import own_copy
@@ -19,15 +19,23 @@ from accel.planning.task import ScanTask
 from accel.ranges import Buffer, ByteRange, ReadKey, Stash, Want
 from accel.records import dataclass
 
-__all__ = ["DictionaryReads", "Sought", "dictionary_key", "until_done"]
+__all__ = [
+    "DictionaryReads",
+    "Sought",
+    "cache_dictionary",
+    "cached_dictionary",
+    "dictionary_key",
+    "until_done",
+]
 
-# Of smaller dictionary pages the decompression is not felt.
+# Bytes of a dictionary page; to decompress a smaller one at each lookup is not felt.
 _WORTH_STORING = 16 << 10
-# A task that reads less than so many bytes is a lookup.
+# Bytes that a task reads; one that reads fewer is a lookup.
 _SCANNED = 4 * MIB
-
-# Of a piece that wants fewer bytes of them it is not asked which are cached.
+# Bytes of the dictionary pages that a piece wants; of fewer it is not asked which are cached.
 _FELT = 128 << 10
+# What the cache holds of an entry beside its bytes.
+_ENTRY_BYTES = 256
 
 _Due = tuple[ReadKey, int, asyncio.Future[None]]
 """A page to be stored, its codec, and what others wait for meanwhile."""
@@ -38,6 +46,17 @@ Read = Callable[[list[Want]], Awaitable[tuple[Stash, int]]]
 def dictionary_key(client: Client, file: ObjectId, *, place: ByteRange | None) -> tuple[object, ...]:
     """Of a dictionary page in the cache: by where it is, for whose page that is only a task says."""
     return ("dict", client.token, file.path, file.etag, file.size, place)
+
+
+def cached_dictionary(cache: Cache, key: Hashable) -> bytes | None:
+    """The page, if it is cached under its `dictionary_key`."""
+    found = cache.get(key)
+    return found if isinstance(found, bytes) else None
+
+
+def cache_dictionary(cache: Cache, key: Hashable, page: bytes) -> None:
+    """Keep a page under its `dictionary_key`."""
+    cache.put(key, page, len(page) + _ENTRY_BYTES)
 
 
 @dataclass(slots=True)
@@ -71,8 +90,7 @@ class DictionaryReads:
         """The page, if it is cached."""
         if self.task.file.id.etag is None:
             return None
-        found = self.cache.get(self._key(key))
-        return found if isinstance(found, bytes) else None
+        return cached_dictionary(self.cache, self._key(key))
 
     def count_bytes(self, piece: Piece) -> int:
         """Bytes of the pages that a piece is going to bring, each counted once of the task; 0 where they are few."""
@@ -171,7 +189,7 @@ class DictionaryReads:
             # By one thread: each has an allocator's memory of its own to touch.
             stored = await WORK.run(lambda: [store_page(page, codec) for page, codec in pages])
             for (key, _, _), page in zip(due, stored, strict=True):
-                self._put(key, page)
+                cache_dictionary(self.cache, self._key(key), page)
                 sought.stash[key] = memoryview(page)
         finally:
             for key, _, leading in due:
@@ -183,7 +201,7 @@ class DictionaryReads:
         if not self.keeps():
             return own_copy(page) if memoryview(page.obj).nbytes > page.nbytes else page
         data = bytes(page)
-        self._put(want.key, data)
+        cache_dictionary(self.cache, self._key(want.key), data)
         return data
 
     def keeps(self) -> bool:
@@ -196,9 +214,6 @@ class DictionaryReads:
                 or not all(2 * len(leaf.ordinal) > leaf.total_pages for leaf in task.reads)
             )
         return self._keeps
-
-    def _put(self, key: ReadKey, page: bytes) -> None:
-        self.cache.put(self._key(key), page, len(page) + 256)
 
     def _key(self, key: ReadKey) -> tuple[object, ...]:
         if self._places is None:

@@ -19,7 +19,7 @@ from accel.reading.task_reads import PieceRead, TaskReads
 from accel.reading.turns import Turn
 from accel.records import dataclass
 
-__all__ = ["Member", "Members", "read_members", "together"]
+__all__ = ["Neighbour", "Neighbours", "join_neighbours", "read_neighbours"]
 
 # Fewer are decoded one by one: accel itself decompresses what little is picked of a few, for which pyarrow's reader
 # would use memory that a fresh process has not touched yet.
@@ -27,8 +27,8 @@ _LEAST = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
-    """One of several tasks that are read together: it is a single piece."""
+class Neighbour:
+    """One of several tasks that are read as if they were one piece: it is a single piece by itself."""
 
     task: ScanTask
     reads: TaskReads
@@ -36,46 +36,44 @@ class Member:
 
 
 @dataclass(frozen=True, slots=True)
-class Members:
-    """Tasks that are read as if they were one piece."""
+class Neighbours:
+    """Tasks of neighbouring row groups that are read as if they were one piece."""
 
-    each: Sequence[Member]
+    each: Sequence[Neighbour]
 
     @property
     def held_bytes(self) -> int:
         """See `Piece`; as of it all."""
-        return sum(member.piece.held_bytes for member in self.each)
+        return sum(one.piece.held_bytes for one in self.each)
 
     @property
     def weight(self) -> float:
         """See `Piece`; as of it all."""
-        return sum(member.piece.weight for member in self.each)
+        return sum(one.piece.weight for one in self.each)
 
     @property
     def sure_rows(self) -> int:
         """Rows that are known to match."""
-        return sum(member.task.sure.count for member in self.each)
+        return sum(one.task.sure.count for one in self.each)
 
 
-def together(
+def join_neighbours(
     reader: Reader, tasks: Sequence[ScanTask], *, abreast: int, size: PieceSize
-) -> Iterator[Members | ScanTask]:
-    """The tasks of one file in order, neighbours as one and the others by themselves."""
+) -> Iterator[Neighbours | ScanTask]:
+    """The tasks of one file in order: those of small neighbouring row groups joined, the others by themselves."""
     for some in neighbours(tasks):
-        members = _members_of(reader, some, abreast=abreast, size=size)
-        if members is None:
+        joined = _joined(reader, some, abreast=abreast, size=size)
+        if joined is None:
             yield from some
         else:
-            yield members
+            yield joined
 
 
-def _members_of(
-    reader: Reader, tasks: Sequence[ScanTask], *, abreast: int, size: PieceSize
-) -> Members | None:
-    """None where each is to be read by itself: one takes two phases or several pieces, or all hold more than a piece may."""
+def _joined(reader: Reader, tasks: Sequence[ScanTask], *, abreast: int, size: PieceSize) -> Neighbours | None:
+    """None where each is to be read by itself: one takes two phases or several pieces, or they come to more than a piece."""
     if len(tasks) == 1:
         return None
-    each: list[Member] = []
+    each: list[Neighbour] = []
     for task in tasks:
         reads = reader.reads(task, abreast=abreast)
         if reads.two_phases or task.cut_when_read:
@@ -83,24 +81,24 @@ def _members_of(
         pieces = cut_task(task, size=size, two_phases=False)
         if len(pieces) != 1:
             return None
-        each.append(Member(task, reads, pieces[0]))
-    members = Members(each)
-    if members.weight > size.usual or members.held_bytes > reader.options.memory_limit:
+        each.append(Neighbour(task, reads, pieces[0]))
+    joined = Neighbours(each)
+    if joined.weight > size.usual or joined.held_bytes > reader.options.memory_limit:
         return None
-    return members
+    return joined
 
 
-async def read_members(
-    reader: Reader, members: Members, *, turn: Callable[[], Turn]
+async def read_neighbours(
+    reader: Reader, joined: Neighbours, *, turn: Callable[[], Turn]
 ) -> tuple[list[pa.RecordBatch], int]:
-    """Their batches, in order, and the round trips that they took."""
-    stacks = [(stack, _kept(reader, stack)) for stack in _stacks(members.each)]
+    """The batches of all of them, in order, and the round trips that they took."""
+    stacks = [(stack, _kept(reader, stack)) for stack in _stacks(joined.each)]
     left = [one for stack, kept in stacks if kept is None for one in stack]
-    lacking = [member.reads.lacking(member.piece) for member in left]
+    lacking = [one.reads.lacking(one.piece) for one in left]
     wants = _longest(lacking)
     came, trips = await left[0].reads.ask(wants) if wants else ({}, 0)
-    for member, own in zip(left, lacking, strict=True):
-        member.reads.give({want.key: came[want.key][: want.range.length] for want in own})
+    for one, own in zip(left, lacking, strict=True):
+        one.reads.give({want.key: came[want.key][: want.range.length] for want in own})
     del came  # what has been decoded is not held on to
     batches: list[pa.RecordBatch] = []
     more = 0
@@ -130,16 +128,16 @@ def _longest(lacking: Iterable[Sequence[Want]]) -> list[Want]:
     return list(longest.values())
 
 
-def _kept(reader: Reader, stack: Sequence[Member]) -> list[pa.RecordBatch] | None:
-    """The batches of what is decoded by itself, if they are kept."""
+def _kept(reader: Reader, stack: Sequence[Neighbour]) -> list[pa.RecordBatch] | None:
+    """The batches of a neighbour that is decoded by itself, if they are kept."""
     return recall_piece(reader, stack[0].reads, stack[0].piece) if len(stack) == 1 else None
 
 
-def _stacks(members: Sequence[Member]) -> Iterator[list[Member]]:
-    """Those together, in order, that are decoded together."""
+def _stacks(joined: Sequence[Neighbour]) -> Iterator[list[Neighbour]]:
+    """The neighbours in order, in the groups that are decoded together."""
     from accel.decode.stack import stack_kind
 
-    for kind, stack in itertools.groupby(members, lambda one: stack_kind(one.task, one.piece)):
+    for kind, stack in itertools.groupby(joined, lambda one: stack_kind(one.task, one.piece)):
         some = list(stack)
         if kind is None or len(some) < _LEAST:
             yield from ([one] for one in some)
@@ -148,7 +146,7 @@ def _stacks(members: Sequence[Member]) -> Iterator[list[Member]]:
 
 
 async def _read_stack(
-    reader: Reader, stack: Sequence[Member], *, turn: Turn
+    reader: Reader, stack: Sequence[Neighbour], *, turn: Turn
 ) -> tuple[list[pa.RecordBatch], int]:
     from accel.decode.stack import Layer
 

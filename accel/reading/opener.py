@@ -28,7 +28,7 @@ from accel.planning.handle import FileHandle
 from accel.planning.need import Need, NeedTail, Steps, Tail
 from accel.planning.opening import open_file
 from accel.ranges import Kind, ReadKey, Stash
-from accel.reading.dictionary_reads import dictionary_key
+from accel.reading.dictionary_reads import cache_dictionary, cached_dictionary, dictionary_key
 from accel.reading.tail_hints import TailHints
 
 __all__ = ["Opener", "Tails"]
@@ -298,8 +298,8 @@ class Opener:
         for want in need.wants:
             if want.key.kind is Kind.DICTIONARY and pin is not None and pin.etag is not None:
                 keys[want.key] = dictionary_key(client, pin, place=want.range)
-                found = self._cache.get(keys[want.key])
-                if isinstance(found, bytes):
+                found = cached_dictionary(self._cache, keys[want.key])
+                if found is not None:
                     cached[want.key] = memoryview(found)
         missing = [want for want in need.wants if want.key not in cached]
         if not missing:
@@ -307,8 +307,7 @@ class Opener:
         stash = await client.read(path, missing, pin=pin, metrics=self.metrics)
         for want in missing:
             if want.key in keys:
-                data = bytes(stash[want.key])
-                self._cache.put(keys[want.key], data, len(data) + 256)
+                cache_dictionary(self._cache, keys[want.key], bytes(stash[want.key]))
         return {**stash, **cached}, 1
 
     def _keep_tail(self, client: Client, path: str, tail: Tail, among: int) -> None:

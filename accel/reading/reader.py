@@ -44,21 +44,23 @@ __all__ = ["Reader", "Tails"]
 
 T = TypeVar("T")
 
+# Pieces of local files that are under way beyond those that are being decoded.
 _LOCAL_AHEAD = 2
-# Nothing is asked about less: what an index says has to be parsed, too.
+# Bytes in doubt; about fewer no index is asked: what it says has to be parsed, too.
 _LEAST_PROBED = 1 << 20
-# To learn which pages of so few bytes are wanted takes longer than to read them.
+# Bytes of all wanted chunks of a file; fewer are read whole: to learn which of their pages are wanted takes longer.
 _WHOLE_BYTES = 8 << 10
-# What decodes to more than so many times `inline_decode_bytes` would hold up the I/O loop.
+# The bounds of what is decoded on the I/O loop, which more would hold up. A piece may take so many times
+# `inline_decode_bytes` in memory,
 _INLINE_EXPANSION = 16
-# And so would dictionaries of more than so many times that: a page names few of their entries, all are decoded.
+# and its dictionaries so many times: a page names few of their entries, but all are decoded.
 _INLINE_DICTIONARIES = 4
-# One that needs no decompression counts as so much less: nothing else in it takes long, and of few rows the entries
-# are picked where they lie.
+# A dictionary that needs no decompression counts as this much smaller: nothing else in it takes long, and of few rows the
+# entries are picked where they lie.
 _BARE = 8
-# Each column costs a fifth of a millisecond, however little it holds.
+# Columns of a piece: each costs a fifth of a millisecond, however little it holds.
 _INLINE_LEAVES = 12
-# Of row groups decoded together a quarter of that.
+# Column chunks of row groups decoded together: each costs a quarter of that.
 _INLINE_CHUNKS = 48
 
 
@@ -84,8 +86,8 @@ class Reader:
         self._opener = Opener(client_for, cache=cache, options=options, metrics=metrics, tails=tails)
         self.options = options
         self.metrics = metrics
-        self.abreast = 1
-        """Files of the scan: they wait for their indexes together."""
+        self.num_files = 1
+        """Of the scan, which wait for their indexes at the same time."""
         self._learns = learns
         self.seen = Seen()
         # Versions that were current by then, give or take the cache's `max_age`, stand for the whole run.
@@ -111,8 +113,9 @@ class Reader:
         """The cached handle of a file, if it may be used without asking: see `Opener.at_hand`."""
         return self._opener.at_hand(file, now)
 
-    def pieces(self, root: str) -> int:
-        """How many of them are under way at once: of local files no more than keep the decoding threads busy."""
+    def max_pieces(self, root: str) -> int:
+        """Pieces of a store's files that may be under way at once: of local files no more than keep the decoding threads
+        busy."""
         most = self.options.max_tasks_in_flight
         return min(most, self._pool.threads + _LOCAL_AHEAD) if root == LOCAL_ROOT else most
 
@@ -123,7 +126,7 @@ class Reader:
         given = self.options.probe_min_bytes
         if given is not None:
             return given
-        return max(_LEAST_PROBED, self._client_for(root).network.trip_bytes // max(1, self.abreast))
+        return max(_LEAST_PROBED, self._client_for(root).network.trip_bytes // max(1, self.num_files))
 
     async def plan(
         self,

@@ -31,11 +31,11 @@ from accel.records import dataclass
 
 __all__ = ["PieceRead", "TaskReads"]
 
-# A chunk of less than so many bytes has few pages.
+# Bytes of a chunk; in a smaller one there are few pages, which are located here and not in a thread.
 _FEW_PAGES = MIB
-# To look for the pages of a chunk of less takes longer than to read all of it the next time.
+# Bytes of a chunk; in a smaller one pages are not located: the next scan reads all of it in less time than that takes.
 _LEAST_TAUGHT = 8 << 10
-# Of fewer rows in doubt the filter is evaluated sooner than its outcome is looked up.
+# Rows in doubt; on fewer the filter is evaluated again in less time than it takes to look up what it came to.
 _LEAST_TESTED = 1 << 16
 
 
@@ -270,7 +270,7 @@ class TaskReads:
         return replace(task, file=file, reads=tuple(reads))
 
     def over(self, task: ScanTask) -> TaskReads:
-        """The same, for another form of the task."""
+        """What fetches another form of the task, such as `fetch_chunks` returns: in one phase."""
         return TaskReads(
             task,
             self.client,

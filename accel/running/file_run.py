@@ -19,7 +19,7 @@ from accel.planning.pages import Piece
 from accel.planning.task import ScanTask
 from accel.planning.two_phase import cut_task, filter_phase
 from accel.reading.admission import Budget, Priority
-from accel.reading.neighbour_reads import Members, together
+from accel.reading.neighbour_reads import Neighbours, join_neighbours
 from accel.reading.piece_reads import filter_piece, finish_piece, narrow_task
 from accel.reading.task_reads import TaskReads
 from accel.running.intake import Intake
@@ -198,22 +198,22 @@ class FileRun:
         # With a limit the first may be enough: they are read one after the other.
         limited = intake.rows_wanted() is not None
         abreast = 1 if limited else len(tasks)
-        found = together(intake.reader, tasks, abreast=abreast, size=intake.size)
+        found = join_neighbours(intake.reader, tasks, abreast=abreast, size=intake.size)
         for one in tasks if limited or len(tasks) == 1 else found:
             await breathe()
             if self._budget.spent or self._failing:
                 break
-            if isinstance(one, Members):
-                await self._start_members(group, one, line)
+            if isinstance(one, Neighbours):
+                await self._start_neighbours(group, one, line)
             else:
                 await self._start_task(group, one, line, abreast=abreast)
 
-    async def _start_members(self, group: asyncio.TaskGroup, members: Members, line: Line) -> None:
+    async def _start_neighbours(self, group: asyncio.TaskGroup, joined: Neighbours, line: Line) -> None:
         intake = self._intake
-        self.promised += members.sure_rows
-        order = await self._enter(members.each[0].task, members.held_bytes, intake.part(members.weight))
+        self.promised += joined.sure_rows
+        order = await self._enter(joined.each[0].task, joined.held_bytes, intake.part(joined.weight))
         if not self._failing:
-            read = partial(intake.read_members, members, depth=self._depth, order=order)
+            read = partial(intake.read_neighbours, joined, depth=self._depth, order=order)
             line.put((order, group.create_task(self._told(read))))
 
     async def _start_task(

@@ -14,7 +14,7 @@ from accel.decode.pool import DecodePool
 from accel.planning.pages import Piece, PieceSize
 from accel.planning.task import ScanTask
 from accel.reading.admission import Admission, Priority, part_of
-from accel.reading.neighbour_reads import Members, read_members
+from accel.reading.neighbour_reads import Neighbours, read_neighbours
 from accel.reading.piece_reads import read_piece
 from accel.reading.reader import Reader
 from accel.reading.task_reads import TaskReads
@@ -61,7 +61,7 @@ class Intake:
         """Have as many pieces under way as the network of a task's store holds, if those are more."""
         if self._limit is not None:
             return
-        self.admission.limit_pieces = min(self.admission.limit_pieces, self.reader.pieces(task.file.root))
+        self.admission.limit_pieces = min(self.admission.limit_pieces, self.reader.max_pieces(task.file.root))
         options = self.reader.options
         cover = self.reader.client(task.file.root).network.bytes_to_cover()
         most = _DEEPEST * options.max_tasks_in_flight
@@ -81,9 +81,11 @@ class Intake:
         self.has_read(depth + trips)
         return batches
 
-    async def read_members(self, members: Members, *, depth: int, order: Priority) -> list[pa.RecordBatch]:
+    async def read_neighbours(
+        self, joined: Neighbours, *, depth: int, order: Priority
+    ) -> list[pa.RecordBatch]:
         """`read_piece` of several tasks, as if they were one."""
-        batches, trips = await read_members(self.reader, members, turn=lambda: self.turns.at((1, order)))
+        batches, trips = await read_neighbours(self.reader, joined, turn=lambda: self.turns.at((1, order)))
         self.has_read(depth + trips)
         return batches
 

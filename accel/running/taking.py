@@ -24,7 +24,7 @@ Convert = Callable[[pa.RecordBatch], pa.RecordBatch]
 _PLAN_AGAIN = "plan again, by accel.plan or a new accel.spark.read: a plan is of the versions that it found"
 
 
-class Asked(Protocol):
+class SchemaSource(Protocol):
     """What knows the schema of a run."""
 
     async def question(self) -> Question:
@@ -38,11 +38,11 @@ class Running:
     Parameters
     ----------
     run : Run or EarlyRun
-    session : Asked or None
+    session : SchemaSource or None
         None for a plan, whose tasks are fixed.
     schema : pyarrow.Schema or None
         Of the batches, where it is known without the session.
-    convert : bool
+    for_spark : bool
         Whether the batches are for Spark.
     url : str, optional
         The file, where it is the only one.
@@ -51,16 +51,16 @@ class Running:
     def __init__(
         self,
         run: AnyRun,
-        session: Asked | None,
+        session: SchemaSource | None,
         *,
         schema: pa.Schema | None,
-        convert: bool,
+        for_spark: bool,
         url: str | None = None,
     ) -> None:
         self._run = run
         self._session = session
         self._schema = schema
-        self._convert = convert
+        self._for_spark = for_spark
         self._url = url
         self._converter: Convert | None = None
         self._under_way: set[AnyRun] = set()
@@ -71,13 +71,13 @@ class Running:
         if self._schema is None and self._session is not None:
             self._schema = (await self._session.question()).output
         schema = self._schema if self._schema is not None else pa.schema([])
-        return converted_schema(schema) if self._convert else schema
+        return converted_schema(schema) if self._for_spark else schema
 
     async def take(self) -> pa.RecordBatch | None:
         """The next batch, or None; whatever is raised, the run has ended then."""
         try:
             batch = await self._run.take()
-            if batch is not None and self._convert:
+            if batch is not None and self._for_spark:
                 batch = self._converted(batch)
         except BaseException as error:
             if self._session is None and isinstance(error, ObjectChangedError):

@@ -34,7 +34,22 @@ __all__ = ["Engine"]
 
 
 class Engine:
-    """A `ScanSpec` with the means to run it."""
+    """A `ScanSpec` with the means to run it.
+
+    Parameters
+    ----------
+    spec : ScanSpec
+    client_for : callable
+        The client of a store, by its root.
+    cache : Cache or None
+        None: what a run reads is forgotten with it.
+    in_store : bool
+        Paths are relative to a store that the caller gave.
+    for_spark : bool
+        The batches are what `mapInArrow` takes.
+    names : list of str, optional
+        The columns that all files must have, in order, where they are matched by position.
+    """
 
     def __init__(
         self,
@@ -43,14 +58,14 @@ class Engine:
         *,
         cache: Cache | None,
         in_store: bool = False,
-        convert: bool = False,
+        for_spark: bool = False,
         names: list[str] | None = None,
     ) -> None:
         self.spec = spec
         self._client_for = client_for
         self._cache = cache
         self._in_store = in_store
-        self._convert = convert
+        self._for_spark = for_spark
         self._names = names
         self._output: pa.Schema | None = None
         self._consumed = False
@@ -163,7 +178,7 @@ class Engine:
             self._client_for,
             cache=self._cache,
             in_store=self._in_store,
-            convert=True,
+            for_spark=True,
             names=self._names,
         )
 
@@ -208,7 +223,7 @@ class Engine:
 
         With `answering` only what cannot be answered without being read comes out, in the files' own types.
         """
-        spec, convert = self.spec, self._convert and answering is None
+        spec, for_spark = self.spec, self._for_spark and answering is None
         limit = spec.at_most(limit)
         if is_planned(spec.source):
             from accel.opening.planned_work import planned_work
@@ -221,19 +236,19 @@ class Engine:
             run = Run(reader, partial(planned_work, reader, tasks), limit=limit, ordered=spec.order)
             urls = {task.file.url for task in tasks}
             url = urls.pop() if len(urls) == 1 else None
-            return Running(run, None, schema=_schema_of(spec.source), convert=convert, url=url)
+            return Running(run, None, schema=_schema_of(spec.source), for_spark=for_spark, url=url)
         assuming = partial(self._session, metrics, Tails.SERVE, limit=limit, answering=answering)
         session, url = assuming(), _only_path(spec.source)
 
         def run_of(session: Session) -> Run:
             return Run(session.reader, session.work, limit=limit, ordered=spec.order)
 
-        if not session.assumes or limit == 0 or self._convert:
-            return Running(run_of(session), session, schema=None, convert=convert, url=url)
+        if not session.assumes or limit == 0 or self._for_spark:
+            return Running(run_of(session), session, schema=None, for_spark=for_spark, url=url)
         from accel.running.early_run import EarlyRun
 
         early = EarlyRun(session, assuming=assuming, run_of=run_of)
-        return Running(early, early, schema=None, convert=convert, url=url)
+        return Running(early, early, schema=None, for_spark=for_spark, url=url)
 
     async def schema(self, metrics: Metrics) -> pa.Schema:
         """The schema of the result."""
@@ -241,7 +256,7 @@ class Engine:
             schema = _schema_of(self.spec.source)
         else:
             schema = (await self._session(metrics).question()).output
-        return converted_schema(schema) if self._convert else schema
+        return converted_schema(schema) if self._for_spark else schema
 
     # -- planning --------------------------------------------------------------------------------
 

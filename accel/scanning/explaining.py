@@ -14,7 +14,7 @@ from accel.planning.query import Question
 from accel.planning.task import ScanTask
 from accel.predicate.expr import Expr
 from accel.ranges import Kind, ReadKey
-from accel.reading.neighbour_reads import Members, together
+from accel.reading.neighbour_reads import Neighbours, join_neighbours
 from accel.reading.reader import Reader
 from accel.reading.task_reads import TaskReads
 
@@ -123,14 +123,12 @@ def _predicted(reader: Reader, tasks: Sequence[ScanTask], *, limit: int | None) 
     if abreast < 2:
         yield from (_predict(reader, task, size=size, abreast=abreast) for task in tasks)
         return
-    for one in together(reader, tasks, abreast=abreast, size=size):
-        if isinstance(one, Members):
+    for one in join_neighbours(reader, tasks, abreast=abreast, size=size):
+        if isinstance(one, Neighbours):
             first, *_ = one.each
             yield predict_pieces(
-                [(member.task, member.piece) for member in one.each],
-                have_dictionary={
-                    key for member in one.each for key in _dictionaries(member.task, member.reads)
-                },
+                [(each.task, each.piece) for each in one.each],
+                have_dictionary={key for each in one.each for key in _dictionaries(each.task, each.reads)},
                 merging=reader.merging(first.task, None, abreast=abreast),
                 missing=first.reads.missing,
             )

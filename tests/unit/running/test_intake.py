@@ -23,7 +23,7 @@ def intake(
     reader: Any = SimpleNamespace(
         options=accel.Options(**options),
         client=lambda root: SimpleNamespace(network=network),
-        pieces=lambda root: pieces,
+        max_pieces=lambda root: pieces,
     )
     return Intake(reader, limit=limit)
 

@@ -60,7 +60,7 @@ class FakeReader:
     def client(self, root: str) -> FakeReader:
         return self
 
-    def pieces(self, root: str) -> int:
+    def max_pieces(self, root: str) -> int:
         return self.options.max_tasks_in_flight
 
     def reads(self, task: ScanTask, *, abreast: int = 1) -> FakeReads:
