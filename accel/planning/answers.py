@@ -17,14 +17,14 @@ import pyarrow as pa
 from accel.planning.handle import FileHandle
 from accel.planning.instants import indexed_as_read
 from accel.planning.leftover import Leftover, left_tasks
-from accel.planning.measures import Aggregates, Function
-from accel.planning.need import Steps
+from accel.planning.measures import Aggregates, Function, type_at
+from accel.planning.need import OnBadIndex, Steps
 from accel.planning.page_indexes import fetch_or_recall
 from accel.planning.projection import path_leaves
 from accel.planning.selection import RowSelection
 from accel.planning.tally import Tally, tally_constant
 from accel.planning.task import ScanTask, TaskFile
-from accel.planning.zone_sources import LeafMeasure, OnBad, ZoneSources
+from accel.planning.zone_sources import LeafMeasure, ZoneSources
 from accel.planning.zones import Zones
 from accel.ranges import ByteRange, Want
 from accel.records import dataclass
@@ -81,7 +81,7 @@ def answer_tasks(
     *,
     aggregates: Aggregates,
     probe_min_bytes: int,
-    on_bad: OnBad,
+    on_bad_index: OnBadIndex,
 ) -> Steps[MetadataAnswer]:
     """Answer what can be answered of one file.
 
@@ -93,7 +93,7 @@ def answer_tasks(
     aggregates : Aggregates
     probe_min_bytes : int
         Figures are asked for when what they may save is more, or when nothing would be left to read.
-    on_bad : callable
+    on_bad_index : callable
         Told of each index that does not verify; it may raise.
     """
     if not tasks:
@@ -101,8 +101,8 @@ def answer_tasks(
     found = _place(tasks[0].file, aggregates)
     if handle.bad_toc is not None and found.columns and tasks[0].file.query.bound is None:
         # With a predicate, planning has told it.
-        on_bad(handle.bad_toc)
-    sources = ZoneSources(handle, on_bad)
+        on_bad_index(handle.bad_toc)
+    sources = ZoneSources(handle, on_bad_index)
     complete = _complete(handle, tasks)
     open_to = _choose(sources, tasks, found, complete=complete)
     if open_to:
@@ -148,9 +148,7 @@ def _place(file: TaskFile, aggregates: Aggregates) -> _Found:
         elif leaf.max_definition == 0 and measure.functions == {Function.COUNT}:
             found.by_rows.append(ordinal)
         else:
-            kind = file.arrow_schema.field(measure.path[0]).type
-            for name in measure.path[1:]:
-                kind = kind.field(name).type
+            kind = type_at(file.arrow_schema, measure.path)
             if indexed_as_read(schema.elements[leaf.element], kind):
                 found.columns.append(LeafMeasure(ordinal, measure, leaf.ordinal, kind))
             else:

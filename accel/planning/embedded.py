@@ -7,7 +7,7 @@ or fails while it is asked, is passed over: it can never cost a row.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
@@ -20,6 +20,7 @@ from accel.indexes.native import signature_of
 from accel.planning.embedded_sources import IndexSource, asked_of, labelled
 from accel.planning.embedded_sources import named as named_sources
 from accel.planning.handle import FileHandle
+from accel.planning.need import OnBadIndex
 from accel.planning.page_indexes import index_want, take_page_indexes
 from accel.planning.query import FileQuery
 from accel.planning.witness import Statement, Witnesses
@@ -33,8 +34,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Embedded"]
 
-OnBad = Callable[[IndexFormatError], None]
-
 
 @dataclass(slots=True)
 class Embedded:
@@ -45,7 +44,7 @@ class Embedded:
 
     @classmethod
     def of(
-        cls, handle: FileHandle, query: FileQuery, named: Mapping[str, str], on_bad: OnBad
+        cls, handle: FileHandle, query: FileQuery, named: Mapping[str, str], on_bad_index: OnBadIndex
     ) -> Embedded | None:
         """None where the file has no index that could say anything of the predicate."""
         if query.bound is None or (handle.toc is None and not named) or handle.distrusted:
@@ -55,7 +54,7 @@ class Embedded:
         try:
             found += named_sources(handle, query, asked, named)
         except IndexFormatError as error:
-            on_bad(_at(error, handle, "embedded index idx1"))
+            on_bad_index(_at(error, handle, "embedded index idx1"))
         return cls(handle, found) if found else None
 
     @property
@@ -77,7 +76,7 @@ class Embedded:
             and len(source.asked) == asked[(source.leaf,)]
         )
 
-    def wants(self, groups: Iterable[int], on_bad: OnBad, *, most_bytes: int) -> list[Want]:
+    def wants(self, groups: Iterable[int], on_bad_index: OnBadIndex, *, most_bytes: int) -> list[Want]:
         """What of these row groups' indexes the next round trip should bring: what the first read brought along,
         and what is worth its bytes."""
         wanted = set(groups)
@@ -88,7 +87,7 @@ class Embedded:
             try:
                 spans = self._spans(source)
             except IndexFormatError as error:
-                self._pass_over(source, error, on_bad)
+                self._pass_over(source, error, on_bad_index)
                 continue
             for span in spans:
                 if span.length <= most_bytes or self.handle.in_tail(span) is not None:
@@ -119,21 +118,21 @@ class Embedded:
         spans: set[tuple[int, int]] = guarded(_asked_for, parsed, source)
         return [ByteRange(base + start, base + end) for start, end in sorted(spans)]
 
-    def _pass_over(self, source: IndexSource, error: IndexFormatError, on_bad: OnBad) -> None:
+    def _pass_over(self, source: IndexSource, error: IndexFormatError, on_bad_index: OnBadIndex) -> None:
         """Ask it nothing from now on."""
         self.handle.indexes[source.ordinal] = None
-        on_bad(_at(error, self.handle, _name(source)))
+        on_bad_index(_at(error, self.handle, _name(source)))
 
-    def learn(self, stash: Stash, on_bad: OnBad) -> None:
+    def learn(self, stash: Stash, on_bad_index: OnBadIndex) -> None:
         """Take in what came; what does not verify is passed over from now on."""
         for source in self.sources:
             every = range(self.handle.metadata.num_row_groups)
             places = [want for want in self._places(source, every) if want.key in stash]
-            take_page_indexes(self.handle, places, stash=stash, on_bad_index=on_bad)
+            take_page_indexes(self.handle, places, stash=stash, on_bad_index=on_bad_index)
             try:
                 self._take(source, stash)
             except IndexFormatError as error:
-                self._pass_over(source, error, on_bad)
+                self._pass_over(source, error, on_bad_index)
 
     def _take(self, source: IndexSource, stash: Stash) -> None:
         held = self.handle.indexes.get(source.ordinal)
@@ -159,7 +158,7 @@ class Embedded:
             verify(source.entry, head)
         self.handle.indexes[source.ordinal] = guarded(parse, head, level=source.level, units=source.units)
 
-    def testify(self, groups: Iterable[int], witnesses: Witnesses, on_bad: OnBad) -> None:
+    def testify(self, groups: Iterable[int], witnesses: Witnesses, on_bad_index: OnBadIndex) -> None:
         """State for every atom what the indexes at hand prove of these row groups."""
         wanted = sorted(groups)
         for source in self.sources:
@@ -174,7 +173,7 @@ class Embedded:
                 for group in about:
                     self._state(source, parsed, group, witnesses)
             except IndexFormatError as error:
-                self._pass_over(source, error, on_bad)
+                self._pass_over(source, error, on_bad_index)
 
     def _state(self, source: IndexSource, parsed: ParsedIndex, group: int, witnesses: Witnesses) -> None:
         first_rows = self._first_rows(source, parsed, group)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import field
 from functools import partial
 from typing import TYPE_CHECKING
@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING
 from accel.errors import (
     AccelError,
     EncryptedFileError,
-    IndexFormatError,
     ParquetFormatError,
     redact,
 )
 from accel.planning.chunk_pages import PagesOf
 from accel.planning.handle import FileHandle
-from accel.planning.need import Need, Steps
+from accel.planning.need import Need, OnBadIndex, Steps
 from accel.planning.page_indexes import (
     fetch_page_indexes,
     page_index_wants,
@@ -24,7 +23,7 @@ from accel.planning.page_indexes import (
 )
 from accel.planning.pages import READABLE_CODECS, LeafReads
 from accel.planning.probes import Probes, find_embedded
-from accel.planning.pruning import prune_pages, prune_row_groups
+from accel.planning.pruning import KeptGroups, prune_pages, prune_row_groups
 from accel.planning.query import FileQuery
 from accel.planning.selection import RowSelection
 from accel.planning.shares import Guesses, guess_shares
@@ -74,7 +73,7 @@ class FilePlan:
             self.add(task, handle)
 
     def count_remembered(
-        self, known: Collection[int], kept: Sequence[tuple[int, bool]], drafts: Mapping[int, ScanTask]
+        self, known: Collection[int], kept: KeptGroups, drafts: Mapping[int, ScanTask]
     ) -> None:
         """Count the row groups that were in doubt, and are no more."""
         if not known:
@@ -111,7 +110,7 @@ def plan_file(
     early_bytes: int = 0,
     whole_bytes: int = 0,
     read_dictionary: ReadDictionary,
-    on_bad_index: Callable[[IndexFormatError], None],
+    on_bad_index: OnBadIndex,
 ) -> Steps[FilePlan]:
     """Prune a file's row groups and pages, and name the pages that the rest needs.
 
@@ -146,7 +145,7 @@ def plan_file(
     ]
     if not kept and handle.bad_toc is None and not task_file.question.embedded:
         return plan  # no index is left to be asked, or to be told of
-    embedded = find_embedded(handle, query, named=task_file.question.embedded, on_bad=on_bad_index)
+    embedded = find_embedded(handle, query, named=task_file.question.embedded, on_bad_index=on_bad_index)
     wants = page_index_wants(
         handle,
         query,
@@ -191,7 +190,7 @@ def plan_file(
     plan.count_remembered(known, kept, drafts)
     for group, task in drafts.items():
         _check_chunks(handle, group, task)
-    plan.take(guess_shares(handle, query, tasks=list(drafts.values()), on_bad=on_bad_index), handle)
+    plan.take(guess_shares(handle, query, tasks=list(drafts.values()), on_bad_index=on_bad_index), handle)
     return plan
 
 
@@ -222,8 +221,8 @@ def _recall(handle: FileHandle, task_file: TaskFile) -> Mapping[int, Evaluation]
 
 
 def _in_turns(
-    draft: Callable[[Sequence[tuple[int, bool]]], dict[int, ScanTask]],
-    kept: Sequence[tuple[int, bool]],
+    draft: Callable[[KeptGroups], dict[int, ScanTask]],
+    kept: KeptGroups,
     *,
     leaves: int,
 ) -> Steps[dict[int, ScanTask]]:
@@ -240,16 +239,13 @@ def _in_turns(
 def _draft(
     handle: FileHandle,
     task_file: TaskFile,
-    kept: Sequence[tuple[int, bool]],
+    kept: KeptGroups,
     *,
     selection: Mapping[int, RowSelection] | None,
     witnesses: Witnesses,
     known: Mapping[int, Evaluation],
 ) -> dict[int, ScanTask]:
-    """The tasks of some row groups, as far as is known by now; none where no row of it can match.
-
-    `kept` says of each row group whether all of its rows are known to match.
-    """
+    """The tasks of some row groups, as far as is known by now; none where no row of it can match."""
     query = task_file.query
     group_rows = handle.metadata.group_rows
     doubtful = [group for group, certain in kept if not certain]

@@ -16,7 +16,15 @@ from accel.planning.projection import split_name
 from accel.predicate.kinds import kind_of, plain_type
 from accel.records import dataclass
 
-__all__ = ["Aggregate", "Aggregates", "Function", "Measure", "check_aggregates", "resolve_aggregates"]
+__all__ = [
+    "Aggregate",
+    "Aggregates",
+    "Function",
+    "Measure",
+    "check_aggregates",
+    "resolve_aggregates",
+    "type_at",
+]
 
 _EXPRESSION = re.compile(r"(lower|year|month|day|hour)\((.+)\)", re.DOTALL)
 
@@ -166,7 +174,7 @@ def resolve_aggregates(asked: Sequence[Aggregate], schema: pa.Schema) -> Aggrega
         of.append(at)
     measures = []
     for (path, expression), wanted in zip(ordinals, functions, strict=True):
-        column_type = _type_at(schema, path)
+        column_type = type_at(schema, path)
         kind = (
             plain_type(column_type)
             if expression is Expression.LOWER
@@ -189,11 +197,12 @@ def _find(name: str, schema: pa.Schema) -> tuple[tuple[str, ...], Expression]:
     if len(schema.get_all_field_indices(path[0])) > 1:
         raise SchemaMismatchError(f"the scan has several columns named {path[0]!r}")
     if expression is not Expression.VALUE:
-        output_type(expression, _type_at(schema, path))
+        output_type(expression, type_at(schema, path))
     return path, expression
 
 
-def _type_at(schema: pa.Schema, path: tuple[str, ...]) -> pa.DataType:
+def type_at(schema: pa.Schema, path: tuple[str, ...]) -> pa.DataType:
+    """The type of the field that a path leads to, through structs."""
     kind = schema.field(path[0]).type
     for name in path[1:]:
         kind = kind.field(name).type

@@ -5,9 +5,10 @@ The reader answers from the network, a test by a function (`testing.steps`); bot
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
+from accel.errors import IndexFormatError
 from accel.format.model import FileMetadata
 from accel.ranges import Stash, Want
 from accel.records import dataclass
@@ -15,7 +16,7 @@ from accel.records import dataclass
 if TYPE_CHECKING:
     from accel.format.packed import PackedMetadata
 
-__all__ = ["Need", "NeedTail", "Steps", "Tail"]
+__all__ = ["Need", "NeedTail", "OnBadIndex", "Steps", "Tail"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,3 +47,5 @@ class Tail:
 
 T = TypeVar("T")
 Steps: TypeAlias = Generator[Need | NeedTail, "Stash | Tail", T]
+OnBadIndex: TypeAlias = Callable[[IndexFormatError], None]
+"""Told by a step of each index that does not verify, and is passed over; it may raise."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,7 +12,8 @@ from accel.format.model import ChunkTable, OffsetIndex
 from accel.format.page_index import chunk_offset_index, parse_column_index
 from accel.planning.decoded_size import DECODED_SHARE
 from accel.planning.handle import FileHandle
-from accel.planning.need import Need, Steps, Tail
+from accel.planning.need import Need, OnBadIndex, Steps, Tail
+from accel.planning.pruning import KeptGroups
 from accel.planning.query import FileQuery
 from accel.planning.selection import RowSelection
 from accel.planning.task import DECODE_AT_ONCE
@@ -33,7 +34,7 @@ def page_index_wants(
     handle: FileHandle,
     query: FileQuery,
     *,
-    kept: Sequence[tuple[int, bool]],
+    kept: KeptGroups,
     selection: Mapping[int, RowSelection] | None,
     piece_bytes: int,
     limit: int | None,
@@ -135,7 +136,7 @@ def take_page_indexes(
     wants: Sequence[Want],
     *,
     stash: Stash,
-    on_bad_index: Callable[[IndexFormatError], None],
+    on_bad_index: OnBadIndex,
 ) -> None:
     """Parse what came for `wants` into the handle; one that does not verify is noted as absent."""
     # Offset indexes first: a column index is checked against the number of pages.

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from accel.errors import IndexFormatError
 from accel.planning.handle import FileHandle
-from accel.planning.need import Steps
+from accel.planning.need import OnBadIndex, Steps
 from accel.planning.page_indexes import fetch_or_recall
+from accel.planning.pruning import KeptGroups
 from accel.planning.query import FileQuery
 from accel.planning.task import ScanTask
 from accel.planning.witness import Witnesses
@@ -42,7 +42,7 @@ class Probes:
         embedded: Embedded | None,
         probe_min_bytes: int,
         read_dictionary: ReadDictionary,
-        on_bad_index: Callable[[IndexFormatError], None],
+        on_bad_index: OnBadIndex,
     ) -> None:
         self._handle = handle
         self._query = query
@@ -56,8 +56,8 @@ class Probes:
     def along(
         self,
         wants: Sequence[Want],
-        kept: Sequence[tuple[int, bool]],
-        draft: Callable[[Sequence[tuple[int, bool]]], Mapping[int, ScanTask]],
+        kept: KeptGroups,
+        draft: Callable[[KeptGroups], Mapping[int, ScanTask]],
         early_bytes: int,
     ) -> list[Want]:
         """What to ask together with page indexes, that may make it needless.
@@ -140,14 +140,14 @@ def find_embedded(
     query: FileQuery,
     *,
     named: Mapping[str, str],
-    on_bad: Callable[[IndexFormatError], None],
+    on_bad_index: OnBadIndex,
 ) -> Embedded | None:
     """The indexes embedded in a file that the question can ask, if there are any."""
     if handle.toc is None and not named:
         return None
     from accel.planning.embedded import Embedded
 
-    return Embedded.of(handle, query, named, on_bad)
+    return Embedded.of(handle, query, named, on_bad_index)
 
 
 def _find_blooms(handle: FileHandle, query: FileQuery) -> Blooms | None:

@@ -28,8 +28,10 @@ from accel.records import dataclass
 if TYPE_CHECKING:
     from accel.arrays import Int64s
 
-__all__ = ["KnownTerms", "PageVerdicts", "group_bounds", "prune_pages", "prune_row_groups"]
+__all__ = ["KeptGroups", "KnownTerms", "PageVerdicts", "group_bounds", "prune_pages", "prune_row_groups"]
 
+KeptGroups: TypeAlias = "Sequence[tuple[int, bool]]"
+"""Row groups that statistics leave, in order, each with whether all of its rows are known to match."""
 KnownTerms: TypeAlias = "dict[tuple[int, ...], tuple[object, list[pa.Scalar], Evidence]]"
 """What partition values prove of single terms, by the term's identity and theirs."""
 

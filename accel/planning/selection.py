@@ -51,21 +51,13 @@ class RowSelection:
     @classmethod
     def from_mask(cls, mask: Bools) -> RowSelection:
         """The set positions of a boolean array."""
-        edges = np.empty(len(mask) + 2, bool)
-        edges[0] = edges[-1] = False
-        edges[1:-1] = mask
-        # Where a run begins and where it ends, by turns.
-        (turns,) = (edges[1:] != edges[:-1]).nonzero()
+        turns = _turns(mask)
         return cls(turns[::2].astype(np.int64), turns[1::2].astype(np.int64))
 
     @classmethod
     def from_units(cls, first_rows: Int64s, num_rows: int, *, keep: Bools) -> RowSelection:
         """The rows of the units (pages) that are kept; unit i ends where unit i + 1 starts."""
-        edges = np.empty(len(keep) + 2, bool)
-        edges[0] = edges[-1] = False
-        edges[1:-1] = keep
-        # Where keeping begins and where it ends, by turns.
-        (turns,) = (edges[1:] != edges[:-1]).nonzero()
+        turns = _turns(keep)
         if not len(turns):
             return cls.none()
         begins, ends = turns[::2], turns[1::2]
@@ -236,6 +228,15 @@ class RowSelection:
         inside = np.clip(rows - self.starts[at], 0, lengths[at])
         earlier = (np.cumsum(lengths) - lengths)[at]
         return np.where(at < 0, 0, earlier + inside)
+
+
+def _turns(mask: Bools) -> Int64s:
+    """Where each run of set places begins, and where it ends, by turns."""
+    edges = np.empty(len(mask) + 2, bool)
+    edges[0] = edges[-1] = False
+    edges[1:-1] = mask
+    turns: Int64s = (edges[1:] != edges[:-1]).nonzero()[0]
+    return turns
 
 
 def match_selection(

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-from accel.errors import IndexFormatError
 from accel.planning.handle import FileHandle
+from accel.planning.need import OnBadIndex
 from accel.planning.query import FileQuery
 from accel.planning.task import ScanTask
 from accel.records import dataclass
@@ -35,7 +33,7 @@ class Guesses:
 
 
 def guess_shares(
-    handle: FileHandle, query: FileQuery, *, tasks: list[ScanTask], on_bad: Callable[[IndexFormatError], None]
+    handle: FileHandle, query: FileQuery, *, tasks: list[ScanTask], on_bad_index: OnBadIndex
 ) -> Guesses:
     """Tell the tasks of one file how selective its filter is expected to be."""
     open_to = [late_bytes(task) >= LEAST_LATE_BYTES for task in tasks]
@@ -45,7 +43,7 @@ def guess_shares(
     from accel.planning.selectivity import Selectivity
     from accel.planning.sketches import Sketches
 
-    sketches, selectivity = Sketches.of(handle, query, on_bad), Selectivity(handle, query)
+    sketches, selectivity = Sketches.of(handle, query, on_bad_index), Selectivity(handle, query)
     told: list[ScanTask] = []
     guessed: list[ScanTask] = []
     for task, matters in zip(tasks, open_to, strict=True):

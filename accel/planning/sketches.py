@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from accel.errors import IndexFormatError
 from accel.format.embedded import Entry, verify_blob
 from accel.indexes.kind import Level
 from accel.indexes.registry import find_kind
 from accel.indexes.sketch import ParsedSketch, Sketch
 from accel.planning.handle import FileHandle
+from accel.planning.need import OnBadIndex
 from accel.planning.query import FileQuery
 from accel.ranges import ByteRange
 from accel.records import dataclass
 
 __all__ = ["Sketches"]
-
-OnBad = Callable[[IndexFormatError], None]
 
 
 @dataclass(slots=True)
@@ -27,11 +24,11 @@ class Sketches:
     """
 
     handle: FileHandle
-    on_bad: OnBad
+    on_bad_index: OnBadIndex
     entries: list[tuple[int, Entry]]
 
     @classmethod
-    def of(cls, handle: FileHandle, query: FileQuery, on_bad: OnBad) -> Sketches | None:
+    def of(cls, handle: FileHandle, query: FileQuery, on_bad_index: OnBadIndex) -> Sketches | None:
         """None where the file has none for the predicate's columns."""
         if query.bound is None or handle.toc is None or handle.distrusted:
             return None
@@ -41,7 +38,7 @@ class Sketches:
             for ordinal, entry in enumerate(handle.toc.entries)
             if entry.kind == Sketch.name and entry.version == Sketch.version and entry.column in paths
         ]
-        return cls(handle, on_bad, entries) if entries else None
+        return cls(handle, on_bad_index, entries) if entries else None
 
     def of_group(self, row_group: int) -> dict[tuple[str, ...], ParsedSketch]:
         """By column path; a row group's own sketch goes before the file's."""
@@ -65,6 +62,6 @@ class Sketches:
                 held[ordinal] = None
                 bad = error if isinstance(error, IndexFormatError) else IndexFormatError(str(error))
                 bad.at(path=self.handle.id.path, place="embedded index sketch")
-                self.on_bad(bad)
+                self.on_bad_index(bad)
         sketch = held[ordinal]
         return sketch if isinstance(sketch, ParsedSketch) else None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import field
 from typing import Any
 
@@ -20,6 +20,7 @@ from accel.indexes.native import signature_of, tag_of
 from accel.indexes.registry import find_kind
 from accel.planning.handle import FileHandle
 from accel.planning.measures import Function, Measure
+from accel.planning.need import OnBadIndex
 from accel.planning.page_indexes import index_want, take_page_indexes
 from accel.planning.zones import Zones, zones_of_bounds, zones_of_stats
 from accel.predicate.kinds import kind_of
@@ -28,7 +29,6 @@ from accel.records import dataclass
 
 __all__ = ["LeafMeasure", "ZoneSources"]
 
-OnBad = Callable[[IndexFormatError], None]
 
 _ZONEMAP = "zonemap"
 
@@ -60,7 +60,7 @@ class ZoneSources:
     """The figures that a file's metadata can give."""
 
     handle: FileHandle
-    on_bad: OnBad
+    on_bad_index: OnBadIndex
     _places: dict[int, list[tuple[int, Entry]]] = field(default_factory=dict)
     """By the ordinal of a measure: the zone maps of it, with their places in the table of contents."""
     _chunks: dict[int, Zones] = field(default_factory=dict)
@@ -121,7 +121,7 @@ class ZoneSources:
     def learn(self, wants: Sequence[Want], stash: Stash) -> None:
         """Take in what came."""
         pages = [want for want in wants if want.key.kind is not Kind.INDEX]
-        take_page_indexes(self.handle, pages, stash=stash, on_bad_index=self.on_bad)
+        take_page_indexes(self.handle, pages, stash=stash, on_bad_index=self.on_bad_index)
         came = {want.range: stash[want.key] for want in wants if want.key.kind is Kind.INDEX}
         entries = self.handle.toc.entries if self.handle.toc is not None else ()
         for at, entry in enumerate(entries):
@@ -135,7 +135,7 @@ class ZoneSources:
                 error.at(
                     path=self.handle.id.path, place=f"embedded zone map, column {'.'.join(entry.column)}"
                 )
-                self.on_bad(error)
+                self.on_bad_index(error)
 
     # -- one source each -------------------------------------------------------------------------
 

@@ -26,7 +26,7 @@ from accel.planning.coalesce import Merging, RequestShape
 from accel.planning.file import DataFile
 from accel.planning.filing import FilePlan, plan_file
 from accel.planning.handle import FileHandle
-from accel.planning.need import Steps
+from accel.planning.need import OnBadIndex, Steps
 from accel.planning.query import Question
 from accel.planning.seen import Seen
 from accel.planning.selection import RowSelection
@@ -178,7 +178,7 @@ class Reader:
         self,
         file: DataFile,
         handle: FileHandle,
-        make: Callable[[Callable[[IndexFormatError], None]], Steps[T]],
+        make: Callable[[OnBadIndex], Steps[T]],
     ) -> tuple[T, int]:
         """What some steps find out about an opened file, and the round trips it took.
 

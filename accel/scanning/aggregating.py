@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from accel.arrays import integers_array, whole
 from accel.decode.pool import DecodePool
-from accel.errors import IndexFormatError, SchemaMismatchError
+from accel.errors import SchemaMismatchError
 from accel.indexes.expressions import Expression
 from accel.planning.answers import MetadataAnswer, answer_tasks, narrow_tasks
 from accel.planning.file import DataFile
@@ -19,6 +19,7 @@ from accel.planning.filing import FilePlan
 from accel.planning.handle import FileHandle
 from accel.planning.leftover import MEASURES_KEY
 from accel.planning.measures import Aggregates, Measure, check_aggregates, resolve_aggregates
+from accel.planning.need import OnBadIndex
 from accel.planning.query import Question
 from accel.planning.tally import Tally, finish, tally_array
 from accel.planning.task import ScanTask
@@ -67,13 +68,13 @@ class Aggregation:
         if self._limited:
             return plan, 0
 
-        def steps(on_bad: Callable[[IndexFormatError], None]) -> Any:
+        def steps(on_bad_index: OnBadIndex) -> Any:
             return answer_tasks(
                 handle,
                 plan.tasks,
                 aggregates=self._resolved,
                 probe_min_bytes=reader.probe_min_bytes(file.root),
-                on_bad=on_bad,
+                on_bad_index=on_bad_index,
             )
 
         answer, trips = await reader.ask(file, handle, steps)

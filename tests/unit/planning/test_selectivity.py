@@ -47,7 +47,7 @@ def ask(handle: FileHandle, where: str) -> FileQuery:
 def guess(where: str, *, doubtful: int = ROWS, data: bytes = DATA) -> float:
     handle = Bytes(data).open()
     query = ask(handle, where)
-    sketches = Sketches.of(handle, query, on_bad=pytest.fail)
+    sketches = Sketches.of(handle, query, on_bad_index=pytest.fail)
     found = {} if sketches is None else sketches.of_group(0)
     return Selectivity(handle, query).share(0, doubtful=doubtful, sketches=found)
 
