@@ -11,6 +11,7 @@ import pytest
 import accel
 from accel.decode.arrow import file_schema
 from accel.planning.dictionaries import Dictionaries
+from accel.planning.handle import FileHandle
 from accel.planning.query import Question, compile_query
 from accel.predicate.where import to_expr
 from accel.testing import DictStore
@@ -38,6 +39,19 @@ def data() -> bytes:
     return sink.getvalue()
 
 
+def found_in(handle: FileHandle, where: str) -> Dictionaries | None:
+    metadata = handle.metadata
+    schema = file_schema(metadata.schema, metadata.key_value)
+    query = compile_query(
+        Question(to_expr(where), schema, schema, ()),
+        file_schema=metadata.schema,
+        arrow_schema=schema,
+        partition={},
+        url="u",
+    )
+    return Dictionaries.of(handle, query, lambda *_: pa.nulls(0))
+
+
 def scanned(where: str) -> int:
     store, options = DictStore({"f": data()}), accel.Options(probe_min_bytes=0)
     return accel.scan("f", where, store=store, cache=None, options=options).count_rows()
@@ -54,18 +68,14 @@ def scanned(where: str) -> int:
     ],
 )
 def test_only_a_column_itself_is_listed_by_its_dictionary(where: str, asked: list[tuple[str, ...]]) -> None:
-    handle = Bytes(data()).open()
-    metadata = handle.metadata
-    schema = file_schema(metadata.schema, metadata.key_value)
-    query = compile_query(
-        Question(to_expr(where), schema, schema, ()),
-        file_schema=metadata.schema,
-        arrow_schema=schema,
-        partition={},
-        url="u",
-    )
-    found = Dictionaries.of(handle, query, lambda *_: pa.nulls(0))
+    found = found_in(Bytes(data()).open(), where)
     assert [column.column.path for column in (found.columns if found is not None else [])] == asked
+
+
+def test_no_dictionary_is_asked_of_a_file_whose_page_index_lied() -> None:
+    handle = Bytes(data()).open()
+    handle.distrusted = True
+    assert found_in(handle, "a.x = 1") is None
 
 
 @pytest.mark.parametrize(

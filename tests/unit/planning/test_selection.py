@@ -117,10 +117,17 @@ def test_of_unites_and_drops_empty() -> None:
     assert list(RowSelection.of([])) == []
 
 
-@pytest.mark.parametrize("bad", [(-1, 2), (3, 2)])
-def test_of_refuses(bad: tuple[int, int]) -> None:
+@pytest.mark.parametrize(
+    "ranges",
+    [
+        pytest.param([(-1, 2)], id="negative"),
+        pytest.param([(3, 2)], id="ends before it starts"),
+        pytest.param([(0, 2), (5, 4), (6, 8)], id="one of several"),
+    ],
+)
+def test_of_refuses(ranges: list[tuple[int, int]]) -> None:
     with pytest.raises(ValueError, match="row range"):
-        RowSelection.of([bad])
+        RowSelection.of(ranges)
 
 
 @given(masks, st.data())
