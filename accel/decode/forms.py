@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from accel.decode.bodies import Bytes
+from accel.format.annotations import time_unit
 from accel.format.model import Physical, SchemaElement
 from accel.records import dataclass
 
@@ -68,9 +69,6 @@ _MOMENTS: Final = {
 _TEXTS: Final = frozenset(
     {pa.lib.Type_STRING, pa.lib.Type_BINARY, pa.lib.Type_LARGE_STRING, pa.lib.Type_LARGE_BINARY}
 )
-# Of Parquet's units, by the logical type's number and by the converted type's.
-_UNITS: Final = {1: "ms", 2: "us", 3: "ns"}
-_CONVERTED_UNITS: Final = {7: "ms", 8: "us", 9: "ms", 10: "us"}
 
 _TEXT: Final = Form(Shape.TEXT, 0, 0, True)
 _COPY_4: Final = Form(Shape.COPIED, 4, 4, False)
@@ -92,7 +90,7 @@ def form_of(kind: pa.DataType, element: SchemaElement) -> Form | None:
     if physical is not Physical.INT32 and physical is not Physical.INT64:
         return None
     size, same = (4, _OF_4) if physical is Physical.INT32 else (8, _OF_8)
-    if number in same or (_MOMENTS.get(number) is physical and kind.unit == _unit(element)):
+    if number in same or (_MOMENTS.get(number) is physical and kind.unit == time_unit(element)):
         return _COPY_4 if size == 4 else _COPY_8
     if number == pa.lib.Type_DECIMAL128:
         return Form(Shape.WIDENED, size, _DECIMAL_BYTES, True)
@@ -109,12 +107,6 @@ def _fixed(kind: pa.DataType, width: int) -> Form | None:
     if kind.id in (pa.lib.Type_FIXED_SIZE_BINARY, pa.lib.Type_HALF_FLOAT) and kind.byte_width == width:
         return Form(Shape.COPIED, width, width, True)
     return None
-
-
-def _unit(element: SchemaElement) -> str | None:
-    if element.logical_type is not None:
-        return _UNITS.get(element.logical_params.get("unit", 0))
-    return _CONVERTED_UNITS.get(element.converted_type or 0)
 
 
 def put(form: Form, raw: Bytes, data: Bytes, row: int) -> None:

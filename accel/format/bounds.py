@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from accel.format.annotations import LogicalType
 from accel.format.bound_values import decode_bounds
 from accel.format.domain import Bounds, Domain
 from accel.format.model import (
@@ -207,7 +208,9 @@ def _settle_counts(
         nulls = np.where((nulls >= 0) & (nulls <= values), nulls, -1)
         if miscounts_nulls(element, leaf):
             nulls = np.where(nulls == values, nulls, -1)
-    floating = element.physical in (Physical.FLOAT, Physical.DOUBLE) or element.logical_type == 15
+    floating = (
+        element.physical in (Physical.FLOAT, Physical.DOUBLE) or element.logical_type == LogicalType.FLOAT16
+    )
     if not floating:
         return _Counts(values, nulls, np.zeros_like(values))
     possible = (nans >= 0) & (nans <= values - np.maximum(nulls, 0))

@@ -117,9 +117,9 @@ class SchemaElement:
     repetition: Repetition
     num_children: int
     converted_type: int | None
+    """As `annotations.ConvertedType`, or a number that is not known."""
     logical_type: int | None
-    """The field id of the LogicalType union's member (1 STRING, 5 DECIMAL, 6 DATE, 7 TIME,
-    8 TIMESTAMP, 10 INTEGER, 11 UNKNOWN, 12 JSON, 13 BSON, 14 UUID, 15 FLOAT16, ...)."""
+    """The field id of the LogicalType union's member, known (`annotations.LogicalType`) or not."""
     logical_params: Mapping[str, int]
     """Of that member: `scale`, `precision`, `utc` (0/1), `unit` (1 ms, 2 us, 3 ns), `bits`, `signed`."""
     scale: int

@@ -9,6 +9,7 @@ import enum
 
 import pyarrow as pa
 
+from accel.format.annotations import ConvertedType, LogicalType, time_unit
 from accel.format.domain import Domain
 from accel.format.model import Physical, SchemaElement
 from accel.records import dataclass
@@ -67,41 +68,40 @@ class _Sense(enum.Enum):
     """No order, or one that is not known here: INTERVAL, VARIANT, GEOMETRY, whatever comes next."""
 
 
-_LOGICAL = {
-    1: _Sense.TEXT,
-    4: _Sense.TEXT,  # ENUM
-    5: _Sense.DECIMAL,
-    6: _Sense.DATE,
-    7: _Sense.TIME,
-    8: _Sense.TIMESTAMP,
-    12: _Sense.TEXT,  # JSON
-    13: _Sense.TEXT,  # BSON
-    14: _Sense.UUID,
-    15: _Sense.FLOAT16,
+_LOGICAL: dict[int, _Sense] = {
+    LogicalType.STRING: _Sense.TEXT,
+    LogicalType.ENUM: _Sense.TEXT,
+    LogicalType.DECIMAL: _Sense.DECIMAL,
+    LogicalType.DATE: _Sense.DATE,
+    LogicalType.TIME: _Sense.TIME,
+    LogicalType.TIMESTAMP: _Sense.TIMESTAMP,
+    LogicalType.JSON: _Sense.TEXT,
+    LogicalType.BSON: _Sense.TEXT,
+    LogicalType.UUID: _Sense.UUID,
+    LogicalType.FLOAT16: _Sense.FLOAT16,
 }
-_CONVERTED = {
-    0: _Sense.TEXT,
-    4: _Sense.TEXT,
-    5: _Sense.DECIMAL,
-    6: _Sense.DATE,
-    7: _Sense.TIME,
-    8: _Sense.TIME,
-    9: _Sense.TIMESTAMP,
-    10: _Sense.TIMESTAMP,
-    11: _Sense.UNSIGNED,
-    12: _Sense.UNSIGNED,
-    13: _Sense.UNSIGNED,
-    14: _Sense.UNSIGNED,
-    15: _Sense.SIGNED,
-    16: _Sense.SIGNED,
-    17: _Sense.SIGNED,
-    18: _Sense.SIGNED,
-    19: _Sense.TEXT,
-    20: _Sense.TEXT,
+"""INTEGER aside, which says itself whether it is signed."""
+_CONVERTED: dict[int, _Sense] = {
+    ConvertedType.UTF8: _Sense.TEXT,
+    ConvertedType.ENUM: _Sense.TEXT,
+    ConvertedType.DECIMAL: _Sense.DECIMAL,
+    ConvertedType.DATE: _Sense.DATE,
+    ConvertedType.TIME_MILLIS: _Sense.TIME,
+    ConvertedType.TIME_MICROS: _Sense.TIME,
+    ConvertedType.TIMESTAMP_MILLIS: _Sense.TIMESTAMP,
+    ConvertedType.TIMESTAMP_MICROS: _Sense.TIMESTAMP,
+    ConvertedType.UINT_8: _Sense.UNSIGNED,
+    ConvertedType.UINT_16: _Sense.UNSIGNED,
+    ConvertedType.UINT_32: _Sense.UNSIGNED,
+    ConvertedType.UINT_64: _Sense.UNSIGNED,
+    ConvertedType.INT_8: _Sense.SIGNED,
+    ConvertedType.INT_16: _Sense.SIGNED,
+    ConvertedType.INT_32: _Sense.SIGNED,
+    ConvertedType.INT_64: _Sense.SIGNED,
+    ConvertedType.JSON: _Sense.TEXT,
+    ConvertedType.BSON: _Sense.TEXT,
 }
-_PARQUET_NANOS = {1: 1_000_000, 2: 1_000, 3: 1}
-_CONVERTED_UNIT = {7: 1, 8: 2, 9: 1, 10: 2}
-_ARROW_NANOS = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1_000, "ns": 1}
+_NANOS = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1_000, "ns": 1}
 _DAY_MILLIS = 86_400_000
 
 
@@ -146,7 +146,7 @@ def _plain_type(kind: pa.DataType) -> pa.DataType | None:
 
 def _sense(element: SchemaElement) -> _Sense:
     if element.logical_type is not None:
-        if element.logical_type == 10:
+        if element.logical_type == LogicalType.INTEGER:
             return _Sense.SIGNED if element.logical_params.get("signed") else _Sense.UNSIGNED
         return _LOGICAL.get(element.logical_type, _Sense.OPAQUE)
     if element.converted_type is not None:
@@ -169,12 +169,10 @@ def _factor(element: SchemaElement, sense: _Sense, kind: pa.DataType) -> int | N
     if sense is _Sense.DATE:
         return 1 if t.is_date32(kind) else _DAY_MILLIS if t.is_date64(kind) else None
     if (sense is _Sense.TIME and t.is_time(kind)) or (sense is _Sense.TIMESTAMP and t.is_timestamp(kind)):
-        logical = element.logical_type is not None
-        unit = element.logical_params.get("unit") if logical else _CONVERTED_UNIT[element.converted_type or 0]
-        nanos = _PARQUET_NANOS.get(unit or 0)
-        if nanos is None or nanos % _ARROW_NANOS[kind.unit]:
+        stored = time_unit(element)
+        if stored is None or _NANOS[stored] % _NANOS[kind.unit]:
             return None
-        return nanos // _ARROW_NANOS[kind.unit]
+        return _NANOS[stored] // _NANOS[kind.unit]
     return None
 
 

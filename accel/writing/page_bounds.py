@@ -21,6 +21,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from accel.format.annotations import ConvertedType, LogicalType, time_unit
 from accel.format.model import Physical, SchemaElement
 from accel.format.thrift import BINARY, I32, I64, LIST, TRUE, ThriftList, write_struct
 from accel.records import dataclass
@@ -33,10 +34,9 @@ __all__ = ["BoundsBuilder", "bounds_builder"]
 
 _MOST_BYTES = 64
 """Longer text bounds are cut, as parquet-java and arrow-rs cut them."""
-_DECIMAL, _TIME, _TIMESTAMP, _INTEGER, _FLOAT16 = 5, 7, 8, 10, 15
-_TEXT = (1, 4, 12)
-"""Logical types that are UTF-8: STRING, ENUM, JSON."""
-_UNITS = {1: "ms", 2: "us", 3: "ns"}
+_TEXT = (LogicalType.STRING, LogicalType.ENUM, LogicalType.JSON)
+"""Those that are UTF-8."""
+_UNSIGNED = (ConvertedType.UINT_8, ConvertedType.UINT_16, ConvertedType.UINT_32, ConvertedType.UINT_64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +147,11 @@ def _coding(element: SchemaElement, arrow: pa.DataType) -> _Coding | None:
         return _Coding(None, _float("<f", -0.0), _float("<f", 0.0))
     if kind is Physical.DOUBLE and pa.types.is_float64(arrow):
         return _Coding(None, _float("<d", -0.0), _float("<d", 0.0))
-    if pa.types.is_float16(arrow) and element.logical_type == _FLOAT16 and element.type_length == 2:
+    if (
+        pa.types.is_float16(arrow)
+        and element.logical_type == LogicalType.FLOAT16
+        and element.type_length == 2
+    ):
         return _Coding(None, _float("<e", -0.0), _float("<e", 0.0))
     return _bytes(element, arrow)
 
@@ -175,25 +179,25 @@ def _integers(element: SchemaElement, arrow: pa.DataType) -> _Coding | None:
     signed = _fixed("<q" if wide else "<i")
     types = pa.types
     logical, params = element.logical_type, element.logical_params
-    if types.is_signed_integer(arrow) and logical in (None, _INTEGER):
-        if element.converted_type not in (11, 12, 13, 14):
+    if types.is_signed_integer(arrow) and logical in (None, LogicalType.INTEGER):
+        if element.converted_type not in _UNSIGNED:
             return _Coding(None, signed, signed)
     elif types.is_unsigned_integer(arrow):
-        if logical == _INTEGER and not params.get("signed", 1):
+        if logical == LogicalType.INTEGER and not params.get("signed", 1):
             unsigned = _fixed("<Q" if wide else "<I")
             return _Coding(None, unsigned, unsigned)
     elif types.is_date32(arrow) and not wide:
         return _Coding(ticks, signed, signed)
     elif types.is_time(arrow) or types.is_timestamp(arrow):
-        due = _TIMESTAMP if types.is_timestamp(arrow) else _TIME
-        if logical == due and _UNITS.get(params.get("unit", 0)) == arrow.unit:
+        due = LogicalType.TIMESTAMP if types.is_timestamp(arrow) else LogicalType.TIME
+        if logical == due and time_unit(element) == arrow.unit:
             return _Coding(ticks, signed, signed)
     return None
 
 
 def _decimals(element: SchemaElement, arrow: pa.DataType) -> _Coding | None:
     """As unscaled integers: of the physical type, or big-endian in two's complement."""
-    if element.logical_type != _DECIMAL and element.converted_type != _DECIMAL:
+    if element.logical_type != LogicalType.DECIMAL and element.converted_type != ConvertedType.DECIMAL:
         return None
     scale = arrow.scale
     if element.physical in (Physical.INT32, Physical.INT64):
