@@ -20,7 +20,7 @@ from accel.errors import ParquetFormatError
 from accel.format.footer import ARROW_SCHEMA_KEY, MAGIC
 from accel.format.model import ParquetSchema, Physical, SchemaElement
 from accel.format.thrift import BINARY, I32, Struct, write_struct
-from accel.format.thrift_value import encode_varint
+from accel.format.thrift_value import STRUCT, encode_list_header, encode_varint
 from accel.memory import pool
 from accel.ranges import Buffer
 from accel.records import dataclass
@@ -141,13 +141,18 @@ def _build_plan(
         # file_offset 0; meta_data: type, no encodings, no path: pyarrow takes both from elsewhere.
         columns.append(b"\x26\x00\x1c\x15" + _signed(physical) + b"\x19\x05\x19\x08\x15")
     root: Struct = {4: (BINARY, b"schema"), 5: (I32, len(fields))}
-    head = b"\x15\x04\x19" + _list_head(1 + len(elements)) + write_struct(root) + b"".join(elements)
+    head = (
+        b"\x15\x04\x19"
+        + encode_list_header(STRUCT, 1 + len(elements))
+        + write_struct(root)
+        + b"".join(elements)
+    )
     pairs = _pairs(key_value, fields, len(schema.fields), carry_metadata, integers)
     tail = b""
     if pairs:
         tail = (
             b"\x19"
-            + _list_head(len(pairs))
+            + encode_list_header(STRUCT, len(pairs))
             + b"".join(
                 write_struct({1: (BINARY, k.encode("utf-8", "surrogateescape")), 2: (BINARY, v)})
                 for k, v in pairs
@@ -211,10 +216,10 @@ def splice_groups(
     """A Parquet file of several row groups, as `splice` makes one of a single one."""
     parts: list[Buffer | Filled] = [MAGIC]
     position = len(MAGIC)
-    footer = [plan.head, b"\x16", _signed(sum(num_rows)), b"\x19", _list_head(len(groups))]
+    footer = [plan.head, b"\x16", _signed(sum(num_rows)), b"\x19", encode_list_header(STRUCT, len(groups))]
     for chunks, rows in zip(groups, num_rows, strict=True):
         # Columns, bytes, rows.
-        footer += [b"\x19", _list_head(len(plan.leaves))]
+        footer += [b"\x19", encode_list_header(STRUCT, len(plan.leaves))]
         for start, leaf in zip(plan.columns, plan.leaves, strict=True):
             chunk = chunks.get(leaf)
             if chunk is None:
@@ -241,11 +246,6 @@ def splice_groups(
     footer.append(plan.tail)
     length = sum(map(len, footer))
     return join_buffers((*parts, b"".join((*footer, length.to_bytes(4, "little"), MAGIC))))
-
-
-def _list_head(size: int) -> bytes:
-    # Of structs (type 12).
-    return bytes(((size << 4) | 12,)) if size < 15 else b"\xfc" + encode_varint(size)
 
 
 def _signed(value: int) -> bytes:

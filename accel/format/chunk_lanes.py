@@ -21,6 +21,7 @@ from accel.format.lanes import Field, Lanes, Words, as_words
 from accel.format.model import SortingColumn
 from accel.format.row_groups import GroupReader, RowGroups, read_sorting_columns
 from accel.format.thrift import I16, I32, I64, LIST, STRUCT, ThriftReader
+from accel.format.thrift_value import encode_list_header
 from accel.ranges import Buffer
 
 if TYPE_CHECKING:
@@ -124,7 +125,8 @@ def _read_groups(reader: ThriftReader, words: Words, heads: Int64s, ends: Int64s
     num_leaves = heads.shape[1]
     if ends.max() >= len(words):
         return None  # and no lane has left the buffer
-    opening = _open_chunks(num_leaves)
+    # How a RowGroup with so many chunks begins.
+    opening = bytes((1 << 4 | LIST,)) + encode_list_header(STRUCT, num_leaves)
     groups = RowGroups()
     group_reader = GroupReader(groups)
     starts = np.empty_like(ends)
@@ -193,17 +195,3 @@ def _read_tails(
     sorted_by = found.get("sorting", np.zeros(len(ends), np.int64))
     columns = [sorting[index] if index > 0 else () for index in sorted_by.tolist()]
     return list(zip(found["rows"].tolist(), found["size"].tolist(), after, columns, strict=True))
-
-
-def _open_chunks(count: int) -> bytes:
-    """How a RowGroup with so many chunks begins."""
-    out = bytearray([1 << 4 | LIST])
-    if count < 15:
-        out.append(count << 4 | STRUCT)
-    else:
-        out.append(15 << 4 | STRUCT)
-        while count > 127:
-            out.append(count & 127 | 128)
-            count >>= 7
-        out.append(count)
-    return bytes(out)

@@ -28,7 +28,9 @@ __all__ = [
     "Struct",
     "ThriftList",
     "ThriftMap",
+    "encode_list_header",
     "encode_varint",
+    "encode_zigzag",
     "write_struct",
 ]
 
@@ -126,10 +128,7 @@ def _write_value(out: bytearray, ctype: int, value: Any, depth: int) -> None:
             _write_value(out, value.ktype, key, depth + 1)
             _write_value(out, value.vtype, item, depth + 1)
     elif ctype in (LIST, SET):
-        size = len(value.items)
-        out.append(min(size, 15) << 4 | value.etype)
-        if size >= 15:
-            _write_varint(out, size)
+        out += encode_list_header(value.etype, len(value.items))
         for item in value.items:
             _write_value(out, value.etype, item, depth + 1)
     else:
@@ -149,6 +148,18 @@ def encode_varint(value: int) -> bytes:
     out = bytearray()
     _write_varint(out, value)
     return bytes(out)
+
+
+def encode_zigzag(value: int) -> bytes:
+    """A signed number, as fields of integers hold it. Raises ValueError for one beyond int64."""
+    return encode_varint(_zigzag(value))
+
+
+def encode_list_header(etype: int, size: int) -> bytes:
+    """What stands before the elements of a list: their compact type and their number."""
+    if size < 15:
+        return bytes((size << 4 | etype,))
+    return bytes((0xF0 | etype,)) + encode_varint(size)
 
 
 def _write_varint(out: bytearray, value: int) -> None:

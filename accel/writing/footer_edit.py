@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from accel.errors import ParquetFormatError
 from accel.format.thrift import BINARY, FALSE, I32, I64, LIST, STRUCT, ThriftReader, write_struct
-from accel.format.thrift_value import Struct, encode_varint
+from accel.format.thrift_value import Struct, encode_list_header, encode_zigzag
 from accel.records import dataclass
 
 if TYPE_CHECKING:
@@ -79,10 +79,12 @@ def edit_footer(
         raise ParquetFormatError("the footer ends early", place="footer") from error
     have = {number for number, _, _ in fields}
     if _KEY_VALUE not in have:
-        fields.append((_KEY_VALUE, LIST, _edit_pairs(ThriftReader(_list_head(0)), key_value)))
+        fields.append((_KEY_VALUE, LIST, _edit_pairs(ThriftReader(encode_list_header(STRUCT, 0)), key_value)))
     if type_orders:
         order: Struct = {1: (STRUCT, {})}
-        fields.append((_ORDERS, LIST, _list_head(type_orders) + write_struct(order) * type_orders))
+        fields.append(
+            (_ORDERS, LIST, encode_list_header(STRUCT, type_orders) + write_struct(order) * type_orders)
+        )
     if len({number for number, _, _ in fields}) != len(fields):
         raise ParquetFormatError("a field stands in the footer twice", place="footer")
     return _struct(sorted(fields, key=lambda entry: entry[0]))
@@ -108,7 +110,7 @@ def _edit_groups(reader: ThriftReader, places: PageIndexPlaces) -> bytes:
         places.column_index_offset.tolist(),
         places.column_index_length.tolist(),
     ]
-    out = [_list_head(size)]
+    out = [encode_list_header(STRUCT, size)]
     for group in range(size):
         fields: list[tuple[int, int, bytes]] = []
         for number, ctype, start in _spans(reader):
@@ -125,7 +127,7 @@ def _edit_chunks(reader: ThriftReader, places: list[list[int]], leaves: int) -> 
     size = reader.list_of(STRUCT)
     if size != leaves:
         raise ParquetFormatError(f"{size} column chunks where {leaves} were read", place="footer")
-    out = [_list_head(size)]
+    out = [encode_list_header(STRUCT, size)]
     for leaf in range(size):
         fields = [
             (number, ctype, bytes(reader.buf[start : reader.pos]))
@@ -134,8 +136,8 @@ def _edit_chunks(reader: ThriftReader, places: list[list[int]], leaves: int) -> 
         ]
         for first, (offset, length) in ((4, (places[0], places[1])), (6, (places[2], places[3]))):
             if offset[leaf] > 0:
-                fields.append((first, I64, _zigzag(offset[leaf])))
-                fields.append((first + 1, I32, _zigzag(length[leaf])))
+                fields.append((first, I64, encode_zigzag(offset[leaf])))
+                fields.append((first + 1, I32, encode_zigzag(length[leaf])))
         out.append(_struct(sorted(fields, key=lambda entry: entry[0])))
     return b"".join(out)
 
@@ -154,7 +156,7 @@ def _edit_pairs(reader: ThriftReader, changes: Mapping[str, bytes | None]) -> by
         if value is not None:
             raw = name.encode("utf-8", "surrogateescape")
             pairs.append(write_struct({1: (BINARY, raw), 2: (BINARY, value)}))
-    return _list_head(len(pairs)) + b"".join(pairs)
+    return encode_list_header(STRUCT, len(pairs)) + b"".join(pairs)
 
 
 def _struct(fields: list[tuple[int, int, bytes]]) -> bytes:
@@ -165,17 +167,9 @@ def _struct(fields: list[tuple[int, int, bytes]]) -> bytes:
             out.append((number - last) << 4 | ctype)
         else:
             out.append(ctype)
-            out += _zigzag(number)
+            out += encode_zigzag(number)
         last = number
         if ctype > FALSE:
             out += value
     out.append(0)
     return bytes(out)
-
-
-def _list_head(size: int) -> bytes:
-    return bytes((size << 4 | STRUCT,)) if size < 15 else bytes((0xF0 | STRUCT,)) + encode_varint(size)
-
-
-def _zigzag(value: int) -> bytes:
-    return encode_varint(value << 1 if value >= 0 else (-value << 1) - 1)
