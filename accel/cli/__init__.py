@@ -1,1 +1,1 @@
-"""The `accel` command: scan, explain, inspect."""
+"""The `accel` command: scan, explain, inspect, embed."""

@@ -17,7 +17,7 @@ _SHOWN = 32
 
 
 def leaf_type(handle: FileHandle, leaf: int) -> pa.DataType:
-    """The Arrow type of a leaf that lies in structs only; null (nothing is claimed) for another."""
+    """The Arrow type of a leaf's own values, out of the structs, lists and maps that it is in; null where it is not found."""
     schema = handle.metadata.schema
     path = schema.leaves[leaf].path
     if schema.leaves[leaf].max_repetition:

@@ -16,7 +16,15 @@ from accel.format.model import Codec, ColumnIndex, Encoding, FileMetadata, Offse
 from accel.planning.handle import FileHandle
 from accel.records import dataclass
 
-__all__ = ["ColumnLayout", "FileLayout", "GroupLayout", "Indexes", "describe_layout", "judge_order"]
+__all__ = [
+    "ColumnLayout",
+    "EmbeddedLayout",
+    "FileLayout",
+    "GroupLayout",
+    "Indexes",
+    "describe_layout",
+    "judge_order",
+]
 
 _NOT_VALUES = (Encoding.RLE, Encoding.BIT_PACKED)
 
@@ -78,7 +86,7 @@ class EmbeddedLayout:
     column: str
     level: str
     count: int
-    """One a file, or one a row group."""
+    """Entries in the table of contents: 1 for an index of the whole file, else one a row group that has it."""
     units: int
     """Files, row groups, pages or rows that they speak of."""
     bytes: int

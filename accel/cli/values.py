@@ -15,8 +15,6 @@ from accel.planning.conform import is_bytes, is_text
 
 __all__ = ["plain_values", "safe_text", "shown_values"]
 
-_UNITS = {"s": "s", "ms": "ms", "us": "us", "ns": "ns"}
-
 
 def plain_values(array: pa.Array) -> list[Any]:
     """The values of an array as JSON has them, nested ones too.
@@ -38,8 +36,7 @@ def plain_values(array: pa.Array) -> list[Any]:
     if types.is_timestamp(kind):
         return [None if v is None else v.replace(" ", "T", 1) for v in moment_texts(array)]
     if types.is_duration(kind):
-        unit = _UNITS[kind.unit]
-        return [None if v is None else f"{v}{unit}" for v in array.cast(pa.int64()).to_pylist()]
+        return [None if v is None else f"{v}{kind.unit}" for v in array.cast(pa.int64()).to_pylist()]
     if types.is_decimal(kind):
         return [None if v is None else format(v, "f") for v in array.to_pylist()]
     if is_bytes(kind):

@@ -282,7 +282,6 @@ _CHUNK_OTHERS: dict[int, Handler] = {
     8 << 4 | STRUCT: _read_crypto,
     9 << 4 | BINARY: _read_encrypted_metadata,
 }
-_NO_INTS: dict[int, int] = {}
 _NO_OTHERS: dict[int, Handler] = {}
 _SIZES_INTS = {1: _SLOT["unencoded"]}
 _SIZES_OTHERS: dict[int, Handler] = {

@@ -39,9 +39,9 @@ class Distinct(IndexKind):
     Parameters
     ----------
     max_values : int
-        A unit run (a file, or a row group) with more values than this gets no value list.
+        An index (of a file, or of a row group) lists no values where there are more distinct ones than this.
     max_bytes : int
-        The same for their bytes.
+        Nor where they take more bytes in Arrow than this and 16 for each of them.
     """
 
     name: ClassVar[str] = "distinct"

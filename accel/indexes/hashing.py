@@ -38,7 +38,7 @@ def hash_values(values: pa.Array) -> Uint64s:
     of the 16 or 32 of a wide decimal, or of the value itself for bytes."""
     bits = bits_of(values)
     if bits is not None:
-        return _xxh64_of_words(bits)
+        return hash_bits(bits)
     import xxhash
 
     digest = xxhash.xxh64_intdigest
@@ -68,18 +68,13 @@ def bits_of_rows(array: pa.Array) -> tuple[Uint64s, Bools] | None:
     return bits, validity(values)
 
 
-def hash_bits(bits: Uint64s) -> Uint64s:
-    """XXH64 of each word's eight bytes."""
-    return _xxh64_of_words(bits)
-
-
 def hash_natives(values: tuple[Any, ...], tag: Tag) -> Uint64s:
-    """The same for a question's literals."""
+    """`hash_values` of a question's literals."""
     return hash_values(from_natives(list(values), tag))
 
 
-def _xxh64_of_words(words: Uint64s) -> Uint64s:
-    """XXH64 of 8-byte inputs, all at once: the specification's steps for that length."""
+def hash_bits(words: Uint64s) -> Uint64s:
+    """XXH64 of each word's eight bytes, all at once: the specification's steps for inputs of that length."""
     with np.errstate(over="ignore"):
         lane = _rotated(words * np.uint64(_P2), 31) * np.uint64(_P1)
         out = np.uint64(_P5 + 8) ^ lane

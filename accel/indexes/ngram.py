@@ -47,7 +47,9 @@ _FIRST_MAGIC = b"AINg"
 _PART = b"AINp"
 _PART_KEYS = 512
 _GRAMS = 1 << 24
+"""So many trigrams of bytes there are."""
 _MANY_KEYS = 100
+"""An IN of more values is not looked up: each takes a lookup for every trigram that it has."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

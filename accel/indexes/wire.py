@@ -102,12 +102,11 @@ class BlobReader:
     def u64(self) -> int:
         return int.from_bytes(self.take(8), "little")
 
-    def units(self, expected: int) -> int:
-        """A u32 that must be the expected number."""
+    def units(self, expected: int) -> None:
+        """Take a u32, which must be the expected number of units."""
         found = self.u32()
         if found != expected:
             raise IndexFormatError(f"an index is of {found} units where {expected} are")
-        return found
 
     def array(self, count: int, dtype: str) -> npt.NDArray[Any]:
         """A view of that many numbers."""

@@ -171,8 +171,10 @@ class _Builder:
     def finish(self) -> bytes:
         if not self.parts[0]:
             raise ValueError("a zone map of nothing: pass a chunk without rows for a file without row groups")
-        join = "joined" if self.level is Level.PAGE else "merged"
-        figures = [getattr(type(parts[0]), join)(parts) for parts in self.parts]
+        figures = [
+            type(parts[0]).joined(parts) if self.level is Level.PAGE else type(parts[0]).merged(parts)
+            for parts in self.parts
+        ]
         out = BlobWriter(_MAGIC)
         out.u32(len(figures[0].lower))
         out.u32(len(figures))

@@ -1,9 +1,10 @@
 """The tree as bytes: what a plan carries to other processes.
 
-Layout, little-endian: magic `AXPR`, u8 version, u32 CRC-32 of all that follows, u32 length of the JSON,
-the JSON (UTF-8), then the arrays of large key lists, each u64 length and an Arrow IPC stream of one
-batch of one column. The JSON is a flat list of nodes in postfix order, so that no depth of nesting
-meets a parser's stack. No pickle: reading bytes never runs code.
+Layout, little-endian: magic `AXPR`, u8 version, u32 checksum, u32 length of the JSON, the JSON (UTF-8), then
+the arrays of large key lists, each u64 length and an Arrow IPC stream of one batch of one column. The checksum
+is the CRC-32 of all that stands behind the length, with the length as its start value: so it covers both. The
+JSON is a flat list of nodes in postfix order, so that no depth of nesting meets a parser's stack. No pickle:
+reading bytes never runs code.
 """
 
 from __future__ import annotations

@@ -26,8 +26,9 @@ class EmbeddedIndex:
     kind: str
     level: str
     count: int
-    """1 for the file, else one a row group."""
+    """1 where it is one index of the whole file, as a joined `bitmap` by page is, too; else one a row group."""
     units: int
+    """Files, row groups, pages or rows that they speak of."""
     nbytes: int
     seconds: float
     """Processor time of building alone: decoding is shared by the indexes of a column."""

@@ -18,7 +18,7 @@ _MOST_HELD = 32 * MIB
 class ScratchBytes:
     """Some bytes, at hand again by `read`."""
 
-    __slots__ = ("_data", "_handle", "_start", "_told", "length")
+    __slots__ = ("_data", "_handle", "_parts", "_start", "length")
 
     def __init__(
         self,
@@ -27,31 +27,31 @@ class ScratchBytes:
         data: bytes | None = None,
         handle: int = -1,
         start: int = 0,
-        told: Sequence[ScratchBytes] = (),
+        parts: Sequence[ScratchBytes] = (),
     ) -> None:
         self.length = length
         self._data = data
         self._handle = handle
         self._start = start
-        self._told = told
+        self._parts = parts
 
     @classmethod
     def joined(cls, parts: Sequence[ScratchBytes]) -> ScratchBytes:
         """The bytes of all, one after the other."""
-        return cls(sum(part.length for part in parts), told=parts)
+        return cls(sum(part.length for part in parts), parts=parts)
 
     def pieces(self) -> Iterator[bytes]:
         """All of it, as it was kept, piece by piece."""
-        if not self._told:
+        if not self._parts:
             yield self.read()
-        for part in self._told:
+        for part in self._parts:
             yield from part.pieces()
 
     def read(self, begin: int = 0, end: int | None = None) -> bytes:
         """The bytes of a half-open range."""
         if end is None:
             end = self.length
-        if self._told:
+        if self._parts:
             return b"".join(self.pieces())[begin:end]
         if self._data is not None:
             return self._data if (begin, end) == (0, self.length) else self._data[begin:end]
