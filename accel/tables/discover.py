@@ -104,15 +104,12 @@ async def discover(
     if not (partitioning in ("hive", None) or isinstance(partitioning, pa.Schema)):
         raise ValueError(f"partitioning is 'hive', None, or a pyarrow.Schema, not {partitioning!r}")
     texts = _texts(source)
-    if len(texts) == 1 and not isinstance(partitioning, pa.Schema):
-        (item,) = await _name(texts, glob=glob, in_store=in_store)
-        if item.is_plain_file:
-            return Listing((item.as_file(),), _NO_COLUMNS, 0)
     named = await _name(texts, glob=glob, in_store=in_store)
+    types = partitioning if isinstance(partitioning, pa.Schema) else None
+    if types is None and len(named) == 1 and named[0].is_plain_file:
+        return Listing((named[0].as_file(),), _NO_COLUMNS, 0)
     # A schema may take directories for columns that spell no name.
-    listed = await _find_all(
-        named, client_for, metrics, None if isinstance(partitioning, pa.Schema) else begun
-    )
+    listed = await _find_all(named, client_for, metrics, begun if types is None else None)
     if len(named) == len(listed) == 1:
         files = list(listed[0])
     else:
@@ -125,7 +122,6 @@ async def discover(
         and named[0].shape in (SourceShape.DIRECTORY, SourceShape.OPEN)
         and files[0].url != texts[0]
     )
-    types = partitioning if isinstance(partitioning, pa.Schema) else None
     spelt = bool(files) if types is not None else not all(map(_spells_none, files))
     await breathe()
     if partitioning is None or not spelt:
