@@ -17,7 +17,7 @@ from accel.errors import IndexFormatError
 from accel.indexes.bitmap_parts import (
     BitmapHead,
     ParsedBitmap,
-    Part,
+    cut_parts,
     encode_head,
     keys_per_part,
     read_head,
@@ -159,12 +159,8 @@ class _Builder:
         keys, cells = self._cells()
         counts = np.bincount(cells % units, minlength=units) if units else np.zeros(0, np.int64)
         step = keys_per_part(len(keys), units)
-        parts = []
-        for low in range(0, len(keys), step):
-            high = min(low + step, len(keys))
-            a, b = np.searchsorted(cells, (low * units, high * units))
-            parts.append(Part.write(keys[low:high], cells[a:b] - low * units, units=units))
-        sizes = [min(step, len(keys) - low) for low in range(0, len(keys), step)]
+        cut = list(cut_parts(keys, cells, step=step, units=units))
+        sizes, parts = [high - low for low, high, _ in cut], [part for *_, part in cut]
         return encode_head(
             Presence(self.null, self.value),
             range_rows=self.range_rows,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from accel.errors import IndexFormatError
-from accel.indexes.bitmap_parts import BitmapHead, Part, encode_head, keys_per_part, read_head
+from accel.indexes.bitmap_parts import BitmapHead, Part, cut_parts, encode_head, keys_per_part, read_head
 from accel.indexes.kind import Presence
 from accel.indexes.parts import Directory, head_length
 
@@ -54,10 +54,7 @@ def join_bitmaps(runs: Sequence[Read], *, keep: Callable[[bytes], None]) -> byte
     step = keys_per_part(at_most, units)
     placed: list[Directory] = []
     for keys, cells in _merged(runs, heads, groups):
-        for low in range(0, len(keys), step):
-            high = min(low + step, len(keys))
-            a, b = np.searchsorted(cells, (low * units, high * units))
-            part = Part.write(keys[low:high], cells[a:b] - low * units, units=units)
+        for low, high, part in cut_parts(keys, cells, step=step, units=units):
             keep(part)
             # A copy: what is left of the keys is not held by it.
             first = keys[low : low + 1].copy()

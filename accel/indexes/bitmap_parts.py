@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -11,7 +11,7 @@ import numpy as np
 from accel.arrays import sort_distinct
 from accel.errors import IndexFormatError
 from accel.indexes.hashing import bits_of, hash_natives
-from accel.indexes.kind import Presence, RowRanges
+from accel.indexes.kind import Presence
 from accel.indexes.matrix import Matrix, keys_per_block, write_matrix
 from accel.indexes.native import Tag, from_natives
 from accel.indexes.parts import (
@@ -31,7 +31,7 @@ from accel.records import dataclass
 if TYPE_CHECKING:
     from accel.arrays import Int64s, Uint64s
 
-__all__ = ["BitmapHead", "ParsedBitmap", "Part", "encode_head", "keys_per_part", "read_head"]
+__all__ = ["BitmapHead", "ParsedBitmap", "Part", "cut_parts", "encode_head", "keys_per_part", "read_head"]
 
 
 _MAGIC = b"AIBm"
@@ -164,6 +164,17 @@ class Part:
         return out.bytes()
 
 
+def cut_parts(keys: Uint64s, cells: Int64s, *, step: int, units: int) -> Iterator[tuple[int, int, bytes]]:
+    """The parts of a matrix, `step` keys each but for the last: the places of the first key and after the last, the bytes.
+
+    `cells` are those of the matrix that are set, ascending.
+    """
+    for low in range(0, len(keys), step):
+        high = min(low + step, len(keys))
+        a, b = np.searchsorted(cells, (low * units, high * units))
+        yield low, high, Part.write(keys[low:high], cells[a:b] - low * units, units=units)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class ParsedBitmap:
     """A bitmap index, or its head and some of its parts."""
@@ -208,20 +219,6 @@ class ParsedBitmap:
         more = {numbers[span]: Part.read(data, self.head, numbers[span]) for span, data in found.items()}
         return ParsedBitmap(self.head, {**self.parts, **more})
 
-    def prune(self, question: LeafQuestion) -> Evidence | None:
-        """One entry a page, or at the row-range level one a range."""
-        return self._evidence(question)
-
-    def rows(self, question: LeafQuestion) -> RowRanges | None:
-        """The rows that may pass, at the row-range level; None where it cannot say."""
-        evidence = self._evidence(question)
-        if evidence is None or not self.head.range_rows:
-            return None
-        edges = np.diff(np.concatenate(([0], evidence.may_true.astype(np.int8), [0])))
-        starts = np.flatnonzero(edges == 1) * self.head.range_rows
-        stops = np.minimum(np.flatnonzero(edges == -1) * self.head.range_rows, self.head.rows)
-        return RowRanges(starts.astype(np.int64), stops.astype(np.int64))
-
     def _keys(self, question: LeafQuestion) -> Uint64s | None:
         if question.op not in (LeafOp.EQ, LeafOp.IN) or question.tag is not self.head.tag:
             return None
@@ -231,7 +228,8 @@ class ParsedBitmap:
             return bits_of(from_natives(list(question.values), self.head.tag))
         return hash_natives(question.values, self.head.tag)
 
-    def _evidence(self, question: LeafQuestion) -> Evidence | None:
+    def prune(self, question: LeafQuestion) -> Evidence | None:
+        """One entry a page, or at the row-range level one a range."""
         presence = self.head.presence
         if question.op is LeafOp.IS_NULL:
             return presence.nulls()

@@ -25,7 +25,6 @@ __all__ = [
     "Level",
     "ParsedIndex",
     "Presence",
-    "RowRanges",
     "first_rows_of",
 ]
 
@@ -137,17 +136,6 @@ def _valid(array: pa.Array) -> Bools:
     if array.dictionary.null_count:
         valid = code_values(array).codes >= 0
     return valid
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class RowRanges:
-    """Rows `starts[i]` up to, not including, `stops[i]`: sorted, disjoint, not touching, none empty.
-
-    The fields are those of the planner's RowSelection.
-    """
-
-    starts: Int64s
-    stops: Int64s
 
 
 @runtime_checkable
