@@ -45,6 +45,27 @@ class _Side:
     length: Int64s
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Statistics:
+    """What the footers of one file, or of several, say of one column in each row group."""
+
+    rows: Int64s
+    """Of each row group."""
+    column: Callable[[str], npt.NDArray[Any]]
+    """A column of the ChunkTable by its name."""
+    blob: bytes
+    """The footer, or the footers one after the other."""
+    shift: Int64s | None = None
+    """Where in `blob` the footer of each row group begins; None where there is but one footer."""
+
+    def side(self, name: str) -> _Side:
+        """One of the four bounds: "min", "max", and the deprecated "old_min" and "old_max"."""
+        starts = self.column(f"{name}_start")
+        if self.shift is not None:
+            starts = np.where(starts >= 0, starts + self.shift, -1)
+        return _Side(starts, self.column(f"{name}_length"))
+
+
 @dataclass(frozen=True, slots=True)
 class _Counts:
     values: Int64s
@@ -75,9 +96,8 @@ def chunk_bounds(metadata: FileMetadata, leaf_ordinal: int, *, arrow_type: pa.Da
         found: npt.NDArray[Any] = getattr(chunks, name)[:, leaf_ordinal]
         return found
 
-    return _chunk_bounds(
-        metadata, leaf_ordinal, metadata.group_rows, column, metadata.footer, None, arrow_type
-    )
+    stored = _Statistics(metadata.group_rows, column, metadata.footer)
+    return _chunk_bounds(metadata, leaf_ordinal, stored, arrow_type)
 
 
 def joined_chunk_bounds(
@@ -93,19 +113,14 @@ def joined_chunk_bounds(
         blob = b"".join([file.footer for file in files])
         sizes = np.array([len(file.footer) for file in files], np.int64)
         shift = np.repeat(np.cumsum(sizes) - sizes, [file.num_row_groups for file in files])
-    return _chunk_bounds(files[0].kin, leaf_ordinal, rows, columns.__getitem__, blob, shift, arrow_type)
+    stored = _Statistics(rows, columns.__getitem__, blob, shift)
+    return _chunk_bounds(files[0].kin, leaf_ordinal, stored, arrow_type)
 
 
 def _chunk_bounds(
-    metadata: FileMetadata | Kin,
-    leaf_ordinal: int,
-    rows: Int64s,
-    column: Callable[[str], npt.NDArray[Any]],
-    blob: bytes,
-    shift: Int64s | None,
-    arrow_type: pa.DataType,
+    metadata: FileMetadata | Kin, leaf_ordinal: int, stored: _Statistics, arrow_type: pa.DataType
 ) -> Bounds:
-    """Bounds from the columns of a ChunkTable; positions in the blob are those in a footer and its `shift`."""
+    rows, column = stored.rows, stored.column
     leaf = metadata.schema.leaves[leaf_ordinal]
     if leaf.max_repetition > 0:
         return Bounds.unknown(np.full(len(rows), -1, np.int64))
@@ -118,22 +133,16 @@ def _chunk_bounds(
     if reading is None:
         return _counts_only(counts)
 
-    def side(name: str) -> _Side:
-        starts = column(f"{name}_start")
-        if shift is not None:
-            starts = np.where(starts >= 0, starts + shift, -1)
-        return _Side(starts, column(f"{name}_length"))
-
-    lower, upper = side("min"), side("max")
+    lower, upper = stored.side("min"), stored.side("max")
     ordered = _is_ordered(metadata, leaf_ordinal, reading)
     current = np.full(len(rows), ordered) & ((lower.start >= 0) | (upper.start >= 0))
     if reading.signed_order:
         # The two pairs are never mixed: they may be of different orders.
-        lower = _choose(current, lower, side("old_min"))
-        upper = _choose(current, upper, side("old_max"))
+        lower = _choose(current, lower, stored.side("old_min"))
+        upper = _choose(current, upper, stored.side("old_max"))
         current = np.ones(len(rows), bool)
     usable = here & current & (counts.nulls < np.maximum(rows, 1))
-    return _make_bounds(blob, reading, lower, upper, usable, counts)
+    return _make_bounds(stored.blob, reading, lower, upper, usable, counts)
 
 
 def page_bounds(
@@ -166,7 +175,7 @@ def page_bounds(
     # A page that claims to be all null, and to have fewer nulls than rows, is not believed.
     nulls = np.where(index.null_pages & (index.null_count < 0), page_rows, index.null_count)
     nulls = np.where(index.null_pages == (nulls == page_rows), nulls, -1)
-    # Nor is it believed to be without NaN: to a writer that knows no bounds for these it may have looked empty.
+    # It may hold NaN, too: to its writer a page without bounds, as one of nothing but NaN is, may have looked all null.
     counts = _settle_counts(page_rows, nulls, index.nan_count, element, leaf)
     reading = reading_of(element, arrow_type)
     if reading is None:

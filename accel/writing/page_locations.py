@@ -6,7 +6,6 @@ Sources: parquet-format `PageIndex.md`, `parquet.thrift` (OffsetIndex, PageLocat
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -75,18 +74,9 @@ def list_pages(source: Source, start: int, *, end: int, num_values: int) -> Chun
     """
     table = array("q")
     pos, seen = start, 0
-    window = memoryview(b"")
-    window_start = start
+    window = _Window(source, end)
     while seen < num_values and pos < end:
-
-        def more(size: int, pos: int = pos) -> memoryview:
-            nonlocal window, window_start
-            if pos < window_start or min(end, pos + size) > window_start + len(window):
-                [window] = source.read([(pos, min(end, pos + max(size, source.window)))])
-                window_start = pos
-            return window[pos - window_start :]
-
-        header = _read_header(more, end - pos, source.window)
+        header = _read_header(window, pos, end - pos)
         if header is None:
             return None
         size = header.header_length + header.compressed_size
@@ -103,10 +93,28 @@ def list_pages(source: Source, start: int, *, end: int, num_values: int) -> Chun
     return ChunkPageList(np.array(table, np.int64).reshape(-1, 4).T.copy())
 
 
-def _read_header(more: Callable[[int], memoryview], left: int, window: int) -> PageHeader | None:
+class _Window:
+    """The bytes of a chunk from some place on, read some way ahead."""
+
+    def __init__(self, source: Source, end: int) -> None:
+        self.ahead = source.window
+        self._source = source
+        self._end = end
+        self._start = 0
+        self._data = memoryview(b"")
+
+    def at(self, pos: int, size: int) -> memoryview:
+        """What begins at `pos`: at least `size` bytes, or all up to the chunk's end."""
+        if pos < self._start or min(self._end, pos + size) > self._start + len(self._data):
+            [self._data] = self._source.read([(pos, min(self._end, pos + max(size, self.ahead)))])
+            self._start = pos
+        return self._data[pos - self._start :]
+
+
+def _read_header(window: _Window, pos: int, left: int) -> PageHeader | None:
     # What is at hand comes first: a header is a few dozen bytes as a rule.
-    for size in (64, window, 16 * window, _MOST_HEADER):
-        data = more(min(max(64, size), left))
+    for size in (64, window.ahead, 16 * window.ahead, _MOST_HEADER):
+        data = window.at(pos, min(max(64, size), left))
         try:
             return parse_page_header(data)
         except ParquetFormatError:
