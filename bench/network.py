@@ -15,7 +15,7 @@ from accel.testing.shelf import LIMIT
 from bench.chains import round_trips
 from bench.peers.endpoint import Endpoint
 
-__all__ = ["BANDWIDTH", "FIRST_BYTE", "Network", "Store", "Traffic", "slow_network", "traffic_of"]
+__all__ = ["BANDWIDTH", "BUCKET", "FIRST_BYTE", "Network", "Store", "Traffic", "slow_network", "traffic_of"]
 
 BUCKET = "bench"
 FIRST_BYTE = 0.030

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator, Sequence
 
-__all__ = ["fresh_rows", "fresh_slots", "row_of_each_group"]
+__all__ = ["BLOCK", "fresh_rows", "fresh_slots", "row_of_each_group"]
 
 BLOCK = 10_000
 """Rows that two samples are apart: the rows of a page where the writer leaves the default."""

@@ -13,7 +13,7 @@ from bench.data.catalog import Catalog
 from bench.queries import Query
 from bench.sampling import BLOCK, fresh_rows, fresh_slots, row_of_each_group
 
-__all__ = ["BY_DELAY", "Axis", "Case", "Mode", "cases"]
+__all__ = ["BY_DELAY", "FIVE", "FLIGHT", "FLIGHTS", "SYNTHETIC", "Axis", "Case", "Mode", "cases"]
 
 SYNTHETIC = "synthetic.parquet"
 ACCEL, TPCHGEN, SPARK = "lineitem/accel.parquet", "lineitem/tpchgen.parquet", "lineitem/spark.parquet"

@@ -19,7 +19,7 @@ __all__ = [
     "storage_options",
 ]
 
-FORMATS = ("table", "csv", "json", "arrow", "parquet")
+_FORMATS = ("table", "csv", "json", "arrow", "parquet")
 
 _EPILOG = """\
 examples:
@@ -146,7 +146,7 @@ def _add_scan(commands: Any, shared: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--format",
         "-f",
-        choices=FORMATS,
+        choices=_FORMATS,
         help="json: one object a line; arrow: an IPC stream; by default after the name of FILE",
     )
     parser.add_argument(

@@ -13,7 +13,7 @@ import numpy as np
 from accel.cli.advice import advise
 from accel.cli.arguments import storage_options
 from accel.cli.layout import EmbeddedLayout, FileLayout, Indexes, describe_layout
-from accel.cli.output import print_json
+from accel.cli.output import print_json, say, say_warnings
 from accel.cli.progress import byte_count
 from accel.cli.table import GAP, console_for, print_table
 from accel.cli.values import safe_text
@@ -50,11 +50,10 @@ def run_inspect(given: argparse.Namespace) -> None:
             _print(layout, row_groups=given.row_groups)
     left = len(listing.files) - len(layouts)
     if left:
-        print(f"accel: {left:,} more files are not shown: name the one to inspect", file=sys.stderr)
-    for warning in metrics.warnings[:5]:
-        print(f"accel: warning: {warning}", file=sys.stderr)
+        say(f"{left:,} more files are not shown: name the one to inspect")
+    say_warnings(metrics)
     if given.verbose:
-        print(f"accel: {metrics.requests} requests, {byte_count(metrics.bytes)}", file=sys.stderr)
+        say(f"{metrics.requests} requests, {byte_count(metrics.bytes)}")
 
 
 async def _inspect(given: argparse.Namespace, metrics: Metrics) -> tuple[Listing, list[FileLayout]]:
@@ -104,23 +103,23 @@ async def _read_indexes(client: Client, handle: FileHandle, metrics: Metrics) ->
 def _print(file: FileLayout, *, row_groups: bool) -> None:
     console = console_for(sys.stdout)
 
-    def say(name: str, text: str) -> None:
+    def show(name: str, text: str) -> None:
         console.print(f"  {name:<11}{safe_text(text)}", no_wrap=True, crop=False, overflow="ignore")
 
     console.print(safe_text(redact(file.url)), style="bold", no_wrap=True, crop=False, overflow="ignore")
-    say("size", f"{byte_count(file.size)} ({file.size:,} bytes)")
-    say("written by", f"{file.created_by or 'unknown'}, format version {file.version}")
+    show("size", f"{byte_count(file.size)} ({file.size:,} bytes)")
+    show("written by", f"{file.created_by or 'unknown'}, format version {file.version}")
     groups = len(file.row_groups)
-    say("rows", f"{file.rows:,} in {groups:,} row group{'' if groups == 1 else 's'}")
-    say("footer", _footer(file))
+    show("rows", f"{file.rows:,} in {groups:,} row group{'' if groups == 1 else 's'}")
+    show("footer", _footer(file))
     if file.sorting:
-        say("sorted by", f"{', '.join(file.sorting)} (declared)")
+        show("sorted by", f"{', '.join(file.sorting)} (declared)")
     if file.key_value:
-        say("metadata", ", ".join(f"{name} ({byte_count(n)})" for name, n in file.key_value.items()))
+        show("metadata", ", ".join(f"{name} ({byte_count(n)})" for name, n in file.key_value.items()))
     for index in file.embedded:
-        say("index", _index(index))
+        show("index", _index(index))
     if not file.indexes_read:
-        say("note", "the page indexes were not read for their size: pages are counted by the footer")
+        show("note", "the page indexes were not read for their size: pages are counted by the footer")
     console.print()
     _print_columns(console, file)
     if row_groups:

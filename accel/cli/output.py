@@ -8,14 +8,19 @@ import os
 import stat
 import sys
 from collections.abc import Iterator
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from accel.cli.arguments import UsageError
 from accel.errors import redact
 from accel.io.local_target import write_beside
 from accel.io.location import has_scheme
 
-__all__ = ["open_output", "print_json", "standard_output"]
+if TYPE_CHECKING:
+    from accel.metrics import Metrics
+
+__all__ = ["open_output", "print_json", "say", "say_warnings", "standard_output"]
+
+_MOST_WARNINGS = 5
 
 
 def standard_output() -> BinaryIO:
@@ -29,6 +34,17 @@ def print_json(value: Any) -> None:
     line = json.dumps(value, default=str, ensure_ascii=False) + "\n"
     # A name that is no text holds surrogates: JSON has the same escapes for them.
     standard_output().write(line.encode("utf-8", "backslashreplace"))
+
+
+def say(text: str) -> None:
+    """A line for people, on standard error."""
+    print(f"accel: {text}", file=sys.stderr)
+
+
+def say_warnings(metrics: Metrics) -> None:
+    """The first few of what went otherwise than it should."""
+    for warning in metrics.warnings[:_MOST_WARNINGS]:
+        say(f"warning: {warning}")
 
 
 @contextlib.contextmanager

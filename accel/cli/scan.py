@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from accel.asking import scan
 from accel.cli.arguments import UsageError, scan_keywords
-from accel.cli.output import open_output, print_json
+from accel.cli.output import open_output, print_json, say, say_warnings
 from accel.cli.progress import show_progress, summarize
 from accel.cli.sinks import ArrowSink, CsvSink, JsonSink, ParquetSink, Sink
 from accel.cli.table import TableSink
@@ -63,7 +63,7 @@ def run_scan(given: argparse.Namespace) -> None:
     with asked, show_progress(asked, shown=not to_screen):
         more = _write(asked, kind, given.output, _TABLE_ROWS if cut else None)
     if more:
-        _say(f"the first {_TABLE_ROWS} rows; --limit shows more, --format csv or json all")
+        say(f"the first {_TABLE_ROWS} rows; --limit shows more, --format csv or json all")
     _finish(given, asked, started)
 
 
@@ -148,14 +148,9 @@ class _Text:
 
 
 def _finish(given: argparse.Namespace, asked: Scan, started: float) -> None:
-    for warning in asked.metrics.warnings[:5]:
-        _say(f"warning: {warning}")
+    say_warnings(asked.metrics)
     if given.verbose:
-        _say(summarize(asked.metrics, started=started))
-
-
-def _say(text: str) -> None:
-    print(f"accel: {text}", file=sys.stderr)
+        say(summarize(asked.metrics, started=started))
 
 
 def run_explain(given: argparse.Namespace) -> None:

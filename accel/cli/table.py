@@ -140,12 +140,11 @@ def _takes_any(console: Console) -> bool:
 
 def _fit(widths: Sequence[int], room: int) -> list[int]:
     """The widths of the columns that fit: long ones give way first, then the last are left out."""
-    gap = GAP
     kept = list(widths)
-    while kept and sum(max(min(w, _LEAST), 1) + gap for w in kept) > room + gap:
+    while kept and sum(max(min(w, _LEAST), 1) + GAP for w in kept) > room + GAP:
         kept.pop()
     cap = max(kept, default=0)
-    while cap > _LEAST and sum(min(w, cap) + gap for w in kept) > room + gap:
+    while cap > _LEAST and sum(min(w, cap) + GAP for w in kept) > room + GAP:
         cap -= 1
     return [min(w, cap) for w in kept]
 

@@ -96,7 +96,9 @@ def decode_columns(
     if not rows:
         return [pa.nulls(0, field.type) for field in arrow_schema]
     try:
-        job = _Job(schema, chunks, rows, row_group, memory_limit, int96_unit, created_by)
+        job = _Job(
+            schema, chunks, rows, row_group, memory_limit, int96_unit=int96_unit, created_by=created_by
+        )
         job.verify(sorted(set(leaves)))
         units = cut_units(job.known, fields, arrow_schema=arrow_schema)
 
@@ -136,6 +138,7 @@ class _Job:
         rows: RowSelection,
         row_group: int,
         memory_limit: int | None,
+        *,
         int96_unit: str,
         created_by: str,
     ) -> None:

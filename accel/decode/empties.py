@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from accel.decode.chunks import ChunkPages
-from accel.decode.verify import PageFacts, verify_chunk
-from accel.format.model import Leaf, PageTable, PageType, SchemaElement
+from accel.decode.verify import IS_DATA, PageFacts, verify_chunk
+from accel.format.model import Leaf, PageTable, SchemaElement
 from accel.ranges import Buffer
 
 __all__ = ["verify_filled"]
@@ -50,8 +50,7 @@ def _without_empty_pages(chunk: ChunkPages, facts: PageFacts) -> ChunkPages:
 
 
 def _kept(buffer: Buffer, table: PageTable) -> Buffer:
-    is_data = (table.type == PageType.DATA_PAGE) | (table.type == PageType.DATA_PAGE_V2)
-    empty = is_data & (table.num_values == 0)
+    empty = IS_DATA[table.type] & (table.num_values == 0)
     if not empty.any():
         return buffer
     view = memoryview(buffer)

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from accel.decode.verify import PageFacts
+from accel.decode.verify import IS_DATA, PageFacts
 from accel.errors import ParquetFormatError
-from accel.format.model import Encoding, Leaf, PageType
+from accel.format.model import Encoding, Leaf
 
 if TYPE_CHECKING:
     from accel.arrays import Int64s
@@ -29,7 +29,6 @@ _OFFSETS: dict[int, np.dtype[Any]] = {
     pa.lib.Type_LARGE_STRING: np.dtype(np.int64),
     pa.lib.Type_LARGE_BINARY: np.dtype(np.int64),
 }
-_DATA = (PageType.DATA_PAGE, PageType.DATA_PAGE_V2)
 
 
 def check_filled(array: pa.ChunkedArray, facts: PageFacts, *, leaf: Leaf) -> None:
@@ -60,7 +59,7 @@ def check_filled(array: pa.ChunkedArray, facts: PageFacts, *, leaf: Leaf) -> Non
             table.level_bytes.tolist(),
             strict=True,
         )
-        if kind in _DATA
+        if IS_DATA[kind]
     ]
     counts = facts.page_values
     before = _bytes_before(array, np.cumsum(counts), offsets)

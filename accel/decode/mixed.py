@@ -20,7 +20,8 @@ from accel.decode.entries import pays
 from accel.decode.forms import Form
 from accel.decode.plain import is_plain
 from accel.decode.units import Unit, Verified
-from accel.format.model import PageType, Physical
+from accel.decode.verify import IS_DATA
+from accel.format.model import Physical
 from accel.ranges import Buffer
 
 __all__ = ["Way", "cut_pages", "cut_ways"]
@@ -131,7 +132,7 @@ def _sizes(known: Verified, ordinal: int) -> npt.NDArray[np.int64]:
     found = []
     for table in known.facts[ordinal].tables:
         size = table.end - table.start
-        data = (table.type == PageType.DATA_PAGE) | (table.type == PageType.DATA_PAGE_V2)
+        data = IS_DATA[table.type]
         found.append(size if data.all() else size[data])
     return np.concatenate(found)
 
@@ -140,7 +141,7 @@ def _cut_buffers(known: Verified, ordinal: int, start: int, stop: int) -> tuple[
     kept: list[Buffer] = []
     seen = 0
     for buffer, table in zip(known.chunks[ordinal].buffers, known.facts[ordinal].tables, strict=True):
-        data = np.flatnonzero((table.type == PageType.DATA_PAGE) | (table.type == PageType.DATA_PAGE_V2))
+        data = np.flatnonzero(IS_DATA[table.type])
         inside = data[max(start - seen, 0) : max(stop - seen, 0)]
         if len(inside):
             kept.append(memoryview(buffer)[int(table.start[inside[0]]) : int(table.end[inside[-1]])])

@@ -11,7 +11,7 @@ Source: parquet-format `parquet.thrift` (PageHeader, DataPageHeader); Thrift's c
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -19,11 +19,12 @@ import numpy.typing as npt
 from accel.decode.chunks import ChunkPages
 from accel.format.model import PageTable
 
+if TYPE_CHECKING:
+    from accel.arrays import Bools, Int64s
+
 __all__ = ["LEAST_PAGES", "read_tables"]
 
-Int64s: TypeAlias = npt.NDArray[np.int64]
 Words: TypeAlias = npt.NDArray[np.uint64]
-Lanes: TypeAlias = npt.NDArray[np.bool_]
 
 LEAST_PAGES: Final = 32
 """Fewer are walked sooner: each step takes as long for one lane as for a hundred."""
@@ -116,7 +117,7 @@ def _place_pages(
     return stretches if number == len(due) else None
 
 
-def _read(heads: list[bytes | memoryview], starts: Int64s, sizes: Int64s) -> tuple[PageTable, Lanes]:
+def _read(heads: list[bytes | memoryview], starts: Int64s, sizes: Int64s) -> tuple[PageTable, Bools]:
     """The headers of all pages, and which of them are of that form and end where they should."""
     data = b"".join((*heads, bytes(8)))
     count = len(starts)
@@ -171,7 +172,7 @@ def _read(heads: list[bytes | memoryview], starts: Int64s, sizes: Int64s) -> tup
     ), known
 
 
-def _read_int(words: Words, at: Int64s) -> tuple[Words, Int64s, Lanes]:
+def _read_int(words: Words, at: Int64s) -> tuple[Words, Int64s, Bools]:
     """Varints that the words begin with and that lie at these places: their values, the places behind them, and
     which have no more than 32 bits."""
     ends = ~words & _CONTINUED

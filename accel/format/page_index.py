@@ -19,7 +19,7 @@ from accel.ranges import Buffer
 if TYPE_CHECKING:
     from accel.arrays import Bools, Int64s
 
-__all__ = ["parse_column_index", "parse_offset_index"]
+__all__ = ["chunk_offset_index", "parse_column_index", "parse_offset_index"]
 
 
 def parse_offset_index(data: Buffer, *, num_rows: int, lower: int, upper: int) -> OffsetIndex:

@@ -18,7 +18,7 @@ from accel.predicate.kinds import Family, kind_of
 if TYPE_CHECKING:
     from accel.arrays import Int64s
 
-__all__ = ["Expression", "apply_expression", "apply_to_value", "output_type"]
+__all__ = ["Expression", "apply_expression", "apply_to_value", "numbers_of", "output_type"]
 
 
 _SECOND = 1_000_000_000

@@ -23,7 +23,18 @@ from accel.records import dataclass
 if TYPE_CHECKING:
     from accel.arrays import Int64s
 
-__all__ = ["Coded", "Tag", "code_values", "native_values", "signature_of", "tag_of", "uniform"]
+__all__ = [
+    "ARROW",
+    "NUMPY",
+    "Coded",
+    "Tag",
+    "code_values",
+    "from_natives",
+    "native_values",
+    "signature_of",
+    "tag_of",
+    "uniform",
+]
 
 
 class Tag(enum.IntEnum):

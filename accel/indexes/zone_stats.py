@@ -24,7 +24,7 @@ from accel.records import dataclass
 if TYPE_CHECKING:
     from accel.arrays import Bools, Int64s
 
-__all__ = ["ZoneStats", "folded_stats", "unit_stats"]
+__all__ = ["FILL", "ZoneStats", "folded_stats", "unit_stats"]
 
 
 _LONG = 64

@@ -17,8 +17,12 @@ from cachetools import LRUCache
 from accel.errors import StoreError
 from accel.io.client import Client
 from accel.io.store import Writer
+from accel.options import MIB
 
-__all__ = ["put_object", "written_since"]
+__all__ = ["PART_BYTES", "put_object", "written_since"]
+
+PART_BYTES: Final = 8 * MIB
+"""What the parts of an object are best cut to: a multipart upload then sends each as it comes."""
 
 _MOST: Final = 4096
 """Objects that are remembered one by one."""

@@ -18,8 +18,8 @@ from accel.io.local_target import copy_bytes, write_beside
 from accel.io.location import parse_url
 from accel.io.store import Writer, is_weak
 from accel.io.threads import FILES
-from accel.io.written import put_object
-from accel.options import MIB, Options, check_options
+from accel.io.written import PART_BYTES, put_object
+from accel.options import Options, check_options
 from accel.writing.preparation import Made, prepare, report_on
 from accel.writing.report import EmbedProgress, EmbedReport
 from accel.writing.source import LocalSource, RemoteSource, Source, open_local, open_remote
@@ -27,7 +27,6 @@ from accel.writing.wanted import Indexes
 
 __all__ = ["embed", "embed_async"]
 
-_PART_BYTES = 8 * MIB
 _AHEAD = 2
 """Parts that are read while another is uploaded."""
 
@@ -96,7 +95,16 @@ def embed(
     AccelError
         A kind failed, or what it built does not read back.
     """
-    job = _Job(src, dst, indexes, storage_options, store, options, progress, dry_run)
+    job = _Job(
+        src,
+        dst,
+        indexes=indexes,
+        storage_options=storage_options,
+        store=store,
+        options=options,
+        progress=progress,
+        dry_run=dry_run,
+    )
     # They may be credentials, and whoever shows a failure may show the variables of its frames.
     del src, dst, storage_options, store
     return job.run()
@@ -114,7 +122,16 @@ async def embed_async(
     dry_run: bool = False,
 ) -> EmbedReport:
     """`embed` for event loops. Cancelling it leaves the file as it was, or as it was to become."""
-    job = _Job(src, dst, indexes, storage_options, store, options, progress, dry_run)
+    job = _Job(
+        src,
+        dst,
+        indexes=indexes,
+        storage_options=storage_options,
+        store=store,
+        options=options,
+        progress=progress,
+        dry_run=dry_run,
+    )
     del src, dst, storage_options, store
     work = asyncio.ensure_future(asyncio.to_thread(job.run))
     try:
@@ -140,6 +157,7 @@ class _Job:
         self,
         src: Path,
         dst: Path | None,
+        *,
         indexes: Indexes,
         storage_options: Mapping[str, Any] | None,
         store: object | None,
@@ -239,8 +257,8 @@ class _Job:
             if local is not None:
                 copy_bytes(local.handle, file.fileno(), length=tail.start, note=note)
             else:
-                for start in range(0, tail.start, _PART_BYTES):
-                    [data] = source.read([(start, min(tail.start, start + _PART_BYTES))])
+                for start in range(0, tail.start, PART_BYTES):
+                    [data] = source.read([(start, min(tail.start, start + PART_BYTES))])
                     file.write(data)
                     note(len(data))
             for part in tail.read():
@@ -285,15 +303,15 @@ async def _parts(made: Made, note: Callable[[int], None]) -> AsyncIterator[bytes
     source, tail = made.original.source, made.tail
     ahead: deque[asyncio.Task[list[memoryview]]] = deque()
     try:
-        for start in range(0, tail.start + _AHEAD * _PART_BYTES, _PART_BYTES):
+        for start in range(0, tail.start + _AHEAD * PART_BYTES, PART_BYTES):
             if start < tail.start:
-                wanted = [(start, min(tail.start, start + _PART_BYTES))]
+                wanted = [(start, min(tail.start, start + PART_BYTES))]
                 if isinstance(source, RemoteSource):
                     read = source.fetch(wanted)
                 else:
                     read = FILES.run(source.read, wanted)
                 ahead.append(asyncio.create_task(read))
-            if ahead and start >= _AHEAD * _PART_BYTES:
+            if ahead and start >= _AHEAD * PART_BYTES:
                 [data] = await ahead.popleft()
                 note(len(data))
                 yield bytes(data)

@@ -14,7 +14,7 @@ from accel.errors import AccelError, MemoryLimitError, SchemaMismatchError
 from accel.indexes.kind import ChunkValues, IndexBuilder, IndexKind, Level
 from accel.options import MIB
 
-__all__ = ["Maker", "TextList", "Timed", "make_maker"]
+__all__ = ["Maker", "TextList", "Timed", "checked", "make_maker", "streams"]
 
 _MOST_IDX1_BYTES = 64 * MIB
 

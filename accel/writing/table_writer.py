@@ -17,8 +17,8 @@ from accel.io.clients import Connector
 from accel.io.local_target import write_beside
 from accel.io.location import Location, parse_url
 from accel.io.store import Writer
-from accel.io.written import put_object
-from accel.options import KIB, MIB, Options, check_options
+from accel.io.written import PART_BYTES, put_object
+from accel.options import KIB, Options, check_options
 from accel.writing.blooms import BloomColumns, bloom_options
 from accel.writing.preparation import prepare, report_on
 from accel.writing.report import EmbedReport
@@ -34,7 +34,6 @@ _PAGE_BYTES = 256 * KIB
 _BATCH_ROWS = 256
 """pyarrow looks at a page's size once a batch: its own 1024 would let pages of wide texts grow far beyond."""
 _GROUP_ROWS = 1_048_576
-_PART_BYTES = 8 * MIB
 _COUNTS = ("max_rows_per_page", "write_batch_size")
 """Options of pyarrow's that are numbers of rows: with one below 1 it never ends."""
 
@@ -250,5 +249,5 @@ def _target(location: Location, connector: Connector) -> Iterator[BinaryIO]:
 
 
 async def _blocks(handle: int, size: int) -> AsyncIterator[bytes]:
-    for start in range(0, size, _PART_BYTES):
-        yield os.pread(handle, min(_PART_BYTES, size - start), start)
+    for start in range(0, size, PART_BYTES):
+        yield os.pread(handle, min(PART_BYTES, size - start), start)
