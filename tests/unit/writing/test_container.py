@@ -90,6 +90,7 @@ def test_what_building_took_is_told_but_to_reproducible_builds(
     embed(path, indexes=indexes)
     toc = parse_toc(metadata_of(path))
     assert toc is not None
+    assert {entry.kind for entry in toc.entries} == {"bitmap", "zonemap", "idx1"}
     assert all(entry.seconds is not None and 0 <= entry.seconds < 60 for entry in toc.entries)
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "0")
     copies = []
