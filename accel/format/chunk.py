@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 import numpy as np
 
+from accel.format.model import Encoding, PageType
 from accel.format.thrift import BINARY, FALSE, I32, I64, LIST, STRUCT, TRUE, ThriftReader
 
 if TYPE_CHECKING:
@@ -72,6 +73,10 @@ SLOTS: Final = _SLOT | {"physical": PHYSICAL, "repetitions": REPETITIONS, "defin
 """The place in a row of each number of a chunk: ChunkTable's names, and what is only checked."""
 _LEAST_BYTES = 16
 """No real chunk has fewer; keeps what a hostile footer can make us allocate near its own size."""
+
+# Plain numbers: an enum's members take longer to compare with.
+_DATA_PAGES = (int(PageType.DATA_PAGE), int(PageType.DATA_PAGE_V2))
+_DICTIONARY_ENCODINGS = (int(Encoding.PLAIN_DICTIONARY), int(Encoding.RLE_DICTIONARY))
 
 _EMPTY = [-1] * WIDTH
 for _name in ("encodings", "external", "encrypted"):
@@ -209,8 +214,8 @@ def _read_encoding_stats(reader: ThriftReader, row: list[int]) -> None:
         stats[0] = stats[1] = stats[2] = -1
         read_ints(reader, stats, slots=_ENCODING_STATS_INTS, handlers=_NO_OTHERS)
         known &= stats[2] >= 0
-        if stats[0] in (0, 3):  # data pages of either version
-            if stats[1] in (2, 8):
+        if stats[0] in _DATA_PAGES:
+            if stats[1] in _DICTIONARY_ENCODINGS:
                 dictionary += stats[2]
             else:
                 plain += stats[2]

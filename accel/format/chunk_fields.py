@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from accel.format.lanes import Field, Lanes, Value, Words
+from accel.format.model import Encoding, PageType
 from accel.format.thrift import BINARY, FALSE, I32, I64, LIST, STRUCT, TRUE
 
 if TYPE_CHECKING:
@@ -108,8 +109,11 @@ def _read_encoding_stats(lanes: Lanes) -> dict[str, Int64s]:
         kind, encoding, count = _encoding_stat(part)
         if part is not lanes:
             lanes.join(index, part)
-        is_data = (kind == 0) | (kind == 3 << 1)
-        is_dictionary = (encoding == 2 << 1) | (encoding == 8 << 1)
+        # As they stand, zigzag: twice their numbers.
+        is_data = (kind == PageType.DATA_PAGE << 1) | (kind == PageType.DATA_PAGE_V2 << 1)
+        is_dictionary = (encoding == Encoding.PLAIN_DICTIONARY << 1) | (
+            encoding == Encoding.RLE_DICTIONARY << 1
+        )
         dictionary[index] += np.where(is_data & is_dictionary, count, 0)
         plain[index] += np.where(is_data & ~is_dictionary, count, 0)
     return {"dictionary_pages": dictionary, "plain_pages": plain}

@@ -22,7 +22,8 @@ import accel
 from accel.testing.files import Layout, table, write_file
 from accel.testing.minio import Minio, install_minio
 from accel.testing.proxy import ProxyProcess
-from bench.latency.lookups import BANDWIDTH, FIRST_BYTE, print_rows
+from bench.latency.lookups import print_rows
+from bench.network import BANDWIDTH, FIRST_BYTE
 
 
 def many_files(count: int) -> list[dict[str, object]]:

@@ -21,9 +21,8 @@ import accel
 from accel.testing.files import write_bench_file
 from accel.testing.minio import Minio, install_minio
 from accel.testing.proxy import ProxyProcess
+from bench.network import BANDWIDTH, FIRST_BYTE
 
-FIRST_BYTE = 0.030
-BANDWIDTH = 90e6
 COLUMNS = ["key", "ts", "category", "value", "name"]
 
 

@@ -20,7 +20,8 @@ import accel
 from accel.testing.files import write_bench_file
 from accel.testing.minio import Minio, install_minio
 from accel.testing.proxy import ProxyProcess
-from bench.latency.lookups import BANDWIDTH, COLUMNS, FIRST_BYTE, print_rows
+from bench.latency.lookups import COLUMNS, print_rows
+from bench.network import BANDWIDTH, FIRST_BYTE
 
 Lookup = Callable[[int], int]
 KEY = "lookups.parquet"
