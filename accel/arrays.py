@@ -7,7 +7,7 @@ costs a first scan more than its network; buffers cost nothing.
 from __future__ import annotations
 
 import datetime
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
@@ -23,6 +23,7 @@ __all__ = [
     "Uint64s",
     "bools",
     "bytes_array",
+    "change_fields",
     "from_numpy",
     "integers",
     "integers_array",
@@ -30,6 +31,7 @@ __all__ = [
     "join_buffers",
     "list_items",
     "make_scalar",
+    "map_lists",
     "mask",
     "one",
     "own_copy",
@@ -210,6 +212,43 @@ def list_items(lists: pa.Array) -> pa.Array:
         if pc.sum(pc.list_value_length(lists)).as_py():
             raise
         return lists.values.slice(0, 0)
+
+
+def map_lists(maps: pa.Array) -> pa.Array:
+    """Maps as the lists that they are, of structs with the fields `key` and `value`."""
+    kind = maps.type
+    entry = pa.struct([kind.key_field.with_name("key"), kind.item_field.with_name("value")])
+    return maps.cast(pa.list_(entry))
+
+
+def change_fields(
+    kind: pa.DataType,
+    change: Callable[[pa.Field], pa.Field],
+    *,
+    keys: Callable[[pa.Field], pa.Field] | None = None,
+) -> pa.DataType | None:
+    """A type with the fields inside it changed; None for one that is no struct, map or list (views of lists aside).
+
+    Parameters
+    ----------
+    change : callable
+        Of a struct's fields, a list's items and a map's values.
+    keys : callable, optional
+        Of a map's keys; by default they stay.
+    """
+    types = pa.types
+    if types.is_struct(kind):
+        return pa.struct([change(field) for field in kind])
+    if types.is_map(kind):
+        key = kind.key_field if keys is None else keys(kind.key_field)
+        return pa.map_(key, change(kind.item_field), keys_sorted=kind.keys_sorted)
+    if types.is_list(kind):
+        return pa.list_(change(kind.value_field))
+    if types.is_large_list(kind):
+        return pa.large_list(change(kind.value_field))
+    if types.is_fixed_size_list(kind):
+        return pa.list_(change(kind.value_field), kind.list_size)
+    return None
 
 
 def make_scalar(value: object, kind: pa.DataType) -> pa.Scalar:

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from accel.arrays import integers, list_items, whole
+from accel.arrays import integers, list_items, map_lists, whole
 from accel.decode.schema_memo import SchemaMemo
 from accel.errors import SchemaMismatchError
 from accel.format.model import ParquetSchema, Physical, SchemaElement
@@ -137,8 +137,7 @@ def _storage(array: pa.Array) -> pa.Array:
 def _children(array: pa.Array) -> list[pa.Array]:
     kind = array.type
     if pa.types.is_map(kind):
-        entry = pa.struct([kind.key_field.with_name("key"), kind.item_field.with_name("value")])
-        return [list_items(array.cast(pa.list_(entry)))]
+        return [list_items(map_lists(array))]
     if pa.types.is_struct(kind):
         return array.flatten()  # type: ignore[no-any-return]
     return [list_items(array)] if kind.num_fields else []

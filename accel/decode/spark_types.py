@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from accel.arrays import list_items, zone_of
+from accel.arrays import list_items, map_lists, zone_of
 from accel.decode.uuid_text import uuid_text
 from accel.errors import SchemaMismatchError
 
@@ -219,9 +219,7 @@ def _convert(array: pa.Array, target: Any) -> pa.Array:
 
 def _convert_map(array: pa.Array, target: Any) -> pa.Array:
     """A map is a list of structs whose fields convert on their own."""
-    kind = array.type
-    entry = pa.struct([kind.key_field.with_name("key"), kind.item_field.with_name("value")])
-    lists = array.cast(pa.list_(entry))
+    lists = map_lists(array)
     entries = list_items(lists)
     keys = _convert(entries.field(0), target.key_type)
     items = _convert(entries.field(1), target.item_type)

@@ -9,6 +9,7 @@ from contextlib import suppress
 
 import pyarrow as pa
 
+from accel.arrays import change_fields
 from accel.errors import ColumnNotFoundError, SchemaMismatchError
 from accel.format.model import Leaf, ParquetSchema
 
@@ -49,21 +50,9 @@ def _nullable_schema(schema: pa.Schema) -> pa.Schema:
 
 
 def _nullable(field: pa.Field) -> pa.Field:
-    if pa.types.is_nested(field.type):
-        field = field.with_type(_of_nullables(field.type))
+    if pa.types.is_nested(field.type) and not pa.types.is_fixed_size_list(field.type):
+        field = field.with_type(change_fields(field.type, _nullable) or field.type)
     return field if field.nullable else field.with_nullable(True)
-
-
-def _of_nullables(kind: pa.DataType) -> pa.DataType:
-    if pa.types.is_struct(kind):
-        return pa.struct([_nullable(child) for child in kind])
-    if pa.types.is_list(kind):
-        return pa.list_(_nullable(kind.value_field))
-    if pa.types.is_large_list(kind):
-        return pa.large_list(_nullable(kind.value_field))
-    if pa.types.is_map(kind):
-        return pa.map_(kind.key_field, _nullable(kind.item_field), keys_sorted=kind.keys_sorted)
-    return kind
 
 
 def split_name(name: str, schema: pa.Schema) -> tuple[str, ...]:

@@ -8,6 +8,7 @@ from typing import Protocol
 
 import pyarrow as pa
 
+from accel.arrays import change_fields
 from accel.decode.indexed import check_indices
 from accel.format.footer import ARROW_SCHEMA_KEY
 
@@ -67,25 +68,14 @@ class _Change(Protocol):
 
 def _changed(field: pa.Field, change: _Change, *, in_nulls: bool = False) -> pa.Field:
     """The field with the types at its ends changed."""
-    types, kind = pa.types, field.type
-    in_nulls = in_nulls or bool(field.nullable and types.is_struct(kind))
+    kind = field.type
+    in_nulls = in_nulls or bool(field.nullable and pa.types.is_struct(kind))
 
     def inside(part: pa.Field) -> pa.Field:
         return _changed(part, change, in_nulls=in_nulls)
 
-    if types.is_struct(kind):
-        to = pa.struct([inside(part) for part in kind])
-    elif types.is_map(kind):
-        to = pa.map_(inside(kind.key_field), inside(kind.item_field), keys_sorted=kind.keys_sorted)
-    elif types.is_list(kind):
-        to = pa.list_(inside(kind.value_field))
-    elif types.is_large_list(kind):
-        to = pa.large_list(inside(kind.value_field))
-    elif types.is_fixed_size_list(kind):
-        to = pa.list_(inside(kind.value_field), kind.list_size)
-    else:
-        to = change(kind, in_nulls=in_nulls)
-    return field.with_type(to)
+    to = change_fields(kind, inside, keys=inside)
+    return field.with_type(change(kind, in_nulls=in_nulls) if to is None else to)
 
 
 def arrow_schema_pairs(original: pa.Schema, names: Sequence[str]) -> dict[str | bytes, bytes]:

@@ -121,6 +121,51 @@ def test_relabelled_repeated_whole() -> None:
     assert arrays.whole(runs).equals(pa.array(["a", "a", "b"]))
 
 
+def _required(field: pa.Field) -> pa.Field:
+    return field.with_nullable(False)
+
+
+def _wide(field: pa.Field) -> pa.Field:
+    return field.with_type(pa.large_string())
+
+
+KEY, TEXT = pa.field("key", pa.string(), nullable=False), pa.field("x", pa.string())
+
+
+@pytest.mark.parametrize(
+    ("kind", "changed", "keys_too"),
+    [
+        (pa.struct([TEXT, KEY]), pa.struct([_required(TEXT), KEY]), None),
+        (pa.struct([]), pa.struct([]), None),
+        (pa.list_(TEXT), pa.list_(_required(TEXT)), None),
+        (pa.large_list(TEXT), pa.large_list(_required(TEXT)), None),
+        (pa.list_(TEXT, 2), pa.list_(_required(TEXT), 2), None),
+        (
+            pa.map_(KEY, TEXT, keys_sorted=True),
+            pa.map_(KEY, _required(TEXT), keys_sorted=True),
+            pa.map_(_wide(KEY), _required(TEXT), keys_sorted=True),
+        ),
+        (pa.int8(), None, None),
+        (pa.list_view(TEXT), None, None),
+        (pa.dictionary(pa.int8(), pa.string()), None, None),
+        (pa.uuid(), None, None),
+    ],
+    ids=str,
+)
+def test_fields_inside_a_type(
+    kind: pa.DataType, changed: pa.DataType | None, keys_too: pa.DataType | None
+) -> None:
+    assert arrays.change_fields(kind, _required) == changed
+    assert arrays.change_fields(kind, _required, keys=_wide) == (keys_too or changed)
+
+
+def test_maps_as_lists() -> None:
+    maps = pa.array([[(1, "a"), (2, None)], None, []], pa.map_(pa.int8(), pa.string()))
+    pairs = [[{"key": 1, "value": "a"}, {"key": 2, "value": None}], None, []]
+    assert arrays.map_lists(maps).to_pylist() == pairs
+    assert arrays.map_lists(maps.slice(1)).to_pylist() == pairs[1:]
+
+
 def test_buffers_joined() -> None:
     joined = arrays.join_buffers([b"ab", b"", memoryview(b"xcdx")[1:3], bytearray(b"e")])
     assert joined.to_pybytes() == b"abcde"
