@@ -13,14 +13,14 @@ import pyarrow as pa
 from accel.decode.apart import DecodePart, read_apart, units_apart
 from accel.decode.arrow import ParquetReader, fields_of, open_reader, translate_errors
 from accel.decode.chunks import ChunkPages
-from accel.decode.empties import verify_filled
+from accel.decode.empties import verify_without_empties
 from accel.decode.entries import read_as_indices
-from accel.decode.filled import check_filled
 from accel.decode.indexed import Values, check_indices, is_indexed, join_arrays, look_up
 from accel.decode.instants import check_instants, with_stored_instants
 from accel.decode.page_heads import read_tables
 from accel.decode.splice import SplicePlan, plan_splice
 from accel.decode.spliced import cut_calls, splice_units
+from accel.decode.text_sizes import check_text_sizes
 from accel.decode.trim import place_rows, trim
 from accel.decode.units import Unit, Verified, cut_units, group_units, step_of
 from accel.decode.verify import PageFacts
@@ -163,7 +163,7 @@ class _Job:
         tables = read_tables([self._chunks[ordinal] for ordinal in leaves])
         for ordinal in leaves:
             leaf = self._schema.leaves[ordinal]
-            self._chunks[ordinal], self._facts[ordinal] = verify_filled(
+            self._chunks[ordinal], self._facts[ordinal] = verify_without_empties(
                 self._chunks[ordinal],
                 leaf,
                 element=self._schema.elements[leaf.element],
@@ -314,7 +314,7 @@ class _Job:
         placed = place_rows(chunk, self._rows)
         with translate_errors(place=partial(self._place, unit.leaves)):
             array = check_indices(array)
-            check_filled(array, self._facts[chunk.leaf], leaf=self._schema.leaves[chunk.leaf])
+            check_text_sizes(array, self._facts[chunk.leaf], leaf=self._schema.leaves[chunk.leaf])
             kept = trim(array, placed)
             return self._name_entries(kept, chunk, kind) if unit.indexed else kept
 

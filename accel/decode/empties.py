@@ -10,10 +10,10 @@ from accel.decode.verify import IS_DATA, PageFacts, verify_chunk
 from accel.format.model import Leaf, PageTable, SchemaElement
 from accel.ranges import Buffer
 
-__all__ = ["verify_filled"]
+__all__ = ["verify_without_empties"]
 
 
-def verify_filled(
+def verify_without_empties(
     chunk: ChunkPages,
     leaf: Leaf,
     *,

@@ -15,11 +15,11 @@ import pyarrow as pa
 
 from accel.arrays import bools
 from accel.decode.arrow import ParquetReader, fields_of, open_reader, schema_of, translate_errors
-from accel.decode.filled import check_filled
 from accel.decode.leaf_bytes import LeafBytes
 from accel.decode.outcome import filter_rows, make_batches, match_rows
 from accel.decode.splice import plan_splice, splice_groups
 from accel.decode.stacked_pages import StackedPages, Unusual, verify_stack
+from accel.decode.text_sizes import check_text_sizes
 from accel.decode.trim import trim
 from accel.errors import AccelError
 from accel.planning.instants import has_instants
@@ -163,7 +163,7 @@ class _Stack:
         for field, array, leaf, pages in zip(schema, table.columns, leaves, stacked, strict=True):
             if not array.type.equals(field.type) or len(array) != pages.facts.num_values:
                 raise Unusual
-            check_filled(array, pages.facts, leaf=file.schema.leaves[leaf])
+            check_text_sizes(array, pages.facts, leaf=file.schema.leaves[leaf])
             array = trim(array, rows)
             columns[field.name] = array.chunk(0) if array.num_chunks == 1 else array
         return columns

@@ -43,14 +43,14 @@ _POSITIONS: Final = ("min_start", "max_start", "old_min_start", "old_max_start")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Alike:
-    """What footers have in common."""
+    """The bytes that the footers of one writer and one schema share, and what they say."""
 
     head: bytes
     """From the first byte up to the schema's end."""
     tail: bytes
     """From the end of the row groups to the last byte."""
     kin: Kin
-    """What that says."""
+    """What these bytes say."""
 
     def fits(self, data: bytes) -> bool:
         """Whether a footer may be one of these."""

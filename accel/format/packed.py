@@ -42,7 +42,7 @@ _TYPES: Final = tuple(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Kin:
-    """What footers of one writer and one schema say alike."""
+    """What the footers of files of one writer and one schema share: their metadata but for the row groups."""
 
     version: int
     created_by: str

@@ -21,9 +21,9 @@ from accel.indexes.bloom_parts import (
     MOST_PARTS,
     WORDS,
     ParsedBloom,
+    bit_places,
     encode_bloom,
     parse_first,
-    places,
     read_head,
 )
 from accel.indexes.hashing import bits_of_rows, hash_bits, hash_values
@@ -163,7 +163,7 @@ class _Builder:
         words = np.zeros(int(starts[-1]) * WORDS, np.uint32)
         for unit, hashes in enumerate(self.hashes):
             # A unit at a time: the bits of all would be many times the filters.
-            index, bits = places(hashes, starts[unit], counts[unit])
+            index, bits = bit_places(hashes, starts[unit], counts[unit])
             for lane in range(WORDS):
                 np.bitwise_or.at(words, index + lane, bits[:, lane])
         return encode_bloom(presence, self.tag, words=words, counts=counts // count, parts=count)

@@ -28,9 +28,9 @@ __all__ = [
     "WORDS",
     "BloomHead",
     "ParsedBloom",
+    "bit_places",
     "encode_bloom",
     "parse_first",
-    "places",
     "read_head",
 ]
 
@@ -42,7 +42,7 @@ WORDS = 8
 """32-bit words of a block."""
 
 
-def places(hashes: Uint64s, starts: Any, counts: Any) -> tuple[Int64s, npt.NDArray[np.uint32]]:
+def bit_places(hashes: Uint64s, starts: Any, counts: Any) -> tuple[Int64s, npt.NDArray[np.uint32]]:
     """The first word of each hash's block, and the bit of it in each of the eight words.
 
     `starts` and `counts` are the blocks before its filter, and in it: of each hash, or of all.
@@ -215,7 +215,7 @@ class ParsedBloom:
         # Within the part, what is left of the hash's high half says which block.
         inner = (int(key) >> 32) * len(self.head.checksums) & 0xFFFFFFFF
         moved = np.full(len(units), (inner << 32) | (int(key) & 0xFFFFFFFF), np.uint64)
-        index, bits = places(moved, starts, counts[units])
+        index, bits = bit_places(moved, starts, counts[units])
         found = words[index[:, None] + np.arange(WORDS)] & bits
         hit = np.zeros(len(counts), bool)
         hit[units] = (found != 0).all(axis=1)

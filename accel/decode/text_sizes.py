@@ -19,7 +19,7 @@ from accel.format.model import Encoding, Leaf
 if TYPE_CHECKING:
     from accel.arrays import Int64s
 
-__all__ = ["check_filled"]
+__all__ = ["check_text_sizes"]
 
 
 _PREFIX = 4
@@ -31,7 +31,7 @@ _OFFSETS: dict[int, np.dtype[Any]] = {
 }
 
 
-def check_filled(array: pa.ChunkedArray, facts: PageFacts, *, leaf: Leaf) -> None:
+def check_text_sizes(array: pa.ChunkedArray, facts: PageFacts, *, leaf: Leaf) -> None:
     """That the PLAIN texts of a required column take up their pages.
 
     Parameters
