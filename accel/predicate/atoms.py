@@ -139,8 +139,11 @@ class Pattern:
     regex: str
     ignore_case: bool
     literal: bytes | None
+    """The text of a pattern that is one text, with or without a `%` at its ends; None for others."""
     open_start: bool
+    """The pattern begins with `%`."""
     open_end: bool
+    """It ends with one."""
     lower: bytes
     upper: bytes | None
     runs: tuple[str, ...] = ()

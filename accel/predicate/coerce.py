@@ -128,8 +128,9 @@ def cut(value: Value, kind: Kind, *, where: str, position: int) -> Cut:
         ratio = _ratio(value)
     elif kind.family is Family.DURATION:
         # A duration has no literal of its own: a whole number counts the column's own ticks.
-        whole = isinstance(value, int) and not isinstance(value, bool)
-        ratio = (value * kind.numerator, 1) if whole and isinstance(value, int) else None
+        ratio = None
+        if isinstance(value, int) and not isinstance(value, bool):
+            ratio = value * kind.numerator, 1
     else:
         nanos = _nanos(value, kind.family)
         ratio = None if nanos is None else (nanos, 1)

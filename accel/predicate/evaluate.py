@@ -42,6 +42,7 @@ Columns: TypeAlias = Mapping[tuple[str, ...], Any]
 
 _TRUE, _FALSE = bools(np.array([True]))[0], bools(np.array([False]))[0]
 _NULL = bools(np.array([False]), np.array([False]))[0]
+# Of a pattern that matches no shorter text: texts are measured before RE2 looks at them.
 _MANY_CHARACTERS = 64
 # Keys for each value: beyond that making a set of all of them, for every piece anew, costs more than to ask it.
 _MANY_KEYS = 64

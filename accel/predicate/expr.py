@@ -93,7 +93,7 @@ class Column:
     name: str
     quoted: bool = False
     """True where the name was written in double quotes (or given as an exact name): no dot splits it
-    unless `path` has several parts."""
+    unless `parts` has several."""
     parts: tuple[str, ...] = ()
     """The dotted parts as written, e.g. `a."b.c"` -> ("a", "b.c"); `name` joins them by dots."""
     position: int = field(default=-1, compare=False)
