@@ -27,9 +27,6 @@ MAX_LEVEL: Final = 32_767
 
 _INTS = {1: "type", 2: "length", 3: "repetition", 5: "children", 6: "converted", 7: "scale", 8: "precision"}
 _INTS[9] = "field_id"
-# Plain numbers: an enum's members take longer to look up, for each of thousands of columns.
-_DECIMAL, _INTEGER = int(LogicalType.DECIMAL), int(LogicalType.INTEGER)
-_MOMENTS = frozenset((int(LogicalType.TIME), int(LogicalType.TIMESTAMP)))
 
 
 def read_elements(reader: ThriftReader) -> list[SchemaElement]:
@@ -113,11 +110,11 @@ def _read_logical(reader: ThriftReader) -> tuple[int | None, dict[str, int]]:
             reader.skip(ctype)
             continue
         member = field
-        if field == _DECIMAL:
+        if field == LogicalType.DECIMAL:
             params = _read_params(reader, {1: "scale", 2: "precision"})
-        elif field in _MOMENTS:
+        elif field in (LogicalType.TIME, LogicalType.TIMESTAMP):
             params = _read_params(reader, {1: "utc", 2: "unit"})
-        elif field == _INTEGER:
+        elif field == LogicalType.INTEGER:
             params = _read_params(reader, {1: "bits", 2: "signed"})
         else:
             reader.skip(ctype)
