@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from accel.errors import PredicateError
 from accel.predicate.expr import (
@@ -54,9 +54,18 @@ def col(name: str) -> ColumnExpr:
 
 
 class Condition:
-    """A predicate: join it by `&` and `|`, negate it by `~`, give it to `where=`."""
+    """A predicate: join it by `&` and `|`, negate it by `~`, give it to `where=`.
+
+    Raises
+    ------
+    PredicateError
+        It is compared: `(a > 1) & b != 2` is read as `((a > 1) & b) != 2`.
+    """
 
     __slots__ = ("expr",)
+
+    # By identity: what compares predicates by value compares their trees.
+    __hash__ = object.__hash__
 
     def __init__(self, expr: Expr) -> None:
         self.expr = expr
@@ -75,6 +84,42 @@ class Condition:
 
     def __invert__(self) -> Condition:
         return Condition(Not(self.expr))
+
+    def __eq__(self, other: object) -> Condition:  # type: ignore[override]
+        return self._compare(Op.EQ, other)
+
+    def __ne__(self, other: object) -> Condition:  # type: ignore[override]
+        return self._compare(Op.NE, other)
+
+    def __lt__(self, other: object) -> Condition:
+        return self._compare(Op.LT, other)
+
+    def __le__(self, other: object) -> Condition:
+        return self._compare(Op.LE, other)
+
+    def __gt__(self, other: object) -> Condition:
+        return self._compare(Op.GT, other)
+
+    def __ge__(self, other: object) -> Condition:
+        return self._compare(Op.GE, other)
+
+    def _compare(self, op: Op, other: object) -> Condition:
+        """Always an error, but of a column."""
+        from accel.predicate.advice import compared_predicate
+
+        raise compared_predicate(self.expr, op, other)
+
+    if not TYPE_CHECKING:  # which tells names that there are not by itself
+
+        def __getattr__(self, name: str) -> NoReturn:
+            message = f"{type(self).__name__!r} object has no attribute {name!r}"
+            if (
+                not name.startswith("_") and name != "expr"
+            ):  # those are asked for by copy, pickle and the like
+                from accel.predicate.advice import name_advice
+
+                message += f": {name_advice(name, is_column=isinstance(self, ColumnExpr))}"
+            raise AttributeError(message, name=name, obj=self)
 
     def __bool__(self) -> NoReturn:
         raise TypeError(
@@ -119,26 +164,8 @@ class ColumnExpr(Condition):
 
     __iter__ = None
     __contains__ = None
-    # == builds a predicate, so a column can be no key.
+    # == builds a predicate here, so a column can be no key.
     __hash__ = None  # type: ignore[assignment]
-
-    def __eq__(self, other: object) -> Condition:  # type: ignore[override]
-        return self._compare(Op.EQ, other)
-
-    def __ne__(self, other: object) -> Condition:  # type: ignore[override]
-        return self._compare(Op.NE, other)
-
-    def __lt__(self, other: object) -> Condition:
-        return self._compare(Op.LT, other)
-
-    def __le__(self, other: object) -> Condition:
-        return self._compare(Op.LE, other)
-
-    def __gt__(self, other: object) -> Condition:
-        return self._compare(Op.GT, other)
-
-    def __ge__(self, other: object) -> Condition:
-        return self._compare(Op.GE, other)
 
     def is_distinct_from(self, other: object) -> Condition:
         """Unequal, where null is a value like others."""
@@ -208,12 +235,13 @@ class ColumnExpr(Condition):
 
     def _compare(self, op: Op, other: object) -> Condition:
         right: Operand
+        if isinstance(other, And | Or | Not | Compare):
+            other = Condition(other)
         if isinstance(other, ColumnExpr):
             right = other.expr
-        elif isinstance(other, Condition | And | Or | Not | Compare):
-            raise PredicateError(
-                "a column cannot be compared with a predicate", hint="put each comparison in parentheses"
-            )
+        elif isinstance(other, Condition):
+            # Python asks the column first, on whichever side it stands.
+            return other._compare(_MIRRORED.get(op, op), self)
         else:
             right = Literal(literal_value(other))
         return Condition(Compare(op, self.expr, right))
@@ -227,6 +255,9 @@ class ColumnExpr(Condition):
         except ValueError as error:
             raise PredicateError(str(error)) from None
         return Condition(Like(self.expr, str(value), ignore_case))
+
+
+_MIRRORED = {Op.LT: Op.GT, Op.LE: Op.GE, Op.GT: Op.LT, Op.GE: Op.LE}
 
 
 def _condition(value: object, operator: str) -> Condition:

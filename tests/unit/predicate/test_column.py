@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import copy
 import datetime
 import inspect
+import pickle
+import re
 from decimal import Decimal
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -32,6 +36,15 @@ from accel.predicate.sql import to_sql
 
 A, B = column_of(["a"]), column_of(["b"])
 ONE, TWO, THREE = (Compare(Op.EQ, column_of([name]), Literal(1)) for name in "abc")
+
+
+CLOSER = "& | ~ bind closer than comparisons, so each of these takes parentheses: "
+EXAMPLE = '(col("a") > 1) & (col("b") != 2)'
+ALONE = "a predicate stands alone, and ~ negates it"
+OTHERS = (
+    "it has between, ilike, is_distinct_from, is_not_distinct_from, is_not_null, is_null, isin, like and starts_with; "
+    'a field of a struct is ["value"]'
+)
 
 
 @pytest.mark.parametrize(
@@ -116,6 +129,85 @@ def test_the_truth_of_a_predicate_is_refused(mistake: Any) -> None:
 
 
 @pytest.mark.parametrize(
+    ("mistake", "message"),
+    [
+        (
+            lambda: (col("a") > 1) & col("b") != 2,
+            f'(a > 1 AND b) != 2 ({CLOSER}(col("a") > 1) & (col("b") != 2))',
+        ),
+        (
+            lambda: (col("a") > 1) & col("b") == col("c"),
+            f'(a > 1 AND b) == col("c") ({CLOSER}(col("a") > 1) & (col("b") == col("c")))',
+        ),
+        (
+            lambda: (col("a") > 1) | col("b") < "x",
+            f"(a > 1 OR b) < 'x' ({CLOSER}(col(\"a\") > 1) | (col(\"b\") < 'x'))",
+        ),
+        (
+            lambda: col("a").is_null() | (col("a") > 1) & col("b") >= 3,
+            f"(a IS NULL OR (a > 1 AND b)) >= 3 ({CLOSER}{EXAMPLE})",
+        ),
+        (
+            lambda: col("a") & col("b").is_null() & col("c") <= 3,
+            f'(a AND b IS NULL AND c) <= 3 ({CLOSER}(...) & (col("c") <= 3))',
+        ),
+        (lambda: ~col("a") == 1, f'(NOT a) == 1 ({CLOSER}~(col("a") == 1))'),
+        (lambda: col("a").is_null() == True, f"(a IS NULL) == True ({ALONE})"),
+        (lambda: False != col("a").is_null(), f"(a IS NULL) != False ({ALONE})"),
+        (lambda: (col("a") > 1) > (col("b") > 1), f"(a > 1) > (...) ({CLOSER}{EXAMPLE})"),
+        (lambda: col("a") < (col("b") > 1), f'(b > 1) > col("a") ({CLOSER}{EXAMPLE})'),
+        (lambda: col("a") == ONE, f'(a = 1) == col("a") ({CLOSER}{EXAMPLE})'),
+        (lambda: (col("a") > 1) == None, f"(a > 1) == None ({CLOSER}{EXAMPLE})"),
+        (
+            lambda: np.int64(2) != ((col("a") > 1) & col("b")),
+            f'(a > 1 AND b) != 2 ({CLOSER}(col("a") > 1) & (col("b") != 2))',
+        ),
+    ],
+    ids=["ne", "eq", "lt", "ge", "le", "not", "true", "false", "gt", "column", "tree", "none", "numpy"],
+)
+def test_a_predicate_that_is_compared_is_told_with_the_parentheses_that_were_meant(
+    mistake: Any, message: str
+) -> None:
+    with pytest.raises(PredicateError) as caught:
+        mistake()
+    assert str(caught.value) == f"a predicate cannot be compared, as in {message}"
+
+
+def test_predicates_can_be_kept_copied_and_pickled() -> None:
+    built = (col("a") > 1) & col("b")
+    assert {built: 1}[built] == 1
+    assert built in [built]
+    for made in (copy.copy(built), copy.deepcopy(built), pickle.loads(pickle.dumps(built))):
+        assert made.expr == built.expr
+
+
+@pytest.mark.parametrize(
+    ("mistake", "message"),
+    [
+        (lambda: col("a").is_in, "write isin([...])"),
+        (lambda: col("a").isNull, "write is_null()"),
+        (lambda: col("a").startswith, "write starts_with(prefix), or like(pattern)"),
+        (lambda: col("a").contains, "write like('%text%')"),
+        (lambda: col("s").value, OTHERS),
+        (lambda: (col("a") > 1).isin, "& | ~ join predicates, and where= takes them"),
+        (lambda: col("a").__array__, None),
+    ],
+    ids=["is_in", "isNull", "startswith", "contains", "value", "predicate", "protocol"],
+)
+def test_a_name_that_there_is_not_is_told_with_the_right_one(mistake: Any, message: str | None) -> None:
+    with pytest.raises(AttributeError) as caught:
+        mistake()
+    text = str(caught.value)
+    assert text.partition(": ")[2] == (message or "")
+    assert f"object has no attribute {caught.value.name!r}" in text
+
+
+def test_each_name_that_is_told_is_one_that_there_is() -> None:
+    names = {name for name in dir(ColumnExpr) if name[0] != "_" and name != "expr"}
+    assert set(re.findall(r"\w+", OTHERS.partition(";")[0])) - {"it", "has", "and"} == names
+
+
+@pytest.mark.parametrize(
     "mistake",
     [lambda: 1 in col("a"), lambda: list(col("a")), lambda: {col("a"): 1}],
     ids=["in", "iterate", "hash"],
@@ -146,7 +238,7 @@ def test_what_is_joined_must_be_predicates(mistake: Any, message: str) -> None:
         (lambda: col("a")[0], "a field's name is a str, not a int"),
         (lambda: col("\udcff"), r"the column name '\\udcff' holds a lone surrogate"),
         (lambda: col("a")["\udcff"], r"the column name 'a.\\udcff' holds a lone surrogate"),
-        (lambda: col("a") == (col("b") > 1), "a column cannot be compared with a predicate"),
+        (lambda: col("a") == (col("b") > 1), r"a predicate cannot be compared, as in \(b > 1\) == col"),
         (lambda: col("a") == [1], "cannot be a literal"),
         (lambda: col("a") == datetime.timedelta(1), "cannot be a literal"),
         (lambda: col("a").like(5), "a pattern is a str, not a int"),
