@@ -133,15 +133,15 @@ def _from_numpy(values: Any) -> pa.Array | None:
 
     if not isinstance(values, np.ndarray) or values.ndim != 1:
         return None
-    hidden = values.mask if isinstance(values, np.ma.MaskedArray) else False
+    told = ~np.ma.getmaskarray(values)
     if values.dtype.kind in "iuf" and values.dtype.itemsize <= 8:
         kind = pa.from_numpy_dtype(values.dtype)
         plain = np.ascontiguousarray(values, values.dtype.newbyteorder("="))
-        return _with_nulls(kind, np.ones(len(plain), bool) & ~hidden, [pa.py_buffer(plain.tobytes())])
+        return _with_nulls(kind, told, [pa.py_buffer(plain.tobytes())])
     if values.dtype.kind == "M" and np.datetime_data(values.dtype) in _TIMESTAMPS:
         kind = pa.timestamp(np.datetime_data(values.dtype)[0])
         plain = np.ascontiguousarray(values, values.dtype.newbyteorder("="))
-        return _with_nulls(kind, ~np.isnat(plain) & ~hidden, [pa.py_buffer(plain.tobytes())])
+        return _with_nulls(kind, ~np.isnat(plain) & told, [pa.py_buffer(plain.tobytes())])
     return None
 
 

@@ -160,3 +160,19 @@ def test_a_series_that_is_no_arrow_array() -> None:
     ):
         with pytest.raises(PredicateError, match=message):
             member_of(A, values)
+
+
+@pytest.mark.parametrize("values", [np.array([1, 2]), np.array(["2013-01-31", "NaT"], "M8[s]")], ids=str)
+def test_what_is_null_in_a_plain_array_is_told_by_booleans(
+    values: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From Python 3.12 on `~False`, which is a number, is a DeprecationWarning."""
+    kinds = []
+    with_nulls = module._with_nulls
+    monkeypatch.setattr(
+        module,
+        "_with_nulls",
+        lambda kind, valid, buffers: kinds.append(valid.dtype) or with_nulls(kind, valid, buffers),
+    )
+    assert isinstance(member_of(column_of(["a"]), values), InArray)
+    assert kinds == [np.dtype(bool)]
