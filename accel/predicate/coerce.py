@@ -249,6 +249,19 @@ _HINTS = {
 }
 
 
+def _hint(value: Value, family: Family) -> str | None:
+    if isinstance(value, str) and family in (Family.DATE, Family.TIME, Family.TIMESTAMP):
+        from accel.predicate.moments import date_from_text, time_from_text, timestamp_from_text
+
+        # What is no moment at all is told as the column's own kind.
+        read = {Family.DATE: date_from_text, Family.TIME: time_from_text}.get(family, timestamp_from_text)
+        try:
+            read(value)
+        except ValueError as error:
+            return str(error)
+    return _HINTS.get(family)
+
+
 def _refusal(value: Value, kind: Kind, where: str, position: int) -> PredicateError:
     shown = repr(value)
     if len(shown) > 60:
@@ -256,5 +269,5 @@ def _refusal(value: Value, kind: Kind, where: str, position: int) -> PredicateEr
     return PredicateError(
         f"{where} cannot be compared with {shown}",
         position=place(position),
-        hint=_HINTS.get(kind.family),
+        hint=_hint(value, kind.family),
     )

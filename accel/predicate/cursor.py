@@ -17,6 +17,27 @@ MAX_DEPTH = 200
 OPERATOR_WORDS = frozenset(("AND", "OR", "NOT", "IS", "IN", "BETWEEN", "LIKE", "ILIKE"))
 """The words that can follow an operand; where an operand is due, each may still be a column."""
 
+_AFTER = {
+    **dict.fromkeys(("+", "-"), "arithmetic is not supported; dates and times stand in quotes"),
+    "ESCAPE": "the escape character of LIKE is the backslash, always",
+    "(": "functions are not supported",
+    "LIMIT": "the condition alone stands here: limit= is an argument of its own",
+    "OFFSET": "the condition alone stands here: rows are not skipped",
+    "ORDER": "the condition alone stands here: rows come in file order, and are sorted in what they are read into",
+    **dict.fromkeys(
+        ("GROUP", "HAVING"), "the condition alone stands here: rows are grouped in what they are read into"
+    ),
+    "CONTAINS": "write LIKE '%text%'",
+    **dict.fromkeys(("STARTSWITH", "STARTS_WITH"), "write LIKE 'text%'"),
+    **dict.fromkeys(("ENDSWITH", "ENDS_WITH"), "write LIKE '%text'"),
+    **dict.fromkeys(
+        ("RLIKE", "REGEXP", "SIMILAR", "GLOB", "MATCHES"), "LIKE is the one kind of pattern, of % and _"
+    ),
+    "ISNULL": "write IS NULL",
+    "NOTNULL": "write IS NOT NULL",
+}
+"""What may be meant by what stands where a condition has ended."""
+
 _CONSTANTS = {"TRUE": True, "FALSE": False, "NULL": None}
 
 
@@ -50,12 +71,8 @@ class Cursor:
         token = self._tokens[self._index]
         if token.kind == "op":
             return "comparisons do not chain; join them by AND, or use BETWEEN"
-        if token.word in ("+", "-"):
-            return "arithmetic is not supported; dates and times stand in quotes"
-        if token.word == "ESCAPE":
-            return "the escape character of LIKE is the backslash, always"
-        if token.word == "(":
-            return "functions are not supported"
+        if token.word in _AFTER:
+            return _AFTER[token.word]
         if token.word in OPERATOR_WORDS:
             return f"{token.word} takes a column or a literal on its left"
         if token.kind in ("name", "quoted", "text"):
@@ -132,7 +149,20 @@ class Cursor:
                 self._fail(f"a number after {word}")
             self._index += 1
             return self._number(number, position, negative=word == "-")
-        self._fail("a column or a literal")
+        self._fail("a column or a literal", self._hint_operand())
+
+    def _hint_operand(self) -> str | None:
+        """Of what is no operand, by what stands before it."""
+        token = self._tokens[self._index]
+        before = self._tokens[self._index - 1] if self._index else token
+        if token.kind == "op" and before.kind == "op":
+            both = before.word + token.word
+            if both == "<=>":
+                return "write IS NOT DISTINCT FROM"
+            return "the operators are = <> < <= > >="
+        if token.word == ")" and before.word == ",":
+            return "a list ends without a comma"
+        return None
 
     def _named(self, token: Token) -> Operand:
         following = self._tokens[self._index + 1]

@@ -31,7 +31,7 @@ _LETTERS = frozenset("LMN")
 
 _HINTS = {
     "`": 'names are quoted with double quotes: "a name"',
-    "[": 'a list stands in parentheses, as in IN (1, 2); names are quoted with double quotes: "a name"',
+    "[": 'a field of a struct is written a.b; a list stands in parentheses, as in IN (1, 2); names are quoted with double quotes: "a name"',
     "&": "write AND",
     "|": "write OR",
     "!": "write NOT, or <> for not equal",

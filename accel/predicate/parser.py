@@ -26,6 +26,7 @@ from accel.predicate.expr import (
     Operand,
     Or,
     Value,
+    column_of,
     depth_of,
     join,
 )
@@ -56,6 +57,13 @@ class _Group:
     nots: int = 0
 
 
+_AFTER_IS = {
+    "NAN": "write = DOUBLE 'NaN'",
+    "NONE": "write NULL",
+    "NA": "write NULL",
+    "IN": "write IN, without IS",
+}
+
 # How a statement begins, and a condition does not, save on a column of that name.
 _CLAUSE = r"\s*(?:select|where)\s+[\w\"*]"
 
@@ -74,6 +82,18 @@ def parse(text: str) -> Expr:
         if re.match(_CLAUSE, text, re.IGNORECASE):
             error.hint = "give the condition alone, without SELECT or WHERE"
         raise
+
+
+def _as_text(name: str) -> str:
+    from accel.predicate.sql import literal_sql
+
+    return f"text stands in single quotes: {literal_sql(name)}"
+
+
+def _as_name(text: str) -> str:
+    from accel.predicate.sql import name_sql
+
+    return f"single quotes make a text; the column is written {name_sql(column_of([text]))}"
 
 
 def _listed(column: Column, values: list[Value], position: int) -> Expr:
@@ -212,7 +232,8 @@ class _Parser(Cursor):
         try:
             return Constant(compare_values(op, left.value, right.value))
         except ValueError as error:
-            raise self._error(str(error), right.position) from None
+            hint = _as_name(left.value) if isinstance(left.value, str) else None
+            raise self._error(str(error), right.position, hint) from None
 
     def _is(self, left: Operand) -> Expr:
         position = self._tokens[self._index].position
@@ -236,13 +257,13 @@ class _Parser(Cursor):
                 return self._compared(op, left, literal, position)
         self._fail(
             "NULL, DISTINCT FROM, TRUE or FALSE" if negated else "NULL, NOT, DISTINCT FROM, TRUE or FALSE",
-            "write = DOUBLE 'NaN'" if self._tokens[self._index].word == "NAN" else None,
+            _AFTER_IS.get(self._tokens[self._index].word),
         )
 
     def _in(self, left: Operand, position: int) -> Expr:
         self._index += 1
         if not self._take("("):
-            self._fail("( after IN")
+            self._fail("( after IN", "a list stands in parentheses, as in IN (1, 2)")
         if isinstance(left, Column):
             plain = self._plain_list()
             if plain is not None:
@@ -282,7 +303,8 @@ class _Parser(Cursor):
         if isinstance(pattern, Literal) and pattern.value is None:
             return self._compared(Op.EQ, left, pattern, position)  # null in any case
         if not isinstance(pattern, Literal) or not isinstance(pattern.value, str):
-            raise self._error("expected a pattern: a text literal", pattern.position)
+            hint = _as_text(pattern.name) if isinstance(pattern, Column) else None
+            raise self._error("expected a pattern: a text literal", pattern.position, hint)
         from accel.predicate.fold import check_pattern, like_value
 
         try:

@@ -43,7 +43,10 @@ def resolve(column: Column, schema: pa.Schema) -> BoundColumn:
             return follow(column, (head, *parts[cut:]), schema=schema)
         except (PredicateError, ColumnNotFoundError) as error:
             refusal = refusal or error
-    raise refusal or _missing(column, column.name if len(parts) < 2 else parts[0], schema.names)
+    missing = refusal or _missing(column, column.name if len(parts) < 2 else parts[0], schema.names)
+    if column.quoted:
+        missing.hint = _as_path(column, schema) or missing.hint
+    raise missing
 
 
 def refuse_missing(names: Iterable[str], schema: pa.Schema) -> None:
@@ -98,11 +101,37 @@ def _missing(
     else:
         shown = ", ".join(names[:10]) + (", ..." if len(names) > 10 else "")
         hint = f"there are: {shown}" if names else "there are no columns"
-        if names and within is None:
-            hint += "; text stands in single quotes"
+        if names and within is None and column.position >= 0:
+            hint += f"; {_as_text(column.name)}"
     detail = f": no {name!r}{inside}" if name != column.name else ""
     return ColumnNotFoundError(
         f"no column {column.name!r}{detail}", column=None if within else name, hint=hint
+    )
+
+
+def _as_path(column: Column, schema: pa.Schema) -> str | None:
+    """What to write where the dots of an exact name were meant to lead into structs."""
+    try:
+        resolve(Column(column.name), schema)
+    except (PredicateError, ColumnNotFoundError):
+        return None
+    if column.position >= 0:
+        return (
+            f"in double quotes a dot is part of the name; without them {column.name} is the field of a struct"
+        )
+    return f"the name of a filter list is exact; the field of a struct is {tuple(column.name.split('.'))}"
+
+
+def _as_text(name: str) -> str:
+    """What may be meant by a name, in a predicate that is text."""
+    if name in ("None", "none", "nan", "NaN"):
+        return "null is NULL, after IS or IS NOT" if "o" in name else "write DOUBLE 'NaN'"
+    from accel.predicate.sql import literal_sql
+
+    return (
+        f"text stands in single quotes: {literal_sql(name)}"
+        if len(name) <= 60
+        else "text stands in single quotes"
     )
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from accel.errors import PredicateError
 from accel.predicate.bind import bind
 from accel.predicate.evaluate import outcome
 from accel.predicate.expr import Column, Compare, InArray, InList, Literal, Op, Ticks
@@ -224,3 +225,26 @@ BIG = pa.array([2**53, 2**53 + 1, -(2**63), 2**63 - 1], pa.int64())
 def test_key_arrays(column: pa.Array, keys: pa.Array, expected: list[bool | None]) -> None:
     bound = bind(InArray(Column("c"), keys), pa.schema([("c", column.type)]))
     assert outcome(bound, {("c",): column}, len(column)).to_pylist() == expected
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "hint"),
+    [
+        (pa.date32(), "yesterday", "'yesterday' is not a date; write YYYY-MM-DD"),
+        (pa.date64(), "2013-1-31", "'2013-1-31' is not a date; write YYYY-MM-DD"),
+        (pa.date32(), "2013-02-30", "'2013-02-30' is not a date: day is out of range for month"),
+        (pa.time64("us"), "noon", "'noon' is not a time; write HH:MM[:SS[.fffffffff]]"),
+        (
+            pa.timestamp("us"),
+            "now",
+            "'now' is not a timestamp; write YYYY-MM-DD HH:MM:SS[.fffffffff][+HH:MM]",
+        ),
+        (pa.date32(), 2013, "write DATE '2013-01-31'"),
+    ],
+    ids=str,
+)
+def test_text_that_is_no_moment_is_told_how_one_is_written(kind: pa.DataType, text: Any, hint: str) -> None:
+    with pytest.raises(PredicateError) as caught:
+        bind(Compare(Op.EQ, Column("c"), Literal(text)), pa.schema([("c", kind)]))
+    assert caught.value.message.endswith(f"cannot be compared with {text!r}")
+    assert caught.value.hint == hint

@@ -442,8 +442,42 @@ def test_numbers_have_a_bounded_length(digits: int) -> None:
         ("a = :x", "casts and parameters are not supported; write a typed literal such as DATE '2013-01-31'"),
         ("a = %s", "neither arithmetic nor parameters are supported; LIKE takes 'a%' in quotes"),
         ("a IN {1, 2}", "a list stands in parentheses, as in IN (1, 2)"),
+        ('a LIKE "it\'s"', "text stands in single quotes: 'it''s'"),
+        ("a LIKE b", "text stands in single quotes: 'b'"),
+        ("a LIKE 5", None),
+        ("a IN 'x'", "a list stands in parentheses, as in IN (1, 2)"),
+        ("a IN ('x',)", "a list ends without a comma"),
+        ("a IN (,'x')", None),
         (
-            "a RLIKE 'x'",
+            "s['a'] = 1",
+            (
+                "a field of a struct is written a.b; a list stands in parentheses, as in IN (1, 2); "
+                'names are quoted with double quotes: "a name"'
+            ),
+        ),
+        ("'my col' = 1", 'single quotes make a text; the column is written "my col"'),
+        ("'a' > 1", "single quotes make a text; the column is written a"),
+        ("1 = 'a'", None),
+        ("a IS None", "write NULL"),
+        ("a IS NOT None", "write NULL"),
+        ("a IS IN (1)", "write IN, without IS"),
+        ("a > 1 LIMIT 5", "the condition alone stands here: limit= is an argument of its own"),
+        (
+            "a > 1 ORDER BY a",
+            "the condition alone stands here: rows come in file order, and are sorted in what they are read into",
+        ),
+        (
+            "a > 1 GROUP BY a",
+            "the condition alone stands here: rows are grouped in what they are read into",
+        ),
+        ("a CONTAINS 'x'", "write LIKE '%text%'"),
+        ("a startswith 'x'", "write LIKE 'text%'"),
+        ("a RLIKE 'x'", "LIKE is the one kind of pattern, of % and _"),
+        ("a ISNULL", "write IS NULL"),
+        ("a =< 1", "the operators are = <> < <= > >="),
+        ("a <=> 1", "write IS NOT DISTINCT FROM"),
+        (
+            "my col = 1",
             (
                 "the operators are = <> < <= > >= IN BETWEEN LIKE ILIKE IS; "
                 "names with other characters than letters, digits and _ need double quotes"

@@ -70,6 +70,34 @@ def test_what_is_not_there(name: str, error: type[AccelError], message: str) -> 
 
 
 @pytest.mark.parametrize(
+    ("where", "message"),
+    [
+        ('n = "x"', "no column 'x' (there are: s, n; text stands in single quotes: 'x')"),
+        (f'n = "{"x" * 61}"', f"no column '{'x' * 61}' (there are: s, n; text stands in single quotes)"),
+        ("n = None", "no column 'None' (there are: s, n; null is NULL, after IS or IS NOT)"),
+        ("n = nan", "no column 'nan' (there are: s, n; write DOUBLE 'NaN')"),
+        (accel.col("x") == 1, "no column 'x' (there are: s, n)"),
+        ([("x", "=", 1)], "no column 'x' (there are: s, n)"),
+        (
+            '"s.b" = 1',
+            "no column 's.b' (in double quotes a dot is part of the name; without them s.b is the field of a struct)",
+        ),
+        (
+            [("s.b", "=", 1)],
+            "no column 's.b' (the name of a filter list is exact; the field of a struct is ('s', 'b'))",
+        ),
+        ([("s.c", "=", 1)], "no column 's.c' (there are: s, n)"),
+    ],
+    ids=str,
+)
+def test_what_may_have_been_meant(where: Any, message: str) -> None:
+    store = DictStore({"f": write_file(pa.table({"s": [{"b": 1}], "n": [1]}))})
+    with pytest.raises(ColumnNotFoundError) as caught:
+        accel.scan("f", where, store=store, cache=None).to_table()
+    assert str(caught.value) == f"f: {message}"
+
+
+@pytest.mark.parametrize(
     "where",
     [
         accel.col("a.b")["x"] == 1,
