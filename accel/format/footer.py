@@ -25,6 +25,7 @@ from accel.ranges import Buffer
 from accel.records import dataclass
 
 __all__ = [
+    "AMONG_OTHERS",
     "ARROW_SCHEMA_KEY",
     "IDX1_KEY",
     "MAGIC",
@@ -36,6 +37,8 @@ __all__ = [
 ]
 
 MAGIC = b"PAR1"
+AMONG_OTHERS = "Of a directory that holds other files too, name dir/*.parquet, or dir/**/*.parquet"
+"""What to do about a file that is no Parquet, and was not named."""
 TOC_KEY = "accel.indexes"
 """Under this key a file tells of its indexes: `format.embedded` reads it."""
 IDX1_KEY = "distinct_index_offset"
@@ -84,7 +87,7 @@ def parse_tail(last8: Buffer) -> FooterTail:
     if magic != MAGIC:
         raise ParquetFormatError(
             f"not a Parquet file: it ends with {magic!r}, not {MAGIC!r}",
-            hint="is the file complete? Of a directory that holds others too, name dir/*.parquet",
+            hint=f"is the file complete? {AMONG_OTHERS}",
         )
     length = int.from_bytes(tail[:4], "little")
     if length == 0:

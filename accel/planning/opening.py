@@ -11,7 +11,7 @@ from dataclasses import replace
 import pyarrow as pa
 
 from accel.errors import IndexFormatError, ParquetFormatError
-from accel.format.footer import MAGIC, TOC_KEY, FooterBytes, parse_footer, parse_tail
+from accel.format.footer import AMONG_OTHERS, MAGIC, TOC_KEY, FooterBytes, parse_footer, parse_tail
 from accel.format.model import FileMetadata, ParquetSchema
 from accel.planning.file import ObjectId
 from accel.planning.handle import FileHandle
@@ -77,7 +77,7 @@ def open_file(
         raise TypeError("a tail was asked for")
     size, data, start = tail.size, tail.data, tail.start
     if size < _TAIL + 4:
-        raise ParquetFormatError(f"{size} bytes are too few for a Parquet file", path=path)
+        raise ParquetFormatError(f"{size} bytes are too few for a Parquet file", path=path, hint=AMONG_OTHERS)
     length = parse_tail(data[-_TAIL:]).length
     footer_start = size - _TAIL - length
     if length > max_footer_bytes:

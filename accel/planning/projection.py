@@ -61,15 +61,39 @@ def split_name(name: str, schema: pa.Schema) -> tuple[str, ...]:
         path = _find(name, schema)
         if path is not None:
             return path
+    raise ColumnNotFoundError(f"there is no column {name!r}", column=name, hint=_instead(name, schema))
+
+
+def _instead(name: str, schema: pa.Schema) -> str:
+    """What may be meant by a name that there is not: of a path, what its last struct has."""
+    if name == "*":
+        return "columns=None takes all"
+    parts = name.split(".")
+    with suppress(UnicodeEncodeError):
+        for cut in range(len(parts) - 1, 0, -1):
+            head = ".".join(parts[:cut])
+            path = _find(head, schema)
+            if path is None:
+                continue
+            kind = schema.field(schema.get_all_field_indices(path[0])[0]).type
+            for part in path[1:]:
+                kind = kind.field(part).type
+            if not pa.types.is_struct(kind):
+                return f"{head!r} is {kind}: a dotted path goes through structs only"
+            if parts[cut] == "*":
+                return f"{head!r} takes all of it"
+            return _nearest(parts[cut], [field.name for field in kind], f"{head}.")
+    return _nearest(name, schema.names, "")
+
+
+def _nearest(name: str, names: Sequence[str], above: str) -> str:
     import difflib
 
-    close = difflib.get_close_matches(name, schema.names, n=3)
-    close = close or [other for other in schema.names if other.lower() == name.lower()][:3]
-    raise ColumnNotFoundError(
-        f"there is no column {name!r}",
-        column=name,
-        hint=f"did you mean {', '.join(map(repr, close))}?" if close else f"there are {_some(schema.names)}",
-    )
+    close = difflib.get_close_matches(name, names, n=3)
+    close = close or [other for other in names if other.lower() == name.lower()][:3]
+    if close:
+        return f"did you mean {', '.join(repr(above + other) for other in close)}?"
+    return f"there are {_some([above + other for other in names])}"
 
 
 def _find(name: str, schema: pa.Schema) -> tuple[str, ...] | None:

@@ -146,7 +146,11 @@ def _check_columns(columns: Any) -> None:
     # A set has no order, and renaming is not for a scan.
     listed = isinstance(columns, Iterable) and not isinstance(columns, str | Mapping | AbstractSet)
     if columns is not None and not listed:
-        shown = f"the string {columns!r}" if isinstance(columns, str) else f"a {type(columns).__name__}"
+        shown = f"a {type(columns).__name__}"
+        if isinstance(columns, str):
+            shown = (
+                f"the string {columns!r}: write [{columns!r}]" if columns != "*" else "'*': None takes all"
+            )
         raise TypeError(f"columns is a list of names, not {shown}")
 
 

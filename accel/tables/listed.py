@@ -12,7 +12,7 @@ from accel.io.slices import each
 from accel.io.store import ObjectEntry
 from accel.planning.file import DataFile
 from accel.tables.pattern import has_hidden
-from accel.tables.source import Named, SourceShape
+from accel.tables.source import Named, SourceShape, looked_for
 
 __all__ = ["choose", "choose_surely", "lies_below", "nothing", "visible"]
 
@@ -95,6 +95,9 @@ def nothing(item: Named) -> NoReturn:
             hint += "; options are no part of a URL, but given by storage_options"
         if "{" in item.text:
             hint += "; braces are not expanded, a list of patterns is taken"
+        place = looked_for(item.text) if item.location.scheme == "file" else None
+        if place is not None:
+            hint += f"; {place}"
         raise ObjectNotFoundError("nothing matches the pattern", path=item.text, hint=hint)
     raise ObjectNotFoundError(
         "the directory holds no data file",

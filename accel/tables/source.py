@@ -16,7 +16,7 @@ from accel.planning.file import DataFile
 from accel.records import dataclass
 from accel.tables.pattern import Glob, split_glob
 
-__all__ = ["Named", "SourceShape", "may_be_local", "read_remote", "read_source"]
+__all__ = ["Named", "SourceShape", "looked_for", "may_be_local", "read_remote", "read_source"]
 
 
 class SourceShape(enum.Enum):
@@ -161,9 +161,8 @@ def _local_file(text: str, location: Location) -> ObjectEntry | None:
         hint = "check the permissions of the directories above it"
         raise StoreError(error.strerror or str(error), path=text, hint=hint) from None
     except (OSError, ValueError):
-        raise ObjectNotFoundError(
-            "there is no such file or directory", path=text, hint=_meant(text)
-        ) from None
+        meant = _meant(text) or looked_for(text)
+        raise ObjectNotFoundError("there is no such file or directory", path=text, hint=meant) from None
     if stat.S_ISDIR(found.st_mode):
         return None
     return ObjectEntry(location.path, found.st_size, etag_of(found))
@@ -186,6 +185,8 @@ def _meant(text: str) -> str | None:
     """What a path that is not there may have been meant as."""
     if _is_file_url(text):
         return "a file: URL is percent-encoded, % itself as %25; a bare path is not" if "%" in text else None
+    if "{" in text and "}" in text:
+        return "braces are not expanded, a list of paths is taken"
     if text.startswith("~"):
         return "`~` is not expanded: os.path.expanduser does that"
     if "$" in text:
@@ -195,6 +196,16 @@ def _meant(text: str) -> str | None:
     if "\\" in text and os.sep == "/":
         return "folders are separated by / here"
     return None
+
+
+def looked_for(text: str) -> str | None:
+    """The directory that a relative path begins at: of a notebook or a service it often is another than was thought."""
+    if os.path.isabs(text) or _is_file_url(text):
+        return None
+    try:
+        return f"looked for in {os.getcwd()}"
+    except OSError:
+        return "the working directory is gone"
 
 
 def _has_extension(path: str) -> bool:

@@ -284,7 +284,8 @@ def test_debug_adds_the_traceback(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["scan", "none.parquet", "--debug"]) == 1
     err = capsys.readouterr().err
     assert err.startswith("Traceback (most recent call last):\n")
-    assert err.endswith("accel: error: none.parquet: there is no such file or directory\n")
+    told = f"none.parquet: there is no such file or directory (looked for in {os.getcwd()})"
+    assert err.endswith(f"accel: error: {told}\n")
 
 
 @pytest.mark.parametrize(
@@ -340,7 +341,7 @@ def test_the_status_reaches_the_shell(source: str) -> None:
     assert run("scan", source, "-n", "1") == (0, "")
     assert run("scan", "none.parquet") == (
         1,
-        "accel: error: none.parquet: there is no such file or directory\n",
+        f"accel: error: none.parquet: there is no such file or directory (looked for in {os.getcwd()})\n",
     )
     assert run("scan", source, "-w", "id =")[0] == 2
 

@@ -94,6 +94,15 @@ def test_damage(name: str, kind: type[Exception], text: str, hint: int) -> None:
         Bytes(damaged(name)).open(hint)
 
 
+@pytest.mark.parametrize("name", ["short", "magic"])
+def test_what_may_be_no_parquet_at_all_is_told_with_a_pattern(name: str) -> None:
+    with pytest.raises(ParquetFormatError) as caught:
+        Bytes(damaged(name)).open(8)
+    assert (caught.value.hint or "").endswith(
+        "Of a directory that holds other files too, name dir/*.parquet, or dir/**/*.parquet"
+    )
+
+
 def test_a_footer_longer_than_allowed_is_not_asked_for() -> None:
     source = Bytes(DATA)
     with pytest.raises(ParquetFormatError) as caught:

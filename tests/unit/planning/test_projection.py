@@ -36,9 +36,34 @@ def test_unknown_names(name: str) -> None:
         split_name(name, SCHEMA)
 
 
-def test_close_names_are_suggested() -> None:
-    with pytest.raises(ColumnNotFoundError, match="did you mean 'carrier'"):
-        split_name("carier", pa.schema([("carrier", pa.string())]))
+LATER = pa.schema(
+    [("carrier", pa.string()), ("s", INNER), ("l", pa.list_(INNER)), ("t", INNER), ("t", INNER)]
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("carier", "did you mean 'carrier'?"),
+        ("CARRIER", "did you mean 'carrier'?"),
+        ("year", "there are 'carrier', 's', 'l', 't', 't'"),
+        ("*", "columns=None takes all"),
+        ("s.zz", "there are 's.b', 's.c'"),
+        ("s.B", "did you mean 's.b'?"),
+        ("s.c.f.g", "there are 's.c.d', 's.c.e'"),
+        ("s.*", "'s' takes all of it"),
+        ("carrier.x", "'carrier' is string: a dotted path goes through structs only"),
+        ("s.b.x", "'s.b' is int32: a dotted path goes through structs only"),
+        ("t.zz", "there are 't.b', 't.c'"),
+        ("zz.b", "there are 'carrier', 's', 'l', 't', 't'"),
+        ("\udcff.b", "there are 'carrier', 's', 'l', 't', 't'"),
+        ("s.\udcff", "there are 's.b', 's.c'"),
+    ],
+)
+def test_what_there_is_instead_is_told(name: str, hint: str) -> None:
+    with pytest.raises(ColumnNotFoundError) as caught:
+        split_name(name, LATER)
+    assert caught.value.hint == hint
 
 
 def test_order_asked_for_and_merged_paths() -> None:

@@ -62,7 +62,7 @@ MISTAKES = {
     "a path into what is no struct": (
         scan("good.parquet", columns=["name.first"]),
         accel.ColumnNotFoundError,
-        "good.parquet: there is no column 'name.first' (there are 'id', 'name', 'price')",
+        "good.parquet: there is no column 'name.first' ('name' is string: a dotted path goes through structs only)",
     ),
     "a column twice": (
         scan("good.parquet", columns=["id", "id"]),
@@ -72,7 +72,12 @@ MISTAKES = {
     "columns as text": (
         scan("good.parquet", columns="id"),
         TypeError,
-        "columns is a list of names, not the string 'id'",
+        "columns is a list of names, not the string 'id': write ['id']",
+    ),
+    "a star for columns": (
+        scan("good.parquet", columns="*"),
+        TypeError,
+        "columns is a list of names, not '*': None takes all",
     ),
     "a column by number": (
         scan("good.parquet", columns=[1]),
@@ -411,7 +416,7 @@ MISTAKES = {
     "text in double quotes": (
         scan("good.parquet", 'name = "xyz"'),
         accel.ColumnNotFoundError,
-        "good.parquet: no column 'xyz' (there are: id, name, price; text stands in single quotes)",
+        "good.parquet: no column 'xyz' (there are: id, name, price; text stands in single quotes: 'xyz')",
     ),
     "a whole statement": (
         scan("good.parquet", "SELECT * FROM good WHERE id = 1"),
@@ -457,7 +462,7 @@ MISTAKES = {
         scan("good.parquet", "id IN [1, 2]"),
         accel.PredicateError,
         (
-            "unexpected character '[' (a list stands in parentheses, as in IN (1, 2); "
+            "unexpected character '[' (a field of a struct is written a.b; a list stands in parentheses, as in IN (1, 2); "
             'names are quoted with double quotes: "a name")\n'
             "  id IN [1, 2]\n"
             "        ^"
@@ -535,7 +540,13 @@ def test_local_files_are_named_by_their_path(tmp_path: Path) -> None:
         ("file:/no/k=a%3Ab/x.parquet", "a file: URL is percent-encoded, % itself as %25; a bare path is not"),
         ("file:/no/such.parquet", None),
         ("file:///no/such.parquet", None),
-        ("no/such.parquet", None),
+        ("no/{a,b}.parquet", "braces are not expanded, a list of paths is taken"),
+        ("no/such.parquet", f"looked for in {os.getcwd()}"),
+        (f"{os.getcwd()}/no/such.parquet", None),
+        (
+            "no/*.parquet",
+            f"an object whose name holds *, ? or [ is named with glob=False; looked for in {os.getcwd()}",
+        ),
     ],
 )
 def test_a_path_that_was_meant_otherwise(path: str, hint: str | None) -> None:
