@@ -18,7 +18,7 @@ from accel.scanning.arguments import check_arguments
 from accel.scanning.engine import Engine
 
 if TYPE_CHECKING:
-    from accel.opening.scan_spec import Partitioning, Source
+    from accel.opening.scan_spec import Partitioning, PathKey, Source
     from accel.planning.plan import Plan
     from accel.predicate.where import Where
 
@@ -34,7 +34,7 @@ def scan(
     *,
     columns: Sequence[str] | None = None,
     limit: int | None = None,
-    selection: Mapping[str, Any] | None = None,
+    selection: Mapping[PathKey, Any] | None = None,
     schema: pa.Schema | None = None,
     partitioning: Partitioning = "auto",
     glob: bool = True,
@@ -131,7 +131,7 @@ def plan(
     where: Where = None,
     *,
     columns: Sequence[str] | None = None,
-    selection: Mapping[str, Any] | None = None,
+    selection: Mapping[PathKey, Any] | None = None,
     schema: pa.Schema | None = None,
     partitioning: Partitioning = "auto",
     glob: bool = True,
@@ -187,7 +187,7 @@ async def plan_async(
     where: Where = None,
     *,
     columns: Sequence[str] | None = None,
-    selection: Mapping[str, Any] | None = None,
+    selection: Mapping[PathKey, Any] | None = None,
     schema: pa.Schema | None = None,
     partitioning: Partitioning = "auto",
     glob: bool = True,

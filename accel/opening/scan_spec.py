@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 
 import pyarrow as pa
 
@@ -19,10 +19,12 @@ if TYPE_CHECKING:
     from accel.planning.plan import Plan
     from accel.planning.task import ScanTask
 
-__all__ = ["Partitioning", "Path", "Paths", "ScanSpec", "Source"]
+__all__ = ["Partitioning", "Path", "PathKey", "Paths", "ScanSpec", "Source"]
 
 Path: TypeAlias = "str | os.PathLike[str]"
 """A URL or path; a pattern or a directory too."""
+PathKey = TypeVar("PathKey", bound="str | os.PathLike[str]")
+"""A path that is a key: the keys of a mapping are of one very type, which may be either."""
 Paths: TypeAlias = "Path | Sequence[Path]"
 """One, or several as a list or tuple."""
 Source: TypeAlias = "Path | Sequence[Path | ScanTask] | Plan | ScanTask | Iterator[pa.RecordBatch]"

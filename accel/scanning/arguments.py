@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from accel.errors import redact
-from accel.opening.scan_spec import ScanSpec
+from accel.opening.scan_spec import PathKey, ScanSpec
 from accel.options import Options
 from accel.planning.selection import RowSelection
 from accel.planning.task import ScanTask
@@ -69,7 +69,7 @@ def check_arguments(
     *,
     columns: Sequence[str] | None,
     limit: int | None,
-    selection: Mapping[str, Any] | None,
+    selection: Mapping[PathKey, Any] | None,
     schema: pa.Schema | None,
     partitioning: Any,
     glob: bool,

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from accel.io.cache import Cache
-    from accel.opening.scan_spec import Partitioning, Paths
+    from accel.opening.scan_spec import Partitioning, PathKey, Paths
     from accel.predicate.where import Where
 
 __all__ = ["TASK_SCHEMA", "for_executors", "read", "spread"]
@@ -45,7 +45,7 @@ def read(
     where: Where = None,
     columns: Sequence[str] | None = None,
     partitions: int | None = None,
-    selection: Mapping[str, Any] | None = None,
+    selection: Mapping[PathKey, Any] | None = None,
     schema: pa.Schema | None = None,
     partitioning: Partitioning = "auto",
     glob: bool = True,
