@@ -41,6 +41,8 @@ _CANCEL_LOOK = 0.05
 _AGES = 365 * 86400.0
 # How long the end of a process waits for what still runs.
 _DRAIN_SECONDS = 2.0
+# How long a daemon thread of the caller's waits to be ended with it: longer than the rest of the end takes.
+_ENDING_SECONDS = 2.0
 # And for obstore's threads, and how often it looks.
 _LET_GO_SECONDS = 1.0
 _LET_GO_LOOK = 0.001
@@ -133,6 +135,7 @@ def run(coroutine: Coroutine[Any, Any, T]) -> T:
         call = Call(io_loop(), coroutine, running.release)
     except BaseException:
         coroutine.close()
+        _end_with_process()
         raise
     try:
         call.send()
@@ -143,7 +146,18 @@ def run(coroutine: Coroutine[Any, Any, T]) -> T:
         while not call.ended and time.monotonic() < patience:
             running.acquire(timeout=_CANCEL_LOOK)
         raise
-    return call.result()
+    try:
+        return call.result()
+    except BaseException:
+        _end_with_process()
+        raise
+
+
+def _end_with_process() -> None:
+    """At exit a daemon thread is ended where it stands: what it is told before that would be printed, and help nobody."""
+    this = threading.current_thread()
+    if _state.closing and this.daemon and this is not _state.thread:
+        time.sleep(_ENDING_SECONDS)
 
 
 def run_to_end(make: Callable[[], Coroutine[Any, Any, None]]) -> None:

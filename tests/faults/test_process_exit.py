@@ -285,6 +285,30 @@ def test_an_open_http_session_is_closed_without_a_word() -> None:
     assert (done.returncode, done.stdout, done.stderr) == (7, "hello\n", "")
 
 
+SCANS_ON = """
+import sys, threading, accel
+
+begun = threading.Event()
+
+def work():
+    while True:
+        accel.scan(sys.argv[1], cache=None).to_table()
+        begun.set()
+
+threading.Thread(target=work, daemon=True).start()
+begun.wait()
+sys.exit(7)
+"""
+
+
+def test_a_daemon_thread_that_scans_ends_with_the_process_and_without_a_word(tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "x.parquet"
+    path.write_bytes(write_file(table(key=pa.array(range(20))), Layout()))
+    for _ in range(5):
+        done = ended(SCANS_ON, str(path))
+        assert (done.returncode, done.stderr) == (7, "")
+
+
 def test_an_unhandled_error_keeps_its_status() -> None:
     program = "from accel.io import runtime\nasync def fail(): raise KeyError('mine')\nruntime.run(fail())\n"
     done = ended(program)
