@@ -53,13 +53,8 @@ _OF_CLIENT = frozenset(
     (
         *("allow_invalid_certificates", "connect_timeout", "default_content_type", "http1_only"),
         *("http2_keep_alive_interval", "http2_keep_alive_timeout", "http2_keep_alive_while_idle"),
-        *(
-            "http2_max_frame_size",
-            "http2_only",
-            "pool_idle_timeout",
-            "pool_max_idle_per_host",
-            "proxy_ca_certificate",
-        ),
+        *("http2_max_frame_size", "http2_only", "pool_idle_timeout", "pool_max_idle_per_host"),
+        "proxy_ca_certificate",
         *("proxy_excludes", "proxy_url", "randomize_addresses", "read_timeout", "timeout", "user_agent"),
     )
 )
@@ -93,6 +88,7 @@ _COMMON: Mapping[str, tuple[str, ...]] = {
     "abfss": _OF_AZURE,
 }
 _UNKNOWN = r"Configuration key: '(.*)' is not valid for store"
+_MISTYPED = "object is not an instance of"
 _LASTING = r"[0-9a-f]{32}"
 # A bool is an int, too.
 _PLAIN: tuple[Any, ...] = (bool, int, float, str, bytes)
@@ -288,7 +284,10 @@ def _object_store(location: Location, given: dict[str, Any], options: Options) -
     for name in tuple(config):
         if (plain := name.removeprefix(_PREFIXES[location.scheme])) in _OF_CLIENT:
             client[plain] = config.pop(name)
-    client.update(arguments.pop("client_options", {}))
+    more = arguments.pop("client_options", {})
+    if not isinstance(more, Mapping):
+        raise StoreError(f"storage option 'client_options' is a {type(more).__name__}, not a mapping")
+    client.update(more)
     stores: dict[str, Any] = {"s3": S3Store, "gs": GCSStore, "az": AzureStore, "abfss": AzureStore}
     bucket = location.root.partition("://")[2]
     named = {"s3": "bucket", "gs": "bucket"}.get(location.scheme, "container_name")
@@ -304,11 +303,27 @@ def _object_store(location: Location, given: dict[str, Any], options: Options) -
     except BaseException as error:  # noqa: BLE001 (a Rust panic is no Exception)
         failure = translate(error, location.root)
         unknown = re.search(_UNKNOWN, str(failure))
-        if unknown is not None and isinstance(failure, StoreError):
-            failure.hint = _suggestion(unknown[1], location.scheme)
+        if isinstance(failure, StoreError):
+            if unknown is not None:
+                failure.hint = _suggestion(unknown[1], location.scheme)
+            elif _MISTYPED in str(failure):
+                failure.hint = _mistyped({**config, **client})
+            elif "as Duration" in str(failure):
+                failure.hint = "a duration is written with its unit, as in '5s'"
     else:
         return adapt(store, options)
     raise failure from None
+
+
+def _mistyped(given: Mapping[str, Any]) -> str | None:
+    """Which option is of no type that obstore takes; its value may be a secret."""
+    inside = given.get("default_headers")
+    if isinstance(inside, Mapping):
+        given = {**given, **{f"headers[{name!r}]": value for name, value in inside.items()}}
+    for name, value in given.items():
+        if name != "default_headers" and not (isinstance(value, (str, bool)) or _is_time(value)):
+            return f"{name} is given as {type(value).__name__}: write it as text"
+    return None
 
 
 def _folded(given: Mapping[str, Any]) -> dict[str, Any]:

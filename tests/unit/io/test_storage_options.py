@@ -289,6 +289,30 @@ def test_clients_show_nothing(tmp_path: pathlib.Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("given", "hint"),
+    [
+        ({"timeout": 5}, "timeout is given as int: write it as text"),
+        ({"timeout": "5"}, "a duration is written with its unit, as in '5s'"),
+        ({"client_options": {"connect_timeout": 0.5}}, "connect_timeout is given as float: write it as text"),
+        ({"region": 1}, "region is given as int: write it as text"),
+        ({"secret_access_key": b"SECRET"}, "secret_access_key is given as bytes: write it as text"),
+        ({"headers": {"X-A": 1}}, "headers['X-A'] is given as int: write it as text"),
+    ],
+    ids=str,
+)
+def test_an_option_of_another_type_is_named(given: dict[str, Any], hint: str) -> None:
+    with pytest.raises(StoreError) as caught:
+        build_store(parse_url("s3://b/x"), {**KEYS, **given}, options=Options())
+    assert caught.value.hint == hint
+    assert "SECRET" not in str(caught.value)
+
+
+def test_client_options_are_a_mapping() -> None:
+    with pytest.raises(StoreError, match="'client_options' is a int, not a mapping"):
+        build_store(parse_url("s3://b/x"), {"client_options": 5}, options=Options())
+
+
+@pytest.mark.parametrize(
     ("url", "key", "hint"),
     [
         ("s3://b", "acces_key_id", "did you mean access_key_id?"),
