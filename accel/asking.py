@@ -44,6 +44,7 @@ def scan(
     storage_options: Mapping[str, Any] | None = None,
     cache: Cache | None = DEFAULT_CACHE,
     options: Options | None = None,
+    **refused: Never,
 ) -> Scan:
     """Ask a question of Parquet files. No I/O happens before the result is used.
 
@@ -100,6 +101,7 @@ def scan(
     ValueError
         Arguments that do not go together.
     """
+    _refuse("scan", refused)
     spec = check_arguments(
         source,
         where,
@@ -218,11 +220,31 @@ async def plan_async(
     return _one_plan([await runtime.bridge(part.plan(Metrics())) for part in asked.parts()])
 
 
+# What other libraries call an argument -> what it is here.
+_ELSEWHERE = {
+    **dict.fromkeys(("filter", "filters", "predicate", "query"), "where"),
+    **dict.fromkeys(("n_rows", "nrows", "num_rows", "head"), "limit"),
+    **dict.fromkeys(("select", "projection", "usecols"), "columns"),
+    **dict.fromkeys(("filesystem", "fs"), "store= or storage_options"),
+    **dict.fromkeys(
+        ("endpoint", "endpoint_url", "region", "credentials", "headers", "config"), "storage_options"
+    ),
+    **dict.fromkeys(("hive_partitioning", "partition_by"), "partitioning"),
+    "row_groups": "selection",
+}
+
+
 def _refuse(verb: str, refused: Mapping[str, object]) -> None:
     for name in refused:
         if name in ("limit", "order"):
             raise TypeError(f"{verb}() takes no {name}")
-        raise TypeError(f"{verb}() got an unexpected keyword argument {name!r}")
+        meant = _ELSEWHERE.get(name)
+        if meant is None:
+            import difflib
+
+            meant = next(iter(difflib.get_close_matches(name, scan.__kwdefaults__ or (), 1)), None)
+        told = f": did you mean {meant}=?" if meant else ""
+        raise TypeError(f"{verb}() got an unexpected keyword argument {name!r}{told}")
 
 
 def _one_plan(plans: Sequence[Plan]) -> Plan:

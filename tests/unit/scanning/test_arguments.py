@@ -489,7 +489,22 @@ MISTAKES = {
     "a keyword that is misspelt": (
         lambda store: accel.plan("good.parquet", store=store, colums=["id"]),
         TypeError,
-        "plan() got an unexpected keyword argument 'colums'",
+        "plan() got an unexpected keyword argument 'colums': did you mean columns=?",
+    ),
+    "pyarrow's name of the predicate": (
+        lambda store: accel.scan("good.parquet", store=store, filters=[("id", "=", 1)]),
+        TypeError,
+        "scan() got an unexpected keyword argument 'filters': did you mean where=?",
+    ),
+    "pyarrow's name of the store": (
+        lambda store: accel.scan("good.parquet", filesystem=store),
+        TypeError,
+        "scan() got an unexpected keyword argument 'filesystem': did you mean store= or storage_options=?",
+    ),
+    "a keyword that is nothing here": (
+        lambda store: accel.scan("good.parquet", store=store, use_threads=True),
+        TypeError,
+        "scan() got an unexpected keyword argument 'use_threads'",
     ),
     "head of less than nothing": (
         lambda store: accel.scan("good.parquet", store=store).head(-1),
@@ -571,9 +586,9 @@ def test_what_may_not_be_seen_is_not_missing(tmp_path: Path, monkeypatch: pytest
 @pytest.mark.parametrize(
     ("verb", "without", "own"),
     [
-        (accel.plan, {"limit", "order"}, {"refused"}),
-        (accel.plan_async, {"limit", "order"}, {"refused"}),
-        (accel.spark.read, {"limit", "order", "source"}, {"spark", "url", "partitions"}),
+        (accel.plan, {"limit", "order"}, set()),
+        (accel.plan_async, {"limit", "order"}, set()),
+        (accel.spark.read, {"limit", "order", "source", "refused"}, {"spark", "url", "partitions"}),
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )
