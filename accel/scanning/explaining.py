@@ -113,7 +113,7 @@ def _selectivity(reader: Reader, plans: Sequence[FilePlan], limit: int | None) -
         f"{len(late)} of {len(guessed)} tasks read the filter's columns first "
         f"({sum(f.first_bytes for f in late):,} bytes), then the others where rows match "
         f"(about {sum(f.expected_bytes for f in late):,} of {sum(f.late_bytes for f in late):,} bytes); "
-        "the data level is the most that it asks for"
+        "it asks for no more bytes than the data level tells, in more requests where matching pages lie apart"
     )
 
 

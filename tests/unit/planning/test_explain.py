@@ -5,11 +5,13 @@ from __future__ import annotations
 import pathlib
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
 import accel
 from accel.planning.explain import Explain, RequestLevel
+from accel.ranges import Kind
 from accel.testing import DictStore, Layout, RecordingStore, bench_table, table, write_file
 
 ROWS = 20_000
@@ -178,6 +180,31 @@ def test_two_phases_are_told_with_a_bound(
     assert explained.round_trips["data"] == scan.metrics.round_trips == 2
     # All of the filter's column, and of each of the others one page of ten.
     assert store.bytes < explained.bytes["data"] / 4
+
+
+def test_of_two_phases_the_bytes_are_bounded_and_not_the_requests() -> None:
+    """Every second page of the late column holds a match: one run of pages was predicted, and many come."""
+    rows = np.arange(ROWS)
+    matches = (rows // 100 % 2 == 0) & (rows % 100 == 7)
+    mark = pa.array(np.where(matches, 4, rows % 2 * 9))
+    data = write_file(
+        table(mark=mark, wide=pa.array([f"{row:08}" * 10 for row in rows])),
+        Layout(dictionary=False, page_rows=100, codec="none"),
+    )
+    options = accel.Options(phases="two", max_gap_bytes=0, tail_hint=8)
+    store = DictStore({"f.parquet": data})
+    scan = accel.scan("f.parquet", "mark = 4", store=store, cache=accel.Cache(), options=options)
+    explained = scan.explain()
+    (note,) = [note for note in explained.notes if "expected to match" in note]
+    assert note.endswith(
+        "it asks for no more bytes than the data level tells, in more requests where matching pages lie apart"
+    )
+    assert scan.to_table().num_rows == int(matches.sum())
+    asked = [
+        kind for kind in (Kind.PAGE, Kind.CHUNK, Kind.DICTIONARY) if kind in scan.metrics.requests_by_kind
+    ]
+    assert sum(scan.metrics.requests_by_kind[kind] for kind in asked) > explained.requests["data"]
+    assert sum(scan.metrics.bytes_by_kind[kind] for kind in asked) < explained.bytes["data"]
 
 
 @pytest.mark.parametrize("at_once", [0, 1 << 40])
