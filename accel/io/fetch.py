@@ -199,7 +199,7 @@ class Fetcher:
                 raise cancelled_within().at(path=path, place=str(want)) from None
             if sent is not None:
                 # It took so long at least: forgotten, the slow would not count among all.
-                self._network.late(time.perf_counter() - started)
+                self._network.observe_late(time.perf_counter() - started)
             raise
         except SuffixUnsupportedError as error:
             counts = error.sent

@@ -39,8 +39,9 @@ class HeldFiles:
         """Those that were used as a listing has it which is still to be confirmed."""
         self._listed_at = -math.inf
 
-    def list_at(self, moment: float) -> None:
-        """What names etags from here on was asked of the store at that moment of the monotonic clock, or later."""
+    def note_listing(self, moment: float) -> None:
+        """The etags that files come with from here on were asked of the store at that moment of the monotonic clock, or
+        later."""
         self._listed_at = moment
 
     def doubt(self) -> None:

@@ -175,7 +175,7 @@ class Network:
             level.together.add(rate * company)
             self._bandwidths = None
 
-    def late(self, seconds: float) -> None:
+    def observe_late(self, seconds: float) -> None:
         """Learn of a small request that was given up after so many seconds, if that was longer than most take."""
         p95 = self.p95
         if p95 is not None and seconds > p95:

@@ -123,7 +123,7 @@ class Session:
 
     async def _find(self) -> Listing:
         several = False
-        self.reader.opener.held.list_at(time.monotonic())
+        self.reader.opener.held.note_listing(time.monotonic())
         try:
             listing = await self._finder.find(
                 begun=self._open_early if self._takes_all and self.spec.selection is None else None,

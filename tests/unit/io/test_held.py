@@ -50,6 +50,6 @@ def test_a_listing_is_a_check_of_when_it_was_begun(listed_at: float, now: float,
     held = HeldFiles(Cache(max_age=60), Metrics())
     client = Client(DictStore(), root="store:", token="t", options=Options())
     handle: Any = SimpleNamespace(id=ObjectId("f", 100, '"v1"'), etag='"v1"', size=100, checked_at=1000.0)
-    held.list_at(listed_at)
+    held.note_listing(listed_at)
     assert held.vouched(client, handle, file=DataFile("store:", "f", "f", 100, '"v1"', ()), now=now)
     assert handle.checked_at == checked_at
