@@ -12,7 +12,7 @@ import pyarrow as pa
 from accel.errors import ColumnNotFoundError, SchemaMismatchError
 from accel.format.domain import Domain
 from accel.indexes.expressions import Expression, output_type
-from accel.planning.projection import split_name
+from accel.planning.projection import narrow_type, split_name
 from accel.predicate.kinds import kind_of, plain_type
 from accel.records import dataclass
 
@@ -87,19 +87,8 @@ class Aggregates:
         fields = []
         for name, below in wanted.items():
             field = self.schema.field(name)
-            fields.append(field.with_type(_cut(field.type, below)).remove_metadata())
+            fields.append(field.with_type(narrow_type(field.type, below)).remove_metadata())
         return pa.schema(fields)
-
-
-def _cut(kind: pa.DataType, paths: Sequence[tuple[str, ...]]) -> pa.DataType:
-    if () in paths:
-        return kind
-    fields = []
-    for child in kind:
-        below = [path[1:] for path in paths if path[0] == child.name]
-        if below:
-            fields.append(child.with_type(_cut(child.type, below)))
-    return pa.struct(fields)
 
 
 def check_aggregates(aggregates: Any) -> tuple[Aggregate, ...]:

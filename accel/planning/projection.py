@@ -13,7 +13,7 @@ from accel.arrays import change_fields
 from accel.errors import ColumnNotFoundError, SchemaMismatchError
 from accel.format.model import Leaf, ParquetSchema
 
-__all__ = ["field_leaves", "path_leaves", "project_schema", "settle_schemas", "split_name"]
+__all__ = ["field_leaves", "narrow_type", "path_leaves", "project_schema", "settle_schemas", "split_name"]
 
 # What was settled last, by the schema object and the columns: lookups in a file ask for the same again and again.
 _MOST_SETTLED = 16
@@ -156,9 +156,7 @@ def project_schema(schema: pa.Schema, columns: Sequence[str] | None) -> pa.Schem
     for top, paths in wanted.items():
         _refuse_duplicates([top] * counts[top])
         field = schema.field(top)
-        if () not in paths:
-            field = field.with_type(_prune(field.type, paths))
-        fields.append(field)
+        fields.append(field if () in paths else field.with_type(narrow_type(field.type, paths)))
     return pa.schema(fields, schema.metadata)
 
 
@@ -170,12 +168,15 @@ def _refuse_duplicates(names: Sequence[str]) -> None:
         )
 
 
-def _prune(kind: pa.DataType, paths: list[tuple[str, ...]]) -> pa.DataType:
+def narrow_type(kind: pa.DataType, paths: Sequence[tuple[str, ...]]) -> pa.DataType:
+    """The type cut down to the struct fields that these paths lead to, in its own order; `()` is all of it."""
+    if () in paths:
+        return kind
     fields = []
     for child in kind:
-        below = [p[1:] for p in paths if p[0] == child.name]
+        below = [path[1:] for path in paths if path[0] == child.name]
         if below:
-            fields.append(child if () in below else child.with_type(_prune(child.type, below)))
+            fields.append(child.with_type(narrow_type(child.type, below)))
     return pa.struct(fields)
 
 

@@ -28,7 +28,15 @@ from accel.records import dataclass
 if TYPE_CHECKING:
     from accel.arrays import Int64s
 
-__all__ = ["KeptGroups", "KnownTerms", "PageVerdicts", "group_bounds", "prune_pages", "prune_row_groups"]
+__all__ = [
+    "KeptGroups",
+    "KnownTerms",
+    "PageVerdicts",
+    "bounds_of_pages",
+    "group_bounds",
+    "prune_pages",
+    "prune_row_groups",
+]
 
 KeptGroups: TypeAlias = "Sequence[tuple[int, bool]]"
 """Row groups that statistics leave, in order, each with whether all of its rows are known to match."""
@@ -134,7 +142,7 @@ def _cut(handle: FileHandle, query: FileQuery, row_group: int, witnesses: Witnes
     paged: dict[tuple[str, ...], tuple[Int64s, Bounds]] = {}
     whole: dict[tuple[str, ...], Bounds] = {}
     for path, leaf, kind in query.prunable:
-        found = _page_bounds(view, leaf, kind, row_group)
+        found = bounds_of_pages(view, leaf, kind=kind, row_group=row_group)
         if found is None:
             whole[path] = group_bounds(handle, leaf, kind=kind).take(np.array([row_group], np.int64))
         else:
@@ -176,9 +184,10 @@ def _join(handle: FileHandle, cut: Sequence[_Cut]) -> dict[tuple[str, ...], Boun
     return out
 
 
-def _page_bounds(
-    view: FileView, leaf: int, kind: pa.DataType, row_group: int
+def bounds_of_pages(
+    view: FileView, leaf: int, *, kind: pa.DataType, row_group: int
 ) -> tuple[Int64s, Bounds] | None:
+    """Where the pages of one chunk start, and what the column index says of each; None where one half is not at hand."""
     offsets = view.offset_indexes.get((row_group, leaf))
     index = view.column_indexes.get((row_group, leaf))
     if offsets is None or index is None or index.num_pages != offsets.num_pages:

@@ -10,7 +10,6 @@ import numpy as np
 import pyarrow as pa
 
 from accel.errors import IndexFormatError
-from accel.format.bounds import chunk_bounds, page_bounds
 from accel.format.domain import Domain
 from accel.format.embedded import Entry, verify_blob
 from accel.indexes.ask import guarded
@@ -22,6 +21,7 @@ from accel.planning.handle import FileHandle
 from accel.planning.measures import Function, Measure
 from accel.planning.need import OnBadIndex
 from accel.planning.page_indexes import index_want, take_page_indexes
+from accel.planning.pruning import bounds_of_pages, group_bounds
 from accel.planning.zones import Zones, zones_of_bounds, zones_of_stats
 from accel.predicate.kinds import kind_of
 from accel.ranges import ByteRange, Kind, ReadKey, Stash, Want
@@ -155,10 +155,7 @@ class ZoneSources:
         metadata, leaf = self.handle.metadata, column.leaf
         zones = self._chunks.get(leaf)
         if zones is None:
-            bounds = self.handle.chunk_bounds.get(leaf)
-            if bounds is None:
-                bounds = chunk_bounds(metadata, leaf, arrow_type=column.kind)
-                self.handle.chunk_bounds[leaf] = bounds
+            bounds = group_bounds(self.handle, leaf, kind=column.kind)
             element = metadata.schema.elements[metadata.schema.leaves[leaf].element]
             chunks = metadata.chunks
             zones = zones_of_bounds(bounds, element, chunks.min_exact[:, leaf], chunks.max_exact[:, leaf])
@@ -167,15 +164,10 @@ class ZoneSources:
 
     def _of_pages(self, column: LeafMeasure, group: int) -> Zones | None:
         handle, leaf = self.handle, column.leaf
-        offsets = handle.offset_indexes.get((group, leaf))
-        index = handle.column_indexes.get((group, leaf))
-        if handle.distrusted or offsets is None or index is None or index.num_pages != offsets.num_pages:
+        found = bounds_of_pages(handle.view, leaf, kind=column.kind, row_group=group)
+        if handle.distrusted or found is None:
             return None
-        bounds = handle.page_bounds.get((group, leaf))
-        if bounds is None:
-            rows = np.diff(np.append(offsets.first_row, int(handle.metadata.group_rows[group])))
-            bounds = page_bounds(handle.metadata, leaf, index, rows, arrow_type=column.kind)
-            handle.page_bounds[group, leaf] = bounds
+        _, bounds = found
         element = handle.metadata.schema.elements[handle.metadata.schema.leaves[leaf].element]
         unsaid = np.full(len(bounds), -1, np.int8)
         return zones_of_bounds(bounds, element, unsaid, unsaid)
