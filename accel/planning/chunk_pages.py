@@ -14,7 +14,7 @@ from accel.ranges import ByteRange
 if TYPE_CHECKING:
     from accel.arrays import Int64s
 
-__all__ = ["DICTIONARY_ENCODINGS", "ChunkFacts", "PagesOf", "chunk_facts"]
+__all__ = ["DICTIONARY_ENCODINGS", "ChunkFacts", "PagesOf", "chunk_facts", "pages_holding"]
 
 
 DICTIONARY_ENCODINGS = (1 << Encoding.PLAIN_DICTIONARY) | (1 << Encoding.RLE_DICTIONARY)
@@ -110,16 +110,16 @@ class PagesOf:
             if known is first_row and same is repeated:
                 return found
         rows = self._rows.grown() if repeated else self._rows  # as `LeafReads.reach` has it
-        found = _pages(first_row, rows, self._num_rows)
+        found = pages_holding(first_row, rows, self._num_rows)
         if len(self._found) < _MOST_SHAPES:
             self._found.append((first_row, repeated, found))
         return found
 
 
-def _pages(
+def pages_holding(
     first_row: Int64s, rows: RowSelection, num_rows: int
 ) -> tuple[Int64s, Int64s, Int64s, slice | Int64s]:
-    """The pages that hold the rows: ordinals, first rows, stop rows, and their place in the index."""
+    """The pages that hold some rows: ordinals, first rows, stop rows, and their places among those that start at `first_row`."""
     keep = rows.units(first_row, num_rows)
     if not isinstance(keep, slice):
         return keep, first_row[keep], np.append(first_row[1:], num_rows)[keep], keep

@@ -13,6 +13,7 @@ from accel.errors import AccelError
 from accel.format.first_level import begins_with_row
 from accel.format.model import OffsetIndex, PageTable, PageType
 from accel.format.page_runs import walk_pages
+from accel.planning.chunk_pages import pages_holding
 from accel.planning.pages import LeafReads
 from accel.planning.selection import RowSelection
 from accel.ranges import ByteRange
@@ -77,16 +78,16 @@ def _begin_with_rows(chunk: memoryview, pages: PageTable, max_repetition: int) -
 
 def page_reads(leaf: LeafReads, index: OffsetIndex, *, rows: RowSelection, num_rows: int) -> LeafReads:
     """The reads of a whole chunk, as reads of its pages."""
-    keep = np.flatnonzero(leaf.reach(rows).overlaps(index.first_row, num_rows)).astype(np.int64)
+    ordinal, first_row, stop_row, keep = pages_holding(index.first_row, leaf.reach(rows), num_rows)
     first_page = int(index.offset[0])
     return replace(
         leaf,
         dictionary=ByteRange(leaf.chunk.start, first_page) if leaf.chunk.start < first_page else None,
         dictionary_pages=-1,
-        ordinal=keep,
+        ordinal=ordinal,
         offset=index.offset[keep],
         size=index.size[keep],
-        first_row=index.first_row[keep],
-        stop_row=np.append(index.first_row[1:], num_rows)[keep],
+        first_row=first_row,
+        stop_row=stop_row,
         total_pages=index.num_pages,
     )

@@ -70,7 +70,7 @@ class Sought:
     awaited: list[Want] = field(default_factory=list)
     """Another piece of the task asks for them."""
     again: list[ReadKey] = field(default_factory=list)
-    """Those that others have cached, that would be decompressed each time, and that nothing was done about yet."""
+    """Cached ones that each lookup would decompress anew: `pack` is to store them otherwise."""
 
 
 @dataclass(slots=True)
@@ -171,7 +171,7 @@ class DictionaryReads:
             self._pending[want.key].cancel()
 
     async def _renew(self, sought: Sought) -> None:
-        """Take the form that is not decompressed of what another lookup has put into it, or is about to."""
+        """Take pages as another lookup has stored them, or is about to, so that they need no decompression here."""
         for key, page in sought.stash.items():
             if len(page) < _WORTH_STORING or isinstance(page.obj, BarePage):
                 continue
@@ -183,7 +183,7 @@ class DictionaryReads:
                 sought.stash[key] = memoryview(found)
 
     async def _store(self, due: Sequence[_Due], sought: Sought) -> None:
-        """Put pages in the form that is not decompressed, for this read and the next."""
+        """Store pages so that they need no decompression, for this read and the next."""
         pages = [(sought.stash[key], codec) for key, codec, _ in due]
         try:
             # By one thread: each has an allocator's memory of its own to touch.
@@ -196,8 +196,8 @@ class DictionaryReads:
                 self.cache.flights.land(self._key(key), leading, value=None)
 
     def _keep(self, want: Want, page: memoryview) -> Buffer:
-        """Cache a page like metadata: it is needed again by the next lookup. Not that of a scan: of a large file they
-        would push out all else. Either way nothing of the merged response that it came in."""
+        """Cache a page that came, like metadata: the next lookup needs it again. That of a scan is not cached, as those
+        of a large file would push out all else. What is returned keeps nothing else alive of the response it came in."""
         if not self.keeps():
             return own_copy(page) if memoryview(page.obj).nbytes > page.nbytes else page
         data = bytes(page)
@@ -222,7 +222,7 @@ class DictionaryReads:
 
 
 async def until_done(task: asyncio.Task[None] | None) -> None:
-    """Wait for a task that nobody cancels; it has ended, too, when the caller is cancelled."""
+    """Wait until a task has ended, also where the caller is cancelled meanwhile."""
     if task is None:
         return
     try:

@@ -19,7 +19,7 @@ __all__ = ["KeptOutcome"]
 
 
 class KeptOutcome:
-    """Looked for once, when that is first asked. Used on the I/O loop.
+    """The batches of one task, if they are kept: looked for once, when first asked. Used on the I/O loop.
 
     Parameters
     ----------

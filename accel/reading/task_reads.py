@@ -69,7 +69,7 @@ class TaskReads:
     batch_rows: int = 0
     """The most rows of a batch."""
     most_held: int = 0
-    """Bytes that a piece may be said to hold for what comes along with it."""
+    """What `held_bytes` may come to by what is read along with a piece: more could never be admitted."""
     _source: PinnedReads = field(init=False)
     outcome: KeptOutcome = field(init=False)
     """What it comes to, if that is kept."""

@@ -148,7 +148,8 @@ class FileRun:
             raise foremost(errors) from errors
 
     async def _told(self, read: Callable[[], Awaitable[T]]) -> T | Exception:
-        """What comes of it, or what it fails of: told in its turn, but where the file is read over again at once."""
+        """What a read comes to, or the error that it ends with, to be raised in its turn; raised at once where the file is
+        going to be read over again."""
         try:
             with unasked_told():
                 return await read()

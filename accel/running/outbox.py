@@ -39,6 +39,8 @@ class Line:
 
 @dataclass(slots=True, repr=False)
 class Item:
+    """A batch that may come out, and the piece that it is of."""
+
     batch: pa.RecordBatch
     order: Priority
     last: bool

@@ -197,11 +197,13 @@ class Run:
             await ready.put(None)
 
     async def _rest_of(self, run: FileRun) -> None:
+        """Read what is left of the only file."""
         async with asyncio.TaskGroup() as group:
             group.create_task(run.execute())
             await self._drain(run)
 
     async def _in_order(self, works: AsyncIterator[FileWork]) -> None:
+        """Read files ahead, as many as are allowed; hand on what comes out of the earliest."""
         async with asyncio.TaskGroup() as group:
             window: deque[FileRun] = deque()
             numbers = itertools.count()
@@ -239,6 +241,7 @@ class Run:
                 slots.release()
 
     def _starts_more(self, window: deque[FileRun]) -> bool:
+        """Whether one more file is to be read beside these."""
         if self.intake.failing or len(window) >= self._files:
             return False
         wanted = self.intake.rows_wanted()
@@ -259,6 +262,7 @@ class Run:
             self._files = min(2 * self._files, self.reader.options.max_files_in_flight)
 
     async def _as_they_come(self, works: AsyncIterator[FileWork]) -> None:
+        """Read files side by side, and hand on what comes out of any."""
         slots = asyncio.Semaphore(self._files)
         async with asyncio.TaskGroup() as group:
             given, numbers = self._files, itertools.count()
