@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from accel.errors import IndexFormatError
 from accel.format.embedded import Entry, verify_blob
+from accel.indexes.ask import guarded
 from accel.indexes.kind import Level
 from accel.indexes.registry import find_kind
 from accel.indexes.sketch import ParsedSketch, Sketch
@@ -57,11 +58,10 @@ class Sketches:
                 return None
             try:
                 verify_blob(entry, data)
-                held[ordinal] = kind.parse(bytes(data), level=Level(entry.level), units=entry.units)
-            except (IndexFormatError, ValueError) as error:
+                held[ordinal] = guarded(kind.parse, bytes(data), level=Level(entry.level), units=entry.units)
+            except IndexFormatError as error:
                 held[ordinal] = None
-                bad = error if isinstance(error, IndexFormatError) else IndexFormatError(str(error))
-                bad.at(path=self.handle.id.path, place="embedded index sketch")
-                self.on_bad_index(bad)
+                error.at(path=self.handle.id.path, place=f"embedded sketch, column {'.'.join(entry.column)}")
+                self.on_bad_index(error)
         sketch = held[ordinal]
         return sketch if isinstance(sketch, ParsedSketch) else None
