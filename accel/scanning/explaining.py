@@ -14,6 +14,7 @@ from accel.planning.query import Question
 from accel.planning.task import ScanTask
 from accel.predicate.expr import Expr
 from accel.ranges import Kind, ReadKey
+from accel.reading.admission import Budget
 from accel.reading.neighbour_reads import Neighbours, join_neighbours
 from accel.reading.reader import Reader
 from accel.reading.task_reads import TaskReads
@@ -91,7 +92,8 @@ def _notes(
     yield from _selectivity(reader, plans, limit)
     if limit is not None:
         yield (
-            f"limit {limit}: reading stops when that many rows have come; the data level is the most it asks for"
+            f"limit {limit}: reading stops when that many rows have come; "
+            "it asks for no more bytes than the data level tells"
         )
 
 
@@ -121,7 +123,11 @@ def _predicted(reader: Reader, tasks: Sequence[ScanTask], *, limit: int | None) 
     """What reading the tasks of a file will ask for, as a run puts them together."""
     abreast, size = _abreast(tasks, limit), PieceSize.under(reader.options, limit=limit)
     if abreast < 2:
-        yield from (_predict(reader, task, size=size, abreast=abreast) for task in tasks)
+        budget = Budget(limit)
+        for task in tasks:
+            if budget.spent:
+                break
+            yield _predict(reader, budget.cut(task), size=size, abreast=abreast)
         return
     for one in join_neighbours(reader, tasks, abreast=abreast, size=size):
         if isinstance(one, Neighbours):

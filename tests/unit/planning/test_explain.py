@@ -90,12 +90,18 @@ def test_analyzed() -> None:
 
 
 def test_a_limit_is_told() -> None:
-    store = DictStore({"f.parquet": write_file(TABLE, LAYOUTS["plain"])})
-    notes = accel.scan("f.parquet", limit=5, store=store, cache=None).explain().notes
-    assert (
-        "limit 5: reading stops when that many rows have come; the data level is the most it asks for"
-        in notes
+    """Without a filter the pages of so many rows are all that is read, each by itself."""
+    store = RecordingStore(DictStore({"f.parquet": write_file(TABLE, LAYOUTS["plain"])}))
+    options = OPTIONS["wide"]
+    scan = accel.scan("f.parquet", limit=5, store=store, cache=accel.Cache(), options=options)
+    explained = scan.explain()
+    assert explained.notes[-1] == (
+        "limit 5: reading stops when that many rows have come; "
+        "it asks for no more bytes than the data level tells"
     )
+    store.clear()
+    assert scan.to_table().num_rows == 5
+    assert (store.requests, store.bytes) == (explained.requests["data"], explained.bytes["data"])
 
 
 def test_as_text() -> None:
