@@ -67,6 +67,8 @@ _BELONGS = (
 )
 # A listed one: empty segments, `.` and `..`, control characters.
 _BAD_KEY = "Encountered object with invalid path"
+# One that was asked for.
+_BAD_PATH = "Could not parse path: "
 _NO_BUCKET = ("NoSuchBucket", "ContainerNotFound")
 
 
@@ -165,6 +167,9 @@ def _generic(
         return StoreError(
             text, path=path, place=place, hint=hint, status=status, transient=transient_status(status)
         )
+    if _BAD_PATH in text:
+        hint = "a path in a store has no empty segment, no . and no .., and begins at its root"
+        return StoreError(text, path=path, place=place, hint=hint)
     if _BAD_KEY in text:
         hint = "obstore takes no such key: rename or delete that object, or name the files to read"
         return StoreError(text, path=path, place=place, hint=hint)

@@ -35,9 +35,8 @@ def member_of(column: Column, values: object) -> InList | InArray:
     if array is not None:
         return InArray(column, _checked(array))
     if isinstance(values, str | bytes | bytearray) or not isinstance(values, Iterable):
-        raise PredicateError(
-            f"IN takes a collection of values, not a {type(values).__name__}", hint="write [value]"
-        )
+        hint = "give one of its columns" if hasattr(values, "column_names") else "write [value]"
+        raise PredicateError(f"IN takes a collection of values, not a {type(values).__name__}", hint=hint)
     if isinstance(values, set | frozenset):
         values = sorted(values, key=repr)  # one predicate, one text, in every process
     elements = list(_elements(values))

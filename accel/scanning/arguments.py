@@ -90,13 +90,9 @@ def check_arguments(
             partitioning=keys,
         )
     elif hasattr(source, "read") or not (stream or isinstance(source, str | os.PathLike | list | tuple)):
-        hint = ""
-        if hasattr(source, "read"):
-            hint = "; bytes can be an object of an obstore MemoryStore"
-        elif isinstance(source, pa.Table):
-            hint = "; tasks in a table are read by accel.Plan.from_arrow"
         raise TypeError(
-            f"a {type(source).__name__} is no source: give a path or URL, a list of them, or a Plan{hint}"
+            f"a {type(source).__name__} is no source: give a path or URL, a list of them, or a Plan"
+            f"{_source_hint(source)}"
         )
     _check_columns(columns)
     for name, flag in (("glob", glob), ("order", order)):
@@ -133,6 +129,20 @@ def check_arguments(
         embedded=dict(embedded or {}),
         options=options.for_spark() if stream else options,
     )
+
+
+def _source_hint(source: object) -> str:
+    if isinstance(source, bytes | bytearray) or hasattr(source, "read"):
+        return "; bytes can be an object of an obstore MemoryStore"
+    if isinstance(source, pa.Table):
+        return "; tasks in a table are read by accel.Plan.from_arrow"
+    if isinstance(source, AbstractSet):
+        return "; sorted makes a list of a set"
+    for name in ("tolist", "to_list"):
+        if hasattr(source, name):
+            return f"; its {name}() makes a list"
+    # As a data set of pyarrow has them.
+    return "; its .files are such a list" if isinstance(getattr(source, "files", None), list) else ""
 
 
 def check_count(value: Any, what: str = "a number of rows") -> int:

@@ -404,8 +404,11 @@ async def test_a_plain_http_server_cannot_list() -> None:
 
 @pytest.mark.parametrize("path", ["a//b", "../x", "a/./b"])
 async def test_a_path_that_obstore_cannot_spell(path: str) -> None:
-    with pytest.raises(StoreError, match="Could not parse path"):
+    with pytest.raises(StoreError, match="Could not parse path") as caught:
         await ObstoreStore(MemoryStore()).read(path, ByteRange(0, 1))
+    assert (
+        caught.value.hint == "a path in a store has no empty segment, no . and no .., and begins at its root"
+    )
 
 
 async def test_a_panic_is_a_store_error(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -125,6 +125,7 @@ def test_objects_of_polars_are_looked_at_one_by_one() -> None:
         (7, "IN takes a collection of values, not a int"),
         (None, "IN takes a collection of values, not a NoneType"),
         (pa.scalar(1), "IN takes a collection of values"),
+        (pa.table({"a": [1]}), r"IN takes a collection of values, not a Table \(give one of its columns\)"),
         (np.zeros((2, 2)), "IN takes an array of one dimension"),
         ([[1]], "cannot be a literal"),
         (["x"] * MANY + ["\ud800"], "a text literal holds a lone surrogate"),

@@ -307,6 +307,32 @@ MISTAKES = {
             "bytes can be an object of an obstore MemoryStore"
         ),
     ),
+    "bytes": (
+        scan(GOOD),
+        TypeError,
+        (
+            "a bytes is no source: give a path or URL, a list of them, or a Plan; "
+            "bytes can be an object of an obstore MemoryStore"
+        ),
+    ),
+    "a set of paths": (
+        scan({"good.parquet"}),
+        TypeError,
+        "a set is no source: give a path or URL, a list of them, or a Plan; sorted makes a list of a set",
+    ),
+    "an array of paths": (
+        scan(np.array(["good.parquet"])),
+        TypeError,
+        "a ndarray is no source: give a path or URL, a list of them, or a Plan; its tolist() makes a list",
+    ),
+    "a data set of pyarrow": (
+        scan(type("FileSystemDataset", (), {"files": ["good.parquet"]})()),
+        TypeError,
+        (
+            "a FileSystemDataset is no source: give a path or URL, a list of them, or a Plan; "
+            "its .files are such a list"
+        ),
+    ),
     "a table": (
         scan(table(id=[1])),
         TypeError,
