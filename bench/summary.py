@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 
 from bench.prices import dollars_a_million
 from bench.sample import Sample
@@ -23,7 +25,8 @@ def percentile(values: Sequence[float], share: float) -> float:
     if not values:
         raise ValueError("no values")
     ordered = sorted(values)
-    rank = -int(-share * len(ordered) // 1)  # rounded up
+    # Of the share as it is written: 0.07 * 100 is more than 7.
+    rank = math.ceil(Fraction(str(share)) * len(ordered))
     return ordered[min(max(rank, 1), len(ordered)) - 1]
 
 

