@@ -95,17 +95,24 @@ def _finer(have: str, to: str) -> bool:
     return _TIME_UNITS.index(to) >= _TIME_UNITS.index(have)
 
 
-def check_schema(have: pa.Schema, to: pa.Schema, *, url: str) -> None:
-    """Raise SchemaMismatchError where a column of the file does not widen to the scan's type."""
+def check_schema(have: pa.Schema, to: pa.Schema, *, url: str, zoned: pa.Schema | None = None) -> None:
+    """Raise SchemaMismatchError where a column of the file does not widen to the scan's type, neither as it is nor
+    as `zoned` has it, if that is given."""
     for field in to:
         for index in have.get_all_field_indices(field.name):
             kind = have.field(index).type
-            if not widens(kind, field.type):
+            if widens(kind, field.type):
+                continue
+            if zoned is None or not _widens_in(zoned, field):
                 raise SchemaMismatchError(
                     f"column {field.name!r} is {kind} here and {field.type} in the scan's schema",
                     path=url,
                     hint="give schema= with a type that holds both",
                 )
+
+
+def _widens_in(schema: pa.Schema, to: pa.Field) -> bool:
+    return all(widens(schema.field(at).type, to.type) for at in schema.get_all_field_indices(to.name))
 
 
 def conform_array(array: pa.Array, to: pa.DataType, *, url: str = "", name: str = "") -> pa.Array:

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from accel.format.model import INT96_UNIT, ParquetSchema, Physical, SchemaElement
 
-__all__ = ["has_instants", "indexed_as_read", "int96_unit"]
+__all__ = ["has_instants", "indexed_as_read", "int96_unit", "zoned_schema"]
 
 
 def has_instants(schema: ParquetSchema, leaves: Sequence[int]) -> bool:
@@ -38,6 +38,30 @@ def indexed_as_read(element: SchemaElement, kind: pa.DataType) -> bool:
     if element.physical is not Physical.INT96:
         return True
     return bool(pa.types.is_timestamp(kind) and kind.unit == INT96_UNIT)
+
+
+def zoned_schema(schema: ParquetSchema, arrow: pa.Schema) -> pa.Schema | None:
+    """`arrow`, whose INT96 timestamps have a zone: they are instants in UTC, of which Arrow is not told. None where
+    there are none."""
+    if not has_instants(schema, range(len(schema.leaves))):
+        return None
+    physical = iter([schema.elements[leaf.element].physical for leaf in schema.leaves])
+    return pa.schema([field.with_type(_zoned(field.type, physical)) for field in arrow])
+
+
+def _zoned(kind: pa.DataType, physical: Iterator[Physical | None]) -> pa.DataType:
+    """`physical` goes on by the leaves of `kind`."""
+    types = pa.types
+    if types.is_struct(kind):
+        return pa.struct([field.with_type(_zoned(field.type, physical)) for field in kind])
+    if types.is_map(kind):
+        key = kind.key_field.with_type(_zoned(kind.key_type, physical))
+        return pa.map_(key, kind.item_field.with_type(_zoned(kind.item_type, physical)), kind.keys_sorted)
+    if types.is_list(kind) or types.is_large_list(kind):
+        element = kind.value_field.with_type(_zoned(kind.value_type, physical))
+        return pa.list_(element) if types.is_list(kind) else pa.large_list(element)
+    stored = [next(physical, None) for _ in _leaf_types([kind])]
+    return pa.timestamp(kind.unit, "UTC") if stored == [Physical.INT96] and types.is_timestamp(kind) else kind
 
 
 def _leaf_types(kinds: Sequence[pa.DataType]) -> Iterator[pa.DataType]:

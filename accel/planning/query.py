@@ -12,7 +12,7 @@ import pyarrow as pa
 from accel.arrays import make_scalar
 from accel.errors import AccelError, SchemaMismatchError
 from accel.format.model import ParquetSchema
-from accel.planning.instants import indexed_as_read
+from accel.planning.instants import indexed_as_read, zoned_schema
 from accel.planning.projection import field_leaves, path_leaves
 from accel.records import dataclass
 
@@ -262,7 +262,7 @@ def _compile_result(
 
         have = pa.schema(named)
         check_variants(have, question.schema, names=question.output.names, url=url)
-        check_schema(have, question.output, url=url)
+        check_schema(have, question.output, url=url, zoned=zoned_schema(file_schema, arrow_schema))
     _refuse_ambiguous(named, question.output.names, url=url)
     names = frozenset(field.name for field in named)
     leaves: set[int] = set()

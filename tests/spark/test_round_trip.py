@@ -180,6 +180,29 @@ def test_int96_that_spark_wrote(spark: SparkSession, tmp_path: Path) -> None:
     assert seen == spark.read.parquet(folder).orderBy("id").collect()
 
 
+def test_int96_beside_other_timestamps(spark: SparkSession, tmp_path: Path) -> None:
+    """A folder that was written under one setting and then another: as instants, which INT96 tells too."""
+    moments = "timestamp_micros(id * 123456789 - 1000000001) as at"
+    columns = ["id", moments, "array(named_struct('at', if(id = 3, null, timestamp_seconds(id)))) as held"]
+    files = []
+    for number, stored in enumerate(["INT96", "TIMESTAMP_MICROS", "TIMESTAMP_MILLIS"]):
+        data = spark.range(number * 9, number * 9 + 9, numPartitions=1).selectExpr(*columns)
+        files += Path(written_as(spark, stored, tmp_path / stored, data)).glob("*.parquet")
+    schema = accel.scan(files[1]).schema
+    own = spark.read.parquet(*map(str, files))
+    assert (
+        accel.spark.read(spark, files, schema=schema).orderBy("id").collect() == own.orderBy("id").collect()
+    )
+    late = accel.spark.read(spark, files[1::-1], where="at > '1970-01-01 00:00:30'")
+    assert late.schema == own.schema
+    assert (
+        late.orderBy("id").collect()
+        == own.where("at > '1970-01-01 00:00:30' AND id < 18").orderBy("id").collect()
+    )
+    with pytest.raises(accel.SchemaMismatchError, match="give schema= with a type that holds both"):
+        accel.spark.read(spark, files)
+
+
 def test_int96_beyond_nanoseconds(spark: SparkSession, tmp_path: Path) -> None:
     """Sentinels of far years come as Spark gives them; nanoseconds, where these are asked for, refuse them."""
     moments = "if(id = 2, null, timestamp'9999-12-31 23:59:59.999999' - make_interval(id * 3000)) as at"

@@ -179,6 +179,16 @@ def test_overflow_is_a_mismatch() -> None:
         conform_array(far, pa.timestamp("ns"), url="f.parquet", name="t")
 
 
+def test_what_a_file_may_be_taken_as_too_widens() -> None:
+    have = pa.schema([("at", pa.timestamp("us")), ("local", pa.timestamp("us")), ("x", pa.int8())])
+    zoned = have.set(0, pa.field("at", pa.timestamp("us", "UTC")))
+    for kind in (pa.timestamp("us"), pa.timestamp("ns", "Europe/Paris")):
+        check_schema(have, pa.schema([("x", pa.int16()), ("at", kind)]), url="a", zoned=zoned)
+    for name, kind in (("at", pa.timestamp("ms", "UTC")), ("local", pa.timestamp("us", "UTC"))):
+        with pytest.raises(SchemaMismatchError, match=rf"a: column '{name}' is timestamp\[us\] here"):
+            check_schema(have, pa.schema([(name, kind)]), url="a", zoned=zoned)
+
+
 def test_check_schema_names_file_column_and_types() -> None:
     with pytest.raises(
         SchemaMismatchError, match=r"part-2\.parquet: column 'x' is double here and int32"

@@ -8,7 +8,7 @@ import pytest
 
 from accel.decode.arrow import file_schema
 from accel.format.model import FileMetadata
-from accel.planning.instants import has_instants, indexed_as_read, int96_unit
+from accel.planning.instants import has_instants, indexed_as_read, int96_unit, zoned_schema
 from tests.unit.decode.selected import open_metadata
 
 NS, US = pa.timestamp("ns"), pa.timestamp("us")
@@ -37,6 +37,42 @@ def test_the_arrow_schema_tells_the_unit(kind: pa.DataType) -> None:
     for unit in ("ns", "us"):
         arrow = file_schema(metadata.schema, metadata.key_value, int96_unit=unit)
         assert int96_unit(metadata.schema, arrow) == unit
+
+
+UTC = pa.timestamp("ns", "UTC")
+
+
+@pytest.mark.parametrize(
+    ("kind", "zoned"),
+    [
+        (NS, UTC),
+        (pa.list_(NS), pa.list_(UTC)),
+        (pa.map_(NS, NS), pa.map_(UTC, UTC)),
+        (pa.dictionary(pa.int32(), pa.string()), pa.dictionary(pa.int32(), pa.string())),
+        (
+            pa.struct([("x", pa.list_(pa.int64())), ("at", pa.large_list(pa.struct([("at", NS)])))]),
+            pa.struct([("x", pa.list_(pa.int64())), ("at", pa.large_list(pa.struct([("at", UTC)])))]),
+        ),
+    ],
+    ids=str,
+)
+def test_int96_may_be_taken_as_instants(kind: pa.DataType, zoned: pa.DataType) -> None:
+    metadata = written(kind)
+    arrow = file_schema(metadata.schema, metadata.key_value)
+    assert arrow.field("at").type == kind
+    taken = zoned_schema(metadata.schema, arrow)
+    assert taken == (arrow.set(1, arrow.field(1).with_type(zoned)) if zoned != kind else None)
+
+
+def test_other_timestamps_of_the_file_stay_as_they_are() -> None:
+    sink = pa.BufferOutputStream()
+    table = pa.schema([("ns", NS), ("s", pa.struct([("ns", NS)]))]).empty_table()
+    pq.write_table(table, sink, use_deprecated_int96_timestamps=True)
+    old = open_metadata(sink.getvalue().to_pybytes())
+    new = written(NS, int96=False)
+    arrow = pa.schema([("ns", NS), ("s", pa.struct([("ns", NS)]))])
+    assert zoned_schema(old.schema, arrow) == pa.schema([("ns", UTC), ("s", pa.struct([("ns", UTC)]))])
+    assert zoned_schema(new.schema, file_schema(new.schema, new.key_value)) is None
 
 
 def test_without_int96_there_is_none_to_tell() -> None:
