@@ -31,8 +31,6 @@ from accel.testing import DictStore, Layout, RecordingStore, table, write_file
 
 OPTIONS = accel.Options(tail_hint=4096, max_gap_bytes=0)
 PATH = "d/f.parquet"
-# No other test's: what this process has written is asked for first.
-WRITTEN = "weighed.parquet"
 
 
 def version(first: int, rows: int = 2000, **layout: Any) -> bytes:
@@ -538,11 +536,11 @@ def test_what_lookups_add_to_a_file_counts_towards_the_limit(keywords: dict[str,
     store, cache = Writable(), accel.Cache(data=0)
     keys = pa.array([f"key-{n * 7919 % 20_011:05d}" for n in range(20_000)])
     accel.write_table(
-        table(key=keys, pad=keys), WRITTEN, store=store, row_group_size=5000, page_rows=100, **keywords
+        table(key=keys, pad=keys), PATH, store=store, row_group_size=5000, page_rows=100, **keywords
     )
     options = accel.Options(tail_hint=64, probe_min_bytes=1)
     for n in range(0, 4000, 130):
-        accel.scan(WRITTEN, f"key = 'key-{n:05d}'", store=store, cache=cache, options=options).to_table()
+        accel.scan(PATH, f"key = 'key-{n:05d}'", store=store, cache=cache, options=options).to_table()
         assert unsaid(cache) == [0]
 
 
