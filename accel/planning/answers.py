@@ -17,10 +17,10 @@ import pyarrow as pa
 from accel.planning.handle import FileHandle
 from accel.planning.instants import indexed_as_read
 from accel.planning.leftover import Leftover, left_tasks
-from accel.planning.measures import Aggregates, Function, type_at
+from accel.planning.measures import Aggregates, Function
 from accel.planning.need import OnBadIndex, Steps
 from accel.planning.page_indexes import fetch_or_recall
-from accel.planning.projection import path_leaves
+from accel.planning.projection import path_leaves, type_at
 from accel.planning.selection import RowSelection
 from accel.planning.tally import Tally, tally_constant
 from accel.planning.task import ScanTask, TaskFile

@@ -277,11 +277,6 @@ class FileHandle(Viewed):
         return view is not None and (view.weighty != view.weighed or (read and view.grows_within))
 
     @property
-    def weighty(self) -> int:
-        """How much it holds that `nbytes` goes through."""
-        return 0 if self._view is None else self._view.weighty
-
-    @property
     def nbytes(self) -> int:
         """What holding this costs, for the cache's limit."""
         numbers = self._held[_NUMBERS]

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 
+from accel.arrays import change_fields
 from accel.format.model import INT96_UNIT, ParquetSchema, Physical, SchemaElement
 
 __all__ = ["has_instants", "indexed_as_read", "int96_unit", "zoned_schema"]
@@ -51,17 +52,17 @@ def zoned_schema(schema: ParquetSchema, arrow: pa.Schema) -> pa.Schema | None:
 
 def _zoned(kind: pa.DataType, physical: Iterator[Physical | None]) -> pa.DataType:
     """`physical` goes on by the leaves of `kind`."""
-    types = pa.types
-    if types.is_struct(kind):
-        return pa.struct([field.with_type(_zoned(field.type, physical)) for field in kind])
-    if types.is_map(kind):
-        key = kind.key_field.with_type(_zoned(kind.key_type, physical))
-        return pa.map_(key, kind.item_field.with_type(_zoned(kind.item_type, physical)), kind.keys_sorted)
-    if types.is_list(kind) or types.is_large_list(kind):
-        element = kind.value_field.with_type(_zoned(kind.value_type, physical))
-        return pa.list_(element) if types.is_list(kind) else pa.large_list(element)
+
+    def zoned(field: pa.Field) -> pa.Field:
+        return field.with_type(_zoned(field.type, physical))
+
+    changed = None if pa.types.is_fixed_size_list(kind) else change_fields(kind, zoned, keys=zoned)
+    if changed is not None:
+        return changed
     stored = [next(physical, None) for _ in _leaf_types([kind])]
-    return pa.timestamp(kind.unit, "UTC") if stored == [Physical.INT96] and types.is_timestamp(kind) else kind
+    return (
+        pa.timestamp(kind.unit, "UTC") if stored == [Physical.INT96] and pa.types.is_timestamp(kind) else kind
+    )
 
 
 def _leaf_types(kinds: Sequence[pa.DataType]) -> Iterator[pa.DataType]:

@@ -12,7 +12,7 @@ import pyarrow as pa
 from accel.errors import ColumnNotFoundError, SchemaMismatchError
 from accel.format.domain import Domain
 from accel.indexes.expressions import Expression, output_type
-from accel.planning.projection import narrow_type, split_name
+from accel.planning.projection import narrow_type, split_name, type_at
 from accel.predicate.kinds import kind_of, plain_type
 from accel.records import dataclass
 
@@ -23,7 +23,6 @@ __all__ = [
     "Measure",
     "check_aggregates",
     "resolve_aggregates",
-    "type_at",
 ]
 
 _EXPRESSION = re.compile(r"(lower|year|month|day|hour)\((.+)\)", re.DOTALL)
@@ -188,14 +187,6 @@ def _find(name: str, schema: pa.Schema) -> tuple[tuple[str, ...], Expression]:
     if expression is not Expression.VALUE:
         output_type(expression, type_at(schema, path))
     return path, expression
-
-
-def type_at(schema: pa.Schema, path: tuple[str, ...]) -> pa.DataType:
-    """The type of the field that a path leads to, through structs."""
-    kind = schema.field(path[0]).type
-    for name in path[1:]:
-        kind = kind.field(name).type
-    return kind
 
 
 def _undone(kind: pa.DataType) -> pa.DataType:

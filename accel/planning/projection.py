@@ -13,7 +13,15 @@ from accel.arrays import change_fields
 from accel.errors import ColumnNotFoundError, SchemaMismatchError
 from accel.format.model import Leaf, ParquetSchema
 
-__all__ = ["field_leaves", "narrow_type", "path_leaves", "project_schema", "settle_schemas", "split_name"]
+__all__ = [
+    "field_leaves",
+    "narrow_type",
+    "path_leaves",
+    "project_schema",
+    "settle_schemas",
+    "split_name",
+    "type_at",
+]
 
 # What was settled last, by the schema object and the columns: lookups in a file ask for the same again and again.
 _MOST_SETTLED = 16
@@ -55,6 +63,14 @@ def _nullable(field: pa.Field) -> pa.Field:
     return field if field.nullable else field.with_nullable(True)
 
 
+def type_at(schema: pa.Schema, path: tuple[str, ...]) -> pa.DataType:
+    """The type of the field that a path leads to, through structs; of several of one name the first."""
+    kind = schema.field(schema.get_all_field_indices(path[0])[0]).type
+    for name in path[1:]:
+        kind = kind.field(name).type
+    return kind
+
+
 def split_name(name: str, schema: pa.Schema) -> tuple[str, ...]:
     """A column name as a path: an exact top-level name wins over a dotted path into structs."""
     with suppress(UnicodeEncodeError):  # a lone surrogate is in no name
@@ -75,9 +91,7 @@ def _instead(name: str, schema: pa.Schema) -> str:
             path = _find(head, schema)
             if path is None:
                 continue
-            kind = schema.field(schema.get_all_field_indices(path[0])[0]).type
-            for part in path[1:]:
-                kind = kind.field(part).type
+            kind = type_at(schema, path)
             if not pa.types.is_struct(kind):
                 return f"{head!r} is {kind}: a dotted path goes through structs only"
             if parts[cut] == "*":

@@ -5,7 +5,7 @@ from __future__ import annotations
 from accel.errors import PredicateError
 from accel.predicate.expr import And, Column, Compare, Constant, Expr, Literal, Not, Op, Or
 
-__all__ = ["compared_predicate", "name_advice"]
+__all__ = ["compared_predicate", "name_advice", "text_advice"]
 
 _PYTHON_OPS = {"=": "==", "<>": "!="}
 _EXAMPLE = '(col("a") > 1) & (col("b") != 2)'
@@ -43,7 +43,7 @@ def compared_predicate(expr: Expr, op: Op, other: object) -> PredicateError:
     """Of `predicate op other`, which is a comparison that took too much to its left, or one too many."""
     from accel.predicate.sql import to_sql
 
-    sign = _PYTHON_OPS.get(op.value, op.value)
+    sign = _sign(op)
     text = to_sql(expr, max_values=5)
     text = f"{text[:77]}..." if len(text) > 80 else text
     meant = _parenthesised(expr, sign, other)
@@ -73,12 +73,17 @@ def _plain(expr: Expr) -> str | None:
     """A short condition as it is written in Python."""
     match expr:
         case Compare(op, Column() as column, Literal(value)) if op not in (Op.DISTINCT, Op.NOT_DISTINCT):
-            return f"({_called(column)} {_PYTHON_OPS.get(op.value, op.value)} {_told(value)})"
+            return f"({_called(column)} {_sign(op)} {_told(value)})"
         case Column():
             return _called(expr)
         case Constant(value):
             return repr(value)
     return None
+
+
+def _sign(op: Op) -> str:
+    """An operator as it is written in Python."""
+    return _PYTHON_OPS.get(op.value, op.value)
 
 
 def _called(column: Column) -> str:
@@ -92,6 +97,13 @@ def _told(value: object) -> str:
     if isinstance(value, ColumnExpr):
         return _called(value.expr)
     return _PREDICATE if isinstance(value, Condition) else shown(value)
+
+
+def text_advice(name: str) -> str:
+    """What to write instead of a name that is meant as text."""
+    from accel.predicate.sql import literal_sql
+
+    return f"text stands in single quotes: {literal_sql(name)}"
 
 
 def name_advice(name: str, *, is_column: bool) -> str:

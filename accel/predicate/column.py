@@ -113,9 +113,8 @@ class Condition:
 
         def __getattr__(self, name: str) -> NoReturn:
             message = f"{type(self).__name__!r} object has no attribute {name!r}"
-            if (
-                not name.startswith("_") and name != "expr"
-            ):  # those are asked for by copy, pickle and the like
+            # The others are asked for by copy, pickle and the like.
+            if not name.startswith("_") and name != "expr":
                 from accel.predicate.advice import name_advice
 
                 message += f": {name_advice(name, is_column=isinstance(self, ColumnExpr))}"

@@ -85,9 +85,9 @@ def parse(text: str) -> Expr:
 
 
 def _as_text(name: str) -> str:
-    from accel.predicate.sql import literal_sql
+    from accel.predicate.advice import text_advice
 
-    return f"text stands in single quotes: {literal_sql(name)}"
+    return text_advice(name)
 
 
 def _as_name(text: str) -> str:

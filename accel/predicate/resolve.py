@@ -126,13 +126,11 @@ def _as_text(name: str) -> str:
     """What may be meant by a name, in a predicate that is text."""
     if name in ("None", "none", "nan", "NaN"):
         return "null is NULL, after IS or IS NOT" if "o" in name else "write DOUBLE 'NaN'"
-    from accel.predicate.sql import literal_sql
+    if len(name) > 60:
+        return "text stands in single quotes"
+    from accel.predicate.advice import text_advice
 
-    return (
-        f"text stands in single quotes: {literal_sql(name)}"
-        if len(name) <= 60
-        else "text stands in single quotes"
-    )
+    return text_advice(name)
 
 
 def _ambiguous(column: Column, name: str) -> PredicateError:

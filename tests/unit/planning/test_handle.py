@@ -117,7 +117,7 @@ def test_folded_and_laid_out_again_it_says_the_same() -> None:
     assert handle.suggested_tail_bytes() == suggested
     assert (handle.num_rows, handle.num_row_groups, handle.group_rows.tolist()) == (1000, 4, rows)
     assert (handle.id, handle.path, handle.size, handle.etag) == (size, size.path, size.size, size.etag)
-    assert (handle.weighty, handle.toc, handle.bad_toc) == (0, None, None)
+    assert (handle.view.weighty, handle.toc, handle.bad_toc) == (0, None, None)
     assert abs(handle.nbytes - weight) < 1000
     assert handle.metadata is not before
     same(handle.metadata, before)
