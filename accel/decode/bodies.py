@@ -10,6 +10,7 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import lru_cache, partial
+from itertools import repeat
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -66,11 +67,14 @@ class DataPage(NamedTuple):
     level_encoding: int
     crc: int
     """Unsigned; -1 without one."""
+    ahead: Bytes | None
+    """The body of a v1 page, where it was decompressed beforehand."""
 
 
 def data_pages(chunk: ChunkPages, facts: PageFacts) -> list[DataPage]:
     """The data pages of a chunk, in order."""
     pages: list[DataPage] = []
+    ahead = None if chunk.ahead is None else chunk.ahead.body
     for buffer, table in zip(chunk.buffers, facts.tables, strict=True):
         view = memoryview(buffer)
         kinds = table.type.tolist()
@@ -88,6 +92,7 @@ def data_pages(chunk: ChunkPages, facts: PageFacts) -> list[DataPage]:
             [some if some == of_depth else -1 for some, of_depth in definitions],
             table.level_encoding.tolist(),
             table.crc.tolist(),
+            repeat(ahead, len(kinds)),
         )
         found = map(DataPage._make, zip(*columns, strict=True))
         if set(kinds) <= _DATA:
@@ -175,7 +180,7 @@ def _decompressed(
         body, size = (page.body, page.uncompressed) if not page.is_v2 else packed(page)
         if page.crc >= 0:
             check_crc(page.body, page.crc)
-        together = page.codec == _ZSTD and size >= 0
+        together = page.codec == _ZSTD and size >= 0 and page.ahead is None
         if group and (not together or held + size > MOST_TOGETHER):
             yield zip(group, _unpack(bodies, sizes), strict=True)
             group, bodies, sizes, held = [], [], [], 0
@@ -184,6 +189,8 @@ def _decompressed(
             bodies.append(body)
             sizes.append(size)
             held += size
+        elif page.ahead is not None:
+            yield ((page, page.ahead),)
         else:
             yield ((page, None if size < 0 else decompress(body, page.codec, size=size)),)
     if group:

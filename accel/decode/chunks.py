@@ -9,6 +9,7 @@ from accel.records import dataclass
 
 if TYPE_CHECKING:
     from accel.arrays import Int64s
+    from accel.decode.ahead import Unpacked
 
 __all__ = ["ChunkPages"]
 
@@ -40,6 +41,8 @@ class ChunkPages:
     """Read without an offset index: the pages and their rows are not known one by one, and padding may follow them."""
     sizes: Int64s | None = None
     """Bytes of each data page, header included, as the offset index has them; None where they are to be found out."""
+    ahead: Unpacked | None = None
+    """Of a single data page, where it was decompressed beforehand."""
 
     @property
     def num_rows(self) -> int:

@@ -162,14 +162,14 @@ class _Job:
             raise ValueError(f"no pages for a leaf among {leaves}")
         tables = read_tables([self._chunks[ordinal] for ordinal in leaves])
         for ordinal in leaves:
-            leaf = self._schema.leaves[ordinal]
+            leaf, chunk = self._schema.leaves[ordinal], self._chunks[ordinal]
             self._chunks[ordinal], self._facts[ordinal] = verify_without_empties(
-                self._chunks[ordinal],
+                chunk,
                 leaf,
                 element=self._schema.elements[leaf.element],
                 memory_limit=self._memory_limit,
                 place=partial(self._place, (ordinal,)),
-                tables=tables.get(ordinal),
+                tables=tables.get(ordinal) if chunk.ahead is None else [chunk.ahead.table],
             )
 
     def read_apart(self, units: Sequence[Unit], arrow_schema: pa.Schema, decode: DecodePart) -> None:

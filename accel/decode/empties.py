@@ -38,7 +38,7 @@ def _without_empty_pages(chunk: ChunkPages, facts: PageFacts) -> ChunkPages:
     kept = [_kept(buffer, table) for buffer, table in zip(chunk.buffers, facts.tables, strict=True)]
     buffers = tuple(buffer for buffer in kept if len(buffer))
     if chunk.whole:
-        return replace(chunk, buffers=buffers)
+        return replace(chunk, buffers=buffers, ahead=None)
     filled = facts.page_values > 0
     return replace(
         chunk,
@@ -46,6 +46,7 @@ def _without_empty_pages(chunk: ChunkPages, facts: PageFacts) -> ChunkPages:
         first_rows=chunk.first_rows[filled],
         stop_rows=chunk.stop_rows[filled],
         sizes=None if chunk.sizes is None else chunk.sizes[filled],
+        ahead=None,
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from operator import itemgetter
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -11,6 +12,9 @@ from accel.planning.pages import LeafReads, PieceLeaf
 from accel.planning.selection import RowSelection
 from accel.ranges import Buffer
 from accel.records import dataclass
+
+if TYPE_CHECKING:
+    from accel.decode.ahead import Unpacked
 
 __all__ = ["LeafBytes", "narrow_leaf"]
 
@@ -22,6 +26,8 @@ class LeafBytes:
     dictionary: Buffer | None
     pages: tuple[Buffer, ...]
     """Whole data pages in row order, neighbours back to back, or the whole chunk."""
+    ahead: Unpacked | None = None
+    """Of a single page, where it was decompressed before it is decoded."""
 
 
 def narrow_leaf(

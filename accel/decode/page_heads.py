@@ -18,11 +18,12 @@ import numpy.typing as npt
 
 from accel.decode.chunks import ChunkPages
 from accel.format.model import PageTable
+from accel.ranges import Buffer
 
 if TYPE_CHECKING:
     from accel.arrays import Bools, Int64s
 
-__all__ = ["LEAST_PAGES", "read_tables"]
+__all__ = ["LEAST_PAGES", "read_lone", "read_tables"]
 
 Words: TypeAlias = npt.NDArray[np.uint64]
 
@@ -90,6 +91,15 @@ def read_tables(
         whole = every or bool(known[start:stop].all())
         tables.setdefault(leaf, []).append(_cut(columns, start, stop) if whole else None)
     return tables
+
+
+def read_lone(pages: Sequence[Buffer]) -> list[PageTable | None]:
+    """The headers of pages that fill a buffer each: what `walk_pages` would give of it; None where it is to be asked."""
+    views = [memoryview(page) for page in pages]
+    heads = [view[:_HEAD] if len(view) >= _HEAD else bytes(view).ljust(_HEAD, b"\0") for view in views]
+    sizes = np.array([len(view) for view in views], np.int64)
+    columns, known = _read(heads, np.zeros(len(views), np.int64), sizes)
+    return [_cut(columns, at, at + 1) if fits else None for at, fits in enumerate(known.tolist())]
 
 
 def _place_pages(

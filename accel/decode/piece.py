@@ -217,6 +217,7 @@ class _Decoder:
             num_values=reads.num_values,
             whole=reads.whole,
             sizes=sizes,
+            ahead=fetched.ahead,
         )
 
 

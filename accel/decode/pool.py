@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import threading
 import weakref
@@ -58,6 +59,10 @@ class DecodePool:
     async def run(self, fn: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
         """Call `fn` on a thread of the pool: see `Threads.run`."""
         return await self._threads.run(fn, *args, **kwargs)
+
+    def begin(self, fn: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> asyncio.Future[R]:
+        """See `Threads.begin`."""
+        return self._threads.begin(fn, *args, **kwargs)
 
     def close(self) -> None:
         """See `Threads.close`."""

@@ -61,12 +61,17 @@ class Threads:
         RuntimeError
             They have been closed.
         """
-        told: asyncio.Future[R] = asyncio.get_running_loop().create_future()
-        self._put(_Call(partial(fn, *args, **kwargs), told, self._finished))
+        told = self.begin(fn, *args, **kwargs)
         try:
             return await told
         finally:
             del told  # an error's frames would hold it, which holds the error
+
+    def begin(self, fn: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> asyncio.Future[R]:
+        """As `run`, for who does not wait: the future of what comes of it, of the running loop."""
+        told: asyncio.Future[R] = asyncio.get_running_loop().create_future()
+        self._put(_Call(partial(fn, *args, **kwargs), told, self._finished))
+        return told
 
     def close(self, patience: float | None = None) -> None:
         """Drop the calls that have not begun, and wait for those that have. May be called twice."""

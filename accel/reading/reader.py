@@ -5,6 +5,7 @@ Everything here runs on the private I/O loop (`io.runtime`).
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -35,6 +36,7 @@ from accel.planning.task import ScanTask
 from accel.planning.task_files import describe_file
 from accel.reading.opener import Opener, Tails
 from accel.reading.task_reads import PieceRead, TaskReads
+from accel.reading.unpacking import unpacking_of
 
 if TYPE_CHECKING:
     from accel.decode.stack import Layer
@@ -281,8 +283,14 @@ class Reader:
         `found` is given the rows that match, where they are few.
         """
         batch_rows, limit = self.options.batch_rows, self.options.memory_limit
-        call = DecodePiece(task, read.piece, read.leaves, batch_rows, limit, found)
-        return call() if self._is_little(read) else await self._pool.run(call)
+        little = self._is_little(read)
+        leaves = read.leaves
+        if little:
+            leaves = await unpacking_of(asyncio.get_running_loop()).before(
+                read.piece, leaves, pool=self._pool
+            )
+        call = DecodePiece(task, read.piece, leaves, batch_rows, limit, found)
+        return call() if little else await self._pool.run(call)
 
     async def decode_stack(self, layers: Sequence[Layer]) -> list[pa.RecordBatch] | None:
         """Decode and filter small pieces of one file together; None where that has to be done one by one."""

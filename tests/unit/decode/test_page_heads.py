@@ -15,7 +15,7 @@ import pytest
 import accel
 from accel.decode import columns, verify
 from accel.decode.chunks import ChunkPages
-from accel.decode.page_heads import LEAST_PAGES, read_tables
+from accel.decode.page_heads import LEAST_PAGES, read_lone, read_tables
 from accel.format.model import PageTable
 from accel.format.page_runs import walk_pages
 from accel.format.thrift import FALSE, I32, STRUCT, TRUE, Struct, write_struct
@@ -110,6 +110,19 @@ def test_tables_are_those_that_walking_gives() -> None:
             assert_same(mine, walked)
 
 
+def test_pages_that_fill_a_buffer_each() -> None:
+    dice = random.Random(8)
+    pages: list[Buffer] = []
+    for size in [0, 1, 5, 60, 70, 130, 9_000, 70_000] * 5:
+        crc = dice.choice([None, 0, -1, 2**31 - 1, -(2**31)])
+        page = header(size, dice.choice([0, 1, 8_192, 2**31 - 1]), crc=crc) + dice.randbytes(size)
+        pages.append(dice.choice([bytes, bytearray, memoryview])(page))
+    for page, mine in zip(pages, read_lone(pages), strict=True):
+        assert mine is not None
+        assert_same(mine, walk_pages(page, max_pages=1))
+    assert read_lone([]) == []
+
+
 PLAIN = header(50, 10) + bytes(50)
 OTHERS = {
     "v2": page_v2(50, 10, True),
@@ -125,6 +138,16 @@ OTHERS = {
     "bytes that never end": b"\x15\x00\x15" + b"\xff" * 60,
     "no header": bytes(60),
 }
+
+
+def test_of_pages_that_fill_a_buffer_each_others_are_left() -> None:
+    # Two pages, half a page, and nothing are no page either.
+    odd = [*OTHERS.values(), PLAIN + PLAIN, PLAIN[:-1], b""]
+    found = read_lone([PLAIN, *odd, PLAIN])
+    assert [mine is None for mine in found] == [False, *[True] * len(odd), False]
+    for mine in (found[0], found[-1]):
+        assert mine is not None
+        assert_same(mine, walk_pages(PLAIN, max_pages=1))
 
 
 @pytest.mark.parametrize("other", OTHERS.values(), ids=OTHERS)

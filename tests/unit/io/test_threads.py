@@ -53,6 +53,18 @@ async def test_what_a_future_cannot_raise_is_told(two: Threads) -> None:
         await two.run(next, iter(()))
 
 
+async def test_who_does_not_wait_has_the_future(two: Threads) -> None:
+    told = two.begin(int, "12", base=3)
+    assert not told.done()
+    assert await told == 5
+    wrong = two.begin(int, "x")
+    with pytest.raises(ValueError, match="invalid literal"):
+        await wrong
+    two.close()
+    with pytest.raises(RuntimeError, match="closed"):
+        two.begin(int)
+
+
 class Thing:
     pass
 
