@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
-import numpy as np
 import pyarrow as pa
 
 from accel.decode.arrow import translate_errors
@@ -183,7 +182,7 @@ def _read_pages(
     leaf = known.schema.leaves[unit.leaves[0]]
     placed = place_rows(known.chunks[leaf.ordinal], rows)
     first, stop = way.start, way.stop
-    ends = np.cumsum(known.facts[leaf.ordinal].page_values)
+    ends = known.facts[leaf.ordinal].page_values.cumsum()
     low, high = int(placed.starts[0]), int(placed.stops[-1])
     alone = len(placed.starts) == 1
     if alone:

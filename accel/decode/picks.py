@@ -74,7 +74,7 @@ def read_picks(
     if named.longest * rows.count > _MOST_BYTES:
         return None
     chosen = rows.row_numbers()
-    ends = np.cumsum([page.num_values for page in pages])
+    ends = np.array([page.num_values for page in pages]).cumsum()
     firsts = [0, *ends.tolist()]
     cuts = [0, *chosen.searchsorted(ends).tolist()]
     held = [number for number in range(len(pages)) if cuts[number + 1] > cuts[number]]

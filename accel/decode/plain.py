@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from accel.decode.bodies import Bytes, DataPage, check_crc, decompress, plain_size, value_bytes
 from accel.decode.forms import Form, Shape, put
+from accel.decode.stored import bare_page
 from accel.format.page_header import PageHeader, parse_page_header
 from accel.memory import allocate
 from accel.planning.selection import RowSelection
@@ -63,7 +64,7 @@ def read_plain(
     ParquetFormatError
         A checksum does not match.
     """
-    ends = np.cumsum([page.num_values for page in pages])
+    ends = np.array([page.num_values for page in pages]).cumsum()
     chosen = rows.row_numbers() if rows.count < int(ends[-1]) else None
     cuts = (ends if chosen is None else chosen.searchsorted(ends)).tolist()
     texts = form.shape is Shape.TEXT
@@ -110,13 +111,26 @@ def read_entries(
         return None
     kept = count if chosen is None else len(chosen)
     sink = (_Texts if texts else _Values)(kind, form, [kept], [width])
-    raw = _entries_of(page, header, codec)
-    if raw is None or not sink.fits or (texts and not _is_uniform(raw, width)):
+    if not sink.fits:
         return None
-    if chosen is not None:
-        raw = raw.view(f"V{width}").take(chosen).view(np.uint8)
+    bare = None if chosen is None or kept * width > _MOST_SOUGHT else bare_page(page)
+    raw = None
+    if bare is not None and chosen is not None and (not texts or bare.even == width):
+        raw = bare.pick(codec, header.header_length, size=size, width=width, chosen=chosen)
+    if raw is None:
+        raw = _entries_of(page, header, codec)
+        if raw is None or (texts and not _is_uniform(raw, width)):
+            return None
+        if bare is not None and texts:
+            bare.even = width
+        if chosen is not None:
+            raw = raw.view(f"V{width}").take(chosen).view(np.uint8)
     sink.put(raw, width)
     return sink.array()
+
+
+_MOST_SOUGHT = 64 << 10
+"""Bytes: more are faster taken from a copy of all than looked for one by one."""
 
 
 def uniform_length(page: Buffer, codec: int) -> int | None:

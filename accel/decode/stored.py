@@ -14,9 +14,11 @@ import zlib
 from collections.abc import Callable
 from typing import Final
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
-from accel.decode.bodies import check_crc, decompress
+from accel.decode.bodies import Bytes, check_crc, decompress
 from accel.errors import AccelError
 from accel.format.model import Codec, PageType
 from accel.format.page_header import parse_page_header
@@ -24,7 +26,9 @@ from accel.format.thrift import I32, read_struct, write_struct
 from accel.format.thrift_value import encode_varint
 from accel.ranges import Buffer
 
-__all__ = ["STORABLE", "BarePage", "StoredPage", "store_bytes", "store_page"]
+__all__ = ["STORABLE", "BarePage", "StoredPage", "bare_page", "store_bytes", "store_page"]
+
+Ints = npt.NDArray[np.integer]
 
 # PageHeader: compressed_page_size, crc.
 _COMPRESSED_SIZE, _CRC = 3, 4
@@ -33,6 +37,7 @@ _MOST_BYTES = 4 << 20
 _MOST_GROWTH = 16
 _SMALL_BYTES = 256 << 10
 _ZSTD_BLOCK = 128 << 10
+_ZSTD_HEAD = 3
 
 
 class StoredPage(bytes):
@@ -44,7 +49,38 @@ class StoredPage(bytes):
 class BarePage(StoredPage):
     """One whose body is stored and not compressed."""
 
-    __slots__ = ()
+    even = 0
+    """Bytes of each of its texts with its length, once they were seen to be all of one."""
+
+    def pick(self, codec: int, body: int, *, size: int, width: int, chosen: Ints) -> Bytes | None:
+        """Some of the page's values, without a copy of all; None of a codec of which it is not known where they lie.
+
+        Parameters
+        ----------
+        body : int
+            Where the page's body begins.
+        size : int
+            Bytes of all values.
+        width : int
+            Bytes of each.
+        chosen
+            Their numbers, each of a value that there is.
+        """
+        first_of = _FIRST_BYTES.get(codec)
+        if first_of is None:
+            return None
+        at = (chosen.astype(np.int64) * width)[:, None] + np.arange(width)
+        if codec == Codec.ZSTD:
+            # Each block has a head of its own.
+            at += at // _ZSTD_BLOCK * _ZSTD_HEAD
+        found: Bytes = np.frombuffer(self, np.uint8)[at + (body + first_of(size))].reshape(-1)
+        return found
+
+
+def bare_page(page: Buffer) -> BarePage | None:
+    """The page that this is, or is a view of, if it is one whose body is not compressed."""
+    whole = page.obj if isinstance(page, memoryview) else page
+    return whole if isinstance(whole, BarePage) and len(whole) == len(page) else None
 
 
 def store_page(page: Buffer, codec: int) -> StoredPage:
@@ -127,6 +163,13 @@ _STORES: Final[dict[int, Callable[[memoryview], list[Buffer]]]] = {
     Codec.GZIP: _gzip,
     Codec.ZSTD: _zstd,
     Codec.LZ4_RAW: _lz4,
+}
+
+# Where the data begins in a body, by its size. Deflate's blocks are cut as zlib likes.
+_FIRST_BYTES: Final[dict[int, Callable[[int], int]]] = {
+    Codec.SNAPPY: lambda size: len(encode_varint(size)) + 5,
+    Codec.ZSTD: lambda size: 9 + _ZSTD_HEAD,
+    Codec.LZ4_RAW: lambda size: 1 if size < 15 else 2 + (size - 15) // 255,
 }
 
 STORABLE: Final = frozenset({Codec.UNCOMPRESSED, *_STORES})

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from accel.decode.calls import DecodePiece, DecodeStack, MatchPiece
 from accel.decode.pool import DecodePool
-from accel.decode.stored import BarePage
+from accel.decode.stored import bare_page
 from accel.errors import AccelError, IndexFormatError, redact
 from accel.format.model import SchemaElement
 from accel.io.cache import Cache, file_key
@@ -316,8 +316,7 @@ class Reader:
         for leaf in read.leaves.values():
             page = leaf.dictionary
             if page is not None:
-                bare = isinstance(page, memoryview) and isinstance(page.obj, BarePage)
-                dictionaries += len(page) // _BARE if bare else len(page)
+                dictionaries += len(page) // _BARE if bare_page(page) is not None else len(page)
         return (
             dictionaries <= _INLINE_DICTIONARIES * little and piece.held_bytes <= _INLINE_EXPANSION * little
         )
