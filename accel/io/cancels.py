@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
-from contextlib import contextmanager
+from types import TracebackType
 
 from accel.errors import AccelError, StoreError
 
-__all__ = ["Beginning", "cancelled_within", "cancels", "closed_early", "unasked_told"]
+__all__ = ["Beginning", "UnaskedTold", "cancelled_within", "cancels", "closed_early"]
 
 
 def cancels() -> int:
@@ -31,21 +30,29 @@ def closed_early() -> AccelError:
     return AccelError("the scan was closed before its end", hint="iterate it again to run it anew")
 
 
-@contextmanager
-def unasked_told() -> Iterator[None]:
-    """Raise a CancelledError as what it is where this task has not been cancelled.
+class UnaskedTold:
+    """Within it, a CancelledError is raised as what it is where this task has not been cancelled.
+
+    No generator: one is entered for each request.
 
     Raises
     ------
     StoreError
     """
-    before = cancels()
-    try:
-        yield
-    except asyncio.CancelledError:
-        if cancels() > before:
-            raise
-        raise cancelled_within() from None
+
+    __slots__ = ("_before",)
+
+    def __enter__(self) -> None:
+        self._before = cancels()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if isinstance(error, asyncio.CancelledError) and cancels() <= self._before:
+            raise cancelled_within() from None
 
 
 class Beginning:

@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Sequence
+from contextlib import nullcontext
 from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 from accel.errors import (
-    AccelError,
     ObjectChangedError,
     ParquetFormatError,
     StoreError,
-    redact,
 )
-from accel.io.cancels import unasked_told
 from accel.io.faults import SuffixUnsupportedError, foremost
 from accel.io.fetch import Fetcher, Pin, same_etag
 from accel.io.gate import Gate
 from accel.io.groups import Group
 from accel.io.hedge import Hedge
 from accel.io.location import LOCAL_ROOT
+from accel.io.naming import Naming
 from accel.io.network import Network, network_to
 from accel.io.retry import Retry
 from accel.io.store import Header, ObjectEntry, PageSeen, Payload, RangeStore
@@ -232,16 +230,8 @@ class Client:
         with self._naming(path):
             return await self._head(path, Metrics() if metrics is None else metrics)
 
-    @contextmanager
-    def _naming(self, path: str) -> Iterator[None]:
-        """Have errors name the whole address: a store knows only the path in it."""
-        try:
-            with unasked_told():
-                yield
-        except AccelError as error:
-            whole = path if self.root in ("store:", "") else f"{self.root}/{path}"
-            error.path = redact(whole.removeprefix(LOCAL_ROOT))
-            raise
+    def _naming(self, path: str) -> Naming:
+        return Naming(self.root, path)
 
     async def _read_tail(self, path: str, length: int, metrics: Metrics, pin: ObjectId | None) -> Payload:
         if pin is None and self.suffixes:

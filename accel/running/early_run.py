@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from accel.errors import AccelError
 from accel.io.calls import begin, see
-from accel.io.cancels import closed_early, unasked_told
+from accel.io.cancels import UnaskedTold, closed_early
 from accel.io.faults import foremost
 from accel.opening.session import Session
 from accel.planning.file import Listing
@@ -133,7 +133,7 @@ class EarlyRun:
     async def _trips_if_so(self, last: Listing, early: Session) -> int | None:
         """The round trips it took to know that the source is what it was; None where it is not."""
         try:
-            with unasked_told():
+            with UnaskedTold():
                 if last.round_trips:
                     listing = await self._session.listing()
                     return listing.round_trips if listing.files is last.files else None

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import pyarrow as pa
 
 from accel.errors import MemoryLimitError, ObjectChangedError, ParquetFormatError
-from accel.io.cancels import unasked_told
+from accel.io.cancels import UnaskedTold
 from accel.io.faults import foremost
 from accel.io.groups import Group
 from accel.io.slices import breathe
@@ -76,7 +76,7 @@ class FileRun:
     async def execute(self) -> None:
         """Read the file, or what `begin` has left of it."""
         try:
-            with unasked_told():  # a task that ends so is not missed by its group
+            with UnaskedTold():  # a task that ends so is not missed by its group
                 await self._read()
         except Exception as error:  # noqa: BLE001 - raised when its turn comes
             self._fail(error)
@@ -151,7 +151,7 @@ class FileRun:
         """What a read comes to, or the error that it ends with, to be raised in its turn; raised at once where the file is
         going to be read over again."""
         try:
-            with unasked_told():
+            with UnaskedTold():
                 return await read()
         except Exception as error:
             self._failing = True

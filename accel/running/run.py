@@ -15,7 +15,7 @@ from contextlib import aclosing
 import pyarrow as pa
 
 from accel.io.calls import begin
-from accel.io.cancels import Beginning, closed_early, unasked_told
+from accel.io.cancels import Beginning, UnaskedTold, closed_early
 from accel.io.faults import foremost
 from accel.opening.works import FileWork, WorkSource
 from accel.reading.reader import Reader
@@ -151,7 +151,7 @@ class Run:
         """Find out what there is to do. A single piece of a single file is read here; for more a task is started."""
         self._beginning = beginning = Beginning()
         try:
-            with unasked_told():
+            with UnaskedTold():
                 self._works = works = await self._work()
                 only = works.only if self._limit is None else None  # a limit is read up to in smaller pieces
                 first = None if only is None else FileRun(self.intake, 0, work=only)
