@@ -122,7 +122,8 @@ class Options:
     decode_threads: int = 0
     """Threads that decode; 0 means one a core."""
     inline_decode_bytes: int = 256 * KIB
-    """A piece with fewer compressed bytes is decoded without a thread hand-off."""
+    """A piece with fewer compressed bytes is decoded without a thread hand-off; with up to four times as many, where it is
+    looked through for some of its rows."""
     assumed_latency: float = 0.03
     """Seconds until a store's first byte, until its own are known from a few requests."""
     assumed_bandwidth: float = 90e6

@@ -1,19 +1,20 @@
-"""Pages of small pieces, decompressed before the pieces are decoded: those of many in one call.
+"""Pages of small pieces, decompressed before the pieces are decoded.
 
 Small pieces are decoded on the I/O loop, as to hand each to a thread takes longer than to decode it. Where many wait for
-that, a thread can take from the loop what needs no interpreter: the bodies of all their pages are decompressed by one
-call, which lets go of the GIL, while the loop decodes those before them.
+that, a thread can take from the loop what needs no interpreter: it decompresses the pages of all, by libraries that let go
+of the GIL, while the loop decodes the pieces before them. Zstandard's are decompressed in one call.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
+from accel.decode.bodies import decompress
 from accel.decode.frames import decompress_frames, frame_size
 from accel.decode.page_heads import read_lone
 from accel.errors import ParquetFormatError
-from accel.format.model import PageTable, PageType
+from accel.format.model import Codec, PageTable, PageType
 from accel.format.page_runs import walk_pages
 from accel.ranges import Buffer
 from accel.records import dataclass
@@ -21,7 +22,10 @@ from accel.records import dataclass
 if TYPE_CHECKING:
     from accel.decode.bodies import Bytes
 
-__all__ = ["Unpacked", "unpack_pages"]
+__all__ = ["LonePage", "Unpacked", "unpack_pages"]
+
+LonePage: TypeAlias = tuple[Buffer, int]
+"""A page that fills a buffer, and its codec."""
 
 _LARGEST: Final = 1 << 20
 """Bytes of a page, decompressed: larger ones wait for who decodes them."""
@@ -36,28 +40,32 @@ class Unpacked:
     """Decompressed: as many bytes as the header says. Its checksum has not been looked at."""
 
 
-def unpack_pages(pages: Sequence[Buffer]) -> list[Unpacked | None]:
-    """Pages that fill a buffer each, compressed by Zstandard, decompressed together.
-
-    None for one that is no data page (v1), or large, or odd; and for all where one of them does not decompress: who
-    decodes it will say why."""
+def unpack_pages(pages: Sequence[LonePage]) -> list[Unpacked | None]:
+    """What becomes of each page; None for one that is no data page (v1), or large, or odd, or does not decompress: who
+    decodes it will say why. One of Zstandard's that does not leaves all of these to the decoder."""
     found: list[Unpacked | None] = [None] * len(pages)
-    held: list[tuple[int, PageTable]] = []
+    framed: list[tuple[int, PageTable]] = []
     bodies: list[memoryview] = []
     sizes: list[int] = []
-    for number, table in enumerate(read_lone(pages)):
-        table = table or _walked(pages[number])
+    for number, (table, (page, codec)) in enumerate(
+        zip(read_lone([page for page, _ in pages]), pages, strict=True)
+    ):
+        table = table or _walked(page)
         if table is None or table.type.tolist() != [PageType.DATA_PAGE]:
             continue
-        body, size = memoryview(pages[number])[int(table.body[0]) :], int(table.uncompressed[0])
-        if size <= _LARGEST and frame_size(body) == size:
-            held.append((number, table))
+        body, size = memoryview(page)[int(table.body[0]) :], int(table.uncompressed[0])
+        if size > _LARGEST:
+            continue
+        if codec != Codec.ZSTD:
+            raw = decompress(body, codec, size=size)
+            found[number] = None if raw is None else Unpacked(table, raw)
+        elif frame_size(body) == size:
+            framed.append((number, table))
             bodies.append(body)
             sizes.append(size)
     unpacked = decompress_frames(bodies, sizes) if bodies else None
-    if unpacked is not None:
-        for (number, table), raw in zip(held, unpacked, strict=True):
-            found[number] = Unpacked(table, raw)
+    for (number, table), raw in zip(framed, unpacked or (), strict=False):
+        found[number] = Unpacked(table, raw)
     return found
 
 

@@ -55,7 +55,10 @@ _WHOLE_BYTES = 8 << 10
 # The bounds of what is decoded on the I/O loop, which more would hold up. A piece may take so many times
 # `inline_decode_bytes` in memory,
 _INLINE_EXPANSION = 16
-# and its dictionaries so many times: a page names few of their entries, but all are decoded.
+# or, where its rows are looked through for some, be so many times as large and take so many times that in memory: to hand
+# it over costs more than a thread gains, as most of it is only decompressed.
+_INLINE_SOUGHT, _INLINE_SOUGHT_EXPANSION = 4, 8
+# Its dictionaries may be so many times as large: a page names few of their entries, but all are decoded.
 _INLINE_DICTIONARIES = 4
 # A dictionary that needs no decompression counts as this much smaller: nothing else in it takes long, and of few rows the
 # entries are picked where they lie.
@@ -310,16 +313,16 @@ class Reader:
 
     def _is_little(self, read: PieceRead) -> bool:
         little, piece = self.options.inline_decode_bytes, read.piece
-        if len(piece.leaves) > _INLINE_LEAVES or piece.fetched_bytes > little:
+        fetched = piece.fetched_bytes
+        if len(piece.leaves) > _INLINE_LEAVES or fetched > (1 if piece.sure else _INLINE_SOUGHT) * little:
             return False
+        expansion = _INLINE_EXPANSION if fetched <= little else _INLINE_SOUGHT_EXPANSION
         dictionaries = 0
         for leaf in read.leaves.values():
             page = leaf.dictionary
             if page is not None:
                 dictionaries += len(page) // _BARE if bare_page(page) is not None else len(page)
-        return (
-            dictionaries <= _INLINE_DICTIONARIES * little and piece.held_bytes <= _INLINE_EXPANSION * little
-        )
+        return dictionaries <= _INLINE_DICTIONARIES * little and piece.held_bytes <= expansion * little
 
 
 def _read_dictionary(page: memoryview, codec: int, element: SchemaElement, kind: pa.DataType) -> pa.Array:

@@ -16,11 +16,10 @@ from typing import TYPE_CHECKING, Final
 from accel.decode.pool import DecodePool
 from accel.format.model import Codec
 from accel.planning.pages import Piece
-from accel.ranges import Buffer
 from accel.records import dataclass
 
 if TYPE_CHECKING:
-    from accel.decode.ahead import Unpacked
+    from accel.decode.ahead import LonePage, Unpacked
     from accel.decode.leaf_bytes import LeafBytes
 
 __all__ = ["Unpacking", "unpacking_of"]
@@ -35,7 +34,7 @@ _MOST_BYTES: Final = 16 << 20
 class _Waiting:
     """A piece that waits for its turn."""
 
-    pages: Sequence[Buffer]
+    pages: Sequence[LonePage]
     nbytes: int
     told: asyncio.Future[Sequence[Unpacked | None]]
     """What became of each page; nothing of none, where they are left to the decoder."""
@@ -119,12 +118,12 @@ class Unpacking:
             start = stop
 
 
-def _lone_pages(piece: Piece, leaves: Mapping[int, LeafBytes]) -> dict[int, Buffer]:
-    """By leaf, the pages of those that have a single one, compressed by Zstandard."""
+def _lone_pages(piece: Piece, leaves: Mapping[int, LeafBytes]) -> dict[int, LonePage]:
+    """By leaf, the pages of those that have a single one, which is compressed."""
     return {
-        part.reads.leaf: leaves[part.reads.leaf].pages[0]
+        part.reads.leaf: (leaves[part.reads.leaf].pages[0], part.reads.codec)
         for part in piece.leaves
-        if part.reads.codec == Codec.ZSTD and not part.reads.whole and part.hi - part.lo == 1
+        if part.reads.codec != Codec.UNCOMPRESSED and not part.reads.whole and part.hi - part.lo == 1
     }
 
 

@@ -16,8 +16,7 @@ import pytest
 
 import accel
 from accel.decode import ahead
-from accel.decode.ahead import Unpacked
-from accel.ranges import Buffer
+from accel.decode.ahead import LonePage, Unpacked
 from accel.testing import DictStore
 from tests.property.test_stacks import KINDS, _damage, _plain
 
@@ -41,7 +40,7 @@ def file_of(rng: random.Random) -> bytes:
         pa.table(list(columns.values()), schema=pa.schema(fields)),
         sink,
         row_group_size=rng.choice([700, ROWS]),
-        compression={name: rng.choice(["zstd", "zstd", "zstd", "snappy"]) for name in columns},
+        compression={name: rng.choice(["zstd", "zstd", "snappy", "gzip", "lz4"]) for name in columns},
         use_dictionary=rng.choice([True, False, ["c0", "c2"]]),
         dictionary_pagesize_limit=rng.choice([None, 300]),
         data_page_version=rng.choice(["1.0", "1.0", "1.0", "2.0"]),
@@ -96,7 +95,7 @@ def test_at_once_as_one_by_one(part: int, monkeypatch: pytest.MonkeyPatch) -> No
     seen = Counter[str]()
     real = ahead.unpack_pages
 
-    def looked_at(pages: Sequence[Buffer]) -> list[Unpacked | None]:
+    def looked_at(pages: Sequence[LonePage]) -> list[Unpacked | None]:
         found = real(pages)
         seen.update("left" if one is None else "together" for one in found)
         return found

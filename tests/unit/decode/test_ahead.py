@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -10,12 +11,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from accel.decode import ahead
-from accel.decode.ahead import unpack_pages
+from accel.decode.ahead import Unpacked
+from accel.format.model import Codec
 from accel.format.page_runs import walk_pages
 from accel.format.thrift import I32, read_struct, write_struct
 from accel.testing import table
 
-ZSTD = pa.Codec("zstd")
 _UNCOMPRESSED, _COMPRESSED = 2, 3
 
 
@@ -32,11 +33,15 @@ def pages(array: pa.Array, **options: object) -> list[bytes]:
     return [held[a:b] for a, b in zip(walked.start.tolist(), walked.end.tolist(), strict=True)]
 
 
-def body_of(page: bytes) -> bytes:
+def body_of(page: bytes, codec: int = Codec.ZSTD) -> bytes:
     """As the codec decompresses it by itself."""
     walked = walk_pages(page, max_pages=1)
     body, size = page[int(walked.body[0]) :], int(walked.uncompressed[0])
-    return bytes(ZSTD.decompress(body, decompressed_size=size, asbytes=True))
+    return bytes(pa.Codec(Codec(codec).arrow_name).decompress(body, decompressed_size=size, asbytes=True))
+
+
+def unpack_pages(given: Sequence[bytes], codec: int = Codec.ZSTD) -> list[Unpacked | None]:
+    return ahead.unpack_pages([(page, codec) for page in given])
 
 
 NUMBERS = pa.array(np.arange(5000) * 7919 % 10_007)
@@ -47,14 +52,18 @@ NULLS = pa.array([None if row % 3 else row for row in range(4000)])
 @pytest.mark.parametrize("index", [True, False], ids=["page index", "none"])
 @pytest.mark.parametrize("checksum", [True, False], ids=["with CRC", "without"])
 @pytest.mark.parametrize("array", [NUMBERS, TEXTS, NULLS], ids=["numbers", "texts", "nulls"])
-def test_each_is_what_it_comes_to_by_itself(array: pa.Array, checksum: bool, index: bool) -> None:
+@pytest.mark.parametrize("codec", [Codec.ZSTD, Codec.SNAPPY, Codec.GZIP, Codec.LZ4_RAW], ids=lambda c: c.name)
+def test_each_is_what_it_comes_to_by_itself(
+    codec: Codec, array: pa.Array, checksum: bool, index: bool
+) -> None:
     # Without a page index the headers have statistics, and are of another form.
-    given = pages(array, write_page_checksum=checksum, write_page_index=index)
+    name = "lz4" if codec == Codec.LZ4_RAW else codec.name
+    given = pages(array, write_page_checksum=checksum, write_page_index=index, compression=name)
     assert len(given) > 3
-    found = unpack_pages(given)
+    found = unpack_pages(given, codec)
     for page, one in zip(given, found, strict=True):
         assert one is not None
-        assert one.body.tobytes() == body_of(page)
+        assert one.body.tobytes() == body_of(page, codec)
         walked = walk_pages(page, max_pages=1)
         assert (one.table.body.tolist(), one.table.num_values.tolist(), one.table.crc.tolist()) == (
             walked.body.tolist(),
@@ -111,3 +120,21 @@ def test_a_large_one_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ahead, "_LARGEST", len(body_of(second)) - 1)
     found = unpack_pages([second, first])
     assert [one is None for one in found] == [True, len(body_of(first)) == len(body_of(second))]
+
+
+def test_of_other_codecs_only_the_one_that_does_not_decompress_is_left() -> None:
+    first, second, third, *_ = pages(NUMBERS, compression="snappy")
+    broken = bytearray(second)
+    broken[-60:-20] = b"\xff" * 40
+    found = unpack_pages([first, bytes(broken), third], Codec.SNAPPY)
+    assert [one is None for one in found] == [False, True, False]
+    assert found[2].body.tobytes() == body_of(third, Codec.SNAPPY)  # type: ignore[union-attr]
+    assert unpack_pages([first], Codec.BROTLI) == [None]
+
+
+def test_pages_of_several_codecs() -> None:
+    zstd, snappy = pages(NUMBERS)[0], pages(NUMBERS, compression="snappy")[0]
+    found = ahead.unpack_pages([(zstd, Codec.ZSTD), (snappy, Codec.SNAPPY), (zstd, Codec.SNAPPY)])
+    assert [one is None for one in found] == [False, False, True]
+    bodies = [one.body.tobytes() for one in found[:2]]  # type: ignore[union-attr]
+    assert bodies == [body_of(zstd), body_of(snappy, Codec.SNAPPY)]

@@ -422,6 +422,34 @@ def test_little_is_decoded_on_the_loop_and_much_in_a_thread(ran: list[object]) -
 
 
 @pytest.mark.parametrize(
+    ("where", "dense", "inline", "threads"),
+    [
+        # 80,000 bytes, which come to as many more.
+        (None, True, 81_000, 0),
+        (None, True, 79_000, 1),
+        ("x >= 1", True, 79_000, 0),
+        ("x >= 1", True, 21_000, 0),
+        ("x >= 1", True, 19_000, 1),
+        # Some 70,000, which come to 640,000.
+        ("x >= 1", False, 72_000, 0),
+        ("x >= 1", False, 60_000, 1),
+    ],
+    ids=["all, little", "all, much", "sought", "sought, much", "sought, too much", "packed", "packed, much"],
+)
+def test_what_is_looked_through_for_some_rows_may_be_more(
+    where: str | None, dense: bool, inline: int, threads: int, ran: list[object]
+) -> None:
+    rng = np.random.default_rng(1)
+    numbers = rng.permutation(10_000) if dense else rng.integers(0, 32, 80_000)
+    layout = Layout(page_rows=len(numbers), codec="none" if dense else "zstd", dictionary=False)
+    store = DictStore({"f": write_file(table(x=pa.array(numbers.astype(np.int64))), layout)})
+    options = accel.Options(inline_decode_bytes=inline)
+    scan = accel.scan("f", where, store=store, cache=None, options=options)
+    assert scan.to_table().num_rows == int((numbers >= (0 if where is None else 1)).sum())
+    assert len(ran) == threads
+
+
+@pytest.mark.parametrize(
     ("groups", "rows", "values", "inline", "threads"),
     [
         (48, 10, "distinct", 256 << 10, 0),

@@ -12,13 +12,13 @@ import pyarrow as pa
 import pytest
 
 from accel.decode import ahead
-from accel.decode.ahead import Unpacked
+from accel.decode.ahead import LonePage, Unpacked
 from accel.decode.leaf_bytes import LeafBytes
 from accel.decode.pool import DecodePool
 from accel.format.model import Codec
 from accel.planning.pages import LeafReads, Piece, PieceLeaf
 from accel.planning.selection import RowSelection
-from accel.ranges import Buffer, ByteRange
+from accel.ranges import ByteRange
 from accel.reading import unpacking
 from accel.reading.unpacking import Unpacking, unpacking_of
 from tests.unit.decode.test_ahead import NUMBERS, body_of, pages
@@ -55,8 +55,8 @@ def piece(*leaves: PieceLeaf) -> Piece:
     return Piece(rows, rows, leaves, 0, 100)
 
 
-ONE = piece(leaf(0, 1), leaf(1, 1), leaf(2, 2), leaf(3, 1, Codec.SNAPPY))
-"""Of four leaves two have a single page that Zstandard compressed."""
+ONE = piece(leaf(0, 1), leaf(1, 1), leaf(2, 2), leaf(3, 1, Codec.UNCOMPRESSED))
+"""Of four leaves two have a single page that is compressed."""
 
 
 def held(number: int) -> Mapping[int, LeafBytes]:
@@ -64,7 +64,7 @@ def held(number: int) -> Mapping[int, LeafBytes]:
     return {0: LeafBytes(None, (first,)), 1: LeafBytes(None, (second,)), **OTHERS}
 
 
-OTHERS = {2: LeafBytes(None, (b"both",)), 3: LeafBytes(None, (b"snappy",))}
+OTHERS = {2: LeafBytes(None, (b"both",)), 3: LeafBytes(None, (b"as it is",))}
 
 
 @pytest.fixture
@@ -79,7 +79,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     made: list[int] = []
     real = ahead.unpack_pages
 
-    def counted(given: Sequence[Buffer]) -> list[Unpacked | None]:
+    def counted(given: Sequence[LonePage]) -> list[Unpacked | None]:
         assert threading.current_thread().name.startswith("accel-decode")
         made.append(len(given))
         return real(given)
@@ -148,7 +148,7 @@ async def test_those_that_come_meanwhile_are_the_next_call(
 ) -> None:
     begun, go_on, counted = threading.Event(), threading.Event(), ahead.unpack_pages
 
-    def slow(given: Sequence[Buffer]) -> list[Unpacked | None]:
+    def slow(given: Sequence[LonePage]) -> list[Unpacked | None]:
         begun.set()
         assert go_on.wait(10)
         return counted(given)
@@ -181,7 +181,7 @@ async def test_who_has_gone_is_not_waited_for(pool: DecodePool, calls: list[int]
 async def test_who_goes_while_a_thread_is_at_it(pool: DecodePool, monkeypatch: pytest.MonkeyPatch) -> None:
     begun, go_on, real = threading.Event(), threading.Event(), ahead.unpack_pages
 
-    def slow(given: Sequence[Buffer]) -> list[Unpacked | None]:
+    def slow(given: Sequence[LonePage]) -> list[Unpacked | None]:
         begun.set()
         assert go_on.wait(10)
         return real(given)
@@ -203,7 +203,7 @@ async def test_who_goes_while_a_thread_is_at_it(pool: DecodePool, monkeypatch: p
 async def test_what_fails_is_left_to_the_decoder(
     pool: DecodePool, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
-    def fail(given: Sequence[Buffer]) -> list[Unpacked | None]:
+    def fail(given: Sequence[LonePage]) -> list[Unpacked | None]:
         raise error
 
     monkeypatch.setattr(ahead, "unpack_pages", fail)
@@ -242,7 +242,7 @@ async def test_without_a_thread_to_spare_nobody_waits(
 
 
 async def test_pieces_without_such_pages_wait_for_nothing(pool: DecodePool, calls: list[int]) -> None:
-    waits, none = Unpacking(), piece(leaf(2, 2), leaf(3, 1, Codec.SNAPPY))
+    waits, none = Unpacking(), piece(leaf(2, 2), leaf(3, 1, Codec.UNCOMPRESSED))
     found = await asyncio.gather(*(waits.before(none, OTHERS, pool=pool) for _ in range(20)))
     assert all(leaves is OTHERS for leaves in found)
     assert calls == []
