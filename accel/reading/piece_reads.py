@@ -34,17 +34,26 @@ T = TypeVar("T")
 
 
 async def read_piece(
-    reader: Reader, task: ScanTask, reads: TaskReads, piece: Piece, *, turn: Turn | None = None
+    reader: Reader,
+    task: ScanTask,
+    reads: TaskReads,
+    piece: Piece,
+    *,
+    turn: Turn | None = None,
+    lone: bool = False,
 ) -> tuple[list[pa.RecordBatch], int]:
     """The batches of one piece, fetched and decoded at once, the latter in its turn, if they are not kept; and the
-    round trips that it took."""
+    round trips that it took. `lone`: nothing else is read of its file."""
     kept = recall_piece(reader, reads, piece)
     if kept is not None:
         return kept, 0
     if reads.two_phases:
         piece = at_once(piece, reads.carried.claim)
         reads.share([piece])
-    batches, trips = await decode_read(reader, task, reads, await reads.fetch(piece), turn=turn)
+    read = await reads.fetch(piece)
+    if lone:
+        read = await reader.unpack(read)
+    batches, trips = await decode_read(reader, task, reads, read, turn=turn)
     reads.outcome.keep(piece, batches)
     return batches, trips
 

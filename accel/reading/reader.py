@@ -286,14 +286,20 @@ class Reader:
         `found` is given the rows that match, where they are few.
         """
         batch_rows, limit = self.options.batch_rows, self.options.memory_limit
-        little = self._is_little(read)
-        leaves = read.leaves
-        if little:
-            leaves = await unpacking_of(asyncio.get_running_loop()).before(
-                read.piece, leaves, pool=self._pool
-            )
-        call = DecodePiece(task, read.piece, leaves, batch_rows, limit, found)
-        return call() if little else await self._pool.run(call)
+        call = DecodePiece(task, read.piece, read.leaves, batch_rows, limit, found)
+        return call() if self._is_little(read) else await self._pool.run(call)
+
+    async def unpack(self, read: PieceRead) -> PieceRead:
+        """What was fetched of a piece, with pages decompressed where it is little and others wait for this loop too.
+
+        Awaited before `decode`, of a piece that is all that is read of its file: those of a file would come apart, and
+        what is wrong with one be seen after rows of another have gone out.
+        """
+        if not self._is_little(read):
+            return read
+        waiting = unpacking_of(asyncio.get_running_loop())
+        leaves = await waiting.before(read.piece, read.leaves, pool=self._pool)
+        return PieceRead(read.piece, leaves, read.round_trips)
 
     async def decode_stack(self, layers: Sequence[Layer]) -> list[pa.RecordBatch] | None:
         """Decode and filter small pieces of one file together; None where that has to be done one by one."""

@@ -93,12 +93,11 @@ class Unpacking:
             self._waiting = []
 
     def _begin(self, group: Sequence[_Waiting], pool: DecodePool) -> bool:
-        from accel.decode.ahead import unpack_pages
-
         try:
+            from accel.decode.ahead import unpack_pages
+
             call = pool.begin(unpack_pages, [page for one in group for page in one.pages])
-        except RuntimeError:
-            # The pool is closed, as the process ends.
+        except Exception:  # noqa: BLE001 - the process ends, or has no memory left: nobody is left waiting
             return False
         call.add_done_callback(partial(self._came, group, pool))
         return True

@@ -190,7 +190,8 @@ class FileRun:
         self.promised += planned.sure.count
         (piece,) = pieces
         order = await self._enter(planned, reads.held_bytes(piece), intake.part(piece.weight))
-        self._deliver(order, await intake.read_piece(planned, reads, piece, depth=self._depth, order=order))
+        found = await intake.read_piece(planned, reads, piece, depth=self._depth, order=order, lone=True)
+        self._deliver(order, found)
         return True
 
     async def _start(self, group: asyncio.TaskGroup, tasks: Sequence[ScanTask], line: Line) -> None:

@@ -74,10 +74,18 @@ class Intake:
         return part_of(weight, self.size.usual)
 
     async def read_piece(
-        self, task: ScanTask, reads: TaskReads, piece: Piece, *, depth: int, order: Priority
+        self,
+        task: ScanTask,
+        reads: TaskReads,
+        piece: Piece,
+        *,
+        depth: int,
+        order: Priority,
+        lone: bool = False,
     ) -> list[pa.RecordBatch]:
-        """Fetch and decode one piece; `depth` round trips lie before it."""
-        batches, trips = await read_piece(self.reader, task, reads, piece, turn=self.turns.at((1, order)))
+        """Fetch and decode one piece; `depth` round trips lie before it. `lone`: see `read_piece`."""
+        turn = self.turns.at((1, order))
+        batches, trips = await read_piece(self.reader, task, reads, piece, turn=turn, lone=lone)
         self.has_read(depth + trips)
         return batches
 

@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+import accel
 from accel.decode import ahead
 from accel.decode.ahead import LonePage, Unpacked
 from accel.decode.leaf_bytes import LeafBytes
@@ -21,6 +22,7 @@ from accel.planning.selection import RowSelection
 from accel.ranges import ByteRange
 from accel.reading import unpacking
 from accel.reading.unpacking import Unpacking, unpacking_of
+from accel.testing import DictStore, Layout, table, write_file
 from tests.unit.decode.test_ahead import NUMBERS, body_of, pages
 
 PAGES = pages(NUMBERS)
@@ -259,3 +261,21 @@ def test_each_loop_has_its_own() -> None:
     asyncio.run(one())
     asyncio.run(one())
     assert found[0] is not found[1]
+
+
+def test_pieces_of_one_file_do_not_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is wrong with one is seen before rows of another go out."""
+    asked: list[int] = []
+
+    async def noted(self: Unpacking, piece: Piece, leaves: Any, **settings: Any) -> Any:
+        asked.append(piece.rows.count)
+        return leaves
+
+    monkeypatch.setattr(Unpacking, "before", noted)
+    numbers = pa.array(np.random.default_rng(1).permutation(40_000))
+    store = DictStore({"f": write_file(table(x=numbers), Layout(group_rows=20_000, page_rows=20_000))})
+    both, one = {0: [(0, 20_000)], 1: [(0, 20_000)]}, {1: [(0, 20_000)]}
+    for selection, rows, waits in ((both, 40_000, []), (one, 20_000, [20_000])):
+        scan = accel.scan("f", "x >= 0", selection={"f": selection}, store=store, cache=None)
+        assert scan.to_table().num_rows == rows
+        assert asked == waits
