@@ -95,6 +95,19 @@ def asked(many: int, pool: DecodePool) -> list[asyncio.Task[Mapping[int, LeafByt
     return [asyncio.create_task(waits.before(ONE, held(number), pool=pool)) for number in range(many)]
 
 
+def held_up(monkeypatch: pytest.MonkeyPatch) -> tuple[threading.Event, threading.Event]:
+    """Have calls wait: told when one has begun, and for what it waits."""
+    begun, go_on, real = threading.Event(), threading.Event(), ahead.unpack_pages
+
+    def slow(given: Sequence[LonePage]) -> list[Unpacked | None]:
+        begun.set()
+        assert go_on.wait(10)
+        return real(given)
+
+    monkeypatch.setattr(ahead, "unpack_pages", slow)
+    return begun, go_on
+
+
 async def test_one_alone_goes_on_at_once(pool: DecodePool, calls: list[int]) -> None:
     waits = Unpacking()
     for _ in range(3):
@@ -148,14 +161,7 @@ async def test_one_larger_than_that_is_a_call(
 async def test_those_that_come_meanwhile_are_the_next_call(
     pool: DecodePool, calls: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    begun, go_on, counted = threading.Event(), threading.Event(), ahead.unpack_pages
-
-    def slow(given: Sequence[LonePage]) -> list[Unpacked | None]:
-        begun.set()
-        assert go_on.wait(10)
-        return counted(given)
-
-    monkeypatch.setattr(ahead, "unpack_pages", slow)
+    begun, go_on = held_up(monkeypatch)
     first = asked(1 + 8, pool)
     await asyncio.to_thread(begun.wait, 10)
     second = asked(9, pool)
@@ -180,14 +186,7 @@ async def test_who_has_gone_is_not_waited_for(pool: DecodePool, calls: list[int]
 
 
 async def test_who_goes_while_a_thread_is_at_it(pool: DecodePool, monkeypatch: pytest.MonkeyPatch) -> None:
-    begun, go_on, real = threading.Event(), threading.Event(), ahead.unpack_pages
-
-    def slow(given: Sequence[LonePage]) -> list[Unpacked | None]:
-        begun.set()
-        assert go_on.wait(10)
-        return real(given)
-
-    monkeypatch.setattr(ahead, "unpack_pages", slow)
+    begun, go_on = held_up(monkeypatch)
     tasks = asked(1 + 10, pool)
     await asyncio.to_thread(begun.wait, 10)
     tasks[5].cancel()
