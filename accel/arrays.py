@@ -168,12 +168,14 @@ def integers_array(values: npt.NDArray[Any] | Sequence[int], to: pa.DataType) ->
     return pa.Array.from_buffers(to, len(values), [None, pa.py_buffer(data)], 0)
 
 
+_WIDE = frozenset({pa.lib.Type_LARGE_STRING, pa.lib.Type_LARGE_BINARY})
+
+
 def bytes_array(values: Sequence[bytes], to: pa.DataType) -> pa.Array:
     """An array of binary or large_binary, or of text of either size, which is not looked at."""
-    wide = pa.types.is_large_binary(to) or pa.types.is_large_string(to)
     ends = np.zeros(len(values) + 1, np.int64)
-    np.cumsum([len(value) for value in values], out=ends[1:])
-    offsets = ends if wide else ends.astype(np.int32)
+    np.add.accumulate(np.fromiter(map(len, values), np.int64, len(values)), out=ends[1:])
+    offsets = ends if to.id in _WIDE else ends.astype(np.int32)
     return pa.Array.from_buffers(
         to,
         len(values),

@@ -62,6 +62,7 @@ class PagesOf:
     """
 
     def __init__(self, rows: RowSelection, num_rows: int) -> None:
+        self.all_rows = rows.count == num_rows
         self._rows = rows
         self._num_rows = num_rows
         self._found: list[tuple[Int64s, bool, tuple[Int64s, Int64s, Int64s, slice | Int64s]]] = []
@@ -83,7 +84,9 @@ class PagesOf:
             total = 0
         else:
             ordinal, first, stop, keep = self._pages(index.first_row, max_repetition > 0)
-            offset, size, total = index.offset[keep], index.size[keep], len(index.offset)
+            offset, size, total = index.offset, index.size, len(index.offset)
+            if len(ordinal) != total:
+                offset, size = offset[keep], size[keep]
         return LeafReads(
             leaf,
             leaf,

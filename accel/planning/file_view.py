@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from accel.format.bloom import BloomState
     from accel.format.embedded import Toc
     from accel.indexes.kind import ParsedIndex
+    from accel.planning.pages import LeafReads
     from accel.planning.remembered import Remembered
     from accel.planning.spread import Spread
 
@@ -54,6 +55,9 @@ class FileView:
     """By (row group, leaf), for those that were asked for: see `decoded_bytes`."""
     facts: dict[tuple[int, int], ChunkFacts] = field(default_factory=dict)
     """By (row group, leaf), for those that were planned: see `chunk_facts`."""
+    all_pages: dict[tuple[int, int, bool, bool], LeafReads] = field(default_factory=dict)
+    """By row group, leaf, and whether filter and output are what it is for: the reads of a chunk of which all rows were
+    wanted, where an offset index cuts it into pages."""
     spreads: dict[tuple[int, int], Spread] = field(default_factory=dict)
     """By (row group, leaf), for those whose predicate was guessed at: see `spread_of`."""
     first_rows: dict[int, Int64s] = field(default_factory=dict)
@@ -97,7 +101,8 @@ class FileView:
     def weighty(self) -> int:
         """How much of what `nbytes` goes through it holds: whoever keeps it weighs it again when that has changed."""
         worked_out = len(self.facts) + len(self.readable) + len(self.decoded) + len(self.spreads)
-        return self.indexes_held + worked_out + len(self.chunk_bounds) + len(self.page_bounds)
+        bounds = len(self.chunk_bounds) + len(self.page_bounds)
+        return self.indexes_held + worked_out + bounds + len(self.all_pages)
 
     @property
     def grows_within(self) -> bool:
@@ -124,6 +129,7 @@ class FileView:
         total += sum(int(values.nbytes) + 200 for values in self.dictionaries.values())
         total += 120 * (len(self.readable) + len(self.decoded)) + 320 * len(self.facts)
         total += 280 * len(self.spreads)
+        total += sum(600 + 16 * reads.total_pages for reads in self.all_pages.values())
         total += sum(state.nbytes for state in self.blooms.values())
         for index in self.indexes.values():
             if index is not None:

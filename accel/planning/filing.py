@@ -285,17 +285,21 @@ def _read_leaves(
         at = (group, leaf)
         if at not in readable and chunks.end[at] <= chunks.start[at]:
             _check_chunk(handle, group, leaf)
-        for_output = leaf in outputs
-        reads.append(
-            (wanted if for_output else doubtful).reads(
+        for_filter, for_output = leaf in filters, leaf in outputs
+        pages, index = wanted if for_output else doubtful, indexes.get(at)
+        known = view.all_pages.get((group, leaf, for_filter, for_output)) if pages.all_rows else None
+        if known is None or index is None or known.offset is not index.offset:
+            known = pages.reads(
                 view.chunk_facts(group, leaf),
-                indexes.get(at),
+                index,
                 leaf,
-                for_filter=leaf in filters,
+                for_filter=for_filter,
                 for_output=for_output,
                 max_repetition=leaves[leaf].max_repetition,
             )
-        )
+            if pages.all_rows and index is not None:
+                view.all_pages[group, leaf, for_filter, for_output] = known
+        reads.append(known)
     return tuple(reads)
 
 

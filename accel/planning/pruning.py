@@ -107,14 +107,16 @@ def prune_pages(
     witness = together([(witnesses.of_rows(one.row_group, one.cuts), len(one.cuts)) for one in cut])
     verdicts = prune(query.bound, bounds, sum(sizes), witness=witness).verdicts()
     kept, sure = verdicts != Verdict.NONE, verdicts == Verdict.ALL
-    any_sure = bool(sure.any())
+    all_kept, any_sure = bool(kept.all()), bool(sure.any())
     out = []
     stop = 0
     for one, size in zip(cut, sizes, strict=True):
         start, stop = stop, stop + size
         out.append(
             PageVerdicts(
-                RowSelection.from_units(one.cuts, one.num_rows, keep=kept[start:stop]),
+                RowSelection.all(one.num_rows)
+                if all_kept
+                else RowSelection.from_units(one.cuts, one.num_rows, keep=kept[start:stop]),
                 RowSelection.from_units(one.cuts, one.num_rows, keep=sure[start:stop])
                 if any_sure
                 else RowSelection.none(),

@@ -200,8 +200,9 @@ class RowSelection:
         """The places of those that `overlaps` flags; a slice where that is cheaper to find."""
         if len(self.starts) != 1:
             return np.flatnonzero(self.overlaps(first_rows, num_rows)).astype(np.int64, copy=False)
-        lo = int(first_rows.searchsorted(self.starts[0], "right")) - 1
-        hi = int(first_rows.searchsorted(self.stops[0], "left"))
+        start, stop = self.starts.item(0), self.stops.item(0)
+        lo = int(first_rows.searchsorted(start, "right")) - 1 if start > 0 else 0
+        hi = int(first_rows.searchsorted(stop, "left")) if stop < num_rows else len(first_rows)
         return slice(max(lo, 0), hi)
 
     def counts(self, first_rows: Int64s, stop_rows: Int64s) -> Int64s:

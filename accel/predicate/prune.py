@@ -192,13 +192,14 @@ def _among(claims: Claims, node: Among) -> Evidence:
         first[low] = _search(keys, claims.lower[low], "left")
         stop[high] = _search(keys, claims.upper[high], "right")
         inside = stop - first
-    may_true = claims.plain & (inside > 0)
-    single = where_both(low & high, claims.lower, claims.upper, np.equal)
-    every = single & (inside > 0)
+    some = inside > 0
+    may_true = claims.plain & some
+    single = where_both(low if claims.bounded else low & high, claims.lower, claims.upper, np.equal)
+    every = single & some
     if keys.dtype.kind in "iu" and claims.lower.dtype.kind in "iu":
         # As many keys as there are integers between the bounds: every value is a key.
         width = claims.upper.astype(np.uint64) - claims.lower.astype(np.uint64)
-        every |= low & high & (inside > 0) & (width == (inside - 1).astype(np.uint64))
+        every |= low & high & some & (width == (inside - 1).astype(np.uint64))
     miss = claims.plain & ~every
     if node.keys.nan:
         may_true = may_true | claims.nan

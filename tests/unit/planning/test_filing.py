@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterable
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -14,6 +16,7 @@ from accel.planning import task_files
 from accel.planning.file import DataFile
 from accel.planning.filing import FilePlan, plan_file
 from accel.planning.handle import FileHandle
+from accel.planning.pages import LeafReads
 from accel.planning.projection import project_schema
 from accel.planning.query import FileQuery, Question
 from accel.planning.selection import RowSelection
@@ -328,6 +331,38 @@ def test_a_file_asked_again_answers_as_one_asked_first() -> None:
         assert [(task.row_group, task.rows, task.sure) for task in found.tasks] == [
             (task.row_group, task.rows, task.sure) for task in fresh.tasks
         ]
+
+
+def spelt(reads: Iterable[LeafReads]) -> list[dict[str, Any]]:
+    """Every field, arrays as lists."""
+    return [
+        {
+            name: value.tolist() if isinstance(value := getattr(leaf, name), np.ndarray) else value
+            for name in (field.name for field in dataclasses.fields(leaf))
+        }
+        for leaf in reads
+    ]
+
+
+def test_the_reads_of_whole_row_groups_are_made_once_for_each_page_index() -> None:
+    file = Planner()
+    file.plan("turn = 3")
+    (first, *_), (again, *_) = file.plan("turn = 4").tasks, file.plan("turn = 5").tasks
+    assert len(first.reads) == 3 and not any(reads.whole for reads in first.reads)
+    assert all(one is other for one, other in zip(first.reads, again.reads, strict=True))
+    assert spelt(first.reads) == spelt(Planner().plan("turn = 4").tasks[0].reads)
+    assert file.handle.view.nbytes > 12 * 600
+    # What it is for is told apart, and rows that are not all of the group's are not mistaken for these.
+    (turn,) = (leaf for leaf in file.plan("turn = 3", ["up"]).tasks[0].reads if leaf.leaf == 1)
+    assert (turn.for_filter, turn.for_output) == (True, False)
+    (few,) = file.plan("up = 5 AND turn = 5").tasks
+    assert [leaf.ordinal.tolist() for leaf in few.reads] == [[0], [0], [0]]
+    held = file.handle.offset_indexes[0, 0]
+    assert held is not None
+    file.handle.offset_indexes[0, 0] = dataclasses.replace(held, offset=held.offset + 0)
+    up, *rest = file.plan("turn = 3").tasks[0].reads
+    assert up is not first.reads[0] and spelt([up]) == spelt(first.reads[:1])
+    assert all(one is other for one, other in zip(rest, first.reads[1:], strict=True))
 
 
 def test_what_reading_takes_is_known_anew_when_a_page_index_comes_or_goes() -> None:
