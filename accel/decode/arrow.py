@@ -11,6 +11,7 @@ import pyarrow as pa
 # pyarrow.parquet would import pyarrow.fs and ssl (60 ms); the class that it wraps lies below.
 from pyarrow._parquet import ParquetReader
 
+from accel.decode.extensions import is_dressed
 from accel.decode.schema_memo import SchemaMemo
 from accel.decode.splice import SplicePlan, plan_splice, splice
 from accel.errors import AccelError, ColumnNotFoundError, MemoryLimitError, ParquetFormatError
@@ -143,7 +144,18 @@ def projected_schema(
     plan = plan_splice(schema, key_value, fields=fields, carry_metadata=True)
     with translate_errors(place="schema"):
         reader = open_reader(splice(plan, {}, num_rows=0), int96_unit=int96_unit)
-        projected = reader.read_row_groups([], columns_of(plan, leaves), False).schema
+        whole = reader.schema_arrow
+        if any(map(is_dressed, whole.types)):
+            from accel.planning.projection import leaves_type
+
+            kinds = [
+                leaves_type(schema, schema.fields[field], kind, leaves=frozenset(leaves))
+                for field, kind in zip(fields, whole.types, strict=True)
+            ]
+            chosen = [field.with_type(kind) for field, kind in zip(whole, kinds, strict=True)]
+            projected = pa.schema(chosen, metadata=whole.metadata)
+        else:
+            projected = reader.read_row_groups([], columns_of(plan, leaves), False).schema
     return _projected.put(schema, key_value, question, projected)
 
 

@@ -15,6 +15,7 @@ from accel.decode.arrow import ParquetReader, fields_of, open_reader, translate_
 from accel.decode.chunks import ChunkPages
 from accel.decode.empties import verify_without_empties
 from accel.decode.entries import read_as_indices
+from accel.decode.extensions import is_dressed
 from accel.decode.indexed import Values, check_indices, is_indexed, join_arrays, look_up
 from accel.decode.instants import check_instants, with_stored_instants
 from accel.decode.page_heads import read_tables
@@ -181,11 +182,7 @@ class _Job:
                 self._apart[unit] = array
 
     def decode(
-        self,
-        plan: Callable[[], SplicePlan],
-        units: Sequence[Unit],
-        arrow_schema: pa.Schema,
-        values: Values,
+        self, plan: Callable[[], SplicePlan], units: Sequence[Unit], arrow_schema: pa.Schema, values: Values
     ) -> list[pa.Array | pa.ChunkedArray]:
         arrays = dict(self._apart)
         left = [unit for unit in units if unit not in arrays]
@@ -199,7 +196,7 @@ class _Job:
             found[unit.field].append(arrays[unit])
         out = []
         for field, parts in zip(arrow_schema, found, strict=True):
-            array = parts[0] if len(parts) == 1 else self._merge(parts, field)
+            array = parts[0] if len(parts) == 1 and not is_dressed(field.type) else self._merge(parts, field)
             array = array.chunk(0) if array.num_chunks == 1 else array
             indexed = is_indexed(array, field.type)
             if not (indexed or array.type.equals(field.type)) or len(array) != self._rows.count:

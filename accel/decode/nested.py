@@ -14,6 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from accel.arrays import Int64s, list_items, packed_validity, validity
+from accel.decode.extensions import num_leaves
 from accel.errors import ParquetFormatError
 
 __all__ = ["count_levels", "list_sizes", "merge_leaves"]
@@ -104,14 +105,6 @@ def _is_list(kind: pa.DataType) -> bool:
     return bool(is_view or pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_map(kind))
 
 
-def _num_leaves(kind: pa.DataType) -> int:
-    if isinstance(kind, pa.BaseExtensionType):
-        return _num_leaves(kind.storage_type)
-    if not pa.types.is_nested(kind):
-        return 1
-    return sum(_num_leaves(kind.field(i).type) for i in range(kind.num_fields))
-
-
 def _merge_struct(arrays: Sequence[pa.Array], target: pa.DataType) -> pa.Array:
     if not all(pa.types.is_struct(a.type) and a.type.num_fields == 1 for a in arrays):
         raise ParquetFormatError(f"a leaf decoded as {arrays[0].type} where {target} is due")
@@ -119,7 +112,7 @@ def _merge_struct(arrays: Sequence[pa.Array], target: pa.DataType) -> pa.Array:
     at = 0
     for i in range(target.num_fields):
         kind = target.field(i).type
-        width = _num_leaves(kind)
+        width = num_leaves(kind)
         children.append(merge_leaves([a.field(0) for a in arrays[at : at + width]], kind))
         at += width
     return pa.Array.from_buffers(target, len(arrays[0]), [packed_validity(arrays[0])], children=children)

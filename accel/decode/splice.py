@@ -84,7 +84,8 @@ def plan_splice(
         Of the file; its Arrow schema is cut to `fields`. An Arrow schema of another number of fields
         than the file has is left out, as pyarrow passes it over.
     carry_metadata : bool
-        Carry the other keys over too: only schemas need them.
+        For schemas alone: the other keys are carried over too, and extension types stay that columns are decoded
+        without (`accel.decode.extensions`).
     created_by : str
         Of the file: pyarrow makes up for what some old writers did wrong.
     indexed : collection of int
@@ -184,7 +185,7 @@ def _pairs(
     encoded = key_value.get(ARROW_SCHEMA_KEY)
     if encoded is None:
         return pairs
-    if len(fields) == num_fields and not integers:
+    if len(fields) == num_fields and not integers and (carry_metadata or not _tells_of_extensions(encoded)):
         return [*pairs, (ARROW_SCHEMA_KEY, encoded)]
     try:
         message = base64.b64decode(encoded, validate=True)
@@ -196,8 +197,22 @@ def _pairs(
     if len(stored) != num_fields:
         return pairs
     kept = [stored.field(i).with_type(pa.int32()) if i in integers else stored.field(i) for i in fields]
+    if not carry_metadata and _EXTENSION_KEY in message:
+        from accel.decode.extensions import bare_type
+
+        kept = [field.with_type(bare_type(field.type)) for field in kept]
     cut = pa.schema(kept, metadata=stored.metadata)
     return [*pairs, (ARROW_SCHEMA_KEY, base64.b64encode(cut.serialize(memory_pool=pool()).to_pybytes()))]
+
+
+def _tells_of_extensions(encoded: bytes) -> bool:
+    try:
+        return _EXTENSION_KEY in base64.b64decode(encoded, validate=True)
+    except ValueError:
+        return False
+
+
+_EXTENSION_KEY = b"ARROW:extension:name"
 
 
 def splice(plan: SplicePlan, chunks: Mapping[int, SplicedChunk], *, num_rows: int) -> pa.Buffer:

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from accel.arrays import bools
 from accel.decode.arrow import ParquetReader, fields_of, open_reader, schema_of, translate_errors
+from accel.decode.extensions import is_dressed
 from accel.decode.leaf_bytes import LeafBytes
 from accel.decode.outcome import filter_rows, make_batches, match_rows
 from accel.decode.splice import plan_splice, splice_groups
@@ -144,7 +145,7 @@ class _Stack:
         file = self._task.file
         leaves = sorted(leaves)
         schema = schema_of(file, leaves)
-        if any(isinstance(kind, pa.DictionaryType) for kind in schema.types):
+        if any(isinstance(kind, pa.DictionaryType) or is_dressed(kind) for kind in schema.types):
             # Each row group's own dictionary: whoever reads one by one knows what to make of them.
             raise Unusual
         num_rows = [layer.task.num_rows for layer in layers]

@@ -11,6 +11,7 @@ from accel.decode.arrow import translate_errors
 from accel.decode.chunks import ChunkPages
 from accel.decode.dictionary import longest_text
 from accel.decode.entries import stays_indexed
+from accel.decode.extensions import is_dressed
 from accel.decode.verify import PageFacts
 from accel.format.model import ParquetSchema
 from accel.records import dataclass
@@ -44,13 +45,14 @@ class Verified:
 
 
 def cut_units(known: Verified, fields: Sequence[int], *, arrow_schema: pa.Schema) -> list[Unit]:
-    """Of each field: one unit where its pages align for certain, else one a leaf."""
+    """Of each field: one unit where its pages align for certain, else one a leaf; so too where an extension type is put
+    around them."""
     units: list[Unit] = []
     for position, field in enumerate(fields):
         start, stop = known.schema.field_leaves[field]
         leaves = tuple(leaf for leaf in range(start, stop) if leaf in known.facts)
         kind = arrow_schema.field(position).type
-        if len(leaves) == 1 or _aligned([known.chunks[leaf] for leaf in leaves]):
+        if len(leaves) == 1 or (not is_dressed(kind) and _aligned([known.chunks[leaf] for leaf in leaves])):
             units.append(_unit(known, position, leaves, kind))
             continue
         units.extend(_unit(known, position, (leaf,), kind) for leaf in leaves)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 
 import pyarrow as pa
@@ -15,6 +15,7 @@ from accel.format.model import Leaf, ParquetSchema
 
 __all__ = [
     "field_leaves",
+    "leaves_type",
     "narrow_type",
     "path_leaves",
     "project_schema",
@@ -233,6 +234,31 @@ def _leaves(schema: ParquetSchema, element: int, have: pa.DataType, wanted: pa.D
         if index >= 0:
             out += _leaves(schema, child, kind.type, wanted.field(index).type)
     return out or _subtree(schema, element)[:1]
+
+
+def leaves_type(
+    schema: ParquetSchema, element: int, have: pa.DataType, *, leaves: Collection[int]
+) -> pa.DataType:
+    """The type of a column, or of what lies in one, cut down to some of its leaves: structs keep the children that have
+    one, and lose an extension type around them.
+
+    Raises
+    ------
+    SchemaMismatchError
+        Something else than a struct would be cut.
+    """
+    if all(leaf in leaves for leaf in _subtree(schema, element)):
+        return have
+    if isinstance(have, pa.BaseExtensionType):
+        return leaves_type(schema, element, have.storage_type, leaves=leaves)
+    if not pa.types.is_struct(have):
+        raise SchemaMismatchError(f"of {have} only a part is asked for", hint="ask for the column as a whole")
+    fields = [
+        field.with_type(leaves_type(schema, child, field.type, leaves=leaves))
+        for child, field in zip(_children(schema, element), have, strict=True)
+        if any(leaf in leaves for leaf in _subtree(schema, child))
+    ]
+    return pa.struct(fields)
 
 
 def path_leaves(schema: ParquetSchema, arrow: pa.Schema, *, path: tuple[str, ...]) -> list[int] | None:

@@ -9,7 +9,6 @@ import pyarrow as pa
 from accel.errors import ColumnNotFoundError, PredicateError
 from accel.predicate.atoms import BoundColumn
 from accel.predicate.expr import Column
-from accel.predicate.kinds import plain_type
 
 __all__ = ["follow", "place", "refuse_missing", "resolve"]
 
@@ -73,7 +72,7 @@ def follow(column: Column, path: tuple[str, ...], *, schema: pa.Schema) -> Bound
 
 def _child(column: Column, field: pa.Field, parts: tuple[str, ...], depth: int) -> pa.Field:
     above, part = ".".join(parts[:depth]), parts[depth]
-    kind = plain_type(field.type)
+    kind = field.type
     if not pa.types.is_struct(kind):
         raise PredicateError(
             f"column {above!r} is {field.type} and has no field {part!r}",

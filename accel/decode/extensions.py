@@ -1,0 +1,56 @@
+"""Extension types around several leaves or a dictionary: what they are put around is decoded without them.
+
+pyarrow makes no such array of some of its leaves, which are read by themselves where their pages do not align; and where
+it reads no rows of an extension type over a dictionary, as it does at the end of a read batch by batch, it ends the
+process: of no chunks it cannot tell the type. So the Arrow schema that a writer stored reaches it with the storage in
+their place, and `accel.decode.nested` puts the type around what comes of it. Those around one leaf stay as they are.
+"""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from accel.arrays import change_fields
+
+__all__ = ["bare_type", "is_dressed", "num_leaves"]
+
+
+def is_dressed(kind: pa.DataType) -> bool:
+    """Whether a type is such an extension type, or holds one at any depth."""
+    if isinstance(kind, pa.BaseExtensionType):
+        return _is_around(kind.storage_type)
+    return any(is_dressed(kind.field(i).type) for i in range(kind.num_fields))
+
+
+def bare_type(kind: pa.DataType) -> pa.DataType:
+    """The type with the storage of such extension types in their place."""
+    if not is_dressed(kind):
+        return kind
+    if isinstance(kind, pa.BaseExtensionType):
+        return bare_type(kind.storage_type)
+
+    def bare(field: pa.Field) -> pa.Field:
+        return field.with_type(bare_type(field.type))
+
+    return change_fields(kind, bare, keys=bare) or kind
+
+
+def num_leaves(kind: pa.DataType) -> int:
+    """How many columns of a file hold values of this type."""
+    if isinstance(kind, pa.BaseExtensionType):
+        return num_leaves(kind.storage_type)
+    if not pa.types.is_nested(kind):
+        return 1
+    return sum(num_leaves(kind.field(i).type) for i in range(kind.num_fields))
+
+
+def _is_around(storage: pa.DataType) -> bool:
+    return num_leaves(storage) > 1 or _holds_dictionary(storage)
+
+
+def _holds_dictionary(kind: pa.DataType) -> bool:
+    if isinstance(kind, pa.BaseExtensionType):
+        return _holds_dictionary(kind.storage_type)
+    return pa.types.is_dictionary(kind) or any(
+        _holds_dictionary(kind.field(i).type) for i in range(kind.num_fields)
+    )
