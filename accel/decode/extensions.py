@@ -32,6 +32,10 @@ def bare_type(kind: pa.DataType) -> pa.DataType:
     def bare(field: pa.Field) -> pa.Field:
         return field.with_type(bare_type(field.type))
 
+    if pa.types.is_list_view(kind):
+        return pa.list_view(bare(kind.value_field))
+    if pa.types.is_large_list_view(kind):
+        return pa.large_list_view(bare(kind.value_field))
     return change_fields(kind, bare, keys=bare) or kind
 
 

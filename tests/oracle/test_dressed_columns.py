@@ -42,6 +42,14 @@ COLUMNS = {
     "in two structs": structs(i=structs(d=around(CODED), n=NUMBERS), n=NUMBERS),
     "in a list": lists(around(CODED)),
     "in a list of structs": lists(structs(d=around(CODED), n=NUMBERS)),
+    "in a view of a list": pa.ListViewArray.from_arrays(
+        pa.array(range(ROWS), pa.int32()),
+        pa.array([row % 3 != 1 for row in range(ROWS)]).cast(pa.int32()),
+        around(structs(d=CODED, n=NUMBERS)),
+    ),
+    "in lists of two": pa.FixedSizeListArray.from_arrays(
+        pa.concat_arrays([around(structs(s=TEXTS, n=NUMBERS))] * 2), 2
+    ),
     "in a map": pa.MapArray.from_arrays(list(range(ROWS + 1)), NUMBERS, around(CODED)),
     "a struct": around(structs(s=TEXTS, n=NUMBERS)),
     "a struct in a struct": structs(o=around(structs(s=TEXTS, n=NUMBERS)), n=NUMBERS),

@@ -30,6 +30,10 @@ POINT = pa.struct([pa.field("x", pa.float64(), nullable=False), ("y", pa.float64
             id="in a struct",
         ),
         pytest.param(pa.large_list(around(POINT)), pa.large_list(POINT), id="in a list"),
+        pytest.param(pa.list_view(around(POINT)), pa.list_view(POINT), id="in a view of a list"),
+        pytest.param(
+            pa.large_list_view(around(CODED)), pa.large_list_view(CODED), id="in a view of a large list"
+        ),
         pytest.param(pa.list_(around(POINT), 2), pa.list_(POINT, 2), id="in a list of a fixed size"),
         pytest.param(
             pa.map_(around(CODED), around(POINT), keys_sorted=True),
