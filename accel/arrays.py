@@ -17,6 +17,7 @@ import pyarrow as pa
 from accel.memory import allocate
 
 __all__ = [
+    "WIDE_TEXTS",
     "Bools",
     "Filled",
     "Int64s",
@@ -48,6 +49,8 @@ __all__ = [
 # So many bytes of Python's would lie in pages of their own.
 _LONG = 64 << 10
 _BYTES = (memoryview, bytes, bytearray)
+WIDE_TEXTS = frozenset({pa.lib.Type_LARGE_STRING, pa.lib.Type_LARGE_BINARY})
+"""Type ids of texts and bytes with 64-bit offsets."""
 # Annotations are all they are for: whoever uses them imports them for type checkers only.
 Bools = npt.NDArray[np.bool_]
 Int64s = npt.NDArray[np.int64]
@@ -168,14 +171,11 @@ def integers_array(values: npt.NDArray[Any] | Sequence[int], to: pa.DataType) ->
     return pa.Array.from_buffers(to, len(values), [None, pa.py_buffer(data)], 0)
 
 
-_WIDE = frozenset({pa.lib.Type_LARGE_STRING, pa.lib.Type_LARGE_BINARY})
-
-
 def bytes_array(values: Sequence[bytes], to: pa.DataType) -> pa.Array:
     """An array of binary or large_binary, or of text of either size, which is not looked at."""
     ends = np.zeros(len(values) + 1, np.int64)
     np.add.accumulate(np.fromiter(map(len, values), np.int64, len(values)), out=ends[1:])
-    offsets = ends if to.id in _WIDE else ends.astype(np.int32)
+    offsets = ends if to.id in WIDE_TEXTS else ends.astype(np.int32)
     return pa.Array.from_buffers(
         to,
         len(values),

@@ -144,16 +144,16 @@ def projected_schema(
     plan = plan_splice(schema, key_value, fields=fields, carry_metadata=True)
     with translate_errors(place="schema"):
         reader = open_reader(splice(plan, {}, num_rows=0), int96_unit=int96_unit)
-        whole = reader.schema_arrow
-        if any(map(is_dressed, whole.types)):
+        full = reader.schema_arrow
+        if any(map(is_dressed, full.types)):
             from accel.planning.projection import leaves_type
 
-            kinds = [
-                leaves_type(schema, schema.fields[field], kind, leaves=frozenset(leaves))
-                for field, kind in zip(fields, whole.types, strict=True)
+            kept = frozenset(leaves)
+            chosen = [
+                field.with_type(leaves_type(schema, schema.fields[ordinal], field.type, leaves=kept))
+                for ordinal, field in zip(fields, full, strict=True)
             ]
-            chosen = [field.with_type(kind) for field, kind in zip(whole, kinds, strict=True)]
-            projected = pa.schema(chosen, metadata=whole.metadata)
+            projected = pa.schema(chosen, metadata=full.metadata)
         else:
             projected = reader.read_row_groups([], columns_of(plan, leaves), False).schema
     return _projected.put(schema, key_value, question, projected)

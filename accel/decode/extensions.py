@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from accel.arrays import change_fields
 
-__all__ = ["bare_type", "is_dressed", "num_leaves"]
+__all__ = ["bare_type", "holds_dictionary", "is_dressed", "num_leaves"]
 
 
 def is_dressed(kind: pa.DataType) -> bool:
@@ -49,12 +49,13 @@ def num_leaves(kind: pa.DataType) -> int:
 
 
 def _is_around(storage: pa.DataType) -> bool:
-    return num_leaves(storage) > 1 or _holds_dictionary(storage)
+    return num_leaves(storage) > 1 or holds_dictionary(storage)
 
 
-def _holds_dictionary(kind: pa.DataType) -> bool:
+def holds_dictionary(kind: pa.DataType) -> bool:
+    """Whether a type is a dictionary of some type, or holds one at any depth."""
     if isinstance(kind, pa.BaseExtensionType):
-        return _holds_dictionary(kind.storage_type)
+        return holds_dictionary(kind.storage_type)
     return pa.types.is_dictionary(kind) or any(
-        _holds_dictionary(kind.field(i).type) for i in range(kind.num_fields)
+        holds_dictionary(kind.field(i).type) for i in range(kind.num_fields)
     )

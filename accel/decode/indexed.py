@@ -14,8 +14,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from accel import kernels
-from accel.arrays import packed_validity, validity
+from accel.arrays import WIDE_TEXTS, packed_validity, validity
 from accel.decode.arrow import translate_errors
+from accel.decode.extensions import holds_dictionary
 from accel.decode.texts import take_texts
 from accel.decode.trim import is_view, take_views
 from accel.errors import MemoryLimitError, ParquetFormatError
@@ -59,20 +60,12 @@ def check_indices(array: pa.ChunkedArray) -> pa.ChunkedArray:
     ParquetFormatError
         One names no entry. Looking it up would read whatever lies there.
     """
-    if not _holds_indices(array.type):
+    if not holds_dictionary(array.type):
         return array
     unnamed = [_check(chunk, None) for chunk in array.chunks]
     if not any(unnamed):
         return array
     return pa.chunked_array([_with_entry(chunk) for chunk in array.chunks], type=array.type)
-
-
-def _holds_indices(kind: pa.DataType) -> bool:
-    if isinstance(kind, pa.BaseExtensionType):
-        return _holds_indices(kind.storage_type)
-    if pa.types.is_dictionary(kind):
-        return True
-    return any(_holds_indices(kind.field(i).type) for i in range(kind.num_fields))
 
 
 def _check(array: pa.Array, lives: npt.NDArray[np.bool_] | None) -> bool:
@@ -106,7 +99,7 @@ def _check_places(array: pa.DictionaryArray, lives: npt.NDArray[np.bool_] | None
 def _with_entry(array: pa.Array) -> pa.Array:
     """The array with an entry for each dictionary that has none."""
     kind = array.type
-    if not _holds_indices(kind):
+    if not holds_dictionary(kind):
         return array
     if isinstance(kind, pa.BaseExtensionType):
         return pa.ExtensionArray.from_storage(kind, _with_entry(array.storage))
@@ -175,8 +168,7 @@ def _cut(array: pa.DictionaryArray) -> list[pa.DictionaryArray]:
 
 def _lengths(dictionary: pa.Array) -> npt.NDArray[np.int64]:
     """Of texts."""
-    wide = pa.types.is_large_string(dictionary.type) or pa.types.is_large_binary(dictionary.type)
-    dtype = np.dtype(np.int64 if wide else np.int32)
+    dtype = np.dtype(np.int64 if dictionary.type.id in WIDE_TEXTS else np.int32)
     if not len(dictionary):
         return np.zeros(0, np.int64)
     offsets = np.frombuffer(

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from accel.arrays import WIDE_TEXTS
 from accel.decode.bodies import Bytes, DataPage, check_crc, decompress, plain_size, value_bytes
 from accel.decode.forms import Form, Shape, put
 from accel.decode.stored import bare_page
@@ -29,7 +30,6 @@ Ints = npt.NDArray[np.integer]
 _PREFIX = 4
 _MOST_TEXT = (1 << 31) - 1
 """Bytes that 32-bit offsets reach."""
-_WIDE = frozenset({pa.lib.Type_LARGE_STRING, pa.lib.Type_LARGE_BINARY})
 
 
 def is_plain(page: DataPage, form: Form, *, optional: bool) -> bool:
@@ -222,7 +222,7 @@ class _Texts:
 
     def __init__(self, kind: pa.DataType, form: Form, counts: Sequence[int], widths: Sequence[int]) -> None:
         self._kind, self._count = kind, sum(counts)
-        wide = kind.id in _WIDE
+        wide = kind.id in WIDE_TEXTS
         total = sum(count * (width - _PREFIX) for count, width in zip(counts, widths, strict=True) if count)
         self.fits = wide or total <= _MOST_TEXT
         if not self.fits:

@@ -15,6 +15,7 @@ from collections.abc import Collection, Mapping, Sequence
 import pyarrow as pa
 
 from accel.arrays import Filled, join_buffers
+from accel.decode.extensions import bare_type
 from accel.decode.schema_memo import SchemaMemo
 from accel.errors import ParquetFormatError
 from accel.format.footer import ARROW_SCHEMA_KEY, MAGIC
@@ -198,8 +199,6 @@ def _pairs(
         return pairs
     kept = [stored.field(i).with_type(pa.int32()) if i in integers else stored.field(i) for i in fields]
     if not carry_metadata and _EXTENSION_KEY in message:
-        from accel.decode.extensions import bare_type
-
         kept = [field.with_type(bare_type(field.type)) for field in kept]
     cut = pa.schema(kept, metadata=stored.metadata)
     return [*pairs, (ARROW_SCHEMA_KEY, base64.b64encode(cut.serialize(memory_pool=pool()).to_pybytes()))]

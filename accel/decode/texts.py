@@ -17,7 +17,7 @@ import pyarrow as pa
 from cachetools import LRUCache
 
 from accel import kernels
-from accel.arrays import pack_bits, validity
+from accel.arrays import WIDE_TEXTS, pack_bits, validity
 from accel.memory import allocate
 
 __all__ = ["take_texts", "text_starts"]
@@ -26,7 +26,6 @@ Int32s = npt.NDArray[np.int32]
 Ints = npt.NDArray[np.integer]
 OffsetType: TypeAlias = np.dtype[np.int32] | np.dtype[np.int64]
 
-_WIDE: Final = frozenset({pa.lib.Type_LARGE_STRING, pa.lib.Type_LARGE_BINARY})
 _LEAST_VALUES = 1 << 12
 """Fewer are taken one by one sooner."""
 _TUPLES: Final = ((2, 8), (8, 4), (64, 2))
@@ -60,7 +59,7 @@ def take_texts(dictionary: pa.Array, indices: pa.Array) -> pa.Array:
     if count < _LEAST_VALUES or not entries or dictionary.null_count or indices.type.id != pa.lib.Type_INT32:
         return kernels.take(dictionary, indices)
     _, places, data = dictionary.buffers()
-    wide = dictionary.type.id in _WIDE
+    wide = dictionary.type.id in WIDE_TEXTS
     offset_type: OffsetType = np.dtype(np.int64) if wide else np.dtype(np.int32)
     offsets = np.frombuffer(places, offset_type, entries + 1, dictionary.offset * offset_type.itemsize)
     lengths = np.diff(offsets)
@@ -154,7 +153,7 @@ def _tuples(dictionary: pa.Array, entries: int, size: int) -> tuple[pa.Array, np
         dictionary, pa.Array.from_buffers(pa.int32(), len(flat), [valid, pa.py_buffer(flat)])
     )
     _, places, data = texts.buffers()
-    offset_type = np.dtype(np.int64 if dictionary.type.id in _WIDE else np.int32)
+    offset_type = np.dtype(np.int64 if dictionary.type.id in WIDE_TEXTS else np.int32)
     ends = np.frombuffer(places, offset_type, len(flat) + 1)
     joined = pa.Array.from_buffers(
         dictionary.type, entries**size, [None, pa.py_buffer(ends[::size].copy()), data]
