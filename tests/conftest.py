@@ -13,7 +13,7 @@ from typing import Self
 import pytest
 from hypothesis import HealthCheck, settings
 
-from accel.io import written
+from accel.cache import written
 from accel.testing.minio import Minio, find_minio, install_minio
 from accel.testing.proxy import Proxy
 from accel.testing.s3 import S3Admin

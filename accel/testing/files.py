@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from accel.ranges import Buffer
-from accel.records import dataclass
 
 __all__ = ["Layout", "bench_table", "flights_table", "table", "write_bench_file", "write_file"]
 

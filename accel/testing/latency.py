@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 
-from accel.io.store import ObjectEntry, Payload, RangeStore
 from accel.ranges import ByteRange, Suffix
+from accel.store.range_store import ObjectEntry, Payload, RangeStore
 from accel.testing.wrapper import Wrapper
 
 __all__ = ["LatencyStore"]

@@ -7,8 +7,8 @@ import threading
 from collections.abc import AsyncIterator, Mapping
 
 from accel.errors import ObjectChangedError, ObjectNotFoundError, StoreError
-from accel.io.store import ObjectEntry, Payload
 from accel.ranges import ByteRange, Suffix
+from accel.store.range_store import ObjectEntry, Payload
 
 __all__ = ["DictStore", "content_etag"]
 
@@ -56,7 +56,7 @@ class DictStore:
             del self.etags[path]
 
     async def read(self, path: str, want: ByteRange | Suffix, *, if_match: str | None = None) -> Payload:
-        """Answer one range; see `accel.io.store.RangeStore`."""
+        """Answer one range; see `accel.store.range_store.RangeStore`."""
         with _replacing:
             data, etag = self.objects.get(path), self.etags.get(path)
         if data is None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import AsyncIterator, Iterable
+from dataclasses import dataclass
 
 from aiohttp import ClientError, ClientResponse, ClientSession, ClientTimeout, TCPConnector
 from multidict import CIMultiDict
 from yarl import URL
 
 from accel.ranges import Buffer
-from accel.records import dataclass
 
 __all__ = ["Answer", "Origin", "once", "plain_answer"]
 

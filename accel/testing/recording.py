@@ -6,10 +6,10 @@ import asyncio
 import builtins
 import threading
 from collections.abc import AsyncIterator
+from dataclasses import dataclass
 
-from accel.io.store import ObjectEntry, Payload, RangeStore
 from accel.ranges import ByteRange, Suffix
-from accel.records import dataclass
+from accel.store.range_store import ObjectEntry, Payload, RangeStore
 from accel.testing.wrapper import Wrapper
 
 __all__ = ["Call", "RecordingStore"]

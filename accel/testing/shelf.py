@@ -6,12 +6,12 @@ import asyncio
 import re
 import time
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from email.utils import formatdate
 from urllib.parse import unquote
 
 from aiohttp import ClientError
 
-from accel.records import dataclass
 from accel.testing.origin import Answer, Origin
 from accel.testing.s3 import S3Admin
 

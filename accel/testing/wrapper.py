@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 
-from accel.io.store import Lister, ObjectEntry, RangeStore
+from accel.store.range_store import Lister, ObjectEntry, RangeStore
 
 __all__ = ["Wrapper"]
 

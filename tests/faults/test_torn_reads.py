@@ -8,8 +8,8 @@ from __future__ import annotations
 import pytest
 
 import accel
-from accel.io.store import RangeStore
 from accel.ranges import Suffix
+from accel.store.range_store import RangeStore
 from accel.testing import DictStore, FaultStore, OtherVersion, RecordingStore, ShortBody, WrongRange
 from accel.testing.faults import Attempt, Fault
 from tests.faults.versions import OPTIONS, PATH, ROWS, WHERE, expected, outcome, version

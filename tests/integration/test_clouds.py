@@ -17,10 +17,10 @@ import pytest
 from obstore.store import AzureStore, GCSStore
 
 import accel
-from accel.io.clients import client_for
-from accel.io.http_store import HttpStore
-from accel.io.obstore_store import ObstoreStore
 from accel.ranges import ByteRange, Kind
+from accel.store.clients import client_for
+from accel.store.http_store import HttpStore
+from accel.store.obstore_store import ObstoreStore
 from accel.testing.azurite import KEY, Azurite, install_azurite
 from accel.testing.fake_gcs import install_fake_gcs
 from tests.integration.google import ACCOUNT, FakeGcsServer, GoogleFake

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from accel.errors import ObjectNotFoundError
-from accel.io.store import Lister
 from accel.ranges import Suffix
+from accel.store.range_store import Lister
 from accel.testing.latency import LatencyStore
 from accel.testing.memory import DictStore
 

@@ -7,8 +7,8 @@ import threading
 import pytest
 
 from accel.errors import ObjectChangedError, ObjectNotFoundError, StoreError
-from accel.io.store import Lister, ObjectEntry, Payload, RangeStore
 from accel.ranges import ByteRange, Suffix
+from accel.store.range_store import Lister, ObjectEntry, Payload, RangeStore
 from accel.testing.memory import DictStore, content_etag
 
 DATA = bytes(range(100))

@@ -7,8 +7,8 @@ import asyncio
 import pytest
 
 from accel.errors import ObjectNotFoundError
-from accel.io.store import Lister, Payload, RangeStore
 from accel.ranges import ByteRange, Suffix
+from accel.store.range_store import Lister, Payload, RangeStore
 from accel.testing.memory import DictStore
 from accel.testing.recording import RecordingStore
 
