@@ -14,7 +14,6 @@ import trustme
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from obstore.store import MemoryStore, S3Store
-from tests.unit.io.conftest import ObjectServer, s3_at, status
 
 from accel.errors import AccelError, ObjectChangedError, ObjectNotFoundError, ParquetFormatError, StoreError
 from accel.options import Options, Transport
@@ -26,6 +25,7 @@ from accel.store.faults import IncompleteBodyError, ShortObjectError, SuffixUnsu
 from accel.store.http_store import HttpStore
 from accel.store.obstore_store import ObstoreStore
 from accel.store.range_store import Header, Lister, Pager, RangeStore, Writer
+from tests.unit.store.conftest import ObjectServer, s3_at, status
 
 BODY = bytes(i % 251 for i in range(1000))
 

@@ -11,7 +11,6 @@ from typing import Any
 
 import aiohttp
 import pytest
-from tests.unit.io.conftest import status as answering
 
 from accel.errors import ObjectChangedError, ObjectNotFoundError, ParquetFormatError, StoreError
 from accel.options import Options
@@ -20,6 +19,7 @@ from accel.store import runtime
 from accel.store.faults import IncompleteBodyError, ShortObjectError, SuffixUnsupportedError
 from accel.store.http_store import HttpStore, _redirected
 from accel.store.range_store import Header, Lister, ObjectEntry, RangeStore
+from tests.unit.store.conftest import status as answering
 
 BODY = bytes(i % 251 for i in range(1000))
 FAST = Options(read_timeout=0.2, connect_timeout=1.0)

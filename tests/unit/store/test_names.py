@@ -12,7 +12,6 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from tests.unit.io.test_connections import BODY, ask
 
 from accel.errors import StoreError
 from accel.options import Options
@@ -21,6 +20,7 @@ from accel.store import names
 from accel.store.connections import Connections, Origin, Patience, UnreachableError
 from accel.store.http_store import HttpStore
 from accel.store.names import resolve
+from tests.unit.store.test_connections import BODY, ask
 
 FOUND = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", 9))]
 

@@ -13,7 +13,6 @@ from pathlib import Path
 import obstore
 import pytest
 from obstore.store import LocalStore, MemoryStore
-from tests.unit.io.conftest import ObjectServer, Reply, s3_at
 
 import accel
 from accel.errors import AccelError, StoreError
@@ -22,6 +21,7 @@ from accel.store import obstore_calls, obstore_chunks
 from accel.store.faults import IncompleteBodyError
 from accel.store.obstore_calls import Watched, all_let_go, watched
 from accel.store.obstore_store import ObstoreStore
+from tests.unit.store.conftest import ObjectServer, Reply, s3_at
 
 
 @pytest.fixture(autouse=True)
