@@ -10,17 +10,16 @@ import pyarrow as pa
 from accel.cache.cache import Cache
 from accel.metrics import Metrics
 from accel.options import Options, check_options
-from accel.scanning.arguments import check_arguments
 from accel.scanning.engine import Engine
 from accel.scanning.scan import Scan
-from accel.scanning.scan_spec import ScanSpec
+from accel.scanning.spec import ScanSpec, check_arguments
 from accel.store import runtime
 from accel.store.clients import Connector
 
 if TYPE_CHECKING:
     from accel.planning.plan import Plan
     from accel.predicate.where import Where
-    from accel.scanning.scan_spec import Partitioning, PathKey, Source
+    from accel.scanning.spec import Partitioning, PathKey, Source
 
 __all__ = ["DEFAULT_CACHE", "plan", "plan_async", "scan"]
 

@@ -17,8 +17,8 @@ import pyarrow as pa
 from accel.errors import AccelError
 from accel.planning.file import Listing
 from accel.planning.query import Question
+from accel.scanning.resolved_source import Session
 from accel.scanning.run import Run
-from accel.scanning.session import Session
 from accel.store.calls import begin, see
 from accel.store.cancels import UnaskedTold, closed_early
 from accel.store.faults import foremost

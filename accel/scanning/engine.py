@@ -17,20 +17,23 @@ from accel.metrics import Metrics
 from accel.planning.query import Question
 from accel.planning.task import ScanTask, check_alike
 from accel.reader.reader import Reader, Tails
-from accel.scanning.arguments import is_planned, is_stream, refuse_beside_a_plan
 from accel.scanning.finder import Finder
-from accel.scanning.run import Run
-from accel.scanning.scan_spec import ScanSpec
-from accel.scanning.session import Session
-from accel.scanning.taking import Running, converted_schema
+from accel.scanning.resolved_source import Session
+from accel.scanning.run import AnyRun, Run, Running, converted_schema
+from accel.scanning.spec import ScanSpec, is_planned, is_stream, refuse_beside_a_plan
+from accel.store import runtime
 from accel.store.client import Client
 from accel.store.faults import foremost
 
 if TYPE_CHECKING:
     from accel.planning.plan import Plan
-    from accel.scanning.answering import Answering
+    from accel.scanning.aggregating import Aggregation, Answering
 
-__all__ = ["Engine"]
+__all__ = [
+    "NO_COLUMNS",
+    "Engine",
+    "ScanRuns",
+]
 
 
 class Engine:
@@ -226,7 +229,7 @@ class Engine:
         spec, for_spark = self.spec, self._for_spark and answering is None
         limit = spec.at_most(limit)
         if is_planned(spec.source):
-            from accel.scanning.planned_work import planned_work
+            from accel.scanning.file_stream import planned_work
 
             tasks: Sequence[ScanTask] = _tasks_of(spec.source)
             check_alike(tasks, _schema_of(spec.source))
@@ -271,7 +274,7 @@ class Engine:
                     "the aggregates of a plan are not explained", hint="explain those of the scan"
                 )
             return source if isinstance(source, Plan) else Plan(_tasks_of(source), schema=_schema_of(source))
-        from accel.scanning.sweep import plan_files
+        from accel.scanning.file_stream import plan_files
 
         session = self._session(metrics, answering=answering)
         try:
@@ -326,3 +329,117 @@ def _only_path(source: Any) -> str | None:
     """What a source of one path names, which may be a folder."""
     paths = source if isinstance(source, list | tuple) else [source]
     return str(paths[0]) if len(paths) == 1 else None
+
+
+NO_COLUMNS = pa.schema([])
+
+
+class ScanRuns:
+    """What runs of a scan, and the counts of what ran last. Several may run at once, from any thread."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._under_way: set[AnyRun] = set()
+        self.metrics = Metrics()
+        """Of the run that was started last."""
+
+    def start(
+        self,
+        part: Engine,
+        *,
+        limit: int | None = None,
+        answering: Aggregation | None = None,
+        metrics: Metrics | None = None,
+    ) -> Running:
+        """One run, to be ended by `end` or `end_async`; counted in `metrics`, if somebody has to know which these are."""
+        counts = self.metrics = Metrics() if metrics is None else metrics
+        running = part.start(counts, limit=limit, answering=answering)
+        running.enlist(self._under_way)
+        return running
+
+    def end(self, running: Running) -> None:
+        """Stop one run, if it has not ended by itself."""
+        if not running.ended:
+            runtime.run_to_end(running.close)
+
+    async def end_async(self, running: Running) -> None:
+        """`end`, awaited."""
+        if not running.ended:
+            await runtime.bridge_to_end(running.close)
+
+    def end_all(self) -> None:
+        """Stop whatever runs, and wait for what is being stopped."""
+        for run in list(self._under_way):
+            runtime.run_to_end(run.close)
+
+    async def end_all_async(self) -> None:
+        """`end_all`, awaited."""
+        for run in list(self._under_way):
+            await runtime.bridge_to_end(run.close)
+
+    def limit(self, limit: int | None = None) -> int | None:
+        """The lesser of this limit and the scan's own."""
+        return self._engine.spec.at_most(limit)
+
+    # -- the whole result ------------------------------------------------------------------------
+
+    def table(self, limit: int | None) -> pa.Table:
+        """All rows, or so many."""
+        # The caller's own iterator is pulled on the caller's thread, never on the I/O loop.
+        tables: list[pa.Table] = []
+        for part in self._engine.parts():
+            tables.append(runtime.run(self._collect(part, _left(limit, tables))))
+            if _left(limit, tables) == 0:
+                break
+        return _one_table(tables)
+
+    async def table_async(self, limit: int | None) -> pa.Table:
+        """`table`, awaited."""
+        tables: list[pa.Table] = []
+        for part in self._engine.parts():
+            tables.append(await runtime.bridge(self._collect(part, _left(limit, tables))))
+            if _left(limit, tables) == 0:
+                break
+        return _one_table(tables)
+
+    # -- on the I/O loop -------------------------------------------------------------------------
+
+    async def _collect(self, part: Engine, limit: int | None) -> pa.Table:
+        running = self.start(part, limit=limit)
+        batches: list[pa.RecordBatch] = []
+        try:
+            while (batch := await running.take()) is not None:
+                batches.append(batch)
+            schema = batches[0].schema if batches else await running.schema()
+        finally:
+            await running.close()
+        return pa.Table.from_batches(batches, schema)
+
+    async def fold(self, part: Engine, aggregation: Aggregation, *, metrics: Metrics | None = None) -> None:
+        """Have an aggregation take in one part of the scan."""
+        limit = self.limit()
+        left = None if limit is None else limit - aggregation.rows
+        running = self.start(part, limit=left, answering=aggregation, metrics=metrics)
+        try:
+            await aggregation.fold(running, decode_threads=part.spec.options.decode_threads)
+        finally:
+            await running.close()
+
+    async def exhaust(self, *, metrics: Metrics) -> None:
+        """Run it for its counts."""
+        running = self.start(self._engine, limit=self.limit(), metrics=metrics)
+        try:
+            while await running.take() is not None:
+                pass
+        finally:
+            await running.close()
+
+
+def _left(limit: int | None, tables: Sequence[pa.Table]) -> int | None:
+    return None if limit is None else limit - sum(table.num_rows for table in tables)
+
+
+def _one_table(tables: Sequence[pa.Table]) -> pa.Table:
+    if not tables:
+        return NO_COLUMNS.empty_table()
+    return tables[0] if len(tables) == 1 else pa.concat_tables(tables)

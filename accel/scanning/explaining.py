@@ -17,7 +17,7 @@ from accel.reader.admission import Budget
 from accel.reader.neighbour_reads import Neighbours, join_neighbours
 from accel.reader.reader import Reader
 from accel.reader.task_reads import TaskReads
-from accel.scanning.session import Session
+from accel.scanning.resolved_source import Session
 
 __all__ = ["explain_plans"]
 

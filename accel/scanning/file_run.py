@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import pyarrow as pa
 
@@ -17,15 +19,20 @@ from accel.reader.admission import Budget, Priority
 from accel.reader.neighbour_reads import Neighbours, join_neighbours
 from accel.reader.piece_reads import filter_piece, finish_piece, narrow_task
 from accel.reader.task_reads import TaskReads
-from accel.scanning.intake import Intake
-from accel.scanning.outbox import Item, Line, Outbox
-from accel.scanning.works import FileWork
+from accel.scanning.file_stream import FileWork
+from accel.scanning.run_limits import Intake
 from accel.store.cancels import UnaskedTold
 from accel.store.faults import foremost
 from accel.store.groups import Group
 from accel.store.slices import breathe
 
-__all__ = ["FileRun"]
+__all__ = [
+    "FileRun",
+    "Item",
+    "Line",
+    "Outbox",
+    "Reading",
+]
 
 T = TypeVar("T")
 
@@ -346,3 +353,61 @@ def _track(reading: asyncio.Task[Any], reading_on: set[asyncio.Task[Any]]) -> No
     """Have a task among those that are not done."""
     reading_on.add(reading)
     reading.add_done_callback(reading_on.discard)
+
+
+Reading: TypeAlias = asyncio.Task[list[pa.RecordBatch] | Exception]
+"""A piece that is being read; what it fails of is told in its turn."""
+
+
+class Line:
+    """Pieces under way, in order, and in place of what is not cut yet the line of its parts."""
+
+    def __init__(self) -> None:
+        self._queue: asyncio.Queue[tuple[Priority, Reading] | Line | Exception | None] = asyncio.Queue()
+        self.put = self._queue.put_nowait
+        """None after the last, or what keeps the rest from coming."""
+
+    async def __aiter__(self) -> AsyncIterator[tuple[Priority, Reading]]:
+        while (found := await self._queue.get()) is not None:
+            if isinstance(found, Exception):
+                raise found
+            if isinstance(found, Line):
+                async for one in found:
+                    yield one
+            else:
+                yield found
+
+
+@dataclass(slots=True, repr=False)
+class Item:
+    """A batch that may come out, and the piece that it is of."""
+
+    batch: pa.RecordBatch
+    order: Priority
+    last: bool
+    """The last batch of its piece: taking it ends what the piece holds."""
+
+
+class Outbox:
+    """What has come of a file, for the one who takes it: a queue without what serves several."""
+
+    __slots__ = ("_came", "_items")
+
+    def __init__(self) -> None:
+        self._items: deque[Item | Exception | None] = deque()
+        self._came: asyncio.Future[None] | None = None
+
+    def put(self, item: Item | Exception | None) -> None:
+        """None after the last; nothing follows an error either."""
+        self._items.append(item)
+        if self._came is not None and not self._came.done():
+            self._came.set_result(None)
+
+    async def get(self) -> Item | Exception | None:
+        while not self._items:
+            self._came = asyncio.get_running_loop().create_future()
+            await self._came
+        return self._items.popleft()
+
+    def clear(self) -> None:
+        self._items.clear()

@@ -14,7 +14,7 @@ from accel.planning.file import DataFile, Listing
 from accel.planning.handle import FileHandle
 from accel.reader.reader import Reader
 from accel.scanning.preloading import load_ahead
-from accel.scanning.scan_spec import ScanSpec
+from accel.scanning.spec import ScanSpec
 from accel.store.faults import foremost
 from accel.store.groups import Group
 

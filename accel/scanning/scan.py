@@ -11,10 +11,9 @@ import pyarrow as pa
 
 from accel.errors import AccelError
 from accel.metrics import Metrics
-from accel.scanning.arguments import check_count
-from accel.scanning.engine import Engine
+from accel.scanning.engine import NO_COLUMNS, Engine, ScanRuns
 from accel.scanning.iterating import AwaitedBatches, BlockingBatches, ToldBatches
-from accel.scanning.scan_runs import NO_COLUMNS, ScanRuns
+from accel.scanning.spec import check_count
 from accel.store import runtime
 
 if TYPE_CHECKING:

@@ -122,7 +122,8 @@ def staged() -> Iterator[Stages]:
     from accel.planning import task_files
     from accel.predicate import evaluate
     from accel.reader import reader, task_reads
-    from accel.scanning import arguments, session
+    from accel.scanning import session
+    from accel.scanning import spec as arguments
     from accel.store import client
 
     stages = Stages()

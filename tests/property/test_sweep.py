@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 import accel
 from accel.errors import AccelError
 from accel.planning.screening import excluded_files
-from accel.scanning.openings import Openings
-from accel.scanning.sweep import Sweep
+from accel.scanning.file_stream import Sweep
+from accel.scanning.footer_prefetch import Openings
 from accel.testing import DictStore, Layout, table, write_file
 
 NAN = math.nan

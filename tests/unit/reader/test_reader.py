@@ -21,10 +21,10 @@ from accel.planning.handle import FileHandle
 from accel.ranges import ByteRange, Kind, Suffix
 from accel.reader.reader import Reader, Tails
 from accel.scanning.engine import Engine
+from accel.scanning.file_stream import plan_files
 from accel.scanning.finder import Finder
-from accel.scanning.scan_spec import ScanSpec
-from accel.scanning.session import Session
-from accel.scanning.sweep import plan_files
+from accel.scanning.resolved_source import Session
+from accel.scanning.spec import ScanSpec
 from accel.store import runtime
 from accel.store.clients import client_for
 from accel.testing import DictStore, Layout, RecordingStore, table, write_file

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pytest
 
 import accel
-from accel.scanning.arguments import check_arguments, is_planned, is_stream
+from accel.scanning.spec import check_arguments, is_planned, is_stream
 from accel.testing import DictStore, table, write_file
 
 GOOD = write_file(table(id=[1, 2, 3], name=["a", "b", "c"], price=[1.5, 2.5, None]))

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from accel.scanning.batches import Batches
+from accel.scanning.footer_prefetch import Batches
 
 
 class Play:

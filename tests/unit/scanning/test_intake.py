@@ -10,7 +10,7 @@ import pytest
 import accel
 from accel.options import MIB
 from accel.planning.pages import PieceSize
-from accel.scanning.intake import Intake
+from accel.scanning.run_limits import Intake
 from accel.store.network import Network
 
 TASK: Any = SimpleNamespace(file=SimpleNamespace(root="store:"))

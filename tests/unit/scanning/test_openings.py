@@ -19,9 +19,11 @@ from accel.metrics import Metrics
 from accel.options import KIB, MIB
 from accel.ranges import Suffix
 from accel.reader.reader import Tails
-from accel.scanning import openings, sweep, width
-from accel.scanning.openings import Opening
-from accel.scanning.sweep import openings_for
+from accel.scanning import file_stream as sweep
+from accel.scanning import footer_prefetch as openings
+from accel.scanning import footer_prefetch as width
+from accel.scanning.file_stream import openings_for
+from accel.scanning.footer_prefetch import Opening
 from accel.store import runtime
 from accel.testing import DictStore, Layout, RecordingStore, table, write_file
 from tests.unit.scanning.many_files import many_files, opening_tasks

@@ -9,9 +9,8 @@ import pytest
 
 import accel
 from accel.planning.task import ScanTask
-from accel.scanning import planned_work as module
-from accel.scanning.planned_work import planned_work
-from accel.scanning.works import FileWork
+from accel.scanning import file_stream as module
+from accel.scanning.file_stream import FileWork, planned_work
 from accel.testing import DictStore, Layout, table, write_file
 
 

@@ -23,9 +23,9 @@ from accel.planning.seen import Seen
 from accel.planning.selection import RowSelection
 from accel.planning.task import ScanTask
 from accel.reader.task_reads import PieceRead
-from accel.scanning.outbox import Item
+from accel.scanning.file_run import Item
+from accel.scanning.file_stream import FileWork, Works
 from accel.scanning.run import Run
-from accel.scanning.works import FileWork, Works
 from accel.store.faults import foremost
 from accel.store.network import Network
 from accel.testing import DictStore, Layout, table, write_file

@@ -15,8 +15,8 @@ from accel.errors import IndexFormatError, SchemaMismatchError
 from accel.metrics import Metrics
 from accel.planning.handle import FileHandle
 from accel.scanning.engine import Engine
-from accel.scanning.scan_spec import ScanSpec
-from accel.scanning.sweep import Sweep
+from accel.scanning.file_stream import Sweep
+from accel.scanning.spec import ScanSpec
 from accel.store import runtime
 from accel.store.clients import client_for
 from accel.testing import DictStore, Layout, RecordingStore, table, write_file
@@ -47,7 +47,7 @@ def cache(store: RecordingStore) -> accel.Cache:
 @pytest.fixture
 def planned(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The files that are planned one by one."""
-    from accel.scanning.session import Session
+    from accel.scanning.resolved_source import Session
 
     seen: list[str] = []
     plain = Session.plan_file

@@ -7,8 +7,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from accel.scanning import width
-from accel.scanning.width import Width
+from accel.scanning import footer_prefetch as width
+from accel.scanning.footer_prefetch import Width
 
 
 class Clock:

@@ -10,24 +10,33 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Final
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, Generic, TypeVar
 
 from accel.decode.shared_schemas import shared_schema
+from accel.errors import AccelError
+from accel.format.footer import FooterBytes, parse_footer
+from accel.format.footers import Alike, learn_alike, read_alike
+from accel.format.model import FileMetadata, ParquetSchema
+from accel.format.packed import PackedMetadata
 from accel.planning.file import DataFile
 from accel.planning.handle import FileHandle
 from accel.planning.need import Need, NeedTail, Steps, Tail
-from accel.planning.opening import LEAST_TAIL
+from accel.planning.opening import LEAST_TAIL, footer_in
 from accel.ranges import Stash
 from accel.reader.opener import Opener
-from accel.scanning.batches import Batches
-from accel.scanning.footer_desk import FooterDesk
-from accel.scanning.width import Width
 from accel.store.cancels import cancelled_within
 from accel.store.client import Client
 from accel.store.slices import breathe
 
-__all__ = ["Judge", "Opening", "Openings"]
+__all__ = [
+    "Batches",
+    "FooterDesk",
+    "Judge",
+    "Opening",
+    "Openings",
+    "Width",
+]
 
 Judge = Callable[[Sequence[tuple[DataFile, FileHandle]]], Awaitable[Sequence[bool]]]
 """Of some files that have just been opened, which are known to have nothing that is asked for."""
@@ -346,3 +355,171 @@ class Openings:
             if not self._progress.done():
                 self._progress.set_result(None)
             self._progress = None
+
+
+T = TypeVar("T")
+
+
+class Batches(Generic[T]):
+    """What waits is gone through in the order it came in.
+
+    Parameters
+    ----------
+    start : callable
+        Makes a task of a coroutine, and owns it.
+    do : callable
+        Awaited with some of them.
+    most : int
+        So many at a time, at most.
+    then : callable
+        Called after each time that has not failed.
+    """
+
+    def __init__(
+        self,
+        start: Callable[[Coroutine[Any, Any, None]], None],
+        do: Callable[[Sequence[T]], Awaitable[None]],
+        *,
+        most: int,
+        then: Callable[[], None],
+    ) -> None:
+        self._start = start
+        self._do = do
+        self._most = most
+        self._then = then
+        self.waiting: list[T] = []
+        self.busy = False
+
+    def begin(self) -> None:
+        """Go through the first of them, unless some are being gone through."""
+        if self.waiting and not self.busy:
+            self.busy = True
+            self._start(self._go())
+
+    async def _go(self) -> None:
+        some, self.waiting = self.waiting[: self._most], self.waiting[self._most :]
+        try:
+            await self._do(some)
+        finally:
+            self.busy = False
+        self._then()
+
+
+_AT_FIRST: Final = 128
+"""Requests under way at once until it is seen that the loop has time for more."""
+_LOOK: Final = 0.005
+"""Seconds after which that is looked at, while files wait."""
+_MORE: Final = 32
+"""How much the limit of requests is raised at a time."""
+_BUSY: Final = 0.75
+"""A loop that works for more than this share of the time would not be through sooner: more connections only cost it."""
+
+
+class Width:
+    """A limit that grows while the loop is idle. Used on one event loop; `close` ends its timer.
+
+    Parameters
+    ----------
+    most : int
+        It never grows beyond.
+    widened : callable
+        Called each time that was looked at, whether the limit has grown or not.
+    """
+
+    def __init__(self, most: int, *, widened: Callable[[], None]) -> None:
+        self._most = most
+        self._widened = widened
+        self.now = min(most, _AT_FIRST)
+        """The limit."""
+        self._timer: asyncio.TimerHandle | None = None
+        self._since = 0.0
+        self._worked = 0.0
+
+    def ask(self) -> None:
+        """Somebody waits for the limit to grow: look soon whether it may."""
+        if self._timer is None and self.now < self._most:
+            self._since, self._worked = time.monotonic(), time.thread_time()
+            self._timer = asyncio.get_running_loop().call_later(_LOOK, self._look)
+
+    def close(self) -> None:
+        """Look no more."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _look(self) -> None:
+        self._timer = None
+        if time.thread_time() - self._worked < _BUSY * (time.monotonic() - self._since):
+            self.now = min(self.now + _MORE, self._most)
+        self._widened()
+
+
+_FEWEST: Final = 4
+"""Footers; fewer are sooner parsed one by one."""
+_LONGEST: Final = 16 * 1024
+"""Bytes of a footer; longer ones gain nothing."""
+_KINDS: Final = 8
+"""How many footer layouts are remembered; the one learned first is dropped."""
+
+
+class FooterDesk:
+    """Where the footers of one scan are handed in.
+
+    Parameters
+    ----------
+    shared : callable
+        Gives an equal schema that another file has, if there is one.
+    """
+
+    def __init__(self, shared: Callable[[ParquetSchema], ParquetSchema]) -> None:
+        self._shared = shared
+        self._kinds: deque[Alike] = deque(maxlen=_KINDS)
+        self._learned_in_vain = 0
+
+    def parse(self, tails: Sequence[Tail]) -> list[FileMetadata | PackedMetadata | None]:
+        """What the footer at the end of each file says; None where that is left to the caller."""
+        found: list[FileMetadata | PackedMetadata | None] = [None] * len(tails)
+        if len(tails) < _FEWEST or self._learned_in_vain > _KINDS:
+            return found
+        waiting = [
+            (place, footer)
+            for place, tail in enumerate(tails)
+            if (footer := footer_in(tail, _LONGEST)) is not None
+        ]
+        waiting = self._parse_known(waiting, found)
+        if len(waiting) >= _FEWEST:
+            self._parse_known(self._learn(waiting, found), found)
+        return found
+
+    def _parse_known(
+        self, waiting: list[tuple[int, FooterBytes]], found: list[FileMetadata | PackedMetadata | None]
+    ) -> list[tuple[int, FooterBytes]]:
+        """Answer those that are like others before; returns the rest."""
+        for kind in self._kinds:
+            if len(waiting) < _FEWEST:
+                break
+            fitting = [one for one in waiting if kind.fits(one[1].data)]
+            read = read_alike(kind, [footer for _, footer in fitting]) if len(fitting) >= _FEWEST else None
+            if read is None:
+                continue
+            for (place, _), metadata in zip(fitting, read, strict=True):
+                found[place] = metadata
+            waiting = [one for one in waiting if found[one[0]] is None]
+            self._learned_in_vain = 0
+        return waiting
+
+    def _learn(
+        self, waiting: list[tuple[int, FooterBytes]], found: list[FileMetadata | PackedMetadata | None]
+    ) -> list[tuple[int, FooterBytes]]:
+        """Parse the first in the plain way, for others to be compared with; returns the others."""
+        (place, footer), *rest = waiting
+        self._learned_in_vain += 1
+        try:
+            metadata = parse_footer(footer.data, file_size=footer.file_size, footer_start=footer.footer_start)
+        except AccelError:
+            return waiting
+        metadata = replace(metadata, schema=self._shared(metadata.schema))
+        found[place] = metadata
+        kind = learn_alike(metadata)
+        if kind is not None:
+            self._kinds.appendleft(kind)
+        return rest

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import enum
+import itertools
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
@@ -21,15 +22,67 @@ from accel.planning.file import DataFile, Listing
 from accel.planning.filing import FilePlan
 from accel.planning.handle import FileHandle
 from accel.planning.query import Question
-from accel.scanning.openings import Opening, Openings
+from accel.planning.task import ScanTask
+from accel.reader.reader import Reader
+from accel.scanning.footer_prefetch import Opening, Openings
+from accel.scanning.preloading import load_ahead
 from accel.scanning.screen import excluded_together
-from accel.scanning.works import FileWork, WorkSource
 from accel.store.slices import breathe
 
 if TYPE_CHECKING:
-    from accel.scanning.session import Session
+    from accel.scanning.resolved_source import Session
 
-__all__ = ["Sweep", "openings_for", "plan_files"]
+__all__ = [
+    "FileWork",
+    "Sweep",
+    "WorkSource",
+    "Works",
+    "openings_for",
+    "plan_files",
+    "planned_work",
+]
+
+
+@dataclass(slots=True)
+class FileWork:
+    """One file of a run: how its tasks come about, and how to start over when it changed."""
+
+    tasks: Callable[[], Awaitable[tuple[Sequence[ScanTask], int]]]
+    """Opens and plans: the tasks, and the round trips that lie before their data."""
+    forget: Callable[[], bool]
+    """Drops the file's cached metadata; False where the tasks are fixed, and a change is final."""
+    distrust: Callable[[], bool] | None = None
+    """Gives up the file's page index; False where it had none that was used."""
+
+
+class WorkSource(AsyncIterator[FileWork]):
+    """Where the files of a run come from, in order."""
+
+    only: FileWork | None = None
+    """The only one, where that is known beforehand."""
+
+    @property
+    def waits(self) -> bool:
+        """Whether the next file may be long in coming."""
+        return False
+
+    async def aclose(self) -> None:
+        """End what is under way for files that have not come out."""
+
+
+class Works(WorkSource):
+    """Files that are known beforehand, as the work of a run."""
+
+    def __init__(self, works: Iterable[FileWork]) -> None:
+        if isinstance(works, list) and len(works) == 1:
+            self.only = works[0]
+        self._works = iter(works)
+
+    async def __anext__(self) -> FileWork:
+        try:
+            return next(self._works)
+        except StopIteration:
+            raise StopAsyncIteration from None
 
 
 class _Excluded(enum.Enum):
@@ -292,3 +345,25 @@ def _excluded(
         check=session.check_names,
         schema_of=session.reader.opener.schema_of,
     )
+
+
+async def planned_work(reader: Reader, tasks: Sequence[ScanTask]) -> Works:
+    """Tasks of one file that follow each other are one piece of work."""
+    if len(tasks) == 1:
+        return Works([_fixed(reader, tuple(tasks))])
+    return Works(
+        _fixed(reader, tuple(run)) for _, run in itertools.groupby(tasks, lambda task: id(task.file))
+    )
+
+
+def _fixed(reader: Reader, tasks: Sequence[ScanTask]) -> FileWork:
+    async def give() -> tuple[Sequence[ScanTask], int]:
+        load_ahead(reader.client(tasks[0].file.root), tasks[0].file.question.where)
+        return tasks, 0
+
+    def forget() -> bool:
+        # Final for this plan; whoever plans anew shall not find the old version in the cache.
+        reader.forget(tasks[0].file.root, tasks[0].path)
+        return False
+
+    return FileWork(give, forget)

@@ -26,15 +26,15 @@ from accel.planning.query import Question
 from accel.planning.selection import RowSelection, match_selection
 from accel.planning.task import ScanTask
 from accel.reader.reader import Reader
+from accel.scanning.file_stream import FileWork, Works, WorkSource
 from accel.scanning.finder import Finder
-from accel.scanning.scan_spec import ScanSpec
-from accel.scanning.works import FileWork, Works, WorkSource
+from accel.scanning.spec import ScanSpec
 from accel.store.threads import WORK
 
 if TYPE_CHECKING:
     from accel.predicate.bind import KnownKeys
-    from accel.scanning.answering import Answering
-    from accel.scanning.openings import Opening, Openings
+    from accel.scanning.aggregating import Answering
+    from accel.scanning.footer_prefetch import Opening, Openings
 
 __all__ = ["Session"]
 
@@ -141,7 +141,7 @@ class Session:
 
     def _open_early(self, files: Iterable[DataFile]) -> None:
         if self.openings is None:
-            from accel.scanning.sweep import openings_for
+            from accel.scanning.file_stream import openings_for
 
             self.openings = openings_for(self)
             if self.openings is not None:
@@ -247,7 +247,7 @@ class Session:
         files = await self.files()
         if len(files) == 1:
             return Works([self.file_work(files[0])])  # nothing is judged together, or opened ahead
-        from accel.scanning.sweep import Sweep
+        from accel.scanning.file_stream import Sweep
 
         return Sweep(self, await self.listing(), files=files)
 
