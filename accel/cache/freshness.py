@@ -15,7 +15,7 @@ from accel.cache.cache import Cache, file_key
 from accel.cache.disk_entry import Kept, entry_key, kept_of, reopen
 from accel.cache.written import written_since
 from accel.metrics import Metrics
-from accel.planning.file import DataFile, ObjectId
+from accel.planning.file import FileEntry, ObjectId
 from accel.planning.handle import FileHandle
 from accel.planning.need import Steps, Tail
 from accel.ranges import Stash
@@ -76,7 +76,7 @@ class HeldFiles:
     def _young(self, handle: FileHandle, now: float) -> bool:
         return handle.checked_at > now or now - handle.checked_at < self._cache.max_age
 
-    def is_in_doubt(self, client: Client, file: DataFile) -> bool:
+    def is_in_doubt(self, client: Client, file: FileEntry) -> bool:
         """Whether a file is cached, too old to be used unasked, and nothing else is known against it."""
         handle = self._cache.peek(file_key(client.token, file.path))
         if not isinstance(handle, FileHandle) or handle.etag is None:
@@ -84,7 +84,7 @@ class HeldFiles:
         written = written_since(client.root, file.path, moment=handle.checked_at)
         return not written and not self._young(handle, time.monotonic())
 
-    async def ask_after(self, client: Client, file: DataFile) -> tuple[FileHandle, int] | None:
+    async def ask_after(self, client: Client, file: FileEntry) -> tuple[FileHandle, int] | None:
         """What is cached of a file, and the round trips it took to know that it is current; None where it is not."""
         handle = self._cache.peek(file_key(client.token, file.path))
         if not isinstance(handle, FileHandle):
@@ -95,7 +95,7 @@ class HeldFiles:
             return None
         return handle, trips
 
-    def vouched(self, client: Client, handle: FileHandle, *, file: DataFile, now: float) -> bool:
+    def vouched(self, client: Client, handle: FileHandle, *, file: FileEntry, now: float) -> bool:
         """Whether a cached handle may be used unasked: it is young, or a listing has just shown the same version, or that
         is assumed."""
         etag = handle.etag
@@ -114,7 +114,7 @@ class HeldFiles:
             handle.checked_at = max(handle.checked_at, self._listed_at)
         return same
 
-    async def confirm(self, client: Client, handle: FileHandle, file: DataFile, now: float) -> int | None:
+    async def confirm(self, client: Client, handle: FileHandle, file: FileEntry, now: float) -> int | None:
         """The round trips it took to know that a cached handle may be used; None where it may not."""
         known = handle.id
         if known.etag is None or (file.size is not None and file.size != known.size):
@@ -142,7 +142,7 @@ class HeldFiles:
         return asked_at if await client.revalidate(known, metrics=self._metrics) else None
 
     async def recall(
-        self, client: Client, file: DataFile, steps: Steps[FileHandle]
+        self, client: Client, file: FileEntry, steps: Steps[FileHandle]
     ) -> tuple[FileHandle, int] | None:
         """The handle of a file whose metadata is on disk and may be used, and the round trips to know that.
 
@@ -183,7 +183,7 @@ class HeldFiles:
             disk.drop(entry_key(client.token, path))
 
     async def _use(
-        self, client: Client, file: DataFile, kept: Kept, steps: Steps[FileHandle], checked_at: float
+        self, client: Client, file: FileEntry, kept: Kept, steps: Steps[FileHandle], checked_at: float
     ) -> tuple[FileHandle, int] | None:
         if file.etag is not None and not same_etag(file.etag, kept.etag):
             return None

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from accel.errors import redact
 
-__all__ = ["DataFile", "Listing", "ObjectId"]
+__all__ = ["FileEntry", "FileListing", "ObjectId"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class ObjectId:
 
 
 @dataclass(frozen=True, slots=True)
-class DataFile:
+class FileEntry:
     """One Parquet file to read."""
 
     root: str
@@ -45,14 +45,14 @@ class DataFile:
     """Values of the partition columns (Python values or their texts, None for null), in the listing's schema order."""
 
     def __repr__(self) -> str:
-        return f"DataFile({redact(self.url)!r}, partition={self.partition!r})"
+        return f"FileEntry({redact(self.url)!r}, partition={self.partition!r})"
 
 
 @dataclass(frozen=True, slots=True)
-class Listing:
+class FileListing:
     """The files of a source, in order, and the partition columns that their paths spell."""
 
-    files: tuple[DataFile, ...]
+    files: tuple[FileEntry, ...]
     partition_schema: pa.Schema
     round_trips: int
     """Dependent requests that listing took; 0 for named files."""

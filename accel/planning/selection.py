@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from accel.errors import redact
-from accel.planning.file import DataFile
+from accel.planning.file import FileEntry
 
 if TYPE_CHECKING:
     from accel.arrays import Bools, Int64s
@@ -241,7 +241,7 @@ def _turns(mask: Bools) -> Int64s:
 
 
 def match_selection(
-    selection: Mapping[str, Mapping[int, RowSelection]], files: Sequence[DataFile]
+    selection: Mapping[str, Mapping[int, RowSelection]], files: Sequence[FileEntry]
 ) -> dict[str, dict[int, RowSelection]]:
     """The caller's own rows by the URLs of the files, which may have been named by their paths.
 

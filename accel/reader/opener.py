@@ -21,7 +21,7 @@ from accel.decode.shared_schemas import arrow_schema, holds_instants, shared_sch
 from accel.errors import AccelError, ObjectChangedError
 from accel.metrics import Metrics
 from accel.options import Int96Unit, Options
-from accel.planning.file import DataFile, ObjectId
+from accel.planning.file import FileEntry, ObjectId
 from accel.planning.handle import FileHandle
 from accel.planning.need import Need, NeedTail, Steps, Tail
 from accel.planning.opening import open_file
@@ -74,7 +74,7 @@ class Opener:
             {} if tails is Tails.SERVE else None
         )
 
-    async def open(self, file: DataFile) -> tuple[FileHandle, int]:
+    async def open(self, file: FileEntry) -> tuple[FileHandle, int]:
         """The handle of a file's current version, and the round trips it took.
 
         A cached one is used while it is younger than the cache's `max_age`, or a listing has just shown
@@ -119,7 +119,7 @@ class Opener:
             return handle.arrow_schema
         return arrow_schema(kin.schema, kin.key_value, int96_unit=self.int96_unit)
 
-    def at_hand(self, file: DataFile, now: float) -> FileHandle | None:
+    def at_hand(self, file: FileEntry, now: float) -> FileHandle | None:
         """The cached handle of a file that may be used at `now` (monotonic clock) without asking its store."""
         client = self._client_for(file.root)
         handle = self._cache.get(file_key(client.token, file.path))
@@ -133,7 +133,7 @@ class Opener:
 
     # -- one by one ------------------------------------------------------------------------------
 
-    async def _load(self, client: Client, file: DataFile) -> tuple[FileHandle, int]:
+    async def _load(self, client: Client, file: FileEntry) -> tuple[FileHandle, int]:
         hint = self._hints.of(client, file)
         steps = partial(self.steps, file, hint)
         seen: list[Stash | Tail] = []
@@ -159,7 +159,7 @@ class Opener:
         self._hints.learn(client, file, handle, hint)
         return handle, trips
 
-    def steps(self, file: DataFile, hint: int) -> Steps[FileHandle]:
+    def steps(self, file: FileEntry, hint: int) -> Steps[FileHandle]:
         """What opens a file, of whose end `hint` bytes are read first."""
         return open_file(
             file.path,
@@ -169,7 +169,7 @@ class Opener:
             shared=shared_schema,
         )
 
-    def hint(self, client: Client, file: DataFile, *, abreast: int) -> int:
+    def hint(self, client: Client, file: FileEntry, *, abreast: int) -> int:
         """How many bytes of the end of a file are worth reading first, of so many that are opened at the same time."""
         return self._hints.of(client, file, abreast=abreast)
 
@@ -236,7 +236,7 @@ class Opener:
 
     # -- many at a time (`openings`) -------------------------------------------------------------
 
-    def begin(self, file: DataFile) -> tuple[Client, asyncio.Future[FileHandle | None]] | None:
+    def begin(self, file: FileEntry) -> tuple[Client, asyncio.Future[FileHandle | None]] | None:
         """Announce that a file is going to be opened, where nothing is known of it and nobody does it already.
 
         Whoever else wants it meanwhile waits for the future: its handle, or None where they have to see to it.
@@ -251,7 +251,7 @@ class Opener:
     def end(
         self,
         client: Client,
-        file: DataFile,
+        file: FileEntry,
         flight: asyncio.Future[FileHandle | None],
         handle: FileHandle | None,
     ) -> None:
@@ -262,7 +262,7 @@ class Opener:
         """Whether there is a disk that metadata of a store's files is kept on."""
         return self._cache.disk_for(client.token) is not None
 
-    async def recall(self, client: Client, file: DataFile) -> tuple[FileHandle, int] | None:
+    async def recall(self, client: Client, file: FileEntry) -> tuple[FileHandle, int] | None:
         """The handle of a file whose metadata is on disk and may be used, and the round trips to know that."""
         return await self.held.recall(client, file, self.steps(file, self._hints.of(client, file)))
 
@@ -270,24 +270,24 @@ class Opener:
         """Put on disk, if there is one, what a file was opened by."""
         await self.held.keep(client, handle, seen)
 
-    async def fetch_tail(self, client: Client, file: DataFile, *, hint: int) -> Tail:
+    async def fetch_tail(self, client: Client, file: FileEntry, *, hint: int) -> Tail:
         """The end of a file, as far as the hint goes."""
         try:
             return await self._read_tail(client, file.path, hint, _listed(client, file))
         except ObjectChangedError:
             return await self._read_tail(client, file.path, hint, None)
 
-    def adopt(self, client: Client, file: DataFile, *, handle: FileHandle, hint: int) -> None:
+    def adopt(self, client: Client, file: FileEntry, *, handle: FileHandle, hint: int) -> None:
         """Keep a file that was opened by a first read of `hint` bytes."""
         self._hints.learn(client, file, handle, hint)
         self._cache.put(file_key(client.token, file.path), handle, handle.nbytes)
 
-    def keep_tail(self, client: Client, file: DataFile, tail: Stash | Tail, *, among: int) -> None:
+    def keep_tail(self, client: Client, file: FileEntry, tail: Stash | Tail, *, among: int) -> None:
         """Have a task read from what came with a file's footer, where there is room for that of so many files."""
         if isinstance(tail, Tail):
             self._keep_tail(client, file.path, tail, among)
 
-    def named(self, error: Exception, file: DataFile) -> Exception:
+    def named(self, error: Exception, file: FileEntry) -> Exception:
         """An error that says which file it is of, as the user knows it."""
         return error.of(file.url) if isinstance(error, AccelError) else error
 
@@ -328,7 +328,7 @@ class Opener:
         self.held.forget(self._client_for(root), path)
 
 
-def _listed(client: Client, file: DataFile) -> ObjectId | None:
+def _listed(client: Client, file: FileEntry) -> ObjectId | None:
     """Azure has no suffix ranges: there the listing's size saves a request. Elsewhere the file is found as it is."""
     if file.size is None or file.etag is None or client.suffixes:
         return None

@@ -22,7 +22,7 @@ from accel.format.model import SchemaElement
 from accel.metrics import Metrics
 from accel.options import Options, Phases
 from accel.planning.coalesce import Merging, RequestShape
-from accel.planning.file import DataFile
+from accel.planning.file import FileEntry
 from accel.planning.filing import FilePlan, plan_file
 from accel.planning.handle import FileHandle
 from accel.planning.need import OnBadIndex, Steps
@@ -110,11 +110,11 @@ class Reader:
 
     # -- opening ---------------------------------------------------------------------------------
 
-    async def open(self, file: DataFile) -> tuple[FileHandle, int]:
+    async def open(self, file: FileEntry) -> tuple[FileHandle, int]:
         """The handle of a file's current version, and the round trips it took: see `Opener.open`."""
         return await self._opener.open(file)
 
-    def at_hand(self, file: DataFile, now: float) -> FileHandle | None:
+    def at_hand(self, file: FileEntry, now: float) -> FileHandle | None:
         """The cached handle of a file, if it may be used without asking: see `Opener.at_hand`."""
         return self._opener.at_hand(file, now)
 
@@ -135,7 +135,7 @@ class Reader:
 
     async def plan(
         self,
-        file: DataFile,
+        file: FileEntry,
         handle: FileHandle,
         question: Question,
         *,
@@ -181,7 +181,7 @@ class Reader:
 
     async def ask(
         self,
-        file: DataFile,
+        file: FileEntry,
         handle: FileHandle,
         make: Callable[[OnBadIndex], Steps[T]],
     ) -> tuple[T, int]:
@@ -211,7 +211,7 @@ class Reader:
         """Drop what is cached of a file that turned out to have changed."""
         self._opener.forget(root, path)
 
-    def distrust(self, file: DataFile, handle: FileHandle, tasks: Sequence[ScanTask]) -> bool:
+    def distrust(self, file: FileEntry, handle: FileHandle, tasks: Sequence[ScanTask]) -> bool:
         """Give up the page index of a file whose pages contradict it; False where `tasks` did without it."""
         if self.options.strict or all(read.whole for task in tasks for read in task.reads):
             return False

@@ -7,7 +7,7 @@ from typing import Final
 
 from accel.cache.cache import Cache
 from accel.options import Options
-from accel.planning.file import DataFile
+from accel.planning.file import FileEntry
 from accel.planning.handle import FileHandle
 from accel.planning.opening import LEAST_TAIL, first_tail_bytes
 from accel.store.client import Client
@@ -54,7 +54,7 @@ class TailHints:
         self._met: dict[str, _Met] = {}
         """By store."""
 
-    def of(self, client: Client, file: DataFile, *, abreast: int = 1) -> int:
+    def of(self, client: Client, file: FileEntry, *, abreast: int = 1) -> int:
         """How many bytes of the end of a file are worth reading first, of so many that are opened at the same time."""
         usual, met = self._usual(client, file), self._met.get(client.token)
         if self._options.tail_hint is not None:
@@ -65,7 +65,7 @@ class TailHints:
         size = met.least_size if file.size is None else file.size
         return min(usual, lean if size > _WHOLE else max(_WHOLE, lean))
 
-    def _usual(self, client: Client, file: DataFile) -> int:
+    def _usual(self, client: Client, file: FileEntry) -> int:
         """The same by what is known before the scan."""
         learned, given = self._cache.get(_key(client, file)), self._options.tail_hint
         if isinstance(learned, int):
@@ -79,7 +79,7 @@ class TailHints:
             self._worth[client.token] = worth
         return first_tail_bytes(file.size, worth)
 
-    def learn(self, client: Client, file: DataFile, handle: FileHandle, known: int) -> None:
+    def learn(self, client: Client, file: FileEntry, handle: FileHandle, known: int) -> None:
         """Note what a file took, of whose end `known` bytes were read first."""
         size = handle.id.size
         met = self._met.get(client.token)
@@ -109,5 +109,5 @@ class TailHints:
             self._cache.put(key, took, 256)
 
 
-def _key(client: Client, file: DataFile) -> tuple[str, str, str]:
+def _key(client: Client, file: FileEntry) -> tuple[str, str, str]:
     return "hint", client.token, file.path.partition("?")[0].rpartition("/")[0]

@@ -14,7 +14,7 @@ from accel.decode.pool import DecodePool
 from accel.errors import SchemaMismatchError
 from accel.indexes.expressions import Expression
 from accel.planning.answers import MetadataAnswer, answer_tasks, narrow_tasks
-from accel.planning.file import DataFile
+from accel.planning.file import FileEntry
 from accel.planning.filing import FilePlan
 from accel.planning.handle import FileHandle
 from accel.planning.leftover import MEASURES_KEY
@@ -24,15 +24,15 @@ from accel.planning.query import Question
 from accel.planning.tally import Tally, finish, tally_array
 from accel.planning.task import ScanTask
 from accel.reader.reader import Reader
-from accel.scanning.run import Running
+from accel.scanning.run import RunHandle
 
 __all__ = [
     "Aggregation",
-    "Answering",
+    "MetadataAnswers",
 ]
 
 
-class Answering(Protocol):
+class MetadataAnswers(Protocol):
     """Told of every file that is planned, before anything of it is read."""
 
     def narrow(self, question: Question) -> Question:
@@ -40,7 +40,7 @@ class Answering(Protocol):
         ...
 
     async def answer(
-        self, reader: Reader, file: DataFile, handle: FileHandle, plan: FilePlan
+        self, reader: Reader, file: FileEntry, handle: FileHandle, plan: FilePlan
     ) -> tuple[FilePlan, int]:
         """Answer what a file's metadata can; what is left to read, and the round trips it took.
 
@@ -82,7 +82,7 @@ class Aggregation:
         self._tallies: tuple[Tally, ...] = ()
         self.rows = 0
         """Rows so far."""
-        self._answers: dict[int, tuple[DataFile | None, MetadataAnswer]] = {}
+        self._answers: dict[int, tuple[FileEntry | None, MetadataAnswer]] = {}
 
     # -- what the run asks -----------------------------------------------------------------------
 
@@ -92,7 +92,7 @@ class Aggregation:
         return replace(question, output=found.project(range(len(found.measures))))
 
     async def answer(
-        self, reader: Reader, file: DataFile, handle: FileHandle, plan: FilePlan
+        self, reader: Reader, file: FileEntry, handle: FileHandle, plan: FilePlan
     ) -> tuple[FilePlan, int]:
         """Answer what one file's metadata can; the plan of what is left, and the round trips it took."""
         if self._limited:
@@ -159,7 +159,7 @@ class Aggregation:
 
     # -- folding ---------------------------------------------------------------------------------
 
-    async def fold(self, running: Running, *, decode_threads: int) -> None:
+    async def fold(self, running: RunHandle, *, decode_threads: int) -> None:
         """Take in all of one run."""
         while (batch := await running.take()) is not None:
             if any(measure.of is not Expression.VALUE for measure in self._resolved.measures):

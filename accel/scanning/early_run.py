@@ -15,9 +15,9 @@ from contextlib import suppress
 import pyarrow as pa
 
 from accel.errors import AccelError
-from accel.planning.file import Listing
+from accel.planning.file import FileListing
 from accel.planning.query import Question
-from accel.scanning.resolved_source import Session
+from accel.scanning.resolved_source import ResolvedSource
 from accel.scanning.run import Run
 from accel.store.calls import begin, see
 from accel.store.cancels import UnaskedTold, closed_early
@@ -31,7 +31,7 @@ class EarlyRun:
 
     Parameters
     ----------
-    session : Session
+    session : ResolvedSource
         Asks the store, and reads the source where it is not what it was.
     assuming : callable
         Makes the session that reads what it was.
@@ -40,7 +40,11 @@ class EarlyRun:
     """
 
     def __init__(
-        self, session: Session, *, assuming: Callable[[], Session], run_of: Callable[[Session], Run]
+        self,
+        session: ResolvedSource,
+        *,
+        assuming: Callable[[], ResolvedSource],
+        run_of: Callable[[ResolvedSource], Run],
     ) -> None:
         self._session = session
         self._assuming = assuming
@@ -68,7 +72,7 @@ class EarlyRun:
         return await run.take()
 
     async def question(self) -> Question:
-        """What is asked, with the schema settled: see `Session.question`."""
+        """What is asked, with the schema settled: see `ResolvedSource.question`."""
         await self._settled()
         return await self._session.question()
 
@@ -102,7 +106,7 @@ class EarlyRun:
                     self._settling.add_done_callback(see)
         return self._chosen
 
-    async def _settle(self, last: Listing) -> None:
+    async def _settle(self, last: FileListing) -> None:
         early, moment = self._assuming(), time.monotonic()
         try:
             early.assume(last)
@@ -130,7 +134,7 @@ class EarlyRun:
             metrics.deepest(trips)
             self._session, self._chosen = early, run
 
-    async def _trips_if_so(self, last: Listing, early: Session) -> int | None:
+    async def _trips_if_so(self, last: FileListing, early: ResolvedSource) -> int | None:
         """The round trips it took to know that the source is what it was; None where it is not."""
         try:
             with UnaskedTold():

@@ -18,8 +18,8 @@ from accel.planning.query import Question
 from accel.planning.task import ScanTask, check_alike
 from accel.reader.reader import Reader, Tails
 from accel.scanning.finder import Finder
-from accel.scanning.resolved_source import Session
-from accel.scanning.run import AnyRun, Run, Running, converted_schema
+from accel.scanning.resolved_source import ResolvedSource
+from accel.scanning.run import AnyRun, Run, RunHandle, converted_schema
 from accel.scanning.spec import ScanSpec, is_planned, is_stream, refuse_beside_a_plan
 from accel.store import runtime
 from accel.store.client import Client
@@ -27,7 +27,7 @@ from accel.store.faults import foremost
 
 if TYPE_CHECKING:
     from accel.planning.plan import Plan
-    from accel.scanning.aggregating import Aggregation, Answering
+    from accel.scanning.aggregating import Aggregation, MetadataAnswers
 
 __all__ = [
     "NO_COLUMNS",
@@ -73,7 +73,7 @@ class Engine:
         self._output: pa.Schema | None = None
         self._consumed = False
         self._sample: pa.RecordBatch | None = None
-        self._last: Session | None = None
+        self._last: ResolvedSource | None = None
 
     @property
     def stream(self) -> bool:
@@ -205,11 +205,11 @@ class Engine:
         tails: Tails = Tails.DROP,
         *,
         limit: int | None = None,
-        answering: Answering | None = None,
-    ) -> Session:
+        answering: MetadataAnswers | None = None,
+    ) -> ResolvedSource:
         reader = self._reader(metrics, tails)
         finder = Finder(self.spec, reader, in_store=self._in_store, cache=self._cache)
-        self._last = Session(
+        self._last = ResolvedSource(
             self.spec,
             reader,
             finder=finder,
@@ -220,8 +220,8 @@ class Engine:
         return self._last
 
     def start(
-        self, metrics: Metrics, *, limit: int | None = None, answering: Answering | None = None
-    ) -> Running:
+        self, metrics: Metrics, *, limit: int | None = None, answering: MetadataAnswers | None = None
+    ) -> RunHandle:
         """Begin a run; the first `take` sends the first request.
 
         With `answering` only what cannot be answered without being read comes out, in the files' own types.
@@ -239,19 +239,19 @@ class Engine:
             run = Run(reader, partial(planned_work, reader, tasks), limit=limit, ordered=spec.order)
             urls = {task.file.url for task in tasks}
             url = urls.pop() if len(urls) == 1 else None
-            return Running(run, None, schema=_schema_of(spec.source), for_spark=for_spark, url=url)
+            return RunHandle(run, None, schema=_schema_of(spec.source), for_spark=for_spark, url=url)
         assuming = partial(self._session, metrics, Tails.SERVE, limit=limit, answering=answering)
         session, url = assuming(), _only_path(spec.source)
 
-        def run_of(session: Session) -> Run:
+        def run_of(session: ResolvedSource) -> Run:
             return Run(session.reader, session.work, limit=limit, ordered=spec.order)
 
         if not session.assumes or limit == 0 or self._for_spark:
-            return Running(run_of(session), session, schema=None, for_spark=for_spark, url=url)
+            return RunHandle(run_of(session), session, schema=None, for_spark=for_spark, url=url)
         from accel.scanning.early_run import EarlyRun
 
         early = EarlyRun(session, assuming=assuming, run_of=run_of)
-        return Running(early, early, schema=None, for_spark=for_spark, url=url)
+        return RunHandle(early, early, schema=None, for_spark=for_spark, url=url)
 
     async def schema(self, metrics: Metrics) -> pa.Schema:
         """The schema of the result."""
@@ -263,7 +263,7 @@ class Engine:
 
     # -- planning --------------------------------------------------------------------------------
 
-    async def plan(self, metrics: Metrics, *, answering: Answering | None = None) -> Plan:
+    async def plan(self, metrics: Metrics, *, answering: MetadataAnswers | None = None) -> Plan:
         """All tasks, from metadata alone; with `answering`, of what that leaves to be read."""
         from accel.planning.plan import Plan
 
@@ -350,19 +350,19 @@ class ScanRuns:
         limit: int | None = None,
         answering: Aggregation | None = None,
         metrics: Metrics | None = None,
-    ) -> Running:
+    ) -> RunHandle:
         """One run, to be ended by `end` or `end_async`; counted in `metrics`, if somebody has to know which these are."""
         counts = self.metrics = Metrics() if metrics is None else metrics
         running = part.start(counts, limit=limit, answering=answering)
         running.enlist(self._under_way)
         return running
 
-    def end(self, running: Running) -> None:
+    def end(self, running: RunHandle) -> None:
         """Stop one run, if it has not ended by itself."""
         if not running.ended:
             runtime.run_to_end(running.close)
 
-    async def end_async(self, running: Running) -> None:
+    async def end_async(self, running: RunHandle) -> None:
         """`end`, awaited."""
         if not running.ended:
             await runtime.bridge_to_end(running.close)

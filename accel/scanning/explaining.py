@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from accel.metrics import Metrics
 from accel.planning.explain import Explain, RequestLevel, TaskIO, predict_pieces, predict_task
-from accel.planning.file import Listing
+from accel.planning.file import FileListing
 from accel.planning.filing import FilePlan
 from accel.planning.pages import PieceSize
 from accel.planning.query import Question
@@ -17,7 +17,7 @@ from accel.reader.admission import Budget
 from accel.reader.neighbour_reads import Neighbours, join_neighbours
 from accel.reader.reader import Reader
 from accel.reader.task_reads import TaskReads
-from accel.scanning.resolved_source import Session
+from accel.scanning.resolved_source import ResolvedSource
 
 __all__ = ["explain_plans"]
 
@@ -34,7 +34,12 @@ _INDEXES = (Kind.OFFSET_INDEX, Kind.COLUMN_INDEX, Kind.BLOOM, Kind.INDEX, Kind.D
 
 
 def explain_plans(
-    session: Session, plans: Sequence[FilePlan], *, question: Question, source: str, listing: Listing
+    session: ResolvedSource,
+    plans: Sequence[FilePlan],
+    *,
+    question: Question,
+    source: str,
+    listing: FileListing,
 ) -> Callable[[], Explain]:
     """A function that makes the Explain of this planning, with a prediction of what reading its tasks will request.
 

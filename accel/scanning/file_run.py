@@ -19,18 +19,18 @@ from accel.reader.admission import Budget, Priority
 from accel.reader.neighbour_reads import Neighbours, join_neighbours
 from accel.reader.piece_reads import filter_piece, finish_piece, narrow_task
 from accel.reader.task_reads import TaskReads
-from accel.scanning.file_stream import FileWork
-from accel.scanning.run_limits import Intake
+from accel.scanning.file_stream import FileJob
+from accel.scanning.run_limits import RunLimits
 from accel.store.cancels import UnaskedTold
 from accel.store.faults import foremost
 from accel.store.groups import Group
 from accel.store.slices import breathe
 
 __all__ = [
+    "BatchQueue",
     "FileRun",
     "Item",
     "Line",
-    "Outbox",
     "Reading",
 ]
 
@@ -43,7 +43,7 @@ _ALONE = 1 << 20
 class FileRun:
     """Reads one file: its pieces overlap, its batches come out in order, then None or what ended it."""
 
-    def __init__(self, intake: Intake, index: int, *, work: FileWork) -> None:
+    def __init__(self, intake: RunLimits, index: int, *, work: FileJob) -> None:
         self._intake = intake
         self._index = index
         self._work = work
@@ -53,7 +53,7 @@ class FileRun:
         self._budget = Budget(None)
         self.promised = 0
         """Rows that are sure to come out of it."""
-        self.outbox = Outbox()
+        self.outbox = BatchQueue()
         self.handed_out = False
         self._planned: Sequence[ScanTask] | None = None
         self._repeated = False
@@ -388,7 +388,7 @@ class Item:
     """The last batch of its piece: taking it ends what the piece holds."""
 
 
-class Outbox:
+class BatchQueue:
     """What has come of a file, for the one who takes it: a queue without what serves several."""
 
     __slots__ = ("_came", "_items")

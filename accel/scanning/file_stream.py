@@ -18,25 +18,25 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from accel.errors import AccelError
 from accel.metrics import Metrics
-from accel.planning.file import DataFile, Listing
+from accel.planning.file import FileEntry, FileListing
 from accel.planning.filing import FilePlan
 from accel.planning.handle import FileHandle
 from accel.planning.query import Question
 from accel.planning.task import ScanTask
 from accel.reader.reader import Reader
-from accel.scanning.footer_prefetch import Opening, Openings
+from accel.scanning.footer_prefetch import FooterPrefetcher, PrefetchedFile
 from accel.scanning.preloading import load_ahead
 from accel.scanning.screen import excluded_together
 from accel.store.slices import breathe
 
 if TYPE_CHECKING:
-    from accel.scanning.resolved_source import Session
+    from accel.scanning.resolved_source import ResolvedSource
 
 __all__ = [
-    "FileWork",
-    "Sweep",
-    "WorkSource",
-    "Works",
+    "FileJob",
+    "FileJobs",
+    "FileStream",
+    "FixedJobs",
     "openings_for",
     "plan_files",
     "planned_work",
@@ -44,7 +44,7 @@ __all__ = [
 
 
 @dataclass(slots=True)
-class FileWork:
+class FileJob:
     """One file of a run: how its tasks come about, and how to start over when it changed."""
 
     tasks: Callable[[], Awaitable[tuple[Sequence[ScanTask], int]]]
@@ -55,10 +55,10 @@ class FileWork:
     """Gives up the file's page index; False where it had none that was used."""
 
 
-class WorkSource(AsyncIterator[FileWork]):
+class FileJobs(AsyncIterator[FileJob]):
     """Where the files of a run come from, in order."""
 
-    only: FileWork | None = None
+    only: FileJob | None = None
     """The only one, where that is known beforehand."""
 
     @property
@@ -70,15 +70,15 @@ class WorkSource(AsyncIterator[FileWork]):
         """End what is under way for files that have not come out."""
 
 
-class Works(WorkSource):
+class FixedJobs(FileJobs):
     """Files that are known beforehand, as the work of a run."""
 
-    def __init__(self, works: Iterable[FileWork]) -> None:
+    def __init__(self, works: Iterable[FileJob]) -> None:
         if isinstance(works, list) and len(works) == 1:
             self.only = works[0]
         self._works = iter(works)
 
-    async def __anext__(self) -> FileWork:
+    async def __anext__(self) -> FileJob:
         try:
             return next(self._works)
         except StopIteration:
@@ -91,7 +91,7 @@ class _Excluded(enum.Enum):
     BY_PATH = "by path"
 
 
-_Found: TypeAlias = "_Excluded | FileHandle | Opening | None"
+_Found: TypeAlias = "_Excluded | FileHandle | PrefetchedFile | None"
 """A handle: cached metadata excludes the file. An opening: it tells, once it is done. None: it may have something."""
 
 
@@ -101,15 +101,15 @@ _BLOCK = 64
 _FEW = 4
 
 
-class Sweep(WorkSource):
+class FileStream(FileJobs):
     """The files of a session that are left to plan, each with its place among all.
 
     Parameters
     ----------
-    session : Session
-    listing : Listing
+    session : ResolvedSource
+    listing : FileListing
         All files of the source.
-    files : sequence of DataFile
+    files : sequence of FileEntry
         Those to read, in order.
     passed : dict, optional
         Is given the plans of the files that are passed over, by their places.
@@ -117,10 +117,10 @@ class Sweep(WorkSource):
 
     def __init__(
         self,
-        session: Session,
-        listing: Listing,
+        session: ResolvedSource,
+        listing: FileListing,
         *,
-        files: Sequence[DataFile],
+        files: Sequence[FileEntry],
         passed: dict[int, FilePlan] | None = None,
     ) -> None:
         self._session = session
@@ -148,7 +148,7 @@ class Sweep(WorkSource):
         if self._openings is not None:
             await self._openings.aclose()
 
-    async def next(self) -> tuple[int, DataFile, Opening | None] | None:
+    async def next(self) -> tuple[int, FileEntry, PrefetchedFile | None] | None:
         """The next file that is left, its place, and what opening it ahead has come to; None after the last.
 
         Files are passed over, and counted, on the way to it. May be awaited by several tasks at once.
@@ -168,13 +168,13 @@ class Sweep(WorkSource):
                 elif self._at >= len(self._files):
                     return None
 
-    def _take_next(self) -> tuple[int, DataFile, Opening | None] | None:
+    def _take_next(self) -> tuple[int, FileEntry, PrefetchedFile | None] | None:
         """The next file that is left of those that were looked at, if that is known by now."""
         ready, uncounted = self._ready, self._uncounted
         waves = self._listing.round_trips
         while ready:
             place, found = ready[0]
-            opened = found if isinstance(found, Opening) else None
+            opened = found if isinstance(found, PrefetchedFile) else None
             if opened is not None:
                 if not opened.done:
                     return None
@@ -200,7 +200,7 @@ class Sweep(WorkSource):
             found = self._nothings[size] = FilePlan(row_groups=size[0], rows=size[1])
         return found
 
-    async def __anext__(self) -> FileWork:
+    async def __anext__(self) -> FileJob:
         """The next file that is left, as work of a run."""
         left = await self.next()
         if left is None:
@@ -236,11 +236,11 @@ class Sweep(WorkSource):
                     found[place] = openings.ask(file)
         self._ready.extend(enumerate(found, start))
 
-    def _judge(self, files: Sequence[DataFile], question: Question, found: list[_Found]) -> None:
+    def _judge(self, files: Sequence[FileEntry], question: Question, found: list[_Found]) -> None:
         """Note of each file of which nothing is found yet that planning it would find nothing to read, if it would."""
         session, now = self._session, time.monotonic()
         places: list[int] = []
-        at_hand: list[tuple[DataFile, FileHandle]] = []
+        at_hand: list[tuple[FileEntry, FileHandle]] = []
         for place, file in enumerate(files):
             if found[place] is not None:
                 continue
@@ -259,7 +259,7 @@ class Sweep(WorkSource):
             if excluded:
                 found[place] = handle
 
-    def _at_hand(self, file: DataFile, now: float) -> FileHandle | None:
+    def _at_hand(self, file: FileEntry, now: float) -> FileHandle | None:
         """The cached handle of a file, where it may be used unasked."""
         if file is self._listing.files[0]:
             return None  # the question has opened it, and hands it on
@@ -296,13 +296,13 @@ class _Uncounted:
             self.files = self.row_groups = self.rows = self.hits = 0
 
 
-def openings_for(session: Session) -> Openings | None:
+def openings_for(session: ResolvedSource) -> FooterPrefetcher | None:
     """What opens the files of a session ahead of their turn; None where the first ones may be enough."""
     most = session.spec.options.max_files_in_flight
     if session.limit is not None or most == 1:
         return None
 
-    async def judge(opened: Sequence[tuple[DataFile, FileHandle]]) -> list[bool]:
+    async def judge(opened: Sequence[tuple[FileEntry, FileHandle]]) -> list[bool]:
         """Of files that have just been opened, whether planning each would find that nothing is to be read."""
         out = [False] * len(opened)
         if not session.spec.screens:
@@ -313,16 +313,16 @@ def openings_for(session: Session) -> Openings | None:
             return out
         return _excluded(session, opened, question)
 
-    return Openings(session.reader.opener, judge, most=most)
+    return FooterPrefetcher(session.reader.opener, judge, most=most)
 
 
-async def plan_files(session: Session) -> list[FilePlan]:
+async def plan_files(session: ResolvedSource) -> list[FilePlan]:
     """The plans of all files of a session, in order."""
     files = await session.files()
     if len(files) == 1:
         return [await session.plan_current(files[0])]
     plans: dict[int, FilePlan] = {}
-    sweep = Sweep(session, await session.listing(), files=files, passed=plans)
+    sweep = FileStream(session, await session.listing(), files=files, passed=plans)
 
     async def work() -> None:
         while (left := await sweep.next()) is not None:
@@ -336,7 +336,7 @@ async def plan_files(session: Session) -> list[FilePlan]:
 
 
 def _excluded(
-    session: Session, opened: Sequence[tuple[DataFile, FileHandle]], question: Question
+    session: ResolvedSource, opened: Sequence[tuple[FileEntry, FileHandle]], question: Question
 ) -> list[bool]:
     return excluded_together(
         opened,
@@ -347,16 +347,16 @@ def _excluded(
     )
 
 
-async def planned_work(reader: Reader, tasks: Sequence[ScanTask]) -> Works:
+async def planned_work(reader: Reader, tasks: Sequence[ScanTask]) -> FixedJobs:
     """Tasks of one file that follow each other are one piece of work."""
     if len(tasks) == 1:
-        return Works([_fixed(reader, tuple(tasks))])
-    return Works(
+        return FixedJobs([_fixed(reader, tuple(tasks))])
+    return FixedJobs(
         _fixed(reader, tuple(run)) for _, run in itertools.groupby(tasks, lambda task: id(task.file))
     )
 
 
-def _fixed(reader: Reader, tasks: Sequence[ScanTask]) -> FileWork:
+def _fixed(reader: Reader, tasks: Sequence[ScanTask]) -> FileJob:
     async def give() -> tuple[Sequence[ScanTask], int]:
         load_ahead(reader.client(tasks[0].file.root), tasks[0].file.question.where)
         return tasks, 0
@@ -366,4 +366,4 @@ def _fixed(reader: Reader, tasks: Sequence[ScanTask]) -> FileWork:
         reader.forget(tasks[0].file.root, tasks[0].path)
         return False
 
-    return FileWork(give, forget)
+    return FileJob(give, forget)

@@ -10,7 +10,7 @@ import pyarrow as pa
 from accel.cache.cache import Cache
 from accel.cache.folders import Folders
 from accel.errors import AccelError, ObjectNotFoundError
-from accel.planning.file import DataFile, Listing
+from accel.planning.file import FileEntry, FileListing
 from accel.planning.handle import FileHandle
 from accel.reader.reader import Reader
 from accel.scanning.preloading import load_ahead
@@ -60,7 +60,7 @@ class Finder:
         if isinstance(source, str) and source in self._folders:
             source = _below(source)
         self._last: LastListing | None = None
-        self._sole: DataFile | None = None
+        self._sole: FileEntry | None = None
         self._look_back(source)
         self.first: tuple[FileHandle, int] | None = None
         """The only file, where it was opened to find it, and the round trips that took."""
@@ -70,7 +70,7 @@ class Finder:
         """Whether `recall` may know something."""
         return self._last is not None or self._sole is not None
 
-    def recall(self) -> Listing | None:
+    def recall(self) -> FileListing | None:
         """What the source is likely to be found to be, where the store has to be asked whether it is: a file as it was
         known to be, or the files that were listed the last time."""
         if self._last is not None:
@@ -78,7 +78,7 @@ class Finder:
         file, reader = self._sole, self._reader
         if file is None or not reader.opener.held.is_in_doubt(reader.client(file.root), file):
             return None
-        return Listing((file,), _NO_COLUMNS, 0)
+        return FileListing((file,), _NO_COLUMNS, 0)
 
     def _look_back(self, source: object) -> None:
         """Note where what is known of a source is kept: of one that is listed, or of a store's file that is all it names."""
@@ -100,7 +100,7 @@ class Finder:
         elif named.is_plain_file and not isinstance(spec.partitioning, pa.Schema):
             self._sole = named.as_file()
 
-    async def find(self, *, begun: Begun | None = None, reads: bool = False) -> Listing:
+    async def find(self, *, begun: Begun | None = None, reads: bool = False) -> FileListing:
         """The files, once.
 
         Parameters
@@ -120,7 +120,7 @@ class Finder:
             listing = await self._tell_apart(only, listing, begun)
         return listing if self._last is None else await self._last.note(listing)
 
-    async def _tell_apart(self, only: DataFile, listing: Listing, begun: Begun | None) -> Listing:
+    async def _tell_apart(self, only: FileEntry, listing: FileListing, begun: Begun | None) -> FileListing:
         """The file of that name, else what lies below it: Spark writes directories called x.parquet."""
         if only.url in self._folders:
             return await self._open_and_list(only, listing, begun)
@@ -136,9 +136,9 @@ class Finder:
             return replace(below, round_trips=below.round_trips + 1)
         return listing
 
-    async def _open_and_list(self, only: DataFile, listing: Listing, begun: Begun | None) -> Listing:
+    async def _open_and_list(self, only: FileEntry, listing: FileListing, begun: Begun | None) -> FileListing:
         """The same, both asked for at once: the last time it was a directory."""
-        below: Listing | AccelError | None = None
+        below: FileListing | AccelError | None = None
         missing: ObjectNotFoundError | None = None
 
         async def look_below() -> None:
@@ -162,12 +162,12 @@ class Finder:
                 self._folders.discard(only.url)
             if missing is None:
                 return listing
-            if isinstance(below, Listing):
+            if isinstance(below, FileListing):
                 return below
             failure = missing if isinstance(below, ObjectNotFoundError) or below is None else below
         raise failure
 
-    async def _discover(self, source: Any, begun: Begun | None) -> Listing:
+    async def _discover(self, source: Any, begun: Begun | None) -> FileListing:
         from accel.tables.discover import discover
 
         return await discover(

@@ -19,7 +19,7 @@ from accel.format.footer import FooterBytes, parse_footer
 from accel.format.footers import Alike, learn_alike, read_alike
 from accel.format.model import FileMetadata, ParquetSchema
 from accel.format.packed import PackedMetadata
-from accel.planning.file import DataFile
+from accel.planning.file import FileEntry
 from accel.planning.handle import FileHandle
 from accel.planning.need import Need, NeedTail, Steps, Tail
 from accel.planning.opening import LEAST_TAIL, footer_in
@@ -31,14 +31,14 @@ from accel.store.slices import breathe
 
 __all__ = [
     "Batches",
-    "FooterDesk",
+    "FooterBatchParser",
+    "FooterPrefetcher",
     "Judge",
-    "Opening",
-    "Openings",
-    "Width",
+    "PrefetchedFile",
+    "RequestWidth",
 ]
 
-Judge = Callable[[Sequence[tuple[DataFile, FileHandle]]], Awaitable[Sequence[bool]]]
+Judge = Callable[[Sequence[tuple[FileEntry, FileHandle]]], Awaitable[Sequence[bool]]]
 """Of some files that have just been opened, which are known to have nothing that is asked for."""
 
 _BATCH: Final = 64
@@ -52,10 +52,10 @@ _PATIENCE: Final = 2e-4
 
 
 @dataclass(slots=True, eq=False)
-class Opening:
+class PrefetchedFile:
     """One file, from its request to the verdict."""
 
-    file: DataFile
+    file: FileEntry
     client: Client
     flight: asyncio.Future[FileHandle | None]
     """What others wait for who want the same file meanwhile."""
@@ -74,7 +74,7 @@ class Opening:
     """Bytes of its end that were asked for first."""
 
 
-class Openings:
+class FooterPrefetcher:
     """Opens files ahead for one scan. Used on one event loop; `aclose` ends what is under way.
 
     Parameters
@@ -83,19 +83,19 @@ class Openings:
     judge : callable
         Awaited with files that have just been opened.
     most : int
-        Requests under way at once, at most: see `Width`.
+        Requests under way at once, at most: see `RequestWidth`.
     """
 
     def __init__(self, opener: Opener, judge: Judge, *, most: int) -> None:
         self._opener = opener
         self._judge = judge
         self._most = most
-        self._width = Width(most, widened=self._send_more)
-        self._desk = FooterDesk(shared_schema)
-        self._queue: deque[Opening] = deque()
+        self._width = RequestWidth(most, widened=self._send_more)
+        self._desk = FooterBatchParser(shared_schema)
+        self._queue: deque[PrefetchedFile] = deque()
         self._came = Batches(self._start, self._open_some, most=_BATCH, then=self._look)
-        self._open: set[Opening] = set()
-        self._early: dict[tuple[str, str], Opening] = {}
+        self._open: set[PrefetchedFile] = set()
+        self._early: dict[tuple[str, str], PrefetchedFile] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._readers = 0
         self._unjudged = Batches(
@@ -118,26 +118,26 @@ class Openings:
         """How many files' ends may be held that are not settled."""
         return self._opener.options.memory_limit // _SHARE // self._longest
 
-    def ask(self, file: DataFile) -> Opening | None:
+    def ask(self, file: FileEntry) -> PrefetchedFile | None:
         """Begin to open a file; None where that is left to `Opener.open`."""
         begun = None if self.failed else self._opener.begin(file)
         if begun is None:
             return None
         client, flight = begun
-        opening = Opening(file, client, flight)
+        opening = PrefetchedFile(file, client, flight)
         self._open.add(opening)
         self._queue.append(opening)
         self._send()
         return opening
 
-    def ask_early(self, files: Iterable[DataFile]) -> None:
+    def ask_early(self, files: Iterable[FileEntry]) -> None:
         """Begin to open the first of files that are sure to be asked for, by `take_early` first, as they are.
 
         None of them may be settled before all are known: what they hold meanwhile is bounded.
         """
         self._start(self._ask_early(files))
 
-    async def _ask_early(self, files: Iterable[DataFile]) -> None:
+    async def _ask_early(self, files: Iterable[FileEntry]) -> None:
         asked = known = 0
         for file in files:
             await breathe()
@@ -153,7 +153,7 @@ class Openings:
             if asked >= min(_DEPTH, self._room):
                 break
 
-    async def open_early(self, file: DataFile) -> tuple[FileHandle, int] | None:
+    async def open_early(self, file: FileEntry) -> tuple[FileHandle, int] | None:
         """What `ask_early` has begun for a file, awaited: as `Opener.open` gives it, which is to be asked where this is
         None."""
         opening = self.take_early(file)
@@ -164,7 +164,7 @@ class Openings:
             raise opening.error
         return None if handle is None else (handle, opening.round_trips)
 
-    def take_early(self, file: DataFile) -> Opening | None:
+    def take_early(self, file: FileEntry) -> PrefetchedFile | None:
         """What `ask_early` has begun for a file, handed out once; None where that was nothing, or of another version."""
         opening = self._early.pop((file.root, file.path), None)
         return opening if opening is not None and opening.file == file else None
@@ -268,7 +268,7 @@ class Openings:
 
     # -- what has come ---------------------------------------------------------------------------
 
-    async def _open_some(self, some: Sequence[Opening]) -> None:
+    async def _open_some(self, some: Sequence[PrefetchedFile]) -> None:
         opened = [opening for opening in some if opening.handle is not None]
         came = [(opening, opening.seen[0]) for opening in some if opening.handle is None]
         tails = [(opening, tail) for opening, tail in came if isinstance(tail, Tail)]
@@ -291,7 +291,7 @@ class Openings:
         await self._conclude(opened)
 
     async def _finish(
-        self, opening: Opening, tail: Tail, steps: Steps[FileHandle], need: Need | NeedTail
+        self, opening: PrefetchedFile, tail: Tail, steps: Steps[FileHandle], need: Need | NeedTail
     ) -> None:
         """Bring what the tail lacks of a longer footer."""
         try:
@@ -305,11 +305,11 @@ class Openings:
             self._is_open(opening, handle)
             await self._conclude([opening])
 
-    def _is_open(self, opening: Opening, handle: FileHandle) -> None:
+    def _is_open(self, opening: PrefetchedFile, handle: FileHandle) -> None:
         handle.checked_at = opening.asked_at
         opening.handle = handle
 
-    async def _conclude(self, opened: Sequence[Opening]) -> None:
+    async def _conclude(self, opened: Sequence[PrefetchedFile]) -> None:
         """Keep files that are open; the verdict on them follows."""
         opener, recalled = self._opener, 0
         for opening in opened:
@@ -327,7 +327,7 @@ class Openings:
         self._unjudged.waiting += opened
         self._unjudged.begin()
 
-    async def _judge_some(self, some: Sequence[Opening]) -> None:
+    async def _judge_some(self, some: Sequence[PrefetchedFile]) -> None:
         """Settle what is open. Nothing that anybody else could wait for is done here."""
         await breathe()
         pairs = [(opening.file, opening.handle) for opening in some if opening.handle is not None]
@@ -338,7 +338,7 @@ class Openings:
                 self._opener.keep_tail(opening.client, opening.file, tail, among=len(self._open))
             self._settle(opening)
 
-    def _fail(self, opening: Opening, error: Exception) -> None:
+    def _fail(self, opening: PrefetchedFile, error: Exception) -> None:
         self.failed = True
         opening.error = self._opener.named(error, opening.file)
         self._settle(opening)
@@ -346,7 +346,7 @@ class Openings:
         while self._queue:
             self._settle(self._queue.popleft())
 
-    def _settle(self, opening: Opening) -> None:
+    def _settle(self, opening: PrefetchedFile) -> None:
         opening.done = True
         opening.seen = []
         self._open.discard(opening)
@@ -415,7 +415,7 @@ _BUSY: Final = 0.75
 """A loop that works for more than this share of the time would not be through sooner: more connections only cost it."""
 
 
-class Width:
+class RequestWidth:
     """A limit that grows while the loop is idle. Used on one event loop; `close` ends its timer.
 
     Parameters
@@ -461,7 +461,7 @@ _KINDS: Final = 8
 """How many footer layouts are remembered; the one learned first is dropped."""
 
 
-class FooterDesk:
+class FooterBatchParser:
     """Where the footers of one scan are handed in.
 
     Parameters

@@ -1,7 +1,7 @@
 """The batches of a scan one by one, blocking and awaited.
 
 Objects and not generators: one that is dropped may be finalized by the garbage collector, on any thread and under any
-lock, where nothing may wait for the I/O loop. What it ran is ended by `Running` then.
+lock, where nothing may wait for the I/O loop. What it ran is ended by `RunHandle` then.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from accel.errors import ObjectChangedError
 from accel.scanning.engine import Engine, ScanRuns
-from accel.scanning.run import Running
+from accel.scanning.run import RunHandle
 from accel.store import runtime
 
 __all__ = ["AwaitedBatches", "BlockingBatches", "ToldBatches"]
@@ -26,7 +26,7 @@ class _Way:
         self._parts = engine.parts()
         self._runs = runs
         self._left = runs.limit()
-        self._running: Running | None = None
+        self._running: RunHandle | None = None
         self._over = False
         self._taking = threading.Lock()
 
@@ -34,7 +34,7 @@ class _Way:
         if not self._taking.acquire(blocking=False):
             raise ValueError("a batch of this iterator is being taken already")
 
-    def _next_run(self) -> Running | None:
+    def _next_run(self) -> RunHandle | None:
         """What to take from next; None at the end."""
         if self._over:
             return None
@@ -50,7 +50,7 @@ class _Way:
         if self._left is not None:
             self._left -= batch.num_rows
 
-    def _leave(self) -> Running | None:
+    def _leave(self) -> RunHandle | None:
         """Stop here; returns what is to be ended."""
         self._over = True
         running, self._running = self._running, None

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from accel.errors import AccelError, ObjectChangedError, SchemaMismatchError
-from accel.planning.file import DataFile, Listing
+from accel.planning.file import FileEntry, FileListing
 from accel.planning.filing import FilePlan
 from accel.planning.handle import FileHandle
 from accel.planning.paths import PathValues
@@ -26,17 +26,17 @@ from accel.planning.query import Question
 from accel.planning.selection import RowSelection, match_selection
 from accel.planning.task import ScanTask
 from accel.reader.reader import Reader
-from accel.scanning.file_stream import FileWork, Works, WorkSource
+from accel.scanning.file_stream import FileJob, FileJobs, FixedJobs
 from accel.scanning.finder import Finder
 from accel.scanning.spec import ScanSpec
 from accel.store.threads import WORK
 
 if TYPE_CHECKING:
     from accel.predicate.bind import KnownKeys
-    from accel.scanning.aggregating import Answering
-    from accel.scanning.footer_prefetch import Opening, Openings
+    from accel.scanning.aggregating import MetadataAnswers
+    from accel.scanning.footer_prefetch import FooterPrefetcher, PrefetchedFile
 
-__all__ = ["Session"]
+__all__ = ["ResolvedSource"]
 
 _NO_COLUMNS = pa.schema([])
 
@@ -50,7 +50,7 @@ class _Counts:
     index_trips: int = 0
 
 
-class Session:
+class ResolvedSource:
     """Resolves a `ScanSpec` with the help of a reader, and plans its files one by one."""
 
     def __init__(
@@ -60,7 +60,7 @@ class Session:
         *,
         finder: Finder | None = None,
         limit: int | None = None,
-        answering: Answering | None = None,
+        answering: MetadataAnswers | None = None,
         first_names: list[str] | None = None,
     ) -> None:
         self.spec = spec
@@ -72,7 +72,7 @@ class Session:
         """Rows that will be taken at most; None for all."""
         self.answering = answering
         self.counts = _Counts()
-        self._listing: Listing | None = None
+        self._listing: FileListing | None = None
         self.settled: Question | None = None
         """The question, once it is settled."""
         self._settled_by: pa.Schema | None = None
@@ -85,7 +85,7 @@ class Session:
         """Rows are going to be read, not only planned: set by `work`."""
         self._takes_all = False
         """All files are going to be planned: set by `files`."""
-        self.openings: Openings | None = None
+        self.openings: FooterPrefetcher | None = None
         """What opens files already, as their directory is still being listed. Closed with the sweep that takes it."""
         self._handles: dict[str, FileHandle] = {}
         self._selection: dict[str, dict[int, RowSelection]] | None = None
@@ -96,23 +96,23 @@ class Session:
         """Whether `recall` may know something."""
         return self._finder.assumes
 
-    def recall(self) -> Listing | None:
+    def recall(self) -> FileListing | None:
         """What the source is likely to be found to be: see `Finder.recall`."""
         return self._finder.recall()
 
-    async def listing(self) -> Listing:
+    async def listing(self) -> FileListing:
         """The files of the source."""
         if self._listing is None:
             async with self._listing_lock:
                 self._listing = self._listing or self._take(await self._find())
         return self._listing
 
-    def assume(self, listing: Listing) -> None:
+    def assume(self, listing: FileListing) -> None:
         """Take the files of a source to be these, before it has been listed."""
         self.reader.opener.held.doubt()
         self._listing = self._take(replace(listing, round_trips=0))
 
-    def _take(self, listing: Listing) -> Listing:
+    def _take(self, listing: FileListing) -> FileListing:
         self.reader.num_files = len(listing.files)
         if self.spec.selection is not None:
             self._selection = match_selection(self.spec.selection, listing.files)
@@ -120,7 +120,7 @@ class Session:
             self.paths = PathValues(self.spec.where, listing.partition_schema)
         return listing
 
-    async def _find(self) -> Listing:
+    async def _find(self) -> FileListing:
         several = False
         self.reader.opener.held.note_listing(time.monotonic())
         try:
@@ -139,7 +139,7 @@ class Session:
                     await openings.aclose()
         return listing
 
-    def _open_early(self, files: Iterable[DataFile]) -> None:
+    def _open_early(self, files: Iterable[FileEntry]) -> None:
         if self.openings is None:
             from accel.scanning.file_stream import openings_for
 
@@ -147,7 +147,7 @@ class Session:
             if self.openings is not None:
                 self.openings.ask_early(files)
 
-    async def _open_first(self, file: DataFile) -> tuple[FileHandle, int]:
+    async def _open_first(self, file: FileEntry) -> tuple[FileHandle, int]:
         """The first file, for the question and for its own plan."""
         early = None
         if self.openings is not None:
@@ -213,7 +213,7 @@ class Session:
         question.compiled.bound, question.compiled.keys = bound, keys
         return question
 
-    async def _settle_anew(self, file: DataFile, handle: FileHandle, opening: int) -> None:
+    async def _settle_anew(self, file: FileEntry, handle: FileHandle, opening: int) -> None:
         """Have the question be of the first file as it is now: no rows come out under the columns of another version.
 
         Raises ObjectChangedError where other files are read by that of before.
@@ -235,23 +235,23 @@ class Session:
 
     # -- files -----------------------------------------------------------------------------------
 
-    async def files(self) -> list[DataFile]:
+    async def files(self) -> list[FileEntry]:
         """The files to read, in order: all of them are going to be planned."""
         self._takes_all = True
         files, chosen = (await self.listing()).files, self._selection
         return list(files) if chosen is None else [f for f in files if f.url in chosen]
 
-    async def work(self) -> WorkSource:
+    async def work(self) -> FileJobs:
         """The files to read, in order, each with the way to plan it; what is passed over is counted on the way."""
         self._reads = True
         files = await self.files()
         if len(files) == 1:
-            return Works([self.file_work(files[0])])  # nothing is judged together, or opened ahead
-        from accel.scanning.file_stream import Sweep
+            return FixedJobs([self.file_work(files[0])])  # nothing is judged together, or opened ahead
+        from accel.scanning.file_stream import FileStream
 
-        return Sweep(self, await self.listing(), files=files)
+        return FileStream(self, await self.listing(), files=files)
 
-    async def plan_current(self, file: DataFile, opened: Opening | None = None) -> FilePlan:
+    async def plan_current(self, file: FileEntry, opened: PrefetchedFile | None = None) -> FilePlan:
         """Plan a file, once more where it turns out to have changed since its metadata was cached."""
         try:
             return (await self.plan_file(file, opened))[0]
@@ -259,12 +259,12 @@ class Session:
             self._forget(file)
             return (await self.plan_file(file))[0]
 
-    def _forget(self, file: DataFile) -> bool:
+    def _forget(self, file: FileEntry) -> bool:
         self.reader.forget(file.root, file.path)
         self.reader.metrics.add("replans")
         return True
 
-    def file_work(self, file: DataFile, opened: Opening | None = None) -> FileWork:
+    def file_work(self, file: FileEntry, opened: PrefetchedFile | None = None) -> FileJob:
         """How to plan one file, which may have been opened ahead, and what to do where it has to be planned again."""
         planned: FilePlan | None = None
 
@@ -282,9 +282,9 @@ class Session:
             tasks = () if planned is None else planned.tasks
             return handle is not None and self.reader.distrust(file, handle, tasks)
 
-        return FileWork(tasks, lambda: self._forget(file), distrust)
+        return FileJob(tasks, lambda: self._forget(file), distrust)
 
-    async def plan_file(self, file: DataFile, opened: Opening | None = None) -> tuple[FilePlan, int]:
+    async def plan_file(self, file: FileEntry, opened: PrefetchedFile | None = None) -> tuple[FilePlan, int]:
         """Plan one file: the plan, and the round trips up to its data (the listing's included)."""
         if opened is not None and opened.error is not None:
             raise opened.error
@@ -328,7 +328,7 @@ class Session:
         self.counts.files_kept += sign if plan.tasks else 0
         self.reader.metrics.count_file(plan, sign)
 
-    def check_names(self, file: DataFile, handle: FileHandle) -> None:
+    def check_names(self, file: FileEntry, handle: FileHandle) -> None:
         """Raise SchemaMismatchError where columns go by position and the file has other ones than the first."""
         if self.first_names is not None and list(handle.arrow_schema.names) != self.first_names:
             raise SchemaMismatchError(

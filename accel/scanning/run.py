@@ -18,9 +18,9 @@ import pyarrow as pa
 
 from accel.errors import AccelError, ObjectChangedError
 from accel.reader.reader import Reader
-from accel.scanning.file_run import FileRun, Item, Outbox
-from accel.scanning.file_stream import FileWork, WorkSource
-from accel.scanning.run_limits import Intake
+from accel.scanning.file_run import BatchQueue, FileRun, Item
+from accel.scanning.file_stream import FileJob, FileJobs
+from accel.scanning.run_limits import RunLimits
 from accel.store import runtime
 from accel.store.calls import begin
 from accel.store.cancels import Beginning, UnaskedTold, closed_early
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 __all__ = [
     "AnyRun",
     "Run",
-    "Running",
+    "RunHandle",
     "converted_schema",
 ]
 
@@ -58,7 +58,7 @@ class Run:
     def __init__(
         self,
         reader: Reader,
-        work: Callable[[], Awaitable[WorkSource]],
+        work: Callable[[], Awaitable[FileJobs]],
         *,
         limit: int | None,
         ordered: bool,
@@ -68,12 +68,12 @@ class Run:
         self._limit = limit
         self._ordered = ordered
         self._files = 1 if limit is not None else reader.options.max_files_in_flight
-        self.intake = Intake(reader, limit=limit)
+        self.intake = RunLimits(reader, limit=limit)
         self._beginning: Beginning | None = None
-        self._alone: Outbox | None = None
+        self._alone: BatchQueue | None = None
         """Of the only file, where it could be read at once."""
         self._ready: asyncio.Queue[Item | None] | None = None
-        self._works: WorkSource | None = None
+        self._works: FileJobs | None = None
         self.main: asyncio.Task[None] | None = None
         self._failed: BaseException | None = None
         self._rows = 0
@@ -184,7 +184,7 @@ class Run:
             self._beginning = None
             beginning.left.set_result(None)
 
-    async def _run(self, works: WorkSource, first: FileRun | None, ready: asyncio.Queue[Item | None]) -> None:
+    async def _run(self, works: FileJobs, first: FileRun | None, ready: asyncio.Queue[Item | None]) -> None:
         try:
             async with aclosing(works):
                 if first is not None:
@@ -214,7 +214,7 @@ class Run:
             group.create_task(run.execute())
             await self._drain(run)
 
-    async def _in_order(self, works: AsyncIterator[FileWork]) -> None:
+    async def _in_order(self, works: AsyncIterator[FileJob]) -> None:
         """Read files ahead, as many as are allowed; hand on what comes out of the earliest."""
         async with asyncio.TaskGroup() as group:
             window: deque[FileRun] = deque()
@@ -230,7 +230,7 @@ class Run:
             while window:
                 await self._drain(window.popleft())
 
-    async def _in_order_meanwhile(self, works: AsyncIterator[FileWork]) -> None:
+    async def _in_order_meanwhile(self, works: AsyncIterator[FileJob]) -> None:
         """`_in_order`, without a limit, where the next file may be long in coming: what is ready goes out meanwhile."""
         slots = asyncio.Semaphore(self._files)
         started: asyncio.Queue[FileRun | None] = asyncio.Queue()
@@ -273,7 +273,7 @@ class Run:
         if self._limit is not None:
             self._files = min(2 * self._files, self.reader.options.max_files_in_flight)
 
-    async def _as_they_come(self, works: AsyncIterator[FileWork]) -> None:
+    async def _as_they_come(self, works: AsyncIterator[FileJob]) -> None:
         """Read files side by side, and hand on what comes out of any."""
         slots = asyncio.Semaphore(self._files)
         async with asyncio.TaskGroup() as group:
@@ -311,7 +311,7 @@ class SchemaSource(Protocol):
         ...
 
 
-class Running:
+class RunHandle:
     """One run under way: batches by `take`, then `close`. One that is dropped is stopped, and nobody waits for that.
 
     Parameters

@@ -20,7 +20,7 @@ from accel.reader.reader import Reader
 from accel.reader.task_reads import TaskReads
 from accel.reader.turns import Turns
 
-__all__ = ["Intake"]
+__all__ = ["RunLimits"]
 
 # Pieces for each thread that are being decoded or next: while one is decoded nobody has to be asked for another.
 _DECODED_EACH = 2
@@ -28,7 +28,7 @@ _DECODED_EACH = 2
 _DEEPEST = 4
 
 
-class Intake:
+class RunLimits:
     """Reads the pieces of one run's files. Used on one event loop.
 
     Parameters

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from accel.errors import AccelError
-from accel.planning.file import DataFile
+from accel.planning.file import FileEntry
 from accel.planning.handle import FileHandle
 from accel.planning.paths import PathValues
 from accel.planning.query import FileQuery, Question, compile_query, with_partition
@@ -21,18 +21,18 @@ __all__ = ["excluded_together"]
 
 
 def excluded_together(
-    opened: Sequence[tuple[DataFile, FileHandle]],
+    opened: Sequence[tuple[FileEntry, FileHandle]],
     question: Question,
     *,
     paths: PathValues,
-    check: Callable[[DataFile, FileHandle], None],
+    check: Callable[[FileEntry, FileHandle], None],
     schema_of: Callable[[FileHandle], pa.Schema],
 ) -> list[bool]:
     """Of each file, whether statistics and path are known to exclude it.
 
     Parameters
     ----------
-    opened : sequence of (DataFile, FileHandle)
+    opened : sequence of (FileEntry, FileHandle)
     question : Question
     paths : PathValues
     check : callable
@@ -75,7 +75,7 @@ class _Group:
 
 
 def _shared_query(
-    file: DataFile, handle: FileHandle, question: Question, paths: PathValues, arrow_schema: pa.Schema
+    file: FileEntry, handle: FileHandle, question: Question, paths: PathValues, arrow_schema: pa.Schema
 ) -> tuple[FileQuery, object]:
     """What the statistics of a file are asked, and a key that is equal for files that share it."""
     query = compile_query(

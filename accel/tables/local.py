@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 
 from accel.errors import StoreError
-from accel.planning.file import DataFile
+from accel.planning.file import FileEntry
 from accel.store.local_store import etag_of
 from accel.store.location import Location
 from accel.tables.listed import nothing
@@ -15,7 +15,7 @@ from accel.tables.source import Named, SourceShape
 __all__ = ["expand"]
 
 
-def expand(item: Named) -> tuple[Sequence[DataFile], Sequence[Named]]:
+def expand(item: Named) -> tuple[Sequence[FileEntry], Sequence[Named]]:
     """The files that match a local glob, sorted by path, and else the directories that do.
 
     Symbolic links are followed, save in a circle.

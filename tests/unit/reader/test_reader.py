@@ -16,14 +16,14 @@ import accel
 from accel.decode.pool import DecodePool
 from accel.errors import ObjectChangedError, ObjectNotFoundError
 from accel.metrics import Metrics
-from accel.planning.file import DataFile
+from accel.planning.file import FileEntry
 from accel.planning.handle import FileHandle
 from accel.ranges import ByteRange, Kind, Suffix
 from accel.reader.reader import Reader, Tails
 from accel.scanning.engine import Engine
 from accel.scanning.file_stream import plan_files
 from accel.scanning.finder import Finder
-from accel.scanning.resolved_source import Session
+from accel.scanning.resolved_source import ResolvedSource
 from accel.scanning.spec import ScanSpec
 from accel.store import runtime
 from accel.store.clients import client_for
@@ -76,7 +76,7 @@ def open_file(
         return client_for(root, store=store, options=OPTIONS)
 
     reader = Reader(client, cache=cache, options=OPTIONS, metrics=metrics)
-    handle, trips = runtime.run(reader.open(DataFile("store:", PATH, PATH, size, etag)))
+    handle, trips = runtime.run(reader.open(FileEntry("store:", PATH, PATH, size, etag)))
     return handle, trips, metrics
 
 
@@ -228,7 +228,7 @@ def test_who_joins_a_load_that_began_before_asks_whether_it_still_holds(
             )
             for _ in range(2)
         ]
-        file = DataFile("store:", PATH, PATH)
+        file = FileEntry("store:", PATH, PATH)
         first = asyncio.create_task(readers[0].open(file))
         await turns()
         store.put(PATH, version(7))
@@ -252,7 +252,7 @@ def test_many_who_doubt_a_version_ask_once(
     """But for those that began after the question was sent, where each scan is to ask for itself."""
     store = Gated({PATH: version(0)})
     cache = accel.Cache(max_age=max_age)
-    file = DataFile("store:", PATH, PATH)
+    file = FileEntry("store:", PATH, PATH)
     old = store.etags[PATH]
     sent: list[Metrics] = [Metrics() for _ in range(6)]
 
@@ -370,7 +370,7 @@ def test_a_tail_is_used_only_with_the_metadata_of_its_own_version() -> None:
     async def play() -> tuple[str | None, int]:
         spec = ScanSpec(source=PATH, options=options)
         reader = Reader(client, cache=cache, options=options, metrics=Metrics(), tails=Tails.SERVE)
-        session = Session(spec, reader, finder=Finder(spec, reader, in_store=True))
+        session = ResolvedSource(spec, reader, finder=Finder(spec, reader, in_store=True))
         await session.question()
         store.put(PATH, version(5000))
         reader.forget("store:", PATH)
@@ -519,7 +519,7 @@ def test_files_of_one_schema_share_it() -> None:
 
     for path in "abc":
         reader = Reader(client, cache=cache, options=OPTIONS, metrics=Metrics())
-        found.append(runtime.run(reader.open(DataFile("store:", path, path)))[0])
+        found.append(runtime.run(reader.open(FileEntry("store:", path, path)))[0])
     first, second, third = found
     assert first.metadata.schema is second.metadata.schema
     assert first.arrow_schema is second.arrow_schema

@@ -10,7 +10,7 @@ import pytest
 import accel
 from accel.options import MIB
 from accel.planning.pages import PieceSize
-from accel.scanning.run_limits import Intake
+from accel.scanning.run_limits import RunLimits
 from accel.store.network import Network
 
 TASK: Any = SimpleNamespace(file=SimpleNamespace(root="store:"))
@@ -18,14 +18,14 @@ TASK: Any = SimpleNamespace(file=SimpleNamespace(root="store:"))
 
 def intake(
     *, limit: int | None = None, network: Network | None = None, pieces: int = 8, **options: Any
-) -> Intake:
+) -> RunLimits:
     """Of a reader that keeps up to `pieces` of a store's pieces under way."""
     reader: Any = SimpleNamespace(
         options=accel.Options(**options),
         client=lambda root: SimpleNamespace(network=network),
         max_pieces=lambda root: pieces,
     )
-    return Intake(reader, limit=limit)
+    return RunLimits(reader, limit=limit)
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ from accel.scanning import file_stream as sweep
 from accel.scanning import footer_prefetch as openings
 from accel.scanning import footer_prefetch as width
 from accel.scanning.file_stream import openings_for
-from accel.scanning.footer_prefetch import Opening
+from accel.scanning.footer_prefetch import PrefetchedFile
 from accel.store import runtime
 from accel.testing import DictStore, Layout, RecordingStore, table, write_file
 from tests.unit.scanning.many_files import many_files, opening_tasks
@@ -235,7 +235,7 @@ def test_what_fails_for_many_at_once_is_told(
 ) -> None:
     """An error that no single file has made leaves nobody waiting."""
     if name == "parse":
-        monkeypatch.setattr(openings.FooterDesk, "parse", fail)
+        monkeypatch.setattr(openings.FooterBatchParser, "parse", fail)
     else:
         monkeypatch.setattr(sweep, "excluded_together", fail)
     cache = accel.Cache()
@@ -367,7 +367,7 @@ def test_closing_stops_the_clocks(objects: dict[str, bytes], monkeypatch: pytest
         def noted(delay: float, callback: Any, *args: Any, **keywords: Any) -> asyncio.TimerHandle:
             handle = call_later(delay, callback, *args, **keywords)
             name = getattr(callback, "__qualname__", "")
-            if name.startswith(("Openings.", "Width.")):
+            if name.startswith(("FooterPrefetcher.", "RequestWidth.")):
                 clocks[name] = handle
             return handle
 
@@ -384,8 +384,8 @@ def test_closing_stops_the_clocks(objects: dict[str, bytes], monkeypatch: pytest
 
     runtime.run(play())
     assert {name: clock.cancelled() for name, clock in clocks.items()} == {
-        "Width._look": True,
-        "Openings._digest_now": True,
+        "RequestWidth._look": True,
+        "FooterPrefetcher._digest_now": True,
     }
 
 
@@ -426,7 +426,7 @@ def test_none_is_opened_ahead_after_one_that_failed(objects: dict[str, bytes]) -
     broken = {**objects, "d/0001.parquet": b"PAR1 this is none PAR1"}
     scan = accel.scan("d/", "key = 77", store=DictStore(broken), cache=None)
 
-    async def play() -> tuple[Opening | None, Opening | None]:
+    async def play() -> tuple[PrefetchedFile | None, PrefetchedFile | None]:
         session = scan._engine._session(Metrics(), Tails.DROP)
         files = (await session.listing()).files
         ahead = openings_for(session)

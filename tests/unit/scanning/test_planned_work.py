@@ -10,7 +10,7 @@ import pytest
 import accel
 from accel.planning.task import ScanTask
 from accel.scanning import file_stream as module
-from accel.scanning.file_stream import FileWork, planned_work
+from accel.scanning.file_stream import FileJob, planned_work
 from accel.testing import DictStore, Layout, table, write_file
 
 
@@ -35,7 +35,7 @@ def tasks(monkeypatch: pytest.MonkeyPatch) -> Sequence[ScanTask]:
     return accel.plan(["a", "b", "b"], store=DictStore({"a": data, "b": data}), cache=None).tasks
 
 
-async def works_of(reader: FakeReader, tasks: Sequence[ScanTask]) -> tuple[FileWork | None, list[FileWork]]:
+async def works_of(reader: FakeReader, tasks: Sequence[ScanTask]) -> tuple[FileJob | None, list[FileJob]]:
     works = await planned_work(reader, tasks)  # type: ignore[arg-type]
     return works.only, [work async for work in works]
 

@@ -24,7 +24,7 @@ from accel.planning.selection import RowSelection
 from accel.planning.task import ScanTask
 from accel.reader.task_reads import PieceRead
 from accel.scanning.file_run import Item
-from accel.scanning.file_stream import FileWork, Works
+from accel.scanning.file_stream import FileJob, FixedJobs
 from accel.scanning.run import Run
 from accel.store.faults import foremost
 from accel.store.network import Network
@@ -123,10 +123,10 @@ class Files:
         self.gates: dict[int, asyncio.Event] = {}
         self.final = False
 
-    async def work(self) -> Works:
-        return Works([self._work(i) for i in range(len(self.planned))])
+    async def work(self) -> FixedJobs:
+        return FixedJobs([self._work(i) for i in range(len(self.planned))])
 
-    def _work(self, i: int) -> FileWork:
+    def _work(self, i: int) -> FileJob:
         async def tasks() -> tuple[Sequence[ScanTask], int]:
             self.asked.append(i)
             if i in self.gates:
@@ -143,7 +143,7 @@ class Files:
             self.distrusted.append(i)
             return True
 
-        return FileWork(tasks, forget, distrust)
+        return FileJob(tasks, forget, distrust)
 
 
 def make(
@@ -277,7 +277,7 @@ async def test_an_error_unordered_ends_the_run(planned: list[list[ScanTask]]) ->
 
 
 async def test_an_error_of_the_listing() -> None:
-    async def work() -> Works:
+    async def work() -> FixedJobs:
         raise StoreError("cannot list")
 
     run = Run(FakeReader(), work, limit=None, ordered=True)  # type: ignore[arg-type]
@@ -289,7 +289,7 @@ async def test_an_error_that_is_no_exception_ends_the_run() -> None:
     class Panic(BaseException):
         pass
 
-    async def work() -> Works:
+    async def work() -> FixedJobs:
         raise Panic
 
     run = Run(FakeReader(), work, limit=None, ordered=True)  # type: ignore[arg-type]
@@ -686,7 +686,7 @@ async def test_a_failure_lets_go_of_nothing_that_is_still_to_be_taken(planned: l
 async def test_whatever_ends_a_run_closes_its_files(
     planned: list[list[ScanTask]], closed: bool, ordered: bool
 ) -> None:
-    class Closing(Works):
+    class Closing(FixedJobs):
         closed = 0
 
         async def aclose(self) -> None:
@@ -694,7 +694,7 @@ async def test_whatever_ends_a_run_closes_its_files(
 
     works = Closing([])
 
-    async def work() -> Works:
+    async def work() -> FixedJobs:
         return works
 
     run = Run(FakeReader(), work, limit=None, ordered=ordered)  # type: ignore[arg-type]

@@ -15,7 +15,7 @@ from accel.errors import IndexFormatError, SchemaMismatchError
 from accel.metrics import Metrics
 from accel.planning.handle import FileHandle
 from accel.scanning.engine import Engine
-from accel.scanning.file_stream import Sweep
+from accel.scanning.file_stream import FileStream
 from accel.scanning.spec import ScanSpec
 from accel.store import runtime
 from accel.store.clients import client_for
@@ -47,16 +47,16 @@ def cache(store: RecordingStore) -> accel.Cache:
 @pytest.fixture
 def planned(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The files that are planned one by one."""
-    from accel.scanning.resolved_source import Session
+    from accel.scanning.resolved_source import ResolvedSource
 
     seen: list[str] = []
-    plain = Session.plan_file
+    plain = ResolvedSource.plan_file
 
-    async def plan_file(self: Session, file: Any, opened: Any = None) -> Any:
+    async def plan_file(self: ResolvedSource, file: Any, opened: Any = None) -> Any:
         seen.append(file.path)
         return await plain(self, file, opened)
 
-    monkeypatch.setattr(Session, "plan_file", plan_file)
+    monkeypatch.setattr(ResolvedSource, "plan_file", plan_file)
     return seen
 
 
@@ -269,7 +269,7 @@ def test_long_sweeps_leave_the_loop_to_others(objects: dict[str, bytes]) -> None
 async def test_many_may_take_from_one_sweep(store: RecordingStore, cache: accel.Cache) -> None:
     taken: list[int] = []
 
-    async def take(sweep: Sweep) -> None:
+    async def take(sweep: FileStream) -> None:
         while (left := await sweep.next()) is not None:
             taken.append(left[0])
             await asyncio.sleep(0)
@@ -280,7 +280,7 @@ async def test_many_may_take_from_one_sweep(store: RecordingStore, cache: accel.
 
         session = engine._session(Metrics(), Tails.DROP)
         passed: dict[int, Any] = {}
-        sweep = Sweep(session, await session.listing(), files=await session.files(), passed=passed)
+        sweep = FileStream(session, await session.listing(), files=await session.files(), passed=passed)
         async with asyncio.TaskGroup() as group:
             for _ in range(7):
                 group.create_task(take(sweep))

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 import accel
 from accel.errors import AccelError
 from accel.planning.screening import excluded_files
-from accel.scanning.file_stream import Sweep
-from accel.scanning.footer_prefetch import Openings
+from accel.scanning.file_stream import FileStream
+from accel.scanning.footer_prefetch import FooterPrefetcher
 from accel.testing import DictStore, Layout, table, write_file
 
 NAN = math.nan
@@ -91,8 +91,8 @@ predicates = st.recursive(
 def one_by_one() -> Iterator[None]:
     """The plain way."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Sweep, "_judge", lambda self, files, question, found: None)
-        patch.setattr(Openings, "ask", lambda self, file: None)
+        patch.setattr(FileStream, "_judge", lambda self, files, question, found: None)
+        patch.setattr(FooterPrefetcher, "ask", lambda self, file: None)
         yield
 
 
