@@ -11,8 +11,7 @@ from cachetools import LRUCache
 
 from accel.cache.ghosts import Ghosts
 from accel.cache.spans import Key, Spans
-from accel.planning.file import ObjectId
-from accel.ranges import ByteRange
+from accel.ranges import ByteRange, ObjectId
 
 __all__ = ["DataCache", "Held"]
 

@@ -15,10 +15,10 @@ from accel.cache.cache import Cache, file_key
 from accel.cache.disk_entry import Kept, entry_key, kept_of, reopen
 from accel.cache.written import written_since
 from accel.metrics import Metrics
-from accel.planning.file import FileEntry, ObjectId
+from accel.planning.file_entry import FileEntry
 from accel.planning.handle import FileHandle
 from accel.planning.need import Steps, Tail
-from accel.ranges import Stash
+from accel.ranges import ObjectId, Stash
 from accel.store.client import Client
 from accel.store.fetch import same_etag
 from accel.store.threads import DISK

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from cachetools import LRUCache
 
 from accel.cache.spans import Key, Spans
-from accel.planning.file import ObjectId
-from accel.ranges import ByteRange
+from accel.ranges import ByteRange, ObjectId
 
 __all__ = ["Ghosts"]
 

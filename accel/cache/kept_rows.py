@@ -17,7 +17,7 @@ from cachetools import LRUCache
 from accel.memory import pool
 
 if TYPE_CHECKING:
-    from accel.planning.file import ObjectId
+    from accel.ranges import ObjectId
 
 __all__ = ["MOST_ROWS", "KeptRows", "RowsKey"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from typing import Generic, Protocol, TypeAlias, TypeVar
 
-from accel.planning.file import ObjectId
+from accel.ranges import ObjectId
 
 __all__ = ["Key", "Spans"]
 

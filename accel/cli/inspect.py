@@ -21,7 +21,7 @@ from accel.cli.values import safe_text
 from accel.errors import redact
 from accel.metrics import Metrics
 from accel.options import MIB, Options
-from accel.planning.file import FileListing
+from accel.planning.file_entry import FileBlock
 from accel.planning.handle import FileHandle
 from accel.planning.page_indexes import index_want, take_page_indexes
 from accel.ranges import Kind, Want
@@ -56,7 +56,7 @@ def run_inspect(given: argparse.Namespace) -> None:
         say(f"{metrics.requests} requests, {byte_count(metrics.bytes)}")
 
 
-async def _inspect(given: argparse.Namespace, metrics: Metrics) -> tuple[FileListing, list[FileLayout]]:
+async def _inspect(given: argparse.Namespace, metrics: Metrics) -> tuple[FileBlock, list[FileLayout]]:
     options = Options()
     clients: Any = partial(client_for, storage_options=storage_options(given), options=options)
     listing = await discover(

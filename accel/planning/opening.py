@@ -13,10 +13,9 @@ import pyarrow as pa
 from accel.errors import IndexFormatError, ParquetFormatError
 from accel.format.footer import AMONG_OTHERS, MAGIC, TOC_KEY, FooterBytes, parse_footer, parse_tail
 from accel.format.model import FileMetadata, ParquetSchema
-from accel.planning.file import ObjectId
 from accel.planning.handle import FileHandle
 from accel.planning.need import Need, NeedTail, Steps, Tail
-from accel.ranges import ByteRange, Kind, ReadKey, Want
+from accel.ranges import ByteRange, Kind, ObjectId, ReadKey, Want
 
 __all__ = ["LEAST_TAIL", "MOST_TAIL", "first_tail_bytes", "footer_in", "open_file"]
 

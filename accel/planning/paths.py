@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from accel.arrays import make_scalar
 from accel.errors import AccelError, SchemaMismatchError
-from accel.planning.file import FileEntry
+from accel.planning.file_entry import FileEntry
 from accel.planning.pruning import KnownTerms, partition_evidence
 from accel.planning.query import Question, constant_fields
 from accel.predicate.expr import Expr

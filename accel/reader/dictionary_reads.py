@@ -11,10 +11,9 @@ from accel.cache.cache import Cache
 from accel.decode.stored import BarePage, StoredPage, store_page
 from accel.metrics import Metrics
 from accel.options import MIB
-from accel.planning.file import ObjectId
 from accel.planning.pages import Piece, dictionary_wants
 from accel.planning.task import ScanTask
-from accel.ranges import Buffer, ByteRange, ReadKey, Stash, Want
+from accel.ranges import Buffer, ByteRange, ObjectId, ReadKey, Stash, Want
 from accel.store.client import Client
 from accel.store.threads import WORK
 

@@ -21,11 +21,11 @@ from accel.decode.shared_schemas import arrow_schema, holds_instants, shared_sch
 from accel.errors import AccelError, ObjectChangedError
 from accel.metrics import Metrics
 from accel.options import Int96Unit, Options
-from accel.planning.file import FileEntry, ObjectId
+from accel.planning.file_entry import FileEntry
 from accel.planning.handle import FileHandle
 from accel.planning.need import Need, NeedTail, Steps, Tail
 from accel.planning.opening import open_file
-from accel.ranges import Kind, ReadKey, Stash
+from accel.ranges import Kind, ObjectId, ReadKey, Stash
 from accel.reader.dictionary_reads import cache_dictionary, cached_dictionary, dictionary_key
 from accel.reader.tail_hints import TailHints
 from accel.store.client import Client

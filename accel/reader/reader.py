@@ -22,7 +22,7 @@ from accel.format.model import SchemaElement
 from accel.metrics import Metrics
 from accel.options import Options, Phases
 from accel.planning.coalesce import Merging, RequestShape
-from accel.planning.file import FileEntry
+from accel.planning.file_entry import FileEntry
 from accel.planning.filing import FilePlan, plan_file
 from accel.planning.handle import FileHandle
 from accel.planning.need import OnBadIndex, Steps

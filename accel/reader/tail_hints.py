@@ -7,7 +7,7 @@ from typing import Final
 
 from accel.cache.cache import Cache
 from accel.options import Options
-from accel.planning.file import FileEntry
+from accel.planning.file_entry import FileEntry
 from accel.planning.handle import FileHandle
 from accel.planning.opening import LEAST_TAIL, first_tail_bytes
 from accel.store.client import Client

@@ -14,7 +14,7 @@ from accel.decode.pool import DecodePool
 from accel.errors import SchemaMismatchError
 from accel.indexes.expressions import Expression
 from accel.planning.answers import MetadataAnswer, answer_tasks, narrow_tasks
-from accel.planning.file import FileEntry
+from accel.planning.file_entry import FileEntry
 from accel.planning.filing import FilePlan
 from accel.planning.handle import FileHandle
 from accel.planning.leftover import MEASURES_KEY

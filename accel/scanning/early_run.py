@@ -15,7 +15,7 @@ from contextlib import suppress
 import pyarrow as pa
 
 from accel.errors import AccelError
-from accel.planning.file import FileListing
+from accel.planning.file_entry import FileBlock
 from accel.planning.query import Question
 from accel.scanning.resolved_source import ResolvedSource
 from accel.scanning.run import Run
@@ -106,7 +106,7 @@ class EarlyRun:
                     self._settling.add_done_callback(see)
         return self._chosen
 
-    async def _settle(self, last: FileListing) -> None:
+    async def _settle(self, last: FileBlock) -> None:
         early, moment = self._assuming(), time.monotonic()
         try:
             early.assume(last)
@@ -134,7 +134,7 @@ class EarlyRun:
             metrics.deepest(trips)
             self._session, self._chosen = early, run
 
-    async def _trips_if_so(self, last: FileListing, early: ResolvedSource) -> int | None:
+    async def _trips_if_so(self, last: FileBlock, early: ResolvedSource) -> int | None:
         """The round trips it took to know that the source is what it was; None where it is not."""
         try:
             with UnaskedTold():

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from accel.metrics import Metrics
 from accel.planning.explain import Explain, RequestLevel, TaskIO, predict_pieces, predict_task
-from accel.planning.file import FileListing
+from accel.planning.file_entry import FileBlock
 from accel.planning.filing import FilePlan
 from accel.planning.pages import PieceSize
 from accel.planning.query import Question
@@ -39,7 +39,7 @@ def explain_plans(
     *,
     question: Question,
     source: str,
-    listing: FileListing,
+    listing: FileBlock,
 ) -> Callable[[], Explain]:
     """A function that makes the Explain of this planning, with a prediction of what reading its tasks will request.
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from accel.errors import AccelError
 from accel.metrics import Metrics
-from accel.planning.file import FileEntry, FileListing
+from accel.planning.file_entry import FileBlock, FileEntry
 from accel.planning.filing import FilePlan
 from accel.planning.handle import FileHandle
 from accel.planning.query import Question
@@ -107,7 +107,7 @@ class FileStream(FileJobs):
     Parameters
     ----------
     session : ResolvedSource
-    listing : FileListing
+    listing : FileBlock
         All files of the source.
     files : sequence of FileEntry
         Those to read, in order.
@@ -118,7 +118,7 @@ class FileStream(FileJobs):
     def __init__(
         self,
         session: ResolvedSource,
-        listing: FileListing,
+        listing: FileBlock,
         *,
         files: Sequence[FileEntry],
         passed: dict[int, FilePlan] | None = None,

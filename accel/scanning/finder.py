@@ -10,7 +10,7 @@ import pyarrow as pa
 from accel.cache.cache import Cache
 from accel.cache.folders import Folders
 from accel.errors import AccelError, ObjectNotFoundError
-from accel.planning.file import FileEntry, FileListing
+from accel.planning.file_entry import FileBlock, FileEntry
 from accel.planning.handle import FileHandle
 from accel.reader.reader import Reader
 from accel.scanning.preloading import load_ahead
@@ -70,7 +70,7 @@ class Finder:
         """Whether `recall` may know something."""
         return self._last is not None or self._sole is not None
 
-    def recall(self) -> FileListing | None:
+    def recall(self) -> FileBlock | None:
         """What the source is likely to be found to be, where the store has to be asked whether it is: a file as it was
         known to be, or the files that were listed the last time."""
         if self._last is not None:
@@ -78,7 +78,7 @@ class Finder:
         file, reader = self._sole, self._reader
         if file is None or not reader.opener.held.is_in_doubt(reader.client(file.root), file):
             return None
-        return FileListing((file,), _NO_COLUMNS, 0)
+        return FileBlock((file,), _NO_COLUMNS, 0)
 
     def _look_back(self, source: object) -> None:
         """Note where what is known of a source is kept: of one that is listed, or of a store's file that is all it names."""
@@ -100,7 +100,7 @@ class Finder:
         elif named.is_plain_file and not isinstance(spec.partitioning, pa.Schema):
             self._sole = named.as_file()
 
-    async def find(self, *, begun: Begun | None = None, reads: bool = False) -> FileListing:
+    async def find(self, *, begun: Begun | None = None, reads: bool = False) -> FileBlock:
         """The files, once.
 
         Parameters
@@ -120,7 +120,7 @@ class Finder:
             listing = await self._tell_apart(only, listing, begun)
         return listing if self._last is None else await self._last.note(listing)
 
-    async def _tell_apart(self, only: FileEntry, listing: FileListing, begun: Begun | None) -> FileListing:
+    async def _tell_apart(self, only: FileEntry, listing: FileBlock, begun: Begun | None) -> FileBlock:
         """The file of that name, else what lies below it: Spark writes directories called x.parquet."""
         if only.url in self._folders:
             return await self._open_and_list(only, listing, begun)
@@ -136,9 +136,9 @@ class Finder:
             return replace(below, round_trips=below.round_trips + 1)
         return listing
 
-    async def _open_and_list(self, only: FileEntry, listing: FileListing, begun: Begun | None) -> FileListing:
+    async def _open_and_list(self, only: FileEntry, listing: FileBlock, begun: Begun | None) -> FileBlock:
         """The same, both asked for at once: the last time it was a directory."""
-        below: FileListing | AccelError | None = None
+        below: FileBlock | AccelError | None = None
         missing: ObjectNotFoundError | None = None
 
         async def look_below() -> None:
@@ -162,12 +162,12 @@ class Finder:
                 self._folders.discard(only.url)
             if missing is None:
                 return listing
-            if isinstance(below, FileListing):
+            if isinstance(below, FileBlock):
                 return below
             failure = missing if isinstance(below, ObjectNotFoundError) or below is None else below
         raise failure
 
-    async def _discover(self, source: Any, begun: Begun | None) -> FileListing:
+    async def _discover(self, source: Any, begun: Begun | None) -> FileBlock:
         from accel.tables.discover import discover
 
         return await discover(

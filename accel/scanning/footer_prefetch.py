@@ -19,7 +19,7 @@ from accel.format.footer import FooterBytes, parse_footer
 from accel.format.footers import Alike, learn_alike, read_alike
 from accel.format.model import FileMetadata, ParquetSchema
 from accel.format.packed import PackedMetadata
-from accel.planning.file import FileEntry
+from accel.planning.file_entry import FileEntry
 from accel.planning.handle import FileHandle
 from accel.planning.need import Need, NeedTail, Steps, Tail
 from accel.planning.opening import LEAST_TAIL, footer_in

@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from accel.errors import AccelError, ObjectChangedError, SchemaMismatchError
-from accel.planning.file import FileEntry, FileListing
+from accel.planning.file_entry import FileBlock, FileEntry, match_selection
 from accel.planning.filing import FilePlan
 from accel.planning.handle import FileHandle
 from accel.planning.paths import PathValues
 from accel.planning.projection import settle_schemas
 from accel.planning.query import Question
-from accel.planning.selection import RowSelection, match_selection
+from accel.planning.selection import RowSelection
 from accel.planning.task import ScanTask
 from accel.reader.reader import Reader
 from accel.scanning.file_stream import FileJob, FileJobs, FixedJobs
@@ -72,7 +72,7 @@ class ResolvedSource:
         """Rows that will be taken at most; None for all."""
         self.answering = answering
         self.counts = _Counts()
-        self._listing: FileListing | None = None
+        self._listing: FileBlock | None = None
         self.settled: Question | None = None
         """The question, once it is settled."""
         self._settled_by: pa.Schema | None = None
@@ -96,23 +96,23 @@ class ResolvedSource:
         """Whether `recall` may know something."""
         return self._finder.assumes
 
-    def recall(self) -> FileListing | None:
+    def recall(self) -> FileBlock | None:
         """What the source is likely to be found to be: see `Finder.recall`."""
         return self._finder.recall()
 
-    async def listing(self) -> FileListing:
+    async def listing(self) -> FileBlock:
         """The files of the source."""
         if self._listing is None:
             async with self._listing_lock:
                 self._listing = self._listing or self._take(await self._find())
         return self._listing
 
-    def assume(self, listing: FileListing) -> None:
+    def assume(self, listing: FileBlock) -> None:
         """Take the files of a source to be these, before it has been listed."""
         self.reader.opener.held.doubt()
         self._listing = self._take(replace(listing, round_trips=0))
 
-    def _take(self, listing: FileListing) -> FileListing:
+    def _take(self, listing: FileBlock) -> FileBlock:
         self.reader.num_files = len(listing.files)
         if self.spec.selection is not None:
             self._selection = match_selection(self.spec.selection, listing.files)
@@ -120,7 +120,7 @@ class ResolvedSource:
             self.paths = PathValues(self.spec.where, listing.partition_schema)
         return listing
 
-    async def _find(self) -> FileListing:
+    async def _find(self) -> FileBlock:
         several = False
         self.reader.opener.held.note_listing(time.monotonic())
         try:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from accel.errors import AccelError
-from accel.planning.file import FileEntry
+from accel.planning.file_entry import FileEntry
 from accel.planning.handle import FileHandle
 from accel.planning.paths import PathValues
 from accel.planning.query import FileQuery, Question, compile_query, with_partition

@@ -16,8 +16,7 @@ from accel.errors import (
 from accel.metrics import Metrics
 from accel.options import MIB, Options
 from accel.planning.coalesce import Fetch, Merging, RequestShape, assemble, joined_bytes
-from accel.planning.file import ObjectId
-from accel.ranges import ByteRange, Kind, Stash, Suffix, Want
+from accel.ranges import ByteRange, Kind, ObjectId, Stash, Suffix, Want
 from accel.store.faults import SuffixUnsupportedError, foremost
 from accel.store.fetch import Fetcher, Pin, same_etag
 from accel.store.gate import Gate

@@ -14,7 +14,7 @@ from typing import Protocol
 import pyarrow as pa
 
 from accel.metrics import Metrics
-from accel.planning.file import FileEntry, FileListing
+from accel.planning.file_entry import FileBlock, FileEntry
 from accel.store.range_store import ObjectEntry, PageSeen
 from accel.store.slices import breathe, each
 from accel.store.threads import FILES
@@ -59,7 +59,7 @@ async def discover(
     as_text: Collection[str] = (),
     metrics: Metrics,
     begun: Begun | None = None,
-) -> FileListing:
+) -> FileBlock:
     """Find the files that a source names.
 
     Parameters
@@ -87,7 +87,7 @@ async def discover(
 
     Returns
     -------
-    FileListing
+    FileBlock
         Sources in the order given; what one of them holds, sorted by path (by code point). A directory
         takes every file whatever its extension, save names that begin with `_` or `.` at any level below
         it, and empty markers. A file that is named twice is read twice.
@@ -107,7 +107,7 @@ async def discover(
     named = await _name(texts, glob=glob, in_store=in_store)
     types = partitioning if isinstance(partitioning, pa.Schema) else None
     if types is None and len(named) == 1 and named[0].is_plain_file:
-        return FileListing((named[0].as_file(),), _NO_COLUMNS, 0)
+        return FileBlock((named[0].as_file(),), _NO_COLUMNS, 0)
     # A schema may take directories for columns that spell no name.
     listed = await _find_all(named, client_for, metrics, begun if types is None else None)
     if len(named) == len(listed) == 1:
@@ -125,10 +125,10 @@ async def discover(
     spelt = bool(files) if types is not None else not all(map(_spells_none, files))
     await breathe()
     if partitioning is None or not spelt:
-        return FileListing(tuple(files), _NO_COLUMNS, waves)
+        return FileBlock(tuple(files), _NO_COLUMNS, waves)
     owners = await each(_owned(named, listed), lambda one: one[0])
     schema, files = await _place(owners, files, types, whole=whole, as_text=as_text)
-    return FileListing(tuple(files), schema, waves)
+    return FileBlock(tuple(files), schema, waves)
 
 
 async def _name(texts: Sequence[str], *, glob: bool, in_store: bool) -> Sequence[Named]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from accel.cache.cache import Cache
-from accel.planning.file import FileEntry, FileListing
+from accel.planning.file_entry import FileBlock, FileEntry
 from accel.store.slices import breathe, each
 
 __all__ = ["LastListing"]
@@ -25,7 +25,7 @@ _BLOCK: Final = 256
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Kept:
-    listing: FileListing
+    listing: FileBlock
     nbytes: int
     steady: bool
     """It was the same the time before, or there was no time before."""
@@ -50,7 +50,7 @@ class LastListing:
         self._recalled: _Kept | None = None
         """What is read early: it may be pushed out of the cache by just that."""
 
-    def recall(self) -> FileListing | None:
+    def recall(self) -> FileBlock | None:
         """What the source held, if it is likely to hold the same now: it did not change from one listing to the last."""
         found = self._find()
         self._recalled = found if found is not None and found.steady else None
@@ -60,7 +60,7 @@ class LastListing:
     def _key(self) -> Hashable:
         return self._source, self._token()
 
-    async def note(self, listing: FileListing) -> FileListing:
+    async def note(self, listing: FileBlock) -> FileBlock:
         """Keep what the source holds now; returned with the files that were kept, themselves, where it holds the same."""
         kept = self._find()
         found = kept or self._recalled
@@ -87,7 +87,7 @@ def _nbytes(file: FileEntry) -> int:
     return _FILE_BYTES + len(file.path) + len(file.url) + len(file.etag or "")
 
 
-async def _alike(one: FileListing, other: FileListing) -> bool:
+async def _alike(one: FileBlock, other: FileBlock) -> bool:
     """Whether two listings are of the same versions of the same files."""
     if len(one.files) != len(other.files) or one.partition_schema != other.partition_schema:
         return False

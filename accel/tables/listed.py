@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NoReturn
 
 from accel.errors import ObjectNotFoundError
-from accel.planning.file import FileEntry
+from accel.planning.file_entry import FileEntry
 from accel.store.location import LOCAL_ROOT
 from accel.store.range_store import ObjectEntry
 from accel.store.slices import each

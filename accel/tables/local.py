@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 
 from accel.errors import StoreError
-from accel.planning.file import FileEntry
+from accel.planning.file_entry import FileEntry
 from accel.store.local_store import etag_of
 from accel.store.location import Location
 from accel.tables.listed import nothing

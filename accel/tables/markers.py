@@ -8,7 +8,7 @@ from typing import Final, Protocol
 
 from accel.errors import ObjectNotFoundError, StoreError
 from accel.metrics import Metrics
-from accel.planning.file import FileEntry
+from accel.planning.file_entry import FileEntry
 from accel.store.range_store import ObjectEntry
 
 __all__ = ["HeadClient", "find_markers"]

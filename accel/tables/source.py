@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from accel.errors import AccelError, ObjectNotFoundError, StoreError
-from accel.planning.file import FileEntry
+from accel.planning.file_entry import FileEntry
 from accel.store.local_store import etag_of
 from accel.store.location import Location, parse_url
 from accel.store.range_store import ObjectEntry

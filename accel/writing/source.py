@@ -10,8 +10,7 @@ from typing import Protocol
 
 from accel.errors import ObjectChangedError, ObjectNotFoundError, ParquetFormatError, StoreError
 from accel.metrics import Metrics
-from accel.planning.file import ObjectId
-from accel.ranges import ByteRange, Kind, ReadKey, Want
+from accel.ranges import ByteRange, Kind, ObjectId, ReadKey, Want
 from accel.store import runtime
 from accel.store.client import Client
 from accel.store.location import Location

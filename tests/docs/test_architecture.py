@@ -67,7 +67,7 @@ def test_imports_are_found_wherever_they_stand() -> None:
     code = (
         "import accel.store.range_store, os\nfrom accel import kernels\n"
         "if TYPE_CHECKING:\n    from accel.cli import x\n"
-        "def f():\n    from accel.planning.file import y\n"
+        "def f():\n    from accel.planning.file_entry import y\n"
     )
     assert list(imported(ast.parse(code))) == ["store", "kernels", "planning"]
     assert list(imported(ast.parse(code), "accel.planning")) == ["file"]

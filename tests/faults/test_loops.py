@@ -20,8 +20,7 @@ from accel.cache.cache import Cache
 from accel.errors import AccelError, ObjectNotFoundError, StoreError
 from accel.metrics import Metrics
 from accel.options import Options
-from accel.planning.file import ObjectId
-from accel.ranges import ByteRange, Kind, ReadKey, Want
+from accel.ranges import ByteRange, Kind, ObjectId, ReadKey, Want
 from accel.store import runtime
 from accel.store.calls import Call
 from accel.store.client import Client

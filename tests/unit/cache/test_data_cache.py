@@ -12,8 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from accel.cache.data_cache import DataCache, Held
-from accel.planning.file import ObjectId
-from accel.ranges import ByteRange
+from accel.ranges import ByteRange, ObjectId
 
 OBJECT = bytes(range(200))
 FILE = ObjectId("f", len(OBJECT), '"1"')

@@ -11,7 +11,8 @@ from accel.cache.cache import Cache
 from accel.cache.freshness import HeldFiles
 from accel.metrics import Metrics
 from accel.options import Options
-from accel.planning.file import FileEntry, ObjectId
+from accel.planning.file_entry import FileEntry
+from accel.ranges import ObjectId
 from accel.store.client import Client
 from accel.testing import DictStore
 

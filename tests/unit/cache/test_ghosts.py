@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from accel.cache.ghosts import Ghosts
-from accel.planning.file import ObjectId
-from accel.ranges import ByteRange
+from accel.ranges import ByteRange, ObjectId
 
 KEY = ("t", "f")
 FILE = ObjectId("f", 1000, '"1"')

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from accel.cache.kept_rows import KeptRows, RowsKey
-from accel.planning.file import ObjectId
+from accel.ranges import ObjectId
 
 SCHEMA = pa.schema({"a": pa.int64(), "b": pa.string()})
 FILE = ObjectId("f", 10, "e1")

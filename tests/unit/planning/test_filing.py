@@ -13,7 +13,7 @@ import pytest
 from accel.decode.dictionary import dictionary_values
 from accel.errors import AccelError, EncryptedFileError, IndexFormatError, ParquetFormatError
 from accel.planning import task_files
-from accel.planning.file import FileEntry
+from accel.planning.file_entry import FileEntry
 from accel.planning.filing import FilePlan, plan_file
 from accel.planning.handle import FileHandle
 from accel.planning.pages import LeafReads

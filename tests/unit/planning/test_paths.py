@@ -10,7 +10,7 @@ import pytest
 from accel.errors import SchemaMismatchError
 from accel.planning import paths as module
 from accel.planning import pruning
-from accel.planning.file import FileEntry
+from accel.planning.file_entry import FileEntry
 from accel.planning.paths import PathValues
 from accel.planning.query import Question
 from accel.predicate.where import to_expr

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accel.planning.file import FileEntry
-from accel.planning.selection import RowSelection, match_selection
+from accel.planning.file_entry import FileEntry, match_selection
+from accel.planning.selection import RowSelection
 
 
 def one_run(size: int) -> st.SearchStrategy[list[bool]]:

@@ -8,9 +8,9 @@ import pyarrow as pa
 import pytest
 
 import accel
-from accel.planning.file import ObjectId
 from accel.planning.pages import Piece
 from accel.planning.selection import RowSelection
+from accel.ranges import ObjectId
 from accel.reader.kept_outcome import KeptOutcome
 from tests.unit.planning.test_question_keys import Task
 

@@ -16,7 +16,7 @@ import accel
 from accel.decode.pool import DecodePool
 from accel.errors import ObjectChangedError, ObjectNotFoundError
 from accel.metrics import Metrics
-from accel.planning.file import FileEntry
+from accel.planning.file_entry import FileEntry
 from accel.planning.handle import FileHandle
 from accel.ranges import ByteRange, Kind, Suffix
 from accel.reader.reader import Reader, Tails

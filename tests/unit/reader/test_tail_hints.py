@@ -9,7 +9,7 @@ import pytest
 
 import accel
 from accel.options import KIB, MIB
-from accel.planning.file import FileEntry
+from accel.planning.file_entry import FileEntry
 from accel.planning.opening import first_tail_bytes
 from accel.reader.tail_hints import TailHints
 from accel.store.network import Network

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pytest
 
 import accel
-from accel.planning.file import FileEntry, FileListing
+from accel.planning.file_entry import FileBlock, FileEntry
 from accel.planning.handle import FileHandle
 from accel.ranges import ByteRange, Kind, Suffix
 from accel.scanning.early_run import EarlyRun
@@ -393,7 +393,7 @@ async def test_it_is_of_the_version_that_was_used_that_the_store_is_asked(
     asking = session(SimpleNamespace(ask_after=ask_after))
     run: Any = EarlyRun(asking, assuming=list, run_of=list)  # type: ignore[arg-type]
     early = session(SimpleNamespace(doubted=[handles[name] for name in used]))
-    last = FileListing((FileEntry("s3://b", "f", "s3://b/f"),), pa.schema([]), 0)
+    last = FileBlock((FileEntry("s3://b", "f", "s3://b/f"),), pa.schema([]), 0)
     assert await run._trips_if_so(last, early) == trips
 
 
@@ -611,13 +611,13 @@ def test_an_iterator_that_is_dropped(waiting: HeldListings, cache: accel.Cache) 
 async def test_what_fails_as_whoever_waits_goes_away_is_reported_to_nobody() -> None:
     """asyncio would write it to stderr, as of a task that nobody asked for its end."""
 
-    def assume(_: FileListing) -> None:
+    def assume(_: FileBlock) -> None:
         raise accel.StoreError("not today")
 
     def fail() -> Any:
         raise RuntimeError("there is nothing to read it")
 
-    last = FileListing((FileEntry("s3://b", "f", "s3://b/f"),), pa.schema([]), 1)
+    last = FileBlock((FileEntry("s3://b", "f", "s3://b/f"),), pa.schema([]), 1)
     session = SimpleNamespace(recall=lambda: last)
     run: Any = EarlyRun(session, assuming=lambda: SimpleNamespace(assume=assume), run_of=lambda _: fail())  # type: ignore[arg-type, return-value]
     reported: list[object] = []

@@ -13,8 +13,7 @@ import pytest
 from accel.errors import ObjectChangedError, StoreError
 from accel.metrics import Metrics
 from accel.options import MIB, Options
-from accel.planning.file import ObjectId
-from accel.ranges import ByteRange, Kind, ReadKey, Suffix, Want
+from accel.ranges import ByteRange, Kind, ObjectId, ReadKey, Suffix, Want
 from accel.store.client import Client
 from accel.store.hedge import Hedge, Race
 from accel.store.network import Network

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from accel.errors import ObjectChangedError, ParquetFormatError, StoreError
 from accel.metrics import Metrics
 from accel.options import MIB, Options
-from accel.planning.file import ObjectId
-from accel.ranges import ByteRange, Kind, ReadKey, Stash, Suffix, Want
+from accel.ranges import ByteRange, Kind, ObjectId, ReadKey, Stash, Suffix, Want
 from accel.store.client import Client
 from accel.store.range_store import Payload
 from accel.testing import DictStore

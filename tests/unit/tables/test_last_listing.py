@@ -9,26 +9,26 @@ import pyarrow as pa
 import pytest
 
 import accel
-from accel.planning.file import FileEntry, FileListing
+from accel.planning.file_entry import FileBlock, FileEntry
 from accel.tables.last_listing import LastListing
 
 NO_COLUMNS = pa.schema([])
 
 
-def listing(*versions: str, partitions: pa.Schema = NO_COLUMNS) -> FileListing:
+def listing(*versions: str, partitions: pa.Schema = NO_COLUMNS) -> FileBlock:
     """One file for each etag."""
     files = (
         FileEntry("s3://b", f"d/{at}", f"s3://b/d/{at}", 100, etag, tuple(range(len(partitions))))
         for at, etag in enumerate(versions)
     )
-    return FileListing(tuple(files), partitions, 1)
+    return FileBlock(tuple(files), partitions, 1)
 
 
 def last(cache: accel.Cache, token: str = "mine") -> LastListing:
     return LastListing(cache, "k", lambda: token)
 
 
-def note(cache: accel.Cache, found: FileListing) -> FileListing:
+def note(cache: accel.Cache, found: FileBlock) -> FileBlock:
     return asyncio.run(last(cache).note(found))
 
 
@@ -54,7 +54,7 @@ def test_a_source_that_holds_the_same_as_before_keeps_its_files() -> None:
         replace(listing('"1"', '"2"'), files=tuple(replace(f, size=99) for f in listing('"1"', '"2"').files)),
     ],
 )
-def test_one_that_has_changed_is_believed_when_it_was_the_same_twice(other: FileListing) -> None:
+def test_one_that_has_changed_is_believed_when_it_was_the_same_twice(other: FileBlock) -> None:
     cache = accel.Cache()
     note(cache, listing('"1"', '"2"'))
     assert note(cache, other) is other
@@ -98,7 +98,7 @@ def test_files_without_a_version_are_not_kept(lacking: dict[str, None]) -> None:
     cache = accel.Cache()
     note(cache, listing('"1"', '"2"'))
     one, two = listing('"1"', '"2"').files
-    bare = FileListing((one, replace(two, **lacking)), NO_COLUMNS, 1)  # type: ignore[arg-type]
+    bare = FileBlock((one, replace(two, **lacking)), NO_COLUMNS, 1)  # type: ignore[arg-type]
     assert note(cache, bare) is bare
     assert cache.stats().entries == 0
 
