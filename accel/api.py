@@ -11,6 +11,7 @@ from accel.cache.cache import Cache
 from accel.metrics import Metrics
 from accel.options import Options, check_options
 from accel.scanning.engine import Engine
+from accel.scanning.file_source import FileSource
 from accel.scanning.scan import Scan
 from accel.scanning.spec import ScanSpec, check_arguments
 from accel.store import runtime
@@ -124,7 +125,20 @@ def _engine(
         raise TypeError(f"cache is an accel.Cache, or None for none, not {cache!r:.80}")
 
     connector = Connector(storage_options=storage_options, store=store, options=spec.options)
-    return Engine(spec, connector.client, cache=cache, in_store=store is not None)
+
+    def make_source(spec: ScanSpec) -> FileSource:
+        from accel.tables.path_source import PathSource
+
+        return PathSource(
+            spec.source,
+            partitioning=spec.partitioning,
+            glob=spec.glob,
+            in_store=store is not None,
+            text_columns=spec.texts,
+            cache=cache,
+        )
+
+    return Engine(spec, connector.client, cache=cache, make_source=make_source)
 
 
 def plan(

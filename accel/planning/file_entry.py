@@ -38,10 +38,13 @@ class FileFacts:
     """
 
     size: int
-    etag: str
+    etag: str | None
     """Of the version, as the store writes it."""
     handle: FileHandle | None = None
-    """The parsed metadata, for which no request is sent then."""
+    """The parsed metadata, which is not requested then."""
+    round_trips: int | None = None
+    """Those that it took this very run to get the handle. None where the handle is older: then the store is asked whether
+    it is current, unless the entry's own etag tells."""
     bounds: Mapping[tuple[str, ...], ValueRange] = field(default_factory=dict)
     """By the path of the column. They exclude a file before it is opened."""
     rows: Mapping[int, RowSelection] | None = None

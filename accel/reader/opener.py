@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import enum
+import math
 import time
 from collections.abc import Callable
 from functools import partial
@@ -29,6 +30,7 @@ from accel.ranges import Kind, ObjectId, ReadKey, Stash
 from accel.reader.dictionary_reads import cache_dictionary, cached_dictionary, dictionary_key
 from accel.reader.tail_hints import TailHints
 from accel.store.client import Client
+from accel.store.fetch import same_etag
 from accel.store.slices import breathe
 
 __all__ = ["Opener", "Tails"]
@@ -126,6 +128,18 @@ class Opener:
         if not isinstance(handle, FileHandle) or not self.held.vouched(client, handle, file=file, now=now):
             return None
         return handle
+
+    def offer(self, file: FileEntry, handle: FileHandle) -> None:
+        """Cache the handle that a source has of a file, unless one is cached that may be newer.
+
+        It is of whichever version the source met: the store is asked whether that is current, unless a listing tells.
+        """
+        key = file_key(self._client_for(file.root).token, file.path)
+        cached = self._cache.get(key)
+        listed = file.etag is not None and handle.etag is not None and same_etag(file.etag, handle.etag)
+        if cached is None or (listed and isinstance(cached, FileHandle) and cached.etag != handle.etag):
+            handle.checked_at = handle.checked_at or -math.inf
+            self._cache.put(key, handle, handle.nbytes)
 
     def stands(self, client: Client, handle: FileHandle, *, moment: float) -> bool:
         """Whether a cached handle was of the current version at a moment, as far as `HeldFiles.stands` tells."""

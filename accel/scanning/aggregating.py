@@ -1,11 +1,11 @@
-"""How a scan answers an aggregate: part from metadata, the rest from rows."""
+"""Aggregates over a scan: from metadata where that proves them, folded from the rows that have to be read elsewhere."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 import pyarrow as pa
 
@@ -26,37 +26,7 @@ from accel.planning.task import ScanTask
 from accel.reader.reader import Reader
 from accel.scanning.run import RunHandle
 
-__all__ = [
-    "Aggregation",
-    "MetadataAnswers",
-]
-
-
-class MetadataAnswers(Protocol):
-    """Told of every file that is planned, before anything of it is read."""
-
-    def narrow(self, question: Question) -> Question:
-        """The question, with no other columns as its output than those that may have to be read."""
-        ...
-
-    async def answer(
-        self, reader: Reader, file: FileEntry, handle: FileHandle, plan: FilePlan
-    ) -> tuple[FilePlan, int]:
-        """Answer what a file's metadata can; what is left to read, and the round trips it took.
-
-        Called again for a file that is planned again: the last call counts.
-        """
-        ...
-
-    def begin_again(self) -> None:
-        """Forget what was answered: other files are going to be planned."""
-        ...
-
-    def answer_planned(
-        self, reader: Reader, tasks: Sequence[ScanTask], schema: pa.Schema
-    ) -> Sequence[ScanTask]:
-        """The same for tasks of a plan, whose output has that schema."""
-        ...
+__all__ = ["Aggregation"]
 
 
 class Aggregation:

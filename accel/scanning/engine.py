@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 import pyarrow as pa
 
@@ -17,9 +17,10 @@ from accel.metrics import Metrics
 from accel.planning.query import Question
 from accel.planning.task import ScanTask, check_alike
 from accel.reader.reader import Reader, Tails
-from accel.scanning.finder import Finder
-from accel.scanning.resolved_source import ResolvedSource
-from accel.scanning.run import AnyRun, Run, RunHandle, converted_schema
+from accel.scanning.file_jobs import PlannedTasks
+from accel.scanning.file_source import FileSource
+from accel.scanning.resolved_source import MetadataAnswers, ResolvedSource
+from accel.scanning.run import Run, RunHandle, converted_schema
 from accel.scanning.spec import ScanSpec, is_planned, is_stream, refuse_beside_a_plan
 from accel.store import runtime
 from accel.store.client import Client
@@ -27,13 +28,16 @@ from accel.store.faults import foremost
 
 if TYPE_CHECKING:
     from accel.planning.plan import Plan
-    from accel.scanning.aggregating import Aggregation, MetadataAnswers
+    from accel.scanning.aggregating import Aggregation
 
 __all__ = [
     "NO_COLUMNS",
     "Engine",
     "ScanRuns",
 ]
+
+
+SourceMaker: TypeAlias = "Callable[[ScanSpec], FileSource]"
 
 
 class Engine:
@@ -46,8 +50,8 @@ class Engine:
         The client of a store, by its root.
     cache : Cache or None
         None: what a run reads is forgotten with it.
-    in_store : bool
-        Paths are relative to a store that the caller gave.
+    make_source : callable
+        Makes the FileSource of a run, for a `ScanSpec` whose source is not planned.
     for_spark : bool
         The batches are what `mapInArrow` takes.
     names : list of str, optional
@@ -60,14 +64,14 @@ class Engine:
         client_for: Callable[[Any], Client],
         *,
         cache: Cache | None,
-        in_store: bool = False,
+        make_source: SourceMaker,
         for_spark: bool = False,
         names: list[str] | None = None,
     ) -> None:
         self.spec = spec
         self._client_for = client_for
         self._cache = cache
-        self._in_store = in_store
+        self._make_source = make_source
         self._for_spark = for_spark
         self._names = names
         self._output: pa.Schema | None = None
@@ -180,7 +184,7 @@ class Engine:
             replace(spec, source=source),
             self._client_for,
             cache=self._cache,
-            in_store=self._in_store,
+            make_source=self._make_source,
             for_spark=True,
             names=self._names,
         )
@@ -199,94 +203,79 @@ class Engine:
             learns=learns,
         )
 
-    def _session(
+    def _resolved(
         self,
         metrics: Metrics,
         tails: Tails = Tails.DROP,
         *,
         limit: int | None = None,
-        answering: MetadataAnswers | None = None,
+        answers: MetadataAnswers | None = None,
     ) -> ResolvedSource:
-        reader = self._reader(metrics, tails)
-        finder = Finder(self.spec, reader, in_store=self._in_store, cache=self._cache)
         self._last = ResolvedSource(
             self.spec,
-            reader,
-            finder=finder,
+            partial(self._reader, metrics, tails),
+            source=self._make_source(self.spec),
             limit=limit,
-            answering=answering,
+            answers=answers,
             first_names=self._names,
         )
         return self._last
 
     def start(
-        self, metrics: Metrics, *, limit: int | None = None, answering: MetadataAnswers | None = None
+        self, metrics: Metrics, *, limit: int | None = None, aggregation: Aggregation | None = None
     ) -> RunHandle:
         """Begin a run; the first `take` sends the first request.
 
-        With `answering` only what cannot be answered without being read comes out, in the files' own types.
+        With an aggregation only what metadata cannot answer comes out, in the files' own types.
         """
-        spec, for_spark = self.spec, self._for_spark and answering is None
+        spec, for_spark = self.spec, self._for_spark and aggregation is None
         limit = spec.at_most(limit)
-        if is_planned(spec.source):
-            from accel.scanning.file_stream import planned_work
-
-            tasks: Sequence[ScanTask] = _tasks_of(spec.source)
-            check_alike(tasks, _schema_of(spec.source))
-            reader = self._reader(metrics, Tails.SERVE, learns=False)
-            if answering is not None:
-                tasks = answering.answer_planned(reader, tasks, _schema_of(spec.source))
-            run = Run(reader, partial(planned_work, reader, tasks), limit=limit, ordered=spec.order)
-            urls = {task.file.url for task in tasks}
-            url = urls.pop() if len(urls) == 1 else None
-            return RunHandle(run, None, schema=_schema_of(spec.source), for_spark=for_spark, url=url)
-        assuming = partial(self._session, metrics, Tails.SERVE, limit=limit, answering=answering)
-        session, url = assuming(), _only_path(spec.source)
-
-        def run_of(session: ResolvedSource) -> Run:
-            return Run(session.reader, session.work, limit=limit, ordered=spec.order)
-
-        if not session.assumes or limit == 0 or self._for_spark:
-            return RunHandle(run_of(session), session, schema=None, for_spark=for_spark, url=url)
-        from accel.scanning.early_run import EarlyRun
-
-        early = EarlyRun(session, assuming=assuming, run_of=run_of)
-        return RunHandle(early, early, schema=None, for_spark=for_spark, url=url)
+        if not is_planned(spec.source):
+            source = self._resolved(metrics, Tails.SERVE, limit=limit, answers=aggregation)
+            run = Run(source, limit=limit, ordered=spec.order, speculates=not self._for_spark)
+            return RunHandle(run, schema=None, for_spark=for_spark, url=_only_path(spec.source))
+        tasks: Sequence[ScanTask] = _tasks_of(spec.source)
+        schema = _schema_of(spec.source)
+        check_alike(tasks, schema)
+        reader = self._reader(metrics, Tails.SERVE, learns=False)
+        if aggregation is not None:
+            tasks = aggregation.answer_planned(reader, tasks, schema)
+        run = Run(PlannedTasks(reader, tasks), limit=limit, ordered=spec.order, speculates=False)
+        urls = {task.file.url for task in tasks}
+        return RunHandle(run, schema=schema, for_spark=for_spark, url=urls.pop() if len(urls) == 1 else None)
 
     async def schema(self, metrics: Metrics) -> pa.Schema:
         """The schema of the result."""
         if is_planned(self.spec.source):
             schema = _schema_of(self.spec.source)
         else:
-            schema = (await self._session(metrics).question()).output
+            schema = (await self._resolved(metrics).question()).output
         return converted_schema(schema) if self._for_spark else schema
 
     # -- planning --------------------------------------------------------------------------------
 
-    async def plan(self, metrics: Metrics, *, answering: MetadataAnswers | None = None) -> Plan:
-        """All tasks, from metadata alone; with `answering`, of what that leaves to be read."""
+    async def plan(self, metrics: Metrics, *, aggregation: Aggregation | None = None) -> Plan:
+        """All tasks, from metadata alone; with an aggregation, the tasks that it leaves to be read."""
         from accel.planning.plan import Plan
 
         if is_planned(self.spec.source):
             source = self.spec.source
-            if answering is not None:
+            if aggregation is not None:
                 raise AccelError(
                     "the aggregates of a plan are not explained", hint="explain those of the scan"
                 )
             return source if isinstance(source, Plan) else Plan(_tasks_of(source), schema=_schema_of(source))
-        from accel.scanning.file_stream import plan_files
-
-        session = self._session(metrics, answering=answering)
+        resolved = self._resolved(metrics, answers=aggregation)
         try:
-            plans = await plan_files(session)
-            question = await session.question()
+            plans = await resolved.plans()
+            question = await resolved.question()
         except BaseExceptionGroup as group:
             raise foremost(group) from group
         tasks = [task for plan in plans for task in plan.tasks]
         from accel.scanning.explaining import explain_plans
 
         explained = explain_plans(
-            session, plans, question=question, source=self.describe(), listing=await session.listing()
+            resolved, plans, question=question, source=self.describe(), block=await resolved.first_block()
         )
         # Without a cache of the caller's it would hold the metadata of all files for as long as the plan lives.
         return Plan(
@@ -339,7 +328,7 @@ class ScanRuns:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._under_way: set[AnyRun] = set()
+        self._under_way: set[Run] = set()
         self.metrics = Metrics()
         """Of the run that was started last."""
 
@@ -348,12 +337,12 @@ class ScanRuns:
         part: Engine,
         *,
         limit: int | None = None,
-        answering: Aggregation | None = None,
+        aggregation: Aggregation | None = None,
         metrics: Metrics | None = None,
     ) -> RunHandle:
         """One run, to be ended by `end` or `end_async`; counted in `metrics`, if somebody has to know which these are."""
         counts = self.metrics = Metrics() if metrics is None else metrics
-        running = part.start(counts, limit=limit, answering=answering)
+        running = part.start(counts, limit=limit, aggregation=aggregation)
         running.enlist(self._under_way)
         return running
 
@@ -419,7 +408,7 @@ class ScanRuns:
         """Have an aggregation take in one part of the scan."""
         limit = self.limit()
         left = None if limit is None else limit - aggregation.rows
-        running = self.start(part, limit=left, answering=aggregation, metrics=metrics)
+        running = self.start(part, limit=left, aggregation=aggregation, metrics=metrics)
         try:
             await aggregation.fold(running, decode_threads=part.spec.options.decode_threads)
         finally:

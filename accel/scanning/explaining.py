@@ -34,25 +34,20 @@ _INDEXES = (Kind.OFFSET_INDEX, Kind.COLUMN_INDEX, Kind.BLOOM, Kind.INDEX, Kind.D
 
 
 def explain_plans(
-    session: ResolvedSource,
-    plans: Sequence[FilePlan],
-    *,
-    question: Question,
-    source: str,
-    listing: FileBlock,
+    resolved: ResolvedSource, plans: Sequence[FilePlan], *, question: Question, source: str, block: FileBlock
 ) -> Callable[[], Explain]:
     """A function that makes the Explain of this planning, with a prediction of what reading its tasks will request.
 
-    The prediction is made when the function is called, as few callers want it. It does not keep the session alive.
+    The prediction is made when the function is called, as few callers want it. It does not keep the resolved source alive.
     """
-    metrics, counts, reader = session.reader.metrics, session.counts, session.reader
+    metrics, counts, reader = resolved.reader.metrics, resolved.counts, resolved.reader
     measured = (
-        _level("listing", metrics, _LISTING, listing.round_trips),
+        _level("listing", metrics, _LISTING, block.round_trips),
         _level("metadata", metrics, _METADATA, counts.opening_trips),
         _level("indexes", metrics, _INDEXES, counts.index_trips),
     )
-    files, limit = (counts.files_kept, len(listing.files)), session.spec.limit
-    early = session.recall() is not None
+    files, limit = (counts.files_kept, resolved.num_files), resolved.spec.limit
+    early = resolved.expects
 
     def explain() -> Explain:
         data = [io for plan in plans for io in _predicted(reader, plan.tasks, limit=limit)]

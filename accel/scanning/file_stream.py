@@ -1,17 +1,17 @@
-"""The files of a scan: those that cached metadata excludes passed over many at a time, those not met yet opened ahead.
+"""The files of a scan in blocks: pruned together by what is cached of them, or opened ahead and then pruned together.
 
-What is passed over is what planning one by one would drop, and it is counted alike; only the work is less. The
-other files come out in order, to be planned in the plain way.
+Stage 2 of the pipeline. In: blocks of file entries. Out, in order: the files that may hold matching rows, as jobs; the
+others are counted as planning each by itself would count them. What bounds it: files are looked at in blocks of 64, and
+opened ahead as `footer_prefetch` allows.
 """
 
 from __future__ import annotations
 
 import asyncio
 import enum
-import itertools
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
@@ -22,136 +22,88 @@ from accel.planning.file_entry import FileBlock, FileEntry
 from accel.planning.filing import FilePlan
 from accel.planning.handle import FileHandle
 from accel.planning.query import Question
-from accel.planning.task import ScanTask
-from accel.reader.reader import Reader
+from accel.scanning.block_pruning import excluded_by_facts, excluded_together
+from accel.scanning.file_jobs import FileJob, FileJobs
 from accel.scanning.footer_prefetch import FooterPrefetcher, PrefetchedFile
-from accel.scanning.preloading import load_ahead
-from accel.scanning.screen import excluded_together
 from accel.store.slices import breathe
 
 if TYPE_CHECKING:
     from accel.scanning.resolved_source import ResolvedSource
 
-__all__ = [
-    "FileJob",
-    "FileJobs",
-    "FileStream",
-    "FixedJobs",
-    "openings_for",
-    "plan_files",
-    "planned_work",
-]
-
-
-@dataclass(slots=True)
-class FileJob:
-    """One file of a run: how its tasks come about, and how to start over when it changed."""
-
-    tasks: Callable[[], Awaitable[tuple[Sequence[ScanTask], int]]]
-    """Opens and plans: the tasks, and the round trips that lie before their data."""
-    forget: Callable[[], bool]
-    """Drops the file's cached metadata; False where the tasks are fixed, and a change is final."""
-    distrust: Callable[[], bool] | None = None
-    """Gives up the file's page index; False where it had none that was used."""
-
-
-class FileJobs(AsyncIterator[FileJob]):
-    """Where the files of a run come from, in order."""
-
-    only: FileJob | None = None
-    """The only one, where that is known beforehand."""
-
-    @property
-    def waits(self) -> bool:
-        """Whether the next file may be long in coming."""
-        return False
-
-    async def aclose(self) -> None:
-        """End what is under way for files that have not come out."""
-
-
-class FixedJobs(FileJobs):
-    """Files that are known beforehand, as the work of a run."""
-
-    def __init__(self, works: Iterable[FileJob]) -> None:
-        if isinstance(works, list) and len(works) == 1:
-            self.only = works[0]
-        self._works = iter(works)
-
-    async def __anext__(self) -> FileJob:
-        try:
-            return next(self._works)
-        except StopIteration:
-            raise StopAsyncIteration from None
+__all__ = ["FileStream", "plan_files", "prefetcher_for"]
 
 
 class _Excluded(enum.Enum):
     """A file that is not read, for a reason that needs no metadata."""
 
-    BY_PATH = "by path"
+    UNOPENED = "unopened"
+    """By its partition values, or by what the source knows of it."""
 
 
 _Found: TypeAlias = "_Excluded | FileHandle | PrefetchedFile | None"
-"""A handle: cached metadata excludes the file. An opening: it tells, once it is done. None: it may have something."""
+"""A handle: cached metadata excludes the file. A prefetched file: it tells, once it is done. None: it may hold rows."""
 
 
-# Files judged at a time: enough that numpy's calls cost each of them little, few enough for a slice of the loop.
+# Files pruned at a time: enough that numpy's calls cost each of them little, few enough for a slice of the loop.
 _BLOCK = 64
-# Files; fewer are opened one by one.
+# Files of a source; fewer are opened one by one.
 _FEW = 4
 
 
 class FileStream(FileJobs):
-    """The files of a session that are left to plan, each with its place among all.
+    """The files that are left to plan, each with its place among all.
 
     Parameters
     ----------
-    session : ResolvedSource
-    listing : FileBlock
-        All files of the source.
-    files : sequence of FileEntry
-        Those to read, in order.
-    passed : dict, optional
-        Is given the plans of the files that are passed over, by their places.
+    source : ResolvedSource
+    block : FileBlock
+        Its first block.
+    pruned : dict, optional
+        Is given the plans of the files that are pruned, by their places.
     """
 
     def __init__(
-        self,
-        session: ResolvedSource,
-        listing: FileBlock,
-        *,
-        files: Sequence[FileEntry],
-        passed: dict[int, FilePlan] | None = None,
+        self, source: ResolvedSource, block: FileBlock, *, pruned: dict[int, FilePlan] | None = None
     ) -> None:
-        self._session = session
-        self._listing = listing
-        self._files = files
+        self._source = source
+        self._block = block
+        self._first = block.files[0]
+        self._files = source.chosen(block)
+        self._start = 0
+        """Place of the first of these files among all of the source."""
         self._at = 0
-        self._ready: deque[tuple[int, _Found]] = deque()
+        self._ready: deque[tuple[int, FileEntry, _Found]] = deque()
         self._uncounted = _Uncounted()
         self._question: Question | None = None
-        self._screens = session.spec.screens and len(files) > 1
-        self._passed = passed
+        self._prunes = source.spec.screens
+        self._pruned = pruned
         self._nothings: dict[tuple[int, int], FilePlan] = {}
         self._turn = asyncio.Lock()
-        self._openings = session.openings
-        if self._openings is None and len(files) > _FEW:
-            self._openings = openings_for(session)
+        self._prefetcher = source.prefetcher
+        if self._prefetcher is None and (len(self._files) > _FEW or block.more):
+            self._prefetcher = prefetcher_for(source)
 
     @property
-    def waits(self) -> bool:
-        """Whether the next file may be long in coming."""
-        return self._openings is not None
+    def num_files(self) -> int:
+        """Files that were taken from the source so far, and are to be read or were pruned."""
+        return self._start + len(self._files)
 
     async def aclose(self) -> None:
         """End what is under way for files that nobody has taken."""
-        if self._openings is not None:
-            await self._openings.aclose()
+        if self._prefetcher is not None:
+            await self._prefetcher.aclose()
+
+    async def __anext__(self) -> FileJob:
+        """The next file that is left, as a job."""
+        left = await self.next()
+        if left is None:
+            raise StopAsyncIteration
+        return self._source.job(left[1], left[2])
 
     async def next(self) -> tuple[int, FileEntry, PrefetchedFile | None] | None:
         """The next file that is left, its place, and what opening it ahead has come to; None after the last.
 
-        Files are passed over, and counted, on the way to it. May be awaited by several tasks at once.
+        Files are pruned, and counted, on the way to it. Several tasks may await it at once.
         """
         async with self._turn:
             while True:
@@ -160,20 +112,20 @@ class FileStream(FileJobs):
                 if len(self._files) > _BLOCK:
                     await breathe()
                 left = self._take_next()
-                self._uncounted.count(self._session.reader.metrics)
+                self._uncounted.count(self._source.reader.metrics)
                 if left is not None:
                     return left
-                if self._ready and self._openings is not None:
-                    await self._openings.progress()
-                elif self._at >= len(self._files):
+                if self._ready and self._prefetcher is not None:
+                    await self._prefetcher.progress()
+                elif self._at >= len(self._files) and not self._block.more:
                     return None
 
     def _take_next(self) -> tuple[int, FileEntry, PrefetchedFile | None] | None:
-        """The next file that is left of those that were looked at, if that is known by now."""
+        """The next of the files that were looked at and are left, if that is clear by now."""
         ready, uncounted = self._ready, self._uncounted
-        waves = self._listing.round_trips
+        waves = self._block.round_trips
         while ready:
-            place, found = ready[0]
+            place, file, found = ready[0]
             opened = found if isinstance(found, PrefetchedFile) else None
             if opened is not None:
                 if not opened.done:
@@ -182,93 +134,100 @@ class FileStream(FileJobs):
                     found = None
             ready.popleft()
             if found is None:
-                return place, self._files[place], opened
+                return place, file, opened
             handle = opened.handle if opened is not None else found if isinstance(found, FileHandle) else None
-            uncounted.add(handle, waves if opened is None else waves + opened.round_trips, met=opened is None)
+            uncounted.add(handle, waves if opened is None else waves + opened.round_trips, hit=opened is None)
             if opened is not None:
-                counts = self._session.counts
+                counts = self._source.counts
                 counts.opening_trips = max(counts.opening_trips, opened.round_trips)
-            if self._passed is not None:
-                self._passed[place] = self._nothing_of(handle)
+            if self._pruned is not None:
+                self._pruned[place] = self._nothing_of(handle)
         return None
 
     def _nothing_of(self, handle: FileHandle | None) -> FilePlan:
-        """The plan of a file that is passed over: one for all that are of one size, thousands as they may be."""
+        """The plan of a file that is pruned: one for all files of a size, as there may be thousands."""
         size = (0, 0) if handle is None else (handle.num_row_groups, handle.num_rows)
         found = self._nothings.get(size)
         if found is None:
             found = self._nothings[size] = FilePlan(row_groups=size[0], rows=size[1])
         return found
 
-    async def __anext__(self) -> FileJob:
-        """The next file that is left, as work of a run."""
-        left = await self.next()
-        if left is None:
-            raise StopAsyncIteration
-        return self._session.file_work(left[1], left[2])
-
     async def _look_ahead(self) -> None:
-        """Have enough files looked at, or being opened, for the next ones to be at hand."""
-        while self._at < len(self._files):
-            if self._ready and (self._openings is None or len(self._ready) + _BLOCK > self._openings.depth):
+        """Have enough files pruned, or being opened, for the next ones to be at hand."""
+        source = self._source
+        while True:
+            exhausted = self._at >= len(self._files)
+            if exhausted and (self._ready or not self._block.more or not await self._take_block()):
                 return
-            if self._screens and self._session.settled is None and self._session.settles_unasked():
-                await self._session.question()
-            self._take_block()
+            prefetcher = self._prefetcher
+            if self._ready and (prefetcher is None or len(self._ready) + _BLOCK > prefetcher.depth):
+                return
+            if self._prunes and source.settled is None and source.settles_unasked():
+                await source.question()
+            self._look_at_some()
 
-    def _take_block(self) -> None:
+    async def _take_block(self) -> bool:
+        """Go on with the next block of the source; False where there is none."""
+        self._start, self._at = self.num_files, 0
+        block = await self._source.next_block()
+        self._files = () if block is None else self._source.chosen(block)
+        self._block = FileBlock((), self._block.partition_schema, 0) if block is None else block
+        return block is not None
+
+    def _look_at_some(self) -> None:
+        """Prune the next files of the block together, and ask for those that have to be opened."""
         start, self._at = self._at, min(self._at + _BLOCK, len(self._files))
         files = self._files[start : self._at]
-        if self._screens and self._question is None:
-            self._question = self._session.settled
-        openings, first = self._openings, self._listing.files[0]
+        for file in files:
+            self._source.offer_facts(file)
+        if self._prunes and self._question is None:
+            self._question = self._source.settled
+        prefetcher, first = self._prefetcher, self._first
         found: list[_Found] = [None] * len(files)
-        if openings is not None:
-            # The question opens the first.
-            found = [None if file is first else openings.take_early(file) for file in files]
-        if self._screens and self._question:
-            self._judge(files, self._question, found)
-        if openings is not None:
-            paths = self._session.paths
+        if prefetcher is not None:
+            # The question opens the first file.
+            found = [None if file is first else prefetcher.take_early(file) for file in files]
+        if self._prunes and self._question:
+            self._prune(files, self._question, found)
+        if prefetcher is not None:
+            paths = self._source.paths
             for place, file in enumerate(files):
-                # What its path seems to exclude may never be opened.
+                # A file that its path seems to exclude may never be opened.
                 if found[place] is None and file is not first and not paths.seem_to_exclude(file):
-                    found[place] = openings.ask(file)
-        self._ready.extend(enumerate(found, start))
+                    found[place] = prefetcher.ask(file)
+        places = range(self._start + start, self._start + self._at)
+        self._ready.extend(zip(places, files, found, strict=True))
 
-    def _judge(self, files: Sequence[FileEntry], question: Question, found: list[_Found]) -> None:
-        """Note of each file of which nothing is found yet that planning it would find nothing to read, if it would."""
-        session, now = self._session, time.monotonic()
+    def _prune(self, files: Sequence[FileEntry], question: Question, found: list[_Found]) -> None:
+        """Note for each file of which nothing is found yet whether planning it would find nothing to read."""
+        source, now = self._source, time.monotonic()
         places: list[int] = []
-        at_hand: list[tuple[FileEntry, FileHandle]] = []
+        cached: list[tuple[FileEntry, FileHandle]] = []
+        by_facts = excluded_by_facts(files, question)
         for place, file in enumerate(files):
             if found[place] is not None:
                 continue
             try:
-                if session.paths.exclude(file, question):
-                    found[place] = _Excluded.BY_PATH
+                if by_facts[place] or source.paths.exclude(file, question):
+                    found[place] = _Excluded.UNOPENED
                     continue
             except AccelError:
                 continue  # planned in its turn, the file says what is wrong
-            handle = self._at_hand(file, now)
+            if file is self._first:
+                continue  # the question has opened it, and hands it on
+            handle = source.reader.at_hand(file, now)
             if handle is not None:
                 places.append(place)
-                at_hand.append((file, handle))
-        out = _excluded(session, at_hand, question)
-        for place, (_, handle), excluded in zip(places, at_hand, out, strict=True):
-            if excluded:
+                cached.append((file, handle))
+        excluded = _excluded(source, cached, question)
+        for place, (_, handle), is_excluded in zip(places, cached, excluded, strict=True):
+            if is_excluded:
                 found[place] = handle
-
-    def _at_hand(self, file: FileEntry, now: float) -> FileHandle | None:
-        """The cached handle of a file, where it may be used unasked."""
-        if file is self._listing.files[0]:
-            return None  # the question has opened it, and hands it on
-        return self._session.reader.at_hand(file, now)
 
 
 @dataclass(slots=True)
 class _Uncounted:
-    """Files that were passed over and are not in the metrics yet: counting each by itself would cost as much again."""
+    """Pruned files that are not in the metrics yet: to count each by itself would cost as much as to prune it."""
 
     files: int = 0
     row_groups: int = 0
@@ -276,17 +235,17 @@ class _Uncounted:
     hits: int = 0
     round_trips: int = 0
 
-    def add(self, handle: FileHandle | None, round_trips: int, *, met: bool) -> None:
-        """One more; `met` before, if it has a handle."""
+    def add(self, handle: FileHandle | None, round_trips: int, *, hit: bool) -> None:
+        """Count one more file; `hit`: its handle, if it has one, was cached."""
         self.files += 1
         if handle is not None:
             self.row_groups += handle.num_row_groups
             self.rows += handle.num_rows
-            self.hits += met
+            self.hits += hit
         self.round_trips = max(self.round_trips, round_trips)
 
     def count(self, metrics: Metrics) -> None:
-        """Count them."""
+        """Add them to the metrics."""
         if self.files:
             metrics.files.add(total=self.files, kept=0)
             metrics.row_groups.add(total=self.row_groups, kept=0)
@@ -296,74 +255,50 @@ class _Uncounted:
             self.files = self.row_groups = self.rows = self.hits = 0
 
 
-def openings_for(session: ResolvedSource) -> FooterPrefetcher | None:
-    """What opens the files of a session ahead of their turn; None where the first ones may be enough."""
-    most = session.spec.options.max_files_in_flight
-    if session.limit is not None or most == 1:
+def prefetcher_for(source: ResolvedSource) -> FooterPrefetcher | None:
+    """What opens the files of a source ahead of their turn; None where the first ones may be enough."""
+    most = source.spec.options.max_files_in_flight
+    if source.limit is not None or most == 1:
         return None
 
-    async def judge(opened: Sequence[tuple[FileEntry, FileHandle]]) -> list[bool]:
-        """Of files that have just been opened, whether planning each would find that nothing is to be read."""
+    async def prune(opened: Sequence[tuple[FileEntry, FileHandle]]) -> list[bool]:
+        """For files that have just been opened, whether planning each would find that nothing is to be read."""
         out = [False] * len(opened)
-        if not session.spec.screens:
+        if not source.spec.screens:
             return out
         try:
-            question = await session.question()
-        except Exception:  # noqa: BLE001 - told when the first file's turn comes
+            question = await source.question()
+        except Exception:  # noqa: BLE001 - raised when the first file's turn comes
             return out
-        return _excluded(session, opened, question)
+        return _excluded(source, opened, question)
 
-    return FooterPrefetcher(session.reader.opener, judge, most=most)
+    return FooterPrefetcher(source.reader.opener, prune, most=most)
 
 
-async def plan_files(session: ResolvedSource) -> list[FilePlan]:
-    """The plans of all files of a session, in order."""
-    files = await session.files()
-    if len(files) == 1:
-        return [await session.plan_current(files[0])]
+async def plan_files(source: ResolvedSource, block: FileBlock) -> list[FilePlan]:
+    """The plans of all files of a source, in order."""
     plans: dict[int, FilePlan] = {}
-    sweep = FileStream(session, await session.listing(), files=files, passed=plans)
+    stream = FileStream(source, block, pruned=plans)
 
     async def work() -> None:
-        while (left := await sweep.next()) is not None:
+        while (left := await stream.next()) is not None:
             place, file, opened = left
-            plans[place] = await session.plan_current(file, opened)
+            plans[place] = await source.plan_current(file, opened)
 
-    async with aclosing(sweep), asyncio.TaskGroup() as group:
-        for _ in range(min(len(files), session.spec.options.max_files_in_flight)):
+    async with aclosing(stream), asyncio.TaskGroup() as group:
+        most = source.spec.options.max_files_in_flight
+        for _ in range(most if block.more else min(len(block.files), most)):
             group.create_task(work())
-    return [plans[place] for place in range(len(files))]
+    return [plans[place] for place in range(stream.num_files)]
 
 
 def _excluded(
-    session: ResolvedSource, opened: Sequence[tuple[FileEntry, FileHandle]], question: Question
+    source: ResolvedSource, opened: Sequence[tuple[FileEntry, FileHandle]], question: Question
 ) -> list[bool]:
     return excluded_together(
         opened,
         question,
-        paths=session.paths,
-        check=session.check_names,
-        schema_of=session.reader.opener.schema_of,
+        paths=source.paths,
+        check=source.check_names,
+        schema_of=source.reader.opener.schema_of,
     )
-
-
-async def planned_work(reader: Reader, tasks: Sequence[ScanTask]) -> FixedJobs:
-    """Tasks of one file that follow each other are one piece of work."""
-    if len(tasks) == 1:
-        return FixedJobs([_fixed(reader, tuple(tasks))])
-    return FixedJobs(
-        _fixed(reader, tuple(run)) for _, run in itertools.groupby(tasks, lambda task: id(task.file))
-    )
-
-
-def _fixed(reader: Reader, tasks: Sequence[ScanTask]) -> FileJob:
-    async def give() -> tuple[Sequence[ScanTask], int]:
-        load_ahead(reader.client(tasks[0].file.root), tasks[0].file.question.where)
-        return tasks, 0
-
-    def forget() -> bool:
-        # Final for this plan; whoever plans anew shall not find the old version in the cache.
-        reader.forget(tasks[0].file.root, tasks[0].path)
-        return False
-
-    return FileJob(give, forget)

@@ -33,13 +33,13 @@ __all__ = [
     "Batches",
     "FooterBatchParser",
     "FooterPrefetcher",
-    "Judge",
     "PrefetchedFile",
+    "Prune",
     "RequestWidth",
 ]
 
-Judge = Callable[[Sequence[tuple[FileEntry, FileHandle]]], Awaitable[Sequence[bool]]]
-"""Of some files that have just been opened, which are known to have nothing that is asked for."""
+Prune = Callable[[Sequence[tuple[FileEntry, FileHandle]]], Awaitable[Sequence[bool]]]
+"""Tells for files that have just been opened which of them hold nothing that is asked for."""
 
 _BATCH: Final = 64
 """Files looked at together: more gain little, and would hold up the loop."""
@@ -80,15 +80,15 @@ class FooterPrefetcher:
     Parameters
     ----------
     opener : Opener
-    judge : callable
+    prune : callable
         Awaited with files that have just been opened.
     most : int
         Requests under way at once, at most: see `RequestWidth`.
     """
 
-    def __init__(self, opener: Opener, judge: Judge, *, most: int) -> None:
+    def __init__(self, opener: Opener, prune: Prune, *, most: int) -> None:
         self._opener = opener
-        self._judge = judge
+        self._prune = prune
         self._most = most
         self._width = RequestWidth(most, widened=self._send_more)
         self._desk = FooterBatchParser(shared_schema)
@@ -98,8 +98,8 @@ class FooterPrefetcher:
         self._early: dict[tuple[str, str], PrefetchedFile] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._readers = 0
-        self._unjudged = Batches(
-            self._start, self._judge_some, most=_BATCH, then=lambda: self._unjudged.begin()
+        self._unpruned = Batches(
+            self._start, self._prune_some, most=_BATCH, then=lambda: self._unpruned.begin()
         )
         self._longest = opener.options.tail_hint or LEAST_TAIL
         self._timer: asyncio.TimerHandle | None = None
@@ -202,7 +202,7 @@ class FooterPrefetcher:
         error = task.exception() if not task.cancelled() else None if self._closing else cancelled_within()
         if isinstance(error, Exception):
             self._came.waiting.clear()
-            self._unjudged.waiting.clear()
+            self._unpruned.waiting.clear()
             for opening in tuple(self._open):
                 self._fail(opening, error)
 
@@ -324,14 +324,14 @@ class FooterPrefetcher:
         for opening in opened:
             if opening.seen and opening.handle is not None and opener.keeps(opening.client):
                 await opener.keep(opening.client, opening.handle, opening.seen)
-        self._unjudged.waiting += opened
-        self._unjudged.begin()
+        self._unpruned.waiting += opened
+        self._unpruned.begin()
 
-    async def _judge_some(self, some: Sequence[PrefetchedFile]) -> None:
+    async def _prune_some(self, some: Sequence[PrefetchedFile]) -> None:
         """Settle what is open. Nothing that anybody else could wait for is done here."""
         await breathe()
         pairs = [(opening.file, opening.handle) for opening in some if opening.handle is not None]
-        for opening, excluded in zip(some, await self._judge(pairs), strict=True):
+        for opening, excluded in zip(some, await self._prune(pairs), strict=True):
             opening.excluded = excluded
             if opening.seen and not excluded:
                 tail = opening.seen[0]

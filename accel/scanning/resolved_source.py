@@ -1,23 +1,24 @@
-"""A scan's source made definite: its files, its schema, its question, and the work on each file.
+"""A scan's source resolved: its files, the schema that they settle, the question, and how each file is opened and planned.
 
-Lives on the I/O loop, one per run. Files are opened while the first one still settles the schema, so that
-a directory costs one listing, one wave of footers and one of data.
+Stages 1 to 3 of the pipeline meet here: in comes a `FileSource` and a `ScanSpec`, out come `FileJob`s for a run, or
+plans. One object serves one run, on the I/O loop. Files are opened while the first one still settles the schema, so a
+directory costs one listing, one wave of footers and one wave of data.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa
 
 from accel.errors import AccelError, ObjectChangedError, SchemaMismatchError
-from accel.planning.file_entry import FileBlock, FileEntry, match_selection
+from accel.planning.file_entry import FileBlock, FileEntry, FileFacts, match_selection
 from accel.planning.filing import FilePlan
 from accel.planning.handle import FileHandle
 from accel.planning.paths import PathValues
@@ -26,19 +27,40 @@ from accel.planning.query import Question
 from accel.planning.selection import RowSelection
 from accel.planning.task import ScanTask
 from accel.reader.reader import Reader
-from accel.scanning.file_stream import FileJob, FileJobs, FixedJobs
-from accel.scanning.finder import Finder
+from accel.scanning.file_jobs import FileJob, FileJobs, FixedJobs
+from accel.scanning.file_source import FileSource, SourceRequest
+from accel.scanning.footer_prefetch import FooterPrefetcher, PrefetchedFile
 from accel.scanning.spec import ScanSpec
+from accel.store.fetch import same_etag
 from accel.store.threads import WORK
 
 if TYPE_CHECKING:
     from accel.predicate.bind import KnownKeys
-    from accel.scanning.aggregating import MetadataAnswers
-    from accel.scanning.footer_prefetch import FooterPrefetcher, PrefetchedFile
 
-__all__ = ["ResolvedSource"]
+__all__ = ["MetadataAnswers", "ResolvedSource"]
 
 _NO_COLUMNS = pa.schema([])
+
+
+class MetadataAnswers(Protocol):
+    """Answers an aggregate from metadata, as far as that goes; asked of every file before its rows are read."""
+
+    def narrow(self, question: Question) -> Question:
+        """The question, with no other columns in its output than those that may have to be read."""
+        ...
+
+    async def answer(
+        self, reader: Reader, file: FileEntry, handle: FileHandle, plan: FilePlan
+    ) -> tuple[FilePlan, int]:
+        """Answer what the metadata of a file can; returns what is left to read, and the round trips that it took.
+
+        For a file that is planned again it is called again: the last call counts.
+        """
+        ...
+
+    def begin_again(self) -> None:
+        """Forget what was answered: other files are going to be planned."""
+        ...
 
 
 @dataclass(slots=True)
@@ -51,114 +73,164 @@ class _Counts:
 
 
 class ResolvedSource:
-    """Resolves a `ScanSpec` with the help of a reader, and plans its files one by one."""
+    """Resolves a `ScanSpec` with the help of a reader, and plans its files one by one.
+
+    Parameters
+    ----------
+    spec : ScanSpec
+    make_reader : callable
+        Makes a reader for the run.
+    source : FileSource
+        Of this run alone.
+    limit : int, optional
+        Rows that will be taken at most, besides the limit of `spec`.
+    answers : MetadataAnswers, optional
+        Answers an aggregate. What comes out of the run then is what metadata could not answer.
+    first_names : list of str, optional
+        The columns that every file must have, in order, where the consumer matches them by position.
+    """
 
     def __init__(
         self,
         spec: ScanSpec,
-        reader: Reader,
+        make_reader: Callable[[], Reader],
         *,
-        finder: Finder | None = None,
+        source: FileSource,
         limit: int | None = None,
-        answering: MetadataAnswers | None = None,
+        answers: MetadataAnswers | None = None,
         first_names: list[str] | None = None,
     ) -> None:
         self.spec = spec
-        self.reader = reader
-        self._finder = Finder(spec, reader) if finder is None else finder
+        self.reader = make_reader()
+        self._make_reader = make_reader
+        self._source = source
         self.first_names = first_names
-        """With `by_position`: the columns of the first file, in order, that every file must have."""
         self.limit = spec.at_most(limit)
         """Rows that will be taken at most; None for all."""
-        self.answering = answering
+        self.answers = answers
         self.counts = _Counts()
-        self._listing: FileBlock | None = None
+        self.num_files = 0
+        """Files that the source has yielded so far."""
+        self._blocks: AsyncIterator[FileBlock] | None = None
+        self._first_block: FileBlock | None = None
+        self._finding = asyncio.Lock()
         self.settled: Question | None = None
         """The question, once it is settled."""
         self._settled_by: pa.Schema | None = None
-        """The first file's own, where that is what the question goes by."""
+        """The schema of the first file, where the question goes by it."""
         self._unsettled: Exception | None = None
         self._settling = asyncio.Lock()
-        self._listing_lock = asyncio.Lock()
         self._first: tuple[FileHandle, int] | None = None
-        self._reads = False
-        """Rows are going to be read, not only planned: set by `work`."""
         self._takes_all = False
-        """All files are going to be planned: set by `files`."""
-        self.openings: FooterPrefetcher | None = None
-        """What opens files already, as their directory is still being listed. Closed with the sweep that takes it."""
+        """All files are going to be planned."""
+        self.prefetcher: FooterPrefetcher | None = None
+        """Opens files already while the source still lists others. The stream of files that takes it closes it."""
         self._handles: dict[str, FileHandle] = {}
+        self._outdated: set[str] = set()
+        """URLs of files that changed meanwhile: what their source knows of them counts no more."""
         self._selection: dict[str, dict[int, RowSelection]] | None = None
         self.paths = PathValues(spec.where, _NO_COLUMNS)
 
-    @property
-    def assumes(self) -> bool:
-        """Whether `recall` may know something."""
-        return self._finder.assumes
+    # -- stage 1: list ---------------------------------------------------------------------------
 
-    def recall(self) -> FileBlock | None:
-        """What the source is likely to be found to be: see `Finder.recall`."""
-        return self._finder.recall()
+    async def first_block(self) -> FileBlock:
+        """The first files of the source: all of them where `more` is not set."""
+        if self._first_block is None:
+            async with self._finding:
+                if self._first_block is None:
+                    self._first_block = await self._find()
+        return self._first_block
 
-    async def listing(self) -> FileBlock:
-        """The files of the source."""
-        if self._listing is None:
-            async with self._listing_lock:
-                self._listing = self._listing or self._take(await self._find())
-        return self._listing
-
-    def assume(self, listing: FileBlock) -> None:
-        """Take the files of a source to be these, before it has been listed."""
-        self.reader.opener.held.doubt()
-        self._listing = self._take(replace(listing, round_trips=0))
-
-    def _take(self, listing: FileBlock) -> FileBlock:
-        self.reader.num_files = len(listing.files)
-        if self.spec.selection is not None:
-            self._selection = match_selection(self.spec.selection, listing.files)
-        if len(listing.partition_schema):
-            self.paths = PathValues(self.spec.where, listing.partition_schema)
-        return listing
+    async def next_block(self) -> FileBlock | None:
+        """The files after those that were taken last; None after the last."""
+        first = await self.first_block()
+        if not first.more or self._blocks is None:
+            return None
+        block = await anext(self._blocks, None)
+        return None if block is None else self._take(block)
 
     async def _find(self) -> FileBlock:
         several = False
         self.reader.opener.held.note_listing(time.monotonic())
         try:
-            listing = await self._finder.find(
-                begun=self._open_early if self._takes_all and self.spec.selection is None else None,
-                # Metadata may answer what is asked of all rows.
-                reads=self._reads and (self.answering is None or self.spec.where is not None),
-            )
-            self._first = self._finder.first
-            several = len(listing.files) > 1
+            self._blocks = self._source.blocks(self._request())
+            block = await anext(self._blocks)
+            if block.more and self.spec.selection is not None:
+                # The names of a selection are looked for among all files.
+                others = [file async for after in self._blocks for file in after.files]
+                block = replace(block, files=(*block.files, *others), more=False)
+            several = block.more or len(block.files) > 1
         finally:
             if not several:
-                # No sweep is going to close them: a file alone is opened by itself.
-                openings, self.openings = self.openings, None
-                if openings is not None:
-                    await openings.aclose()
-        return listing
+                # No stream of files is going to close it: a file alone is opened by itself.
+                prefetcher, self.prefetcher = self.prefetcher, None
+                if prefetcher is not None:
+                    await prefetcher.aclose()
+        return self._take(block)
 
-    def _open_early(self, files: Iterable[FileEntry]) -> None:
-        if self.openings is None:
-            from accel.scanning.file_stream import openings_for
+    def _request(self) -> SourceRequest:
+        early = self._takes_all and self.spec.selection is None
+        return SourceRequest(
+            reader=self.reader,
+            where=self.spec.where,
+            columns=self.spec.columns,
+            on_entries=self._prefetch if early else None,
+        )
 
-            self.openings = openings_for(self)
-            if self.openings is not None:
-                self.openings.ask_early(files)
+    def _take(self, block: FileBlock) -> FileBlock:
+        self.num_files += len(block.files)
+        self.reader.num_files = self.num_files
+        if self.spec.selection is not None:
+            self._selection = match_selection(self.spec.selection, block.files)
+        if len(block.partition_schema) and self._first_block is None:
+            self.paths = PathValues(self.spec.where, block.partition_schema)
+        return block
 
-    async def _open_first(self, file: FileEntry) -> tuple[FileHandle, int]:
-        """The first file, for the question and for its own plan."""
-        early = None
-        if self.openings is not None:
-            with suppress(ObjectChangedError):  # the version that is there now will do as well
-                early = await self.openings.open_early(file)
-        return early or await self.reader.open(file)
+    def _prefetch(self, files: Iterable[FileEntry]) -> None:
+        if self.prefetcher is None:
+            from accel.scanning.file_stream import prefetcher_for
+
+            self.prefetcher = prefetcher_for(self)
+            if self.prefetcher is not None:
+                self.prefetcher.ask_early(files)
+
+    @property
+    def expects(self) -> bool:
+        """Whether a run would read by what the cache knows while the store is asked."""
+        return self._source.expected(self._request()) is not None
+
+    def speculate(self) -> ListingSpeculation | None:
+        """The same source as the cache knows it, to be read while the store is asked; None where nothing is cached."""
+        expected = self._source.expected(self._request())
+        if expected is None:
+            return None
+        other = ResolvedSource(
+            self.spec,
+            self._make_reader,
+            source=self._source,
+            limit=self.limit,
+            answers=self.answers,
+            first_names=self.first_names,
+        )
+        try:
+            other.reader.opener.held.doubt()
+            other._first_block = other._take(replace(expected, round_trips=0, more=False))
+        except (AccelError, ValueError):
+            # A selection may name files that were not there: those that are there now decide.
+            return None
+        return ListingSpeculation(self, other, expected)
+
+    async def confirm(self, expected: FileBlock) -> FileBlock | None:
+        """Ask the store whether the source still is what `speculate` took it for: see `FileSource.confirm`."""
+        self.reader.opener.held.note_listing(time.monotonic())
+        return await self._source.confirm(self._request(), expected)
+
+    # -- the question ----------------------------------------------------------------------------
 
     async def question(self) -> Question:
-        """What is asked, with the schema settled: by `schema=`, else by the first file. Found out once."""
+        """What is asked, with the schema settled: by `schema=`, else by the first file. It is found out once."""
         if self.settled is None:
-            # Whoever is cancelled leaves it to the next who asks.
+            # A caller that is cancelled leaves it to the next one.
             async with self._settling:
                 if self._unsettled is not None:
                     raise self._unsettled
@@ -170,15 +242,24 @@ class ResolvedSource:
                         raise
         return self.settled
 
+    def settles_unasked(self) -> bool:
+        """Whether the question can be settled without a request."""
+        block = self._first_block
+        if block is None or self.settled is not None or self._first is not None:
+            return block is not None
+        if self.spec.schema is not None and not len(block.partition_schema):
+            return True
+        return self.reader.at_hand(block.files[0], time.monotonic()) is not None
+
     async def _settle(self) -> Question:
         spec = self.spec
-        listing = await self.listing()
+        block = await self.first_block()
         schema = spec.schema
         own: Sequence[str] = ()
-        if schema is None or len(listing.partition_schema):
+        if schema is None or len(block.partition_schema):
             # A column of the file wins over one of its path: only the file tells whether it has it.
             if self._first is None:
-                self._first = await self._open_first(listing.files[0])
+                self._first = await self._open_first(block.files[0])
             handle, trips = self._first
             self.counts.opening_trips = max(self.counts.opening_trips, trips)
             own = handle.arrow_schema.names
@@ -187,14 +268,14 @@ class ResolvedSource:
                 if spec.by_position and spec.columns is None:
                     self.first_names = list(own)
         # A schema given by the caller may name partition columns, and then types and places them.
-        partitions = tuple(name for name in listing.partition_schema.names if name not in own)
-        last = [f for f in listing.partition_schema if f.name in partitions and f.name not in schema.names]
+        partitions = tuple(name for name in block.partition_schema.names if name not in own)
+        last = [f for f in block.partition_schema if f.name in partitions and f.name not in schema.names]
         if last:
             schema = pa.schema([*schema, *last])
         bound = None
         keys: KnownKeys = {}
         try:
-            alone = spec.schema is None and len(listing.files) == 1 and not spec.by_position
+            alone = spec.schema is None and self._is_single(block) and not spec.by_position
             data_set, output = settle_schemas(schema, spec.columns, alone=alone)
             if spec.embedded:
                 from accel.predicate.resolve import refuse_missing
@@ -207,49 +288,89 @@ class ResolvedSource:
                 work = partial(bind, spec.where, data_set, known=keys)
                 bound = await WORK.run(work) if binds_long(spec.where) else work()
         except AccelError as error:
-            raise spec.tell(error, listing.files[0].url) from None
+            raise spec.tell(error, block.files[0].url) from None
         question = Question(spec.where, data_set, output, partitions, embedded=spec.embedded)
-        question = question if self.answering is None else self.answering.narrow(question)
+        question = question if self.answers is None else self.answers.narrow(question)
         question.compiled.bound, question.compiled.keys = bound, keys
         return question
 
-    async def _settle_anew(self, file: FileEntry, handle: FileHandle, opening: int) -> None:
-        """Have the question be of the first file as it is now: no rows come out under the columns of another version.
+    @staticmethod
+    def _is_single(block: FileBlock) -> bool:
+        return len(block.files) == 1 and not block.more
 
-        Raises ObjectChangedError where other files are read by that of before.
+    async def _open_first(self, file: FileEntry) -> tuple[FileHandle, int]:
+        """The first file, for the question and for its own plan."""
+        early = None
+        if self.prefetcher is not None:
+            with suppress(ObjectChangedError):  # the version that is there now will do as well
+                early = await self.prefetcher.open_early(file)
+        return early or await self._open(file)
+
+    def offer_facts(self, file: FileEntry) -> None:
+        """Have the metadata that the source knows of a file cached, if nothing is."""
+        facts = self._facts_of(file)
+        if facts is not None and facts.handle is not None:
+            self.reader.opener.offer(file, facts.handle)
+
+    def _facts_of(self, file: FileEntry) -> FileFacts | None:
+        return None if file.url in self._outdated else file.facts
+
+    async def _open(self, file: FileEntry) -> tuple[FileHandle, int]:
+        """The handle of a file, and the round trips that it took."""
+        facts = self._facts_of(file)
+        if facts is not None and facts.handle is not None and facts.round_trips is not None:
+            return facts.handle, facts.round_trips
+        self.offer_facts(file)
+        return await self.reader.open(file)
+
+    async def _settle_anew(self, file: FileEntry, handle: FileHandle, opening: int) -> None:
+        """Settle the question by the first file as it is now: no rows come out under the columns of another version.
+
+        Raises ObjectChangedError where other files are read by the question of before.
         """
         by = self._settled_by
         if by is None or self.reader.opener.schema_of(handle).equals(by):
             return
-        if len((await self.listing()).files) > 1:
+        if not self._is_single(await self.first_block()):
             raise ObjectChangedError(
                 "the first file, which settled the schema of the scan, was replaced by one with other columns",
                 path=file.url,
                 hint="scan again",
             )
-        if self.answering is not None:
-            self.answering.begin_again()
+        if self.answers is not None:
+            self.answers.begin_again()
         self._first, self.settled = (handle, opening), None
         await self.question()
         self._first = None
 
-    # -- files -----------------------------------------------------------------------------------
+    # -- stages 2 and 3: open and plan -----------------------------------------------------------
 
-    async def files(self) -> list[FileEntry]:
-        """The files to read, in order: all of them are going to be planned."""
+    async def jobs(self) -> FileJobs:
+        """The files to read, in order, as jobs. Files that are pruned on the way are counted."""
         self._takes_all = True
-        files, chosen = (await self.listing()).files, self._selection
-        return list(files) if chosen is None else [f for f in files if f.url in chosen]
-
-    async def work(self) -> FileJobs:
-        """The files to read, in order, each with the way to plan it; what is passed over is counted on the way."""
-        self._reads = True
-        files = await self.files()
-        if len(files) == 1:
-            return FixedJobs([self.file_work(files[0])])  # nothing is judged together, or opened ahead
+        block = await self.first_block()
+        files = self.chosen(block)
+        if len(files) == 1 and not block.more:
+            return FixedJobs([self.job(files[0])])  # nothing to prune together, or to open ahead
         from accel.scanning.file_stream import FileStream
 
-        return FileStream(self, await self.listing(), files=files)
+        return FileStream(self, block)
+
+    async def plans(self) -> list[FilePlan]:
+        """The plans of all files, in order."""
+        self._takes_all = True
+        block = await self.first_block()
+        files = self.chosen(block)
+        if len(files) == 1 and not block.more:
+            return [await self.plan_current(files[0])]
+        from accel.scanning.file_stream import plan_files
+
+        return await plan_files(self, block)
+
+    def chosen(self, block: FileBlock) -> Sequence[FileEntry]:
+        """The files of a block that are to be read: those that a selection names, else all."""
+        chosen = self._selection
+        return block.files if chosen is None else [file for file in block.files if file.url in chosen]
 
     async def plan_current(self, file: FileEntry, opened: PrefetchedFile | None = None) -> FilePlan:
         """Plan a file, once more where it turns out to have changed since its metadata was cached."""
@@ -260,18 +381,19 @@ class ResolvedSource:
             return (await self.plan_file(file))[0]
 
     def _forget(self, file: FileEntry) -> bool:
+        self._outdated.add(file.url)
         self.reader.forget(file.root, file.path)
         self.reader.metrics.add("replans")
         return True
 
-    def file_work(self, file: FileEntry, opened: PrefetchedFile | None = None) -> FileJob:
-        """How to plan one file, which may have been opened ahead, and what to do where it has to be planned again."""
+    def job(self, file: FileEntry, opened: PrefetchedFile | None = None) -> FileJob:
+        """One file, which may have been opened ahead, as a job."""
         planned: FilePlan | None = None
 
         async def tasks() -> tuple[Sequence[ScanTask], int]:
             nonlocal planned, opened
             if planned is not None:
-                self.count(planned, -1)  # counted once, however often it is planned
+                self.count(planned, -1)  # a file counts once, however often it is planned
                 planned = None
             ahead, opened = opened, None
             planned, trips = await self.plan_file(file, ahead)
@@ -285,43 +407,59 @@ class ResolvedSource:
         return FileJob(tasks, lambda: self._forget(file), distrust)
 
     async def plan_file(self, file: FileEntry, opened: PrefetchedFile | None = None) -> tuple[FilePlan, int]:
-        """Plan one file: the plan, and the round trips up to its data (the listing's included)."""
+        """Plan one file: the plan, and the round trips up to its data (those of the listing included)."""
         if opened is not None and opened.error is not None:
             raise opened.error
-        listing = await self.listing()
+        block = await self.first_block()
         if self.paths.seem_to_exclude(file) and self.paths.exclude(file, await self.question()):
             plan = FilePlan()
             self.count(plan, 1)
-            return plan, listing.round_trips
-        if file is listing.files[0]:
-            # The question opens this one; let it, rather than ask twice.
+            return plan, block.round_trips
+        if file is block.files[0]:
+            # The question opens this one.
             await self.question()
             (handle, opening), self._first = self._first or await self._open_first(file), None
             await self._settle_anew(file, handle, opening)
         elif opened is not None and opened.handle is not None:
             handle, opening = opened.handle, opened.round_trips
         else:
-            handle, opening = await self.reader.open(file)
+            handle, opening = await self._open(file)
         question = await self.question()
         self.check_names(file, handle)
         self._handles[file.url] = handle
-        partition = self.paths.of(file, question)
         plan, indexing = await self.reader.plan(
             file,
             handle,
             question,
-            partition=partition,
-            selection=None if self._selection is None else self._selection[file.url],
+            partition=self.paths.of(file, question),
+            selection=self._rows_of(file, handle),
             limit=self.limit,
         )
-        if self.answering is not None:
-            plan, more = await self.answering.answer(self.reader, file, handle, plan)
+        if self.answers is not None:
+            plan, more = await self.answers.answer(self.reader, file, handle, plan)
             indexing += more
         self.count(plan, 1)
         counts = self.counts
         counts.opening_trips = max(counts.opening_trips, opening)
         counts.index_trips = max(counts.index_trips, indexing)
-        return plan, listing.round_trips + opening + indexing
+        return plan, block.round_trips + opening + indexing
+
+    def _rows_of(self, file: FileEntry, handle: FileHandle) -> Mapping[int, RowSelection] | None:
+        """The rows that the caller selects and that the source leaves; None for all.
+
+        What the source says counts for the version that it speaks of, and for no other.
+        """
+        selected = None if self._selection is None else self._selection[file.url]
+        facts = self._facts_of(file)
+        if facts is None or facts.rows is None or self.spec.where is None:
+            return selected
+        etag = handle.etag
+        if etag is None or facts.etag is None or facts.size != handle.size or not same_etag(facts.etag, etag):
+            return selected
+        if selected is None:
+            return facts.rows
+        shared = selected.keys() & facts.rows.keys()
+        return {group: selected[group].intersect(facts.rows[group]) for group in sorted(shared)}
 
     def count(self, plan: FilePlan, sign: int) -> None:
         """Count a planned file in, or out again (`sign` is 1 or -1)."""
@@ -329,7 +467,7 @@ class ResolvedSource:
         self.reader.metrics.count_file(plan, sign)
 
     def check_names(self, file: FileEntry, handle: FileHandle) -> None:
-        """Raise SchemaMismatchError where columns go by position and the file has other ones than the first."""
+        """Raise SchemaMismatchError where columns go by position and the file has others than the first one."""
         if self.first_names is not None and list(handle.arrow_schema.names) != self.first_names:
             raise SchemaMismatchError(
                 "its columns differ in name or order from the first file's",
@@ -337,11 +475,37 @@ class ResolvedSource:
                 hint="mapInArrow matches columns by position: give columns= or schema=",
             )
 
-    def settles_unasked(self) -> bool:
-        """Whether the question can be settled without a request."""
-        listing = self._listing
-        if listing is None or self.settled is not None or self._first is not None:
-            return listing is not None
-        if self.spec.schema is not None and not len(listing.partition_schema):
-            return True
-        return self.reader.at_hand(listing.files[0], time.monotonic()) is not None
+
+class ListingSpeculation:
+    """A source taken for what the cache knows, until its store has confirmed that.
+
+    Parameters
+    ----------
+    asking : ResolvedSource
+        Asks the store, and is read instead where the source is something else by now.
+    assumed : ResolvedSource
+        Reads the files as they are cached.
+    expected : FileBlock
+        Those files.
+    """
+
+    def __init__(self, asking: ResolvedSource, assumed: ResolvedSource, expected: FileBlock) -> None:
+        self._asking = asking
+        self.source = assumed
+        self._expected = expected
+        self._moment = time.monotonic()
+
+    async def holds(self) -> bool:
+        """Whether the source still holds the files that were expected."""
+        freshness = self.source.reader.opener.held
+        block = await self._asking.confirm(self._expected)
+        facts = None if block is None else block.files[0].facts
+        current = None if facts is None else facts.handle
+        # A single file is confirmed by its handle: the pass may have used another one by now.
+        if block is None or any(current is not None and used is not current for used in freshness.doubted):
+            if self.source.answers is not None:
+                self.source.answers.begin_again()
+            return False
+        freshness.bear_out(self._moment)
+        self.source.reader.metrics.deepest(block.round_trips)
+        return True

@@ -48,14 +48,14 @@ class RunLimits:
         self.admission = Admission(options.memory_limit, pieces)
         self.turns = Turns(_DECODED_EACH * DecodePool.shared(options.decode_threads).threads)
         """In which pieces are decoded."""
-        self.passed = 0
+        self.rows_passed = 0
         """Rows that have come out of files."""
         self.failing = False
         """A file has failed: nothing that comes after it is worth a start."""
 
     def rows_wanted(self) -> int | None:
         """The most rows that a file which starts now may be asked for; None for all."""
-        return None if self._limit is None else max(0, self._limit - self.passed)
+        return None if self._limit is None else max(0, self._limit - self.rows_passed)
 
     def read_ahead(self, task: ScanTask) -> None:
         """Have as many pieces under way as the network of a task's store holds, if those are more."""

@@ -242,7 +242,7 @@ class Scan:
                 "a scan over an iterator cannot be explained", hint="explain a scan of the paths as a list"
             )
         asking = None if aggregates is None else self._aggregation(aggregates)
-        planned = await self._engine.plan(Metrics(), answering=asking)
+        planned = await self._engine.plan(Metrics(), aggregation=asking)
         explained = planned.explain()
         if asking is not None:
             explained = dataclasses.replace(explained, rows_from_metadata=asking.answered)

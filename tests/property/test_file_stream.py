@@ -188,7 +188,7 @@ def test_files_are_passed_over_at_all() -> None:
     chosen = sound[:3]
     accel.plan(chosen, columns=[], store=store, cache=cache)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("accel.scanning.screen.excluded_files", spy)
+        patch.setattr("accel.scanning.block_pruning.excluded_files", spy)
         plan = accel.plan(chosen, "a = 5", store=store, cache=cache)
     # The first file is the question's.
     assert judged == [(2, 2)]

@@ -25,7 +25,7 @@ def listing(*versions: str, partitions: pa.Schema = NO_COLUMNS) -> FileBlock:
 
 
 def last(cache: accel.Cache, token: str = "mine") -> LastListing:
-    return LastListing(cache, "k", lambda: token)
+    return LastListing(cache, "k", token)
 
 
 def note(cache: accel.Cache, found: FileBlock) -> FileBlock:

@@ -1,6 +1,6 @@
-"""Opened files judged together, before any is planned by itself.
+"""A block of files pruned together, before any of them is planned by itself.
 
-What is dropped is what planning would drop, and for the same reason (`planning.screening`).
+What is pruned is what planning would prune, and for the same reason (`planning.screening`).
 """
 
 from __future__ import annotations
@@ -16,8 +16,12 @@ from accel.planning.handle import FileHandle
 from accel.planning.paths import PathValues
 from accel.planning.query import FileQuery, Question, compile_query, with_partition
 from accel.planning.screening import excluded_files
+from accel.predicate.bind import Bound
+from accel.predicate.constant import range_bounds
+from accel.predicate.prune import prune
+from accel.store.fetch import same_etag
 
-__all__ = ["excluded_together"]
+__all__ = ["excluded_by_facts", "excluded_together"]
 
 
 def excluded_together(
@@ -63,6 +67,36 @@ def excluded_together(
         for place, excluded in zip(group.places, excluded_files(group.handles, group.query), strict=True):
             out[place] = excluded
     return out
+
+
+def excluded_by_facts(files: Sequence[FileEntry], question: Question) -> list[bool]:
+    """Whether what their source knows of files excludes them, one by one, before they are opened.
+
+    Facts count for the version that the entry itself is of, as a listing shows it.
+    """
+    bound = question.compiled.bound
+    return [bound is not None and _is_outside(file, bound) for file in files]
+
+
+def _is_outside(file: FileEntry, bound: Bound) -> bool:
+    facts = file.facts
+    if facts is None or not facts.bounds or file.etag is None or facts.etag is None:
+        return False
+    if file.size != facts.size or not same_etag(file.etag, facts.etag):
+        return False
+    bounds = {}
+    for column in bound.columns:
+        values = facts.bounds.get(column.path)
+        if values is not None:
+            bounds[column.path] = range_bounds(
+                values.lower,
+                values.upper,
+                kind=column.type,
+                num_values=-1 if values.num_rows is None else values.num_rows,
+                null_count=values.null_count,
+                nan_count=values.nan_count,
+            )
+    return not bool(prune(bound, bounds, 1).may_true[0])
 
 
 @dataclass(slots=True, eq=False)
