@@ -70,3 +70,7 @@ class FileSource(ABC):
             which `blocks` yields.
         """
         return None
+
+    def hint_for(self, column: str, url: str) -> str | None:
+        """What to do where a file lacks a column that its URL seems to spell; None where the source knows nothing."""
+        return None

@@ -288,7 +288,8 @@ class ResolvedSource:
                 work = partial(bind, spec.where, data_set, known=keys)
                 bound = await WORK.run(work) if binds_long(spec.where) else work()
         except AccelError as error:
-            raise spec.tell(error, block.files[0].url) from None
+            url = block.files[0].url
+            raise spec.explain_error(error, url, hint_for=self._source.hint_for) from None
         question = Question(spec.where, data_set, output, partitions, embedded=spec.embedded)
         question = question if self.answers is None else self.answers.narrow(question)
         question.compiled.bound, question.compiled.keys = bound, keys

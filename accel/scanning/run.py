@@ -222,6 +222,19 @@ class Run:
             return self._gate
         return None if self._pass is None else self._pass.main
 
+    @property
+    def limits(self) -> RunLimits:
+        """What the files that are being read share.
+
+        Raises
+        ------
+        RuntimeError
+            Nothing has been taken yet.
+        """
+        if self._pass is None:
+            raise RuntimeError("the run has not begun")
+        return self._pass.limits
+
     async def take(self) -> pa.RecordBatch | None:
         """The next batch in order; None when there is no more.
 

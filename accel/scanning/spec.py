@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from numbers import Integral
@@ -73,15 +73,20 @@ class ScanSpec:
         """The lesser of a limit and the scan's own; None for no limit."""
         return self.limit if limit is None else limit if self.limit is None else min(limit, self.limit)
 
-    def tell(self, error: AccelError, url: str) -> AccelError:
-        """What no file can answer, with what the caller wrote and, where that settled the schema, the first file."""
+    def explain_error(
+        self, error: AccelError, url: str, *, hint_for: Callable[[str, str], str | None]
+    ) -> AccelError:
+        """An error that no file can mend, with what the caller wrote and, where that settled the schema, the first file.
+
+        Parameters
+        ----------
+        hint_for : callable
+            Tells, for a missing column and the URL of a file, what to do about it, if the source knows better.
+        """
         if isinstance(error, PredicateError):
             error.text = error.text or self.where_text
         elif isinstance(error, ColumnNotFoundError) and error.column is not None:
-            from accel.tables.hive import hint_of_key
-
-            hint = hint_of_key(error.column, url, source=self.source, partitioning=self.partitioning)
-            error.hint = hint or error.hint
+            error.hint = hint_for(error.column, url) or error.hint
         return error if self.schema is not None else error.at(path=url)
 
     @property

@@ -119,6 +119,12 @@ class PathSource(FileSource):
         """See `FileSource.blocks`: one block."""
         yield await self._find(request)
 
+    def hint_for(self, column: str, url: str) -> str | None:
+        """See `FileSource.hint_for`: directory names may spell the column."""
+        from accel.tables.hive import hint_of_key
+
+        return hint_of_key(column, url, source=self._source, partitioning=self._partitioning)
+
     async def _find(self, request: SourceRequest) -> FileBlock:
         if self._found is None:
             if isinstance(self._source, str) and self._last is None:

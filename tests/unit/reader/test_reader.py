@@ -18,13 +18,9 @@ from accel.errors import ObjectChangedError, ObjectNotFoundError
 from accel.metrics import Metrics
 from accel.planning.file_entry import FileEntry
 from accel.planning.handle import FileHandle
+from accel.planning.query import Question
 from accel.ranges import ByteRange, Kind, Suffix
 from accel.reader.reader import Reader, Tails
-from accel.scanning.engine import Engine
-from accel.scanning.file_stream import plan_files
-from accel.scanning.finder import Finder
-from accel.scanning.resolved_source import ResolvedSource
-from accel.scanning.spec import ScanSpec
 from accel.store import runtime
 from accel.store.clients import client_for
 from accel.testing import DictStore, Layout, RecordingStore, table, write_file
@@ -368,16 +364,16 @@ def test_a_tail_is_used_only_with_the_metadata_of_its_own_version() -> None:
         return client_for(root, store=store, options=options)
 
     async def play() -> tuple[str | None, int]:
-        spec = ScanSpec(source=PATH, options=options)
         reader = Reader(client, cache=cache, options=options, metrics=Metrics(), tails=Tails.SERVE)
-        session = ResolvedSource(spec, reader, finder=Finder(spec, reader, in_store=True))
-        await session.question()
+        file = FileEntry("store:", PATH, PATH)
+        old, _ = await reader.open(file)
         store.put(PATH, version(5000))
         reader.forget("store:", PATH)
-        other = Engine(spec, client, cache=cache, in_store=True)
-        await other.schema(Metrics())
-        session._first = None
-        (plan,) = await plan_files(session)
+        await Reader(client, cache=cache, options=options, metrics=Metrics()).open(file)
+        handle, _ = await reader.open(file)
+        assert handle.id != old.id
+        schema = handle.arrow_schema
+        plan, _ = await reader.plan(file, handle, Question(None, schema, schema, ()), partition={})
         return plan.tasks[0].file.id.etag, len(plan.tasks[0].file.at_hand)
 
     assert runtime.run(play()) == (store.etags[PATH], 0)

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 import accel
-from accel.scanning import screen
+from accel.scanning import block_pruning
 from accel.testing import DictStore, Layout, table, write_file
 
 FILES = {
@@ -36,17 +36,17 @@ def run(where: str, **keywords: Any) -> tuple[list[dict[str, Any]], dict[str, ob
 @pytest.mark.parametrize("where", PREDICATES)
 def test_together_as_alone(monkeypatch: pytest.MonkeyPatch, where: str) -> None:
     judged: list[int] = []
-    found = screen.excluded_files
+    found = block_pruning.excluded_files
 
     def recorded(handles: Any, query: Any) -> list[bool]:
         judged.append(len(handles))
         return found(handles, query)
 
-    monkeypatch.setattr(screen, "excluded_files", recorded)
+    monkeypatch.setattr(block_pruning, "excluded_files", recorded)
     together = run(where)
     assert max(judged) >= 3
 
-    monkeypatch.setattr(screen, "excluded_files", lambda handles, query: [False] * len(handles))
+    monkeypatch.setattr(block_pruning, "excluded_files", lambda handles, query: [False] * len(handles))
     assert run(where) == together
 
 
@@ -58,6 +58,6 @@ def test_together_as_alone(monkeypatch: pytest.MonkeyPatch, where: str) -> None:
 def test_what_has_more_to_say_is_planned_one_by_one(
     monkeypatch: pytest.MonkeyPatch, keywords: dict[str, Any]
 ) -> None:
-    monkeypatch.setattr(screen, "excluded_files", None)  # it cannot be called
+    monkeypatch.setattr(block_pruning, "excluded_files", None)  # it cannot be called
     scan = accel.scan("d/", "n < 2", store=DictStore(FILES), cache=accel.Cache(), **keywords)
     assert scan.to_table()["n"].to_pylist() == [0, 1]

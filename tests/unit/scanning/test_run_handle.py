@@ -10,7 +10,7 @@ import pytest
 import accel
 from accel.testing import DictStore, Layout, table, write_file
 
-PLAN_AGAIN = "(plan again, by accel.plan or a new accel.spark.read: a plan is of the versions that it found)"
+PLAN_AGAIN = "(plan again, by accel.plan or a new accel.spark.read: a plan names the versions that it found)"
 CHANGES: dict[str, tuple[Callable[[DictStore], object], str]] = {
     "replaced": (lambda store: store.put("f", file_of([4, 5, 6])), "f: the object is another version"),
     "deleted": (

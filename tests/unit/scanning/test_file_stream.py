@@ -266,11 +266,11 @@ def test_long_sweeps_leave_the_loop_to_others(objects: dict[str, bytes]) -> None
     assert runtime.run(both()) > 5
 
 
-async def test_many_may_take_from_one_sweep(store: RecordingStore, cache: accel.Cache) -> None:
+async def test_many_may_take_from_one_stream(store: RecordingStore, cache: accel.Cache) -> None:
     taken: list[int] = []
 
-    async def take(sweep: FileStream) -> None:
-        while (left := await sweep.next()) is not None:
+    async def take(stream: FileStream) -> None:
+        while (left := await stream.next()) is not None:
             taken.append(left[0])
             await asyncio.sleep(0)
 
@@ -278,13 +278,13 @@ async def test_many_may_take_from_one_sweep(store: RecordingStore, cache: accel.
         engine = accel.scan("d/", "key IN (5, 801, 1100)", store=store, cache=cache)._engine
         from accel.reader.reader import Tails
 
-        session = engine._session(Metrics(), Tails.DROP)
-        passed: dict[int, Any] = {}
-        sweep = FileStream(session, await session.listing(), files=await session.files(), passed=passed)
+        source = engine._resolved(Metrics(), Tails.DROP)
+        pruned: dict[int, Any] = {}
+        stream = FileStream(source, await source.first_block(), pruned=pruned)
         async with asyncio.TaskGroup() as group:
             for _ in range(7):
-                group.create_task(take(sweep))
-        assert sorted([*taken, *passed]) == list(range(FILES))
+                group.create_task(take(stream))
+        assert sorted([*taken, *pruned]) == list(range(FILES))
 
     await runtime.bridge(work())
     assert sorted(taken) == [0, 1, 200, 275]

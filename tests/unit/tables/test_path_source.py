@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,12 +12,13 @@ import pytest
 
 import accel
 from accel.metrics import Metrics
+from accel.planning.file_entry import FileBlock
 from accel.ranges import Kind
 from accel.reader.reader import Reader
-from accel.scanning.finder import Finder
-from accel.scanning.spec import ScanSpec
+from accel.scanning.file_source import SourceRequest
 from accel.store.clients import client_for
 from accel.store.range_store import ObjectEntry
+from accel.tables.path_source import PathSource
 from accel.testing import DictStore, Layout, RecordingStore, table, write_file
 
 OPTIONS = accel.Options(tail_hint=4096, max_gap_bytes=0)
@@ -149,70 +151,59 @@ def test_a_source_without_files() -> None:
         accel.scan([], store=DictStore({}), cache=None).to_table()
 
 
-def looked_for(source: object, cache: accel.Cache | None, *, store: object = None, **asked: Any) -> Finder:
-    spec = ScanSpec(source=source, options=OPTIONS, **asked)
+def request(cache: accel.Cache, store: object) -> SourceRequest:
     reader = Reader(
         lambda root: client_for(root, store=store, options=OPTIONS),  # type: ignore[arg-type]
         cache=cache,
         options=OPTIONS,
         metrics=Metrics(),
     )
-    return Finder(spec, reader, in_store=store is not None, cache=cache)
+    return SourceRequest(reader=reader)
 
 
-@pytest.mark.parametrize(
-    "source",
-    [
-        "s3://b/d/",
-        "s3://b/d",
-        "s3://b/d/*.parquet",
-        "s3://b",
-        "gs://b/a=1/",
-        "s3://b/d.parquet",
-        "https://h/d",
-    ],
-)
-def test_something_may_be_known_of_what_a_store_holds(source: str, cache: accel.Cache) -> None:
-    assert looked_for(source, cache).assumes
-    assert not looked_for(source, None).assumes
+def source(name: object, cache: accel.Cache | None, **given: Any) -> PathSource:
+    return PathSource(name, in_store=True, cache=cache, **given)
 
 
-@pytest.mark.parametrize(
-    "source",
-    ["data/", "/data/*.parquet", "data.parquet", "file:///data/", "nothing://b/", ["s3://b/d/"], []],
-)
-def test_nothing_of_local_sources_lists_and_what_is_not_understood(
-    source: object, cache: accel.Cache
-) -> None:
-    assert not looked_for(source, cache).assumes
+async def only_block(found: PathSource, asked: SourceRequest) -> FileBlock:
+    (block,) = [block async for block in found.blocks(asked)]
+    assert not block.more
+    return block
 
 
-def test_bare_names_are_of_the_store_that_the_caller_gave(folder: Listed, cache: accel.Cache) -> None:
-    for source in ("t/", "t/x.parquet", "t/*"):
-        assert looked_for(source, cache, store=folder).assumes
+@pytest.mark.parametrize("name", ["t/", "t/*", "t/x.parquet"])
+async def test_a_source_is_expected_to_be_what_it_was(name: str, folder: Listed, cache: accel.Cache) -> None:
+    asked = request(cache, folder)
+    assert source(name, cache).expected(asked) is None
+    block = await only_block(source(name, cache), asked)
+    assert [file.path for file in block.files] == [f"{NAME}/part-0", f"{NAME}/part-1"]
+    again = source(name, cache)
+    assert again.expected(asked) is block or again.expected(asked) == replace(block, round_trips=1)
+    assert source(name, None).expected(asked) is None
+    folder.put(f"{NAME}/part-2", file(20_000))
+    other = source(name, cache)
+    expected = other.expected(asked)
+    assert expected is not None
+    assert await other.confirm(asked, expected) is None
+    assert len((await only_block(other, asked)).files) == 3
 
 
 KEYED = [
     {},
     {"partitioning": None},
     {"partitioning": pa.schema([("a", pa.int8())])},
-    {"schema": pa.schema([("a", pa.string())])},
+    {"text_columns": ["a"]},
     {"glob": False},
 ]
 
 
-async def test_a_listing_is_known_to_those_who_ask_for_it_in_the_same_way(cache: accel.Cache) -> None:
+async def test_a_listing_is_expected_by_those_who_list_in_the_same_way(cache: accel.Cache) -> None:
     store = DictStore({f"d/a={i}/x": file(10_000 * i) for i in range(2)})
-    for at, asked in enumerate(KEYED):
-        listing = await looked_for("d/", cache, store=store, **asked).find()
+    asked = request(cache, store)
+    for at, given in enumerate(KEYED):
+        block = await only_block(source("d/", cache, **given), asked)
         for other in KEYED[: at + 1]:
-            assert looked_for("d/", cache, store=store, **other).recall() is not None
+            assert source("d/", cache, **other).expected(asked) is not None
         for other in KEYED[at + 1 :]:
-            assert looked_for("d/", cache, store=store, **other).recall() is None
-        assert looked_for("d/", cache, store=store, **asked).recall() is listing
-
-
-def test_a_file_whose_path_may_spell_a_column_is_asked_for_first(cache: accel.Cache) -> None:
-    assert not looked_for("s3://b/a=1/d.parquet", cache).assumes
-    keys = pa.schema([("a", pa.int8())])
-    assert not looked_for("s3://b/1/d.parquet", cache, partitioning=keys).assumes
+            assert source("d/", cache, **other).expected(asked) is None
+        assert source("d/", cache, **given).expected(asked) is block

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -16,10 +15,10 @@ import pyarrow as pa
 import pytest
 
 import accel
-from accel.planning.file_entry import FileBlock, FileEntry
+from accel.planning.file_entry import FileBlock, FileEntry, FileFacts
 from accel.planning.handle import FileHandle
 from accel.ranges import ByteRange, Kind, Suffix
-from accel.scanning.early_run import EarlyRun
+from accel.scanning.resolved_source import ListingSpeculation
 from accel.store import runtime
 from accel.store.range_store import ObjectEntry, Payload
 from accel.testing import DictStore, Layout, RecordingStore, table, write_file
@@ -377,24 +376,28 @@ def test_a_file_that_was_replaced() -> None:
     assert list(sums.values()) == [17_000, 3000]
 
 
-@pytest.mark.parametrize(("used", "trips"), [([], 1), (["this"], 1), (["this", "another"], None)])
+@pytest.mark.parametrize(("used", "holds"), [([], True), (["this"], True), (["this", "another"], False)])
 async def test_it_is_of_the_version_that_was_used_that_the_store_is_asked(
-    used: list[str], trips: int | None
+    used: list[str], holds: bool
 ) -> None:
     """Whatever another scan has put into the cache in between."""
-    handles = {name: object() for name in ("this", "another")}
+    handles: Any = {name: object() for name in ("this", "another")}
+    entry = FileEntry("s3://b", "f", "s3://b/f")
+    expected = FileBlock((entry,), pa.schema([]), 0)
+    facts = FileFacts(size=1, etag='"1"', handle=handles["this"], round_trips=1)
 
-    async def ask_after(client: object, file: FileEntry) -> tuple[object, int]:
-        return handles["this"], 1
+    async def confirm(_: FileBlock) -> FileBlock:
+        return replace(expected, files=(replace(entry, facts=facts),), round_trips=1)
 
-    def session(held: SimpleNamespace) -> Any:
-        return SimpleNamespace(reader=SimpleNamespace(opener=SimpleNamespace(held=held), client=str))
-
-    asking = session(SimpleNamespace(ask_after=ask_after))
-    run: Any = EarlyRun(asking, assuming=list, run_of=list)  # type: ignore[arg-type]
-    early = session(SimpleNamespace(doubted=[handles[name] for name in used]))
-    last = FileBlock((FileEntry("s3://b", "f", "s3://b/f"),), pa.schema([]), 0)
-    assert await run._trips_if_so(last, early) == trips
+    held = SimpleNamespace(doubted=[handles[name] for name in used], bear_out=lambda moment: None)
+    assumed: Any = SimpleNamespace(
+        answers=None,
+        reader=SimpleNamespace(
+            opener=SimpleNamespace(held=held), metrics=SimpleNamespace(deepest=lambda trips: None)
+        ),
+    )
+    asking: Any = SimpleNamespace(confirm=confirm)
+    assert await ListingSpeculation(asking, assumed, expected).holds() is holds
 
 
 def test_a_file_that_was_deleted() -> None:
@@ -606,29 +609,3 @@ def test_an_iterator_that_is_dropped(waiting: HeldListings, cache: accel.Cache) 
             break
         threading.Event().wait(0.002)
     assert tasks_under_way() == []
-
-
-async def test_what_fails_as_whoever_waits_goes_away_is_reported_to_nobody() -> None:
-    """asyncio would write it to stderr, as of a task that nobody asked for its end."""
-
-    def assume(_: FileBlock) -> None:
-        raise accel.StoreError("not today")
-
-    def fail() -> Any:
-        raise RuntimeError("there is nothing to read it")
-
-    last = FileBlock((FileEntry("s3://b", "f", "s3://b/f"),), pa.schema([]), 1)
-    session = SimpleNamespace(recall=lambda: last)
-    run: Any = EarlyRun(session, assuming=lambda: SimpleNamespace(assume=assume), run_of=lambda _: fail())  # type: ignore[arg-type, return-value]
-    reported: list[object] = []
-    asyncio.get_running_loop().set_exception_handler(lambda _, told: reported.append(told))
-    taking = asyncio.create_task(run.take())
-    await asyncio.sleep(0)
-    await asyncio.sleep(0)
-    assert run._settling.done()
-    taking.cancel()
-    await asyncio.wait((taking,))
-    assert taking.cancelled()
-    del run, taking
-    gc.collect()
-    assert reported == []

@@ -9,8 +9,7 @@ import pytest
 
 import accel
 from accel.planning.task import ScanTask
-from accel.scanning import file_stream as module
-from accel.scanning.file_stream import FileJob, planned_work
+from accel.scanning.file_jobs import FileJob, PlannedTasks
 from accel.testing import DictStore, Layout, table, write_file
 
 
@@ -28,41 +27,32 @@ class FakeReader:
 
 
 @pytest.fixture
-def tasks(monkeypatch: pytest.MonkeyPatch) -> Sequence[ScanTask]:
+def tasks() -> Sequence[ScanTask]:
     """Of the files a, b, and b once more: two row groups each."""
-    monkeypatch.setattr(module, "load_ahead", lambda client, where: None)
     data = write_file(table(x=pa.array(range(8), pa.int64())), Layout(group_rows=4))
     return accel.plan(["a", "b", "b"], store=DictStore({"a": data, "b": data}), cache=None).tasks
 
 
-async def works_of(reader: FakeReader, tasks: Sequence[ScanTask]) -> tuple[FileJob | None, list[FileJob]]:
-    works = await planned_work(reader, tasks)  # type: ignore[arg-type]
-    return works.only, [work async for work in works]
+async def jobs_of(reader: FakeReader, tasks: Sequence[ScanTask]) -> list[FileJob]:
+    return [job async for job in await PlannedTasks(reader, tasks).jobs()]  # type: ignore[arg-type]
 
 
-async def test_tasks_of_a_file_that_follow_each_other_are_one_work(tasks: Sequence[ScanTask]) -> None:
-    only, works = await works_of(FakeReader(), tasks)
-    told = [await work.tasks() for work in works]
-    assert [([(task.path, task.row_group) for task in given], trips) for given, trips in told] == [
+async def test_tasks_of_a_file_that_follow_each_other_are_one_job(tasks: Sequence[ScanTask]) -> None:
+    planned = [await job.tasks() for job in await jobs_of(FakeReader(), tasks)]
+    assert [([(task.path, task.row_group) for task in given], trips) for given, trips in planned] == [
         ([("a", 0), ("a", 1)], 0),
         ([("b", 0), ("b", 1)], 0),
         ([("b", 0), ("b", 1)], 0),
     ]
-    assert only is None
 
 
 async def test_each_file_is_forgotten_by_itself_and_not_planned_again(tasks: Sequence[ScanTask]) -> None:
     reader = FakeReader()
-    _, works = await works_of(reader, tasks)
-    assert works[1].forget() is False
+    job = (await jobs_of(reader, tasks))[1]
+    assert job.forget() is False
     assert reader.forgotten == [("store:", "b")]
-    assert works[1].distrust is None
-
-
-async def test_a_single_task_is_known_to_be_all(tasks: Sequence[ScanTask]) -> None:
-    only, works = await works_of(FakeReader(), tasks[:1])
-    assert works == [only]
+    assert job.distrust is None
 
 
 async def test_no_task() -> None:
-    assert await works_of(FakeReader(), ()) == (None, [])
+    assert await jobs_of(FakeReader(), ()) == []

@@ -22,7 +22,7 @@ from accel.reader.reader import Tails
 from accel.scanning import file_stream as sweep
 from accel.scanning import footer_prefetch as openings
 from accel.scanning import footer_prefetch as width
-from accel.scanning.file_stream import openings_for
+from accel.scanning.file_stream import prefetcher_for
 from accel.scanning.footer_prefetch import PrefetchedFile
 from accel.store import runtime
 from accel.testing import DictStore, Layout, RecordingStore, table, write_file
@@ -427,9 +427,9 @@ def test_none_is_opened_ahead_after_one_that_failed(objects: dict[str, bytes]) -
     scan = accel.scan("d/", "key = 77", store=DictStore(broken), cache=None)
 
     async def play() -> tuple[PrefetchedFile | None, PrefetchedFile | None]:
-        session = scan._engine._session(Metrics(), Tails.DROP)
-        files = (await session.listing()).files
-        ahead = openings_for(session)
+        source = scan._engine._resolved(Metrics(), Tails.DROP)
+        files = (await source.first_block()).files
+        ahead = prefetcher_for(source)
         assert ahead is not None
         async with aclosing(ahead):
             opening = ahead.ask(files[1])
