@@ -252,6 +252,7 @@ class Run:
             await self.close()
             raise
         if found is None:
+            current.ready.put_nowait(None)  # for others who wait for a batch
             if self._closed:
                 raise closed_early()
             self._ended = True

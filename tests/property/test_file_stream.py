@@ -91,7 +91,7 @@ predicates = st.recursive(
 def one_by_one() -> Iterator[None]:
     """The plain way."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(FileStream, "_judge", lambda self, files, question, found: None)
+        patch.setattr(FileStream, "_prune", lambda self, files, question, found: None)
         patch.setattr(FooterPrefetcher, "ask", lambda self, file: None)
         yield
 

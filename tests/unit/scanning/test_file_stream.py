@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 from typing import Any
 
 import obstore
@@ -14,9 +15,7 @@ import accel
 from accel.errors import IndexFormatError, SchemaMismatchError
 from accel.metrics import Metrics
 from accel.planning.handle import FileHandle
-from accel.scanning.engine import Engine
 from accel.scanning.file_stream import FileStream
-from accel.scanning.spec import ScanSpec
 from accel.store import runtime
 from accel.store.clients import client_for
 from accel.testing import DictStore, Layout, RecordingStore, table, write_file
@@ -192,6 +191,11 @@ def test_a_bad_table_of_indexes_is_told_of_whatever_the_statistics_say(
     assert scan.metrics.indexes_ignored == 1
 
 
+def paths(*names: str) -> Iterator[pa.RecordBatch]:
+    """What mapInArrow passes: columns then go by their position."""
+    return iter([pa.RecordBatch.from_pydict({"path": list(names)})])
+
+
 def test_columns_by_position_are_checked_of_every_file(store: RecordingStore) -> None:
     inner = DictStore({})
     for name, column in (("a", "key"), ("b", "key"), ("c", "other")):
@@ -199,13 +203,8 @@ def test_columns_by_position_are_checked_of_every_file(store: RecordingStore) ->
     cache = accel.Cache()
     for name in "abc":
         accel.plan(name, store=inner, cache=cache)
-
-    def client(root: str) -> Any:
-        return client_for(root, store=inner)
-
-    spec = ScanSpec(source=["a", "b", "c"], where=(accel.col("key") == 5).expr, by_position=True)
     with pytest.raises(SchemaMismatchError, match="differ in name or order"):
-        runtime.run(Engine(spec, client, cache=cache, in_store=True).plan(Metrics()))
+        accel.plan(paths("a", "b", "c"), "key = 5", store=inner, cache=cache)
 
 
 @pytest.mark.parametrize("cold", [True, False], ids=["opened", "cached"])
@@ -218,10 +217,8 @@ def test_columns_by_position_are_checked_of_what_statistics_exclude(cold: bool) 
     cache = accel.Cache()
     if not cold:
         accel.plan(list(inner.objects), columns=[], store=inner, cache=cache)
-    spec = ScanSpec(source=list(inner.objects), where=(accel.col("key") == 5).expr, by_position=True)
-    engine = Engine(spec, lambda root: client_for(root, store=inner), cache=cache, in_store=True)
     with pytest.raises(SchemaMismatchError, match="differ in name or order"):
-        runtime.run(engine.plan(Metrics()))
+        accel.plan(paths(*inner.objects), "key = 5", store=inner, cache=cache)
 
 
 def test_a_partition_that_does_not_fit_is_told_in_its_turn() -> None:

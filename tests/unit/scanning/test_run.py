@@ -704,9 +704,12 @@ async def test_whatever_ends_a_run_closes_its_files(
             self.closed += 1
 
     jobs = Closing([])
-    files = Files(FakeReader(), [], {})
-    files.jobs = lambda: asyncio.sleep(0, jobs)  # type: ignore[assignment, method-assign, return-value]
-    run = Run(files, limit=None, ordered=ordered, speculates=False)  # type: ignore[arg-type]
+
+    class Known(Files):
+        async def jobs(self) -> FixedJobs:
+            return jobs
+
+    run = Run(Known(FakeReader(), [], {}), limit=None, ordered=ordered, speculates=False)  # type: ignore[arg-type]
     taking = asyncio.create_task(run.take())
     await asyncio.sleep(0)  # the files are known, and nothing has been done with them
     if closed:
@@ -746,19 +749,6 @@ def test_the_error_of_a_group(errors: list[Exception], shown: Exception) -> None
 def single(planned: list[list[ScanTask]]) -> list[list[ScanTask]]:
     """One file of one piece: read by who takes it, without a task."""
     return [planned[0][:1]]
-
-
-async def test_a_single_piece_starts_no_task(single: list[list[ScanTask]]) -> None:
-    tasks = []
-
-    async def before(task: ScanTask, piece: Piece) -> None:
-        tasks.append(others())
-
-    run, files = make(single, FakeReader(before))
-    assert await rows_of(run) == list(range(20))
-    assert (tasks, files.asked, run.limits.admission.held) == ([set()], [0], {})
-    assert await run.take() is None
-    await run.close()
 
 
 @pytest.mark.parametrize("kind", [ObjectChangedError, ParquetFormatError])

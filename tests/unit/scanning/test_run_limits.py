@@ -85,6 +85,6 @@ def test_rows_wanted_are_those_that_have_not_come_out() -> None:
     run = intake(limit=10)
     wanted = [run.rows_wanted()]
     for passed in (4, 11):
-        run.passed = passed
+        run.rows_passed = passed
         wanted.append(run.rows_wanted())
     assert (wanted, intake().rows_wanted()) == ([10, 6, 0], None)
