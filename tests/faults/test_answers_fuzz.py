@@ -15,7 +15,7 @@ import accel
 from accel.io import direct_store
 from accel.options import Transport
 from tests.faults.versions import WHERE, expected, version
-from tests.unit.io.conftest import ObjectServer, Reply, server
+from tests.support.object_server import ObjectServer, Reply, server
 
 __all__ = ["server"]
 

@@ -25,7 +25,7 @@ from accel.io.obstore_store import ObstoreStore
 from accel.io.store import Header, Lister, Pager, RangeStore, Writer
 from accel.options import Options, Transport
 from accel.ranges import ByteRange, Suffix
-from tests.unit.io.conftest import ObjectServer, s3_at, status
+from tests.support.object_server import ObjectServer, s3_at, status
 
 BODY = bytes(i % 251 for i in range(1000))
 

@@ -19,7 +19,7 @@ from accel.io.http_store import HttpStore, _redirected
 from accel.io.store import Header, Lister, ObjectEntry, RangeStore
 from accel.options import Options
 from accel.ranges import ByteRange, Suffix
-from tests.unit.io.conftest import status as answering
+from tests.support.object_server import status as answering
 
 BODY = bytes(i % 251 for i in range(1000))
 FAST = Options(read_timeout=0.2, connect_timeout=1.0)

@@ -21,7 +21,7 @@ from accel.io.faults import IncompleteBodyError
 from accel.io.obstore_calls import Watched, all_let_go, watched
 from accel.io.obstore_store import ObstoreStore
 from accel.ranges import ByteRange
-from tests.unit.io.conftest import ObjectServer, Reply, s3_at
+from tests.support.object_server import ObjectServer, Reply, s3_at
 
 
 @pytest.fixture(autouse=True)

@@ -16,7 +16,7 @@ from accel.io.direct_store import adapt
 from accel.io.obstore_chunks import Chunks
 from accel.io.obstore_store import ObstoreStore
 from accel.options import Options, Transport
-from tests.unit.io.conftest import ObjectServer, Reply, s3_at
+from tests.support.object_server import ObjectServer, Reply, s3_at
 
 ONE = b"<Key>d/a</Key><LastModified>2015-10-21T07:28:00.000Z</LastModified><Size>1</Size>"
 

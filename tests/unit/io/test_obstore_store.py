@@ -24,7 +24,7 @@ from accel.io.obstore_store import ObstoreStore
 from accel.io.store import Header, Lister, ObjectEntry, RangeStore
 from accel.ranges import ByteRange, Suffix
 from accel.testing import Layout, table, write_file
-from tests.unit.io.conftest import status
+from tests.support.object_server import status
 
 BODY = bytes(i % 251 for i in range(1000))
 

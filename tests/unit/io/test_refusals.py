@@ -18,7 +18,7 @@ from accel.metrics import Metrics
 from accel.options import Options, Transport
 from accel.planning.file import ObjectId
 from accel.ranges import ByteRange, Kind, ReadKey, Want
-from tests.unit.io.conftest import status
+from tests.support.object_server import status
 
 SIGNATURE = "c5316eaf9da3679c063dbd6aae8ac5524c4ed9fed7cb234e4c49e7f9e4312f5b"
 
