@@ -110,7 +110,7 @@ class FaultStore(StoreWrapper):
         self.attempts: list[Attempt] = []
 
     async def read(self, path: str, want: ByteRange | Suffix, *, if_match: str | None = None) -> Payload:
-        """Answer one read, or fail it as the script says."""
+        """Answer one read, or fail it by the script."""
         attempt = Attempt(len(self.attempts), path, want, if_match)
         self.attempts.append(attempt)
         fault = self._fault(attempt)

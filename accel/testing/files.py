@@ -81,7 +81,7 @@ def _writer(sink: Any, schema: pa.Schema, layout: Layout) -> pq.ParquetWriter:
         write_statistics=_flag_or_names(layout.statistics),
         write_page_index=layout.page_index,
         max_rows_per_page=layout.page_rows,
-        # Pages end at a batch's end or at the byte limit: neither may come before the rows asked for.
+        # A page ends at the end of a batch or at the byte limit: neither may come before `page_rows`.
         write_batch_size=layout.page_rows,
         data_page_size=1 << 30,
         data_page_version=layout.data_page,

@@ -28,7 +28,7 @@ def content_etag(data: bytes) -> str:
 
 
 class DictStore:
-    """A `RangeStore` and `Lister` over objects held in memory.
+    """A `RangeStore` and `Lister` over objects in memory.
 
     Parameters
     ----------
@@ -113,7 +113,7 @@ class Call:
     received: int = 0
     """Body bytes."""
     range: ByteRange | None = None
-    """What the answer held; None for a listing or a failure."""
+    """The range of the answer; None for a listing or a failure."""
     error: str | None = None
     """The class name of what was raised: "CancelledError" where the caller gave up."""
     wave: int = 0
@@ -134,7 +134,7 @@ class RecordingStore(StoreWrapper):
     inner : RangeStore
         The store that answers.
     settle : int, default 25
-        How many turns of the event loop a request is held before it is passed on. Requests that are
+        Turns of the event loop by which a request is delayed before it is passed on. Requests that are
         issued together then overlap even over a store in memory that answers at once, so that the
         waves depend on who waits for whom and on no clock.
 

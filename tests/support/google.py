@@ -176,8 +176,8 @@ class _Handler(BaseHTTPRequestHandler):
             parts = self.google.uploads.pop(seen.query["uploadId"])
             body = b"".join(data for _, data in sorted(parts.items()))
         there = self.google.buckets[bucket].get(key)
-        wanted = seen.headers.get("x-goog-if-generation-match")
-        if wanted is not None and int(wanted) != (there.generation if there else 0):
+        generation = seen.headers.get("x-goog-if-generation-match")
+        if generation is not None and int(generation) != (there.generation if there else 0):
             return _error(412, "PreconditionFailed")
         stored = self.google.put(bucket, key, body)
         if "uploadId" in seen.query:
@@ -217,11 +217,11 @@ def _read(stored: Stored | None, seen: Seen) -> _Answer:
     if seen.headers.get("if-match", stored.etag) != stored.etag:
         return _error(412, "PreconditionFailed")
     size = len(stored.data)
-    wanted = re.fullmatch(r"bytes=(\d*)-(\d*)", seen.headers.get("range", ""))
-    if wanted is None:
+    span = re.fullmatch(r"bytes=(\d*)-(\d*)", seen.headers.get("range", ""))
+    if span is None:
         return _Answer(200, stored.data, {**headers, "Content-Length": str(size)})
-    start = int(wanted[1]) if wanted[1] else max(0, size - int(wanted[2]))
-    end = min(size, int(wanted[2]) + 1) if wanted[1] and wanted[2] else size
+    start = int(span[1]) if span[1] else max(0, size - int(span[2]))
+    end = min(size, int(span[2]) + 1) if span[1] and span[2] else size
     if start >= size:
         return _error(416, "InvalidRange")
     headers["Content-Range"] = f"bytes {start}-{end - 1}/{size}"
@@ -255,7 +255,7 @@ class FakeGcsServer:
     def __enter__(self) -> Self:
         def command(port: int) -> list[str]:
             self.url = f"http://127.0.0.1:{port}"
-            asked = [
+            command_line = [
                 self.program,
                 "-scheme",
                 "http",
@@ -266,7 +266,7 @@ class FakeGcsServer:
                 "-backend",
                 "memory",
             ]
-            return [*asked, "-public-host", f"127.0.0.1:{port}", "-external-url", self.url]
+            return [*command_line, "-public-host", f"127.0.0.1:{port}", "-external-url", self.url]
 
         self._running = Program.start(command, lambda _: self._ask("/storage/v1/b?project=p", b"", "GET"))
         return self

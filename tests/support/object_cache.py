@@ -70,10 +70,10 @@ class CachedObject:
         """
         if headers.get("if-match", self.etag) != self.etag or any(name in headers for name in _ORIGIN_ONLY):
             return None
-        size, asked = len(self.data), headers.get("range")
-        if asked is None:
+        size, requested = len(self.data), headers.get("range")
+        if requested is None:
             return 200, self._head(b"200 OK", size, b""), self.data
-        found = _RANGE.fullmatch(asked)
+        found = _RANGE.fullmatch(requested)
         if found is None or not (found[1] or found[2]):
             return None
         if found[1]:

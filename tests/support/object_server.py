@@ -1,4 +1,4 @@
-"""An HTTP server that misbehaves byte for byte as told, on a free port of the loopback."""
+"""An HTTP server on a free port of the loopback, whose responses a script can edit byte for byte."""
 
 from __future__ import annotations
 

@@ -234,13 +234,13 @@ def _substitute_response(request: web.Request, fault: Substitute) -> Response:
     if etag is not None:
         headers["ETag"] = etag
     status, start, end = 200, 0, size
-    asked = re.fullmatch(r"bytes=(\d*)-(\d*)", request.headers.get("Range", ""))
-    if asked and fault.honour_range and (asked[1] or asked[2]):
+    requested = re.fullmatch(r"bytes=(\d*)-(\d*)", request.headers.get("Range", ""))
+    if requested and fault.honour_range and (requested[1] or requested[2]):
         status = 206
-        if asked[1]:
-            start, end = int(asked[1]), min(size, int(asked[2]) + 1 if asked[2] else size)
+        if requested[1]:
+            start, end = int(requested[1]), min(size, int(requested[2]) + 1 if requested[2] else size)
         else:
-            start = max(0, size - int(asked[2]))
+            start = max(0, size - int(requested[2]))
         if start >= end:
             return plain_response(416, b"", Content_Range=f"bytes */{size}")
         headers["Content-Range"] = f"bytes {start}-{end - 1}/{size}"

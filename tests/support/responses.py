@@ -83,7 +83,7 @@ class Origin:
         """Request `target`, path and query unchanged; a 502 where the server does not answer."""
         if self._session is None or self.url is None:
             return plain_response(404, b"this proxy has no origin")
-        # A client that was told to use a forward proxy sends the whole URL (RFC 9112, 3.2.2).
+        # A client that is configured for a forward proxy sends the whole URL (RFC 9112, 3.2.2).
         url = URL(self.url + re.sub(r"^http://[^/]*", "", target), encoded=True)
         # aiohttp warns about large bodies that are bytes; this one is in memory anyway.
         data = None if body is None else io.BytesIO(body)
