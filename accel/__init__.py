@@ -11,9 +11,11 @@ if TYPE_CHECKING:
     from accel import indexes as indexes
     from accel import spark as spark
     from accel import stores as stores
-    from accel.asking import plan as plan
-    from accel.asking import plan_async as plan_async
-    from accel.asking import scan as scan
+    from accel.api import plan as plan
+    from accel.api import plan_async as plan_async
+    from accel.api import scan as scan
+    from accel.cache.cache import Cache as Cache
+    from accel.cache.cache import CacheStats as CacheStats
     from accel.errors import AccelError as AccelError
     from accel.errors import ColumnNotFoundError as ColumnNotFoundError
     from accel.errors import EncryptedFileError as EncryptedFileError
@@ -26,8 +28,6 @@ if TYPE_CHECKING:
     from accel.errors import SchemaMismatchError as SchemaMismatchError
     from accel.errors import StoreError as StoreError
     from accel.indexes.registry import register_index as register_index
-    from accel.io.cache import Cache as Cache
-    from accel.io.cache import CacheStats as CacheStats
     from accel.metrics import Metrics as Metrics
     from accel.options import Int96Unit as Int96Unit
     from accel.options import Options as Options
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from accel.planning.plan import Plan as Plan
     from accel.planning.task import ScanTask as ScanTask
     from accel.predicate.column import col as col
-    from accel.scanner import Scan as Scan
+    from accel.scanning.scan import Scan as Scan
     from accel.writing import EmbedProgress as EmbedProgress
     from accel.writing import EmbedReport as EmbedReport
     from accel.writing import embed as embed
@@ -47,8 +47,8 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
-    "Cache": "accel.io.cache",
-    "CacheStats": "accel.io.cache",
+    "Cache": "accel.cache.cache",
+    "CacheStats": "accel.cache.cache",
     "EmbedProgress": "accel.writing",
     "EmbedReport": "accel.writing",
     "Explain": "accel.planning.explain",
@@ -57,16 +57,16 @@ _HOMES = {
     "Options": "accel.options",
     "Phases": "accel.options",
     "Plan": "accel.planning.plan",
-    "Scan": "accel.scanner",
+    "Scan": "accel.scanning.scan",
     "ScanTask": "accel.planning.task",
     "Transport": "accel.options",
     "col": "accel.predicate.column",
-    "plan": "accel.asking",
-    "plan_async": "accel.asking",
+    "plan": "accel.api",
+    "plan_async": "accel.api",
     "embed": "accel.writing",
     "embed_async": "accel.writing",
     "register_index": "accel.indexes.registry",
-    "scan": "accel.asking",
+    "scan": "accel.api",
     "write_table": "accel.writing",
     **dict.fromkeys(
         (

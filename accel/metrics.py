@@ -5,12 +5,11 @@ from __future__ import annotations
 import dataclasses
 import threading
 from collections.abc import Callable, Sized
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Literal, Protocol, TypeAlias
 
 from accel.ranges import Kind
-from accel.records import dataclass
 
 __all__ = ["Counter", "Metrics"]
 

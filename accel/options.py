@@ -5,10 +5,9 @@ from __future__ import annotations
 import dataclasses
 import enum
 import math
+from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Literal
-
-from accel.records import dataclass
 
 __all__ = ["KIB", "MIB", "REQUEST_SECONDS", "Int96Unit", "Options", "Phases", "Transport", "check_options"]
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import NamedTuple, Self, TypeAlias
-
-from accel.records import dataclass
 
 __all__ = ["Buffer", "ByteRange", "Kind", "ReadKey", "Stash", "Suffix", "Want"]
 

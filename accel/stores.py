@@ -8,8 +8,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from accel.io.store import Gatherer, Header, Lister, ObjectEntry, Pager, Payload, RangeStore, Writer
     from accel.ranges import ByteRange, Suffix
+    from accel.store.range_store import (
+        Gatherer,
+        Header,
+        Lister,
+        ObjectEntry,
+        Pager,
+        Payload,
+        RangeStore,
+        Writer,
+    )
 
 __all__ = [
     "ByteRange",
@@ -26,15 +35,15 @@ __all__ = [
 
 _HOMES = {
     "ByteRange": "accel.ranges",
-    "Gatherer": "accel.io.store",
-    "Header": "accel.io.store",
-    "Lister": "accel.io.store",
-    "ObjectEntry": "accel.io.store",
-    "Pager": "accel.io.store",
-    "Payload": "accel.io.store",
-    "RangeStore": "accel.io.store",
+    "Gatherer": "accel.store.range_store",
+    "Header": "accel.store.range_store",
+    "Lister": "accel.store.range_store",
+    "ObjectEntry": "accel.store.range_store",
+    "Pager": "accel.store.range_store",
+    "Payload": "accel.store.range_store",
+    "RangeStore": "accel.store.range_store",
     "Suffix": "accel.ranges",
-    "Writer": "accel.io.store",
+    "Writer": "accel.store.range_store",
 }
 
 

@@ -12,7 +12,7 @@ from contextlib import ExitStack
 import pytest
 from hypothesis import HealthCheck, settings
 
-from accel.io import written
+from accel.cache import written
 from tests.support.proxy import Proxy
 from tests.support.s3 import Minio, Moto, S3Admin, find_minio, install_minio
 

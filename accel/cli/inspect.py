@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from accel.cache.cache import Cache
 from accel.cli.advice import advise
 from accel.cli.arguments import storage_options
 from accel.cli.layout import EmbeddedLayout, FileLayout, Indexes, describe_layout
@@ -18,17 +19,16 @@ from accel.cli.progress import byte_count
 from accel.cli.table import GAP, console_for, print_table
 from accel.cli.values import safe_text
 from accel.errors import redact
-from accel.io import runtime
-from accel.io.cache import Cache
-from accel.io.client import Client
-from accel.io.clients import client_for
 from accel.metrics import Metrics
 from accel.options import MIB, Options
 from accel.planning.file import Listing
 from accel.planning.handle import FileHandle
 from accel.planning.page_indexes import index_want, take_page_indexes
 from accel.ranges import Kind, Want
-from accel.reading.reader import Reader
+from accel.reader.reader import Reader
+from accel.store import runtime
+from accel.store.client import Client
+from accel.store.clients import client_for
 from accel.tables.discover import discover
 
 __all__ = ["run_inspect"]

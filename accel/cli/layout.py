@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -14,7 +15,6 @@ from accel.format.domain import Bounds, Domain
 from accel.format.embedded import Entry
 from accel.format.model import Codec, ColumnIndex, Encoding, FileMetadata, OffsetIndex, Physical
 from accel.planning.handle import FileHandle
-from accel.records import dataclass
 
 __all__ = [
     "ColumnLayout",

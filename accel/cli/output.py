@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from accel.cli.arguments import UsageError
 from accel.errors import redact
-from accel.io.local_target import write_beside
-from accel.io.location import has_scheme
+from accel.store.local_target import write_beside
+from accel.store.location import has_scheme
 
 if TYPE_CHECKING:
     from accel.metrics import Metrics

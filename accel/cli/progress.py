@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from accel.metrics import Metrics
-    from accel.scanner import Scan
+    from accel.scanning.scan import Scan
 
 __all__ = ["byte_count", "show_progress", "summarize"]
 

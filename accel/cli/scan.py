@@ -12,13 +12,13 @@ from typing import Any
 
 import pyarrow as pa
 
-from accel.asking import scan
+from accel.api import scan
 from accel.cli.arguments import UsageError, scan_keywords
 from accel.cli.output import open_output, print_json, say, say_warnings
 from accel.cli.progress import show_progress, summarize
 from accel.cli.sinks import ArrowSink, CsvSink, JsonSink, ParquetSink, Sink
 from accel.cli.table import TableSink
-from accel.scanner import Scan
+from accel.scanning.scan import Scan
 
 __all__ = ["run_explain", "run_scan"]
 

@@ -8,6 +8,7 @@ of the GIL, while the loop decodes the pieces before them. Zstandard's are decom
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from accel.decode.bodies import decompress
@@ -17,7 +18,6 @@ from accel.errors import ParquetFormatError
 from accel.format.model import Codec, PageTable, PageType
 from accel.format.page_runs import walk_pages
 from accel.ranges import Buffer
-from accel.records import dataclass
 
 if TYPE_CHECKING:
     from accel.decode.bodies import Bytes

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -11,7 +12,6 @@ from accel.errors import AccelError
 from accel.planning.pages import Piece
 from accel.planning.selection import RowSelection
 from accel.planning.task import ScanTask
-from accel.records import dataclass
 
 if TYPE_CHECKING:
     from accel.decode.leaf_bytes import LeafBytes

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from accel.ranges import Buffer
-from accel.records import dataclass
 
 if TYPE_CHECKING:
     from accel.arrays import Int64s

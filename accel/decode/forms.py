@@ -6,6 +6,7 @@ Sources: parquet-format `Encodings.md` (PLAIN), `LogicalTypes.md`.
 from __future__ import annotations
 
 import enum
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -14,7 +15,6 @@ import pyarrow as pa
 from accel.decode.bodies import Bytes
 from accel.format.annotations import time_unit
 from accel.format.model import Physical, SchemaElement
-from accel.records import dataclass
 
 if TYPE_CHECKING:
     from accel.arrays import Int64s

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from dataclasses import dataclass
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
@@ -11,7 +12,6 @@ import numpy as np
 from accel.planning.pages import LeafReads, PieceLeaf
 from accel.planning.selection import RowSelection
 from accel.ranges import Buffer
-from accel.records import dataclass
 
 if TYPE_CHECKING:
     from accel.decode.ahead import Unpacked

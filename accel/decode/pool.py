@@ -12,8 +12,8 @@ from typing import ParamSpec, Self, TypeVar
 import pyarrow as pa
 from cachetools import LRUCache
 
-from accel.io.threads import Threads
 from accel.memory import choose_pool, pool, unused_of
+from accel.store.threads import Threads
 
 __all__ = ["DecodePool", "release_now_and_then"]
 

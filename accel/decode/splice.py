@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 
 import pyarrow as pa
 
@@ -24,7 +25,6 @@ from accel.format.thrift import BINARY, I32, Struct, write_struct
 from accel.format.thrift_value import STRUCT, encode_list_header, encode_varint
 from accel.memory import pool
 from accel.ranges import Buffer
-from accel.records import dataclass
 
 __all__ = ["SplicePlan", "SplicedChunk", "plan_splice", "splice", "splice_groups"]
 

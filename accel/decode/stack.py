@@ -8,6 +8,7 @@ left to be decoded one by one: that says what it is, or does it.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
@@ -28,7 +29,6 @@ from accel.planning.pages import Piece, PieceLeaf
 from accel.planning.selection import RowSelection
 from accel.planning.task import ScanTask
 from accel.ranges import Buffer
-from accel.records import dataclass
 
 if TYPE_CHECKING:
     from accel.arrays import Bools, Int64s

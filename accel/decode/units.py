@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 
 import pyarrow as pa
@@ -14,7 +15,6 @@ from accel.decode.entries import stays_indexed
 from accel.decode.extensions import is_dressed
 from accel.decode.verify import PageFacts
 from accel.format.model import ParquetSchema
-from accel.records import dataclass
 
 __all__ = ["Unit", "Verified", "cut_units", "group_units", "most_text", "step_of"]
 

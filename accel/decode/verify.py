@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -23,7 +24,6 @@ from accel.format.page_runs import walk_pages
 from accel.planning.decoded_size import level_bytes
 from accel.planning.pages import READABLE_CODECS
 from accel.ranges import Buffer
-from accel.records import dataclass
 
 if TYPE_CHECKING:
     from accel.arrays import Int64s

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +18,6 @@ from accel.format.reading import Raw, Reading
 from accel.format.thrift import read_struct
 from accel.format.thrift_value import I32, STRUCT
 from accel.ranges import Buffer
-from accel.records import dataclass
 
 __all__ = [
     "BLOCK_BYTES",

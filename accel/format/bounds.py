@@ -9,6 +9,7 @@ here raises for what a writer got wrong, since unknown bounds only cost a read.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -28,7 +29,6 @@ from accel.format.model import (
     SchemaElement,
 )
 from accel.format.reading import Reading, reading_of
-from accel.records import dataclass
 
 if TYPE_CHECKING:
     from accel.arrays import Bools, Int64s

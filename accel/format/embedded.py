@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, TypeGuard
 
 from accel.errors import IndexFormatError
@@ -20,7 +20,6 @@ from accel.format.idx1 import IDX1_KEY, encode_idx1, idx1_range, parse_idx1, par
 from accel.format.model import FileMetadata
 from accel.format.packed_heads import LONGEST_HEAD
 from accel.ranges import Buffer
-from accel.records import dataclass
 
 __all__ = [
     "IDX1_KEY",

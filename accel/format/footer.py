@@ -10,7 +10,7 @@ offset of zero) counts as absent, except that a bloom filter may lack its length
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
@@ -22,7 +22,6 @@ from accel.format.row_groups import LEAST_BYTES, GroupReader, RowGroups
 from accel.format.schema import build_schema, read_elements
 from accel.format.thrift import BINARY, I16, I64, LIST, STRUCT, ThriftReader
 from accel.ranges import Buffer
-from accel.records import dataclass
 
 __all__ = [
     "AMONG_OTHERS",

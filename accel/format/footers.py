@@ -11,6 +11,7 @@ several lists of row groups, one list after the other, are those of one longer l
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -24,7 +25,6 @@ from accel.format.model import ChunkTable, FileMetadata
 from accel.format.packed import Kin, PackedMetadata, pack_chunks
 from accel.format.row_groups import RowGroups
 from accel.format.thrift import I64, LIST, STRUCT, ThriftReader
-from accel.records import dataclass
 
 if TYPE_CHECKING:
     from accel.arrays import Int64s

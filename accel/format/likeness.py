@@ -9,11 +9,11 @@ bytes say, so the same bytes are read the same way. A field id in between may be
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final
 
 from accel.format.model import SchemaElement
 from accel.format.thrift import BINARY, I32, ThriftReader
-from accel.records import dataclass
 
 __all__ = ["Likenesses"]
 

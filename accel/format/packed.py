@@ -7,13 +7,13 @@ these point to. An array and the footer's bytes it passes over; what is read of 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
 from accel.format.model import ChunkTable, FileMetadata, ParquetSchema, SortingColumn
-from accel.records import dataclass
 
 if TYPE_CHECKING:
     from accel.arrays import Int64s

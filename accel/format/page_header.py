@@ -5,12 +5,13 @@ Source: parquet-format `parquet.thrift` (PageHeader and the headers in it).
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from accel.errors import ParquetFormatError
 from accel.format.chunk import Handler, read_ints
 from accel.format.model import PageType
 from accel.format.thrift import FALSE, STRUCT, TRUE, ThriftReader
 from accel.ranges import Buffer
-from accel.records import dataclass
 
 __all__ = [
     "COMPRESSED",

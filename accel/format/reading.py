@@ -6,13 +6,13 @@ Sources: parquet-format `LogicalTypes.md`, `parquet.thrift` (ConvertedType, Logi
 from __future__ import annotations
 
 import enum
+from dataclasses import dataclass
 
 import pyarrow as pa
 
 from accel.format.annotations import ConvertedType, LogicalType, time_unit
 from accel.format.domain import Domain
 from accel.format.model import Physical, SchemaElement
-from accel.records import dataclass
 
 __all__ = ["Raw", "Reading", "reading_of"]
 

@@ -6,14 +6,13 @@ Source: parquet-format `parquet.thrift` (RowGroup, SortingColumn).
 from __future__ import annotations
 
 from array import array
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from accel.errors import ParquetFormatError
 from accel.format.chunk import Handler, chunk_arrays, read_chunks, read_ints
 from accel.format.model import SortingColumn
 from accel.format.thrift import I16, I64, LIST, STRUCT, TRUE, ThriftReader
-from accel.records import dataclass
 
 if TYPE_CHECKING:
     from accel.arrays import Int64s

@@ -6,9 +6,8 @@ Source: apache/thrift `doc/specs/thrift-compact-protocol.md`.
 from __future__ import annotations
 
 import struct
+from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
-
-from accel.records import dataclass
 
 __all__ = [
     "BINARY",

@@ -8,6 +8,7 @@ the head (which stays cached) and one part.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -28,7 +29,6 @@ from accel.indexes.matrix import distinct_cells
 from accel.indexes.native import code_values, tag_of
 from accel.indexes.parts import Directory, head_length
 from accel.indexes.question import LeafOp
-from accel.records import dataclass
 
 if TYPE_CHECKING:
     from accel.arrays import Bools, Int64s, Uint64s

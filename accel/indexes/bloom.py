@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -32,7 +33,6 @@ from accel.indexes.matrix import distinct_cells
 from accel.indexes.native import Coded, code_values, tag_of
 from accel.indexes.parts import head_length
 from accel.indexes.question import LeafOp
-from accel.records import dataclass
 
 if TYPE_CHECKING:
     from accel.arrays import Int64s, Uint64s

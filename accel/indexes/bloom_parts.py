@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,7 +18,6 @@ from accel.indexes.parts import check_part, close_head, open_head, seal_head
 from accel.indexes.question import MANY_KEYS, LeafOp, LeafQuestion
 from accel.indexes.wire import BlobReader, BlobWriter
 from accel.predicate.evidence import Evidence
-from accel.records import dataclass
 
 if TYPE_CHECKING:
     from accel.arrays import Bools, Int64s, Uint64s

@@ -6,6 +6,7 @@ It only proves absence. It never lists NULL, and a text with a line end stands i
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -16,7 +17,6 @@ from accel.indexes.kind import ChunkValues, IndexKind, Level
 from accel.indexes.native import Tag, native_values, tag_of
 from accel.indexes.question import LeafOp, LeafQuestion
 from accel.predicate.evidence import Evidence
-from accel.records import dataclass
 
 __all__ = ["Idx1", "ParsedIdx1"]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
@@ -13,7 +14,6 @@ from accel.arrays import validity
 from accel.indexes.native import code_values
 from accel.indexes.question import LeafOp, LeafQuestion
 from accel.predicate.evidence import Evidence
-from accel.records import dataclass
 
 if TYPE_CHECKING:
     from accel.arrays import Bools, Int64s

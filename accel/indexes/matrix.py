@@ -7,6 +7,7 @@ matrix is cut into blocks of whole keys.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,7 +15,6 @@ import numpy as np
 from accel.arrays import sort_distinct
 from accel.errors import IndexFormatError
 from accel.indexes.roaring import bitmap_runs, decode_bitmap, encode_bitmap
-from accel.records import dataclass
 
 if TYPE_CHECKING:
     from pyroaring import BitMap

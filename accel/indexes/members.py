@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 from accel.indexes.expressions import Expression
-from accel.records import dataclass
 
 __all__ = ["Member", "inputs_of", "parse_member", "split_members"]
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import enum
 import math
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,7 +19,6 @@ from accel.arrays import bytes_array, integers, mask, pack_bits, validity, whole
 from accel.errors import SchemaMismatchError
 from accel.format.domain import Domain
 from accel.predicate.kinds import kind_of, native
-from accel.records import dataclass
 
 if TYPE_CHECKING:
     from accel.arrays import Int64s

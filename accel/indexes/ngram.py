@@ -8,6 +8,7 @@ for each page it occurs in; for words of many kinds a tenth to a half of the com
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -32,7 +33,6 @@ from accel.indexes.parts import (
 from accel.indexes.question import LeafOp, LeafQuestion
 from accel.indexes.wire import BlobReader, BlobWriter
 from accel.predicate.evidence import Evidence
-from accel.records import dataclass
 
 if TYPE_CHECKING:
     from accel.arrays import Bools

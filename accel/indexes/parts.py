@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from accel.errors import IndexFormatError
 from accel.indexes.wire import BlobReader, BlobWriter
-from accel.records import dataclass
 
 if TYPE_CHECKING:
     from accel.arrays import Int64s, Uint64s

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import enum
 import math
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -23,7 +24,6 @@ from accel.predicate.atoms import (
     Pattern,
 )
 from accel.predicate.evaluate import outcome
-from accel.records import dataclass
 
 if TYPE_CHECKING:
     from accel.arrays import Bools

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +20,6 @@ from accel.indexes.expressions import numbers_of
 from accel.indexes.folding import is_settled
 from accel.indexes.native import NUMPY, Tag, code_values, tag_of
 from accel.predicate.like import successor
-from accel.records import dataclass
 
 if TYPE_CHECKING:
     from accel.arrays import Bools, Int64s

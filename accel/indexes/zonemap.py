@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -27,7 +28,6 @@ from accel.indexes.zone_prune import prune_zones
 from accel.indexes.zone_stats import ZoneStats, folded_stats, unit_stats
 from accel.indexes.zone_tuples import TupleZones, read_tuples, tuple_zones, write_tuples
 from accel.predicate.evidence import Evidence
-from accel.records import dataclass
 
 __all__ = ["ParsedZonemap", "ZoneMember", "Zonemap"]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -27,7 +27,6 @@ from accel.planning.task import ScanTask, TaskFile
 from accel.planning.zone_sources import LeafMeasure, ZoneSources
 from accel.planning.zones import Zones
 from accel.ranges import ByteRange, Want
-from accel.records import dataclass
 
 if TYPE_CHECKING:
     from accel.arrays import Bools, Int64s

@@ -8,6 +8,7 @@ same question costs nothing the next time.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -32,7 +33,6 @@ from accel.planning.witness import Statement, Witnesses
 from accel.predicate.atoms import Against, Among, Node, Order, column_atoms
 from accel.predicate.evidence import Evidence
 from accel.ranges import ByteRange, Kind, ReadKey, Stash, Want
-from accel.records import dataclass
 
 __all__ = ["Blooms"]
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 
 from accel.arrays import join_buffers
 from accel.errors import ParquetFormatError
 from accel.ranges import Buffer, ByteRange, Kind, ReadKey, Stash, Want
-from accel.records import dataclass
 
 __all__ = ["Fetch", "Merging", "RequestShape", "assemble", "coalesce", "joined_bytes"]
 

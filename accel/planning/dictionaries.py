@@ -4,6 +4,7 @@ every value that the chunk holds."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
@@ -22,7 +23,6 @@ from accel.predicate.atoms import Bound, BoundColumn, Node, over_first_column, s
 from accel.predicate.evaluate import outcome
 from accel.predicate.evidence import Evidence
 from accel.ranges import ByteRange, Kind, ReadKey, Stash, Want
-from accel.records import dataclass
 
 __all__ = ["Dictionaries", "ReadDictionary"]
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
@@ -26,7 +27,6 @@ from accel.planning.query import FileQuery
 from accel.planning.witness import Statement, Witnesses
 from accel.predicate.atoms import column_atoms
 from accel.ranges import ByteRange, Kind, ReadKey, Stash, Want
-from accel.records import dataclass
 
 if TYPE_CHECKING:
     from accel.arrays import Int64s

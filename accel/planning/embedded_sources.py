@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TypeAlias
 
 from accel.format.embedded import Entry
@@ -16,7 +17,6 @@ from accel.planning.handle import FileHandle
 from accel.planning.query import FileQuery
 from accel.predicate.atoms import AllOf, AnyOf, IsTrue, Negation, Node, column_atoms
 from accel.ranges import ByteRange, Kind, ReadKey, Want
-from accel.records import dataclass
 
 __all__ = ["IndexSource", "asked_of", "labelled", "named"]
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from accel.planning.coalesce import Merging
 from accel.planning.pages import Piece, PieceSize, piece_wants
 from accel.planning.task import ScanTask
 from accel.planning.two_phase import cut_task, filter_phase, output_phase
 from accel.ranges import ByteRange, ReadKey, Want
-from accel.records import dataclass
 
 __all__ = ["Explain", "RequestLevel", "TaskIO", "predict_pieces", "predict_task"]
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import pyarrow as pa
 
 from accel.errors import redact
-from accel.records import dataclass
 
 __all__ = ["DataFile", "Listing", "ObjectId"]
 
@@ -31,7 +32,7 @@ class DataFile:
     """One Parquet file to read."""
 
     root: str
-    """The store it lives in, as `io.location` names it: "s3://bucket", "file://", "https://host", ..."""
+    """The store it lives in, as `store.location` names it: "s3://bucket", "file://", "https://host", ..."""
     path: str
     """Relative to the root, as the store takes it."""
     url: str

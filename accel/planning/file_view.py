@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -12,7 +12,6 @@ from accel.format.domain import Bounds
 from accel.format.model import ColumnIndex, FileMetadata, OffsetIndex
 from accel.planning.chunk_pages import ChunkFacts, chunk_facts
 from accel.planning.decoded_size import decoded_bytes
-from accel.records import dataclass
 
 if TYPE_CHECKING:
     from accel.arrays import Int64s

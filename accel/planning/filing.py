@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -30,7 +30,6 @@ from accel.planning.shares import Guesses, guess_shares
 from accel.planning.task import ScanTask, TaskFile
 from accel.planning.witness import Witnesses
 from accel.predicate.evidence import Verdict
-from accel.records import dataclass
 
 if TYPE_CHECKING:
     from accel.planning.dictionaries import ReadDictionary

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
@@ -13,7 +13,6 @@ from accel.planning.projection import field_leaves
 from accel.planning.query import FileQuery
 from accel.planning.selection import RowSelection
 from accel.planning.task import ScanTask, TaskFile
-from accel.records import dataclass
 
 __all__ = ["MEASURES_KEY", "Leftover", "left_tasks"]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -14,7 +15,6 @@ from accel.format.domain import Domain
 from accel.indexes.expressions import Expression, output_type
 from accel.planning.projection import narrow_type, split_name, type_at
 from accel.predicate.kinds import kind_of, plain_type
-from accel.records import dataclass
 
 __all__ = [
     "Aggregate",

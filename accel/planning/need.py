@@ -6,12 +6,12 @@ The reader answers from the network, a test by a plain function; both drive the 
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from accel.errors import IndexFormatError
 from accel.format.model import FileMetadata
 from accel.ranges import Stash, Want
-from accel.records import dataclass
 
 if TYPE_CHECKING:
     from accel.format.packed import PackedMetadata

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,7 +15,6 @@ from accel.options import MIB, Options
 from accel.planning.decoded_size import DECODED_SHARE
 from accel.planning.selection import RowSelection
 from accel.ranges import ByteRange, Kind, ReadKey, Want
-from accel.records import dataclass
 
 if TYPE_CHECKING:
     from accel.arrays import Int64s

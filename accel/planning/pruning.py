@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
@@ -23,7 +24,6 @@ from accel.planning.selection import RowSelection
 from accel.planning.witness import Witnesses, together
 from accel.predicate.evidence import Evidence, Verdict
 from accel.predicate.prune import prune
-from accel.records import dataclass
 
 if TYPE_CHECKING:
     from accel.arrays import Int64s

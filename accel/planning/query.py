@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -14,7 +15,6 @@ from accel.errors import AccelError, SchemaMismatchError
 from accel.format.model import ParquetSchema
 from accel.planning.instants import indexed_as_read, zoned_schema
 from accel.planning.projection import field_leaves, path_leaves
-from accel.records import dataclass
 
 if TYPE_CHECKING:
     from accel.predicate.bind import Bound, KnownKeys

@@ -7,11 +7,11 @@ file, as all that its handle does, and for one predicate as it is evaluated over
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from cachetools import LRUCache
 
 from accel.planning.selection import RowSelection
-from accel.records import dataclass
 
 __all__ = ["Evaluation", "Remembered", "is_selective"]
 

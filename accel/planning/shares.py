@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from accel.planning.handle import FileHandle
 from accel.planning.need import OnBadIndex
 from accel.planning.query import FileQuery
 from accel.planning.task import ScanTask
-from accel.records import dataclass
 
 __all__ = ["LEAST_LATE_BYTES", "Guesses", "guess_shares", "late_bytes"]
 

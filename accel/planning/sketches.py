@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from accel.errors import IndexFormatError
 from accel.format.embedded import Entry, verify_blob
 from accel.indexes.ask import guarded
@@ -12,7 +14,6 @@ from accel.planning.handle import FileHandle
 from accel.planning.need import OnBadIndex
 from accel.planning.query import FileQuery
 from accel.ranges import ByteRange
-from accel.records import dataclass
 
 __all__ = ["Sketches"]
 

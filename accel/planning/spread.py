@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from accel.format.domain import Bounds, Domain
-from accel.records import dataclass
 
 if TYPE_CHECKING:
     from accel.planning.file_view import FileView

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,6 @@ from accel.format.domain import Domain
 from accel.indexes.expressions import Expression, apply_expression
 from accel.planning.measures import Function, Measure
 from accel.predicate.kinds import kind_of, native
-from accel.records import dataclass
 
 __all__ = ["Tally", "finish", "sum_type", "tally_array", "tally_constant"]
 

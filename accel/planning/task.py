@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from operator import itemgetter
 
@@ -20,7 +20,6 @@ from accel.planning.pages import LeafReads
 from accel.planning.query import FileQuery, Question
 from accel.planning.selection import RowSelection
 from accel.ranges import ByteRange
-from accel.records import dataclass
 
 __all__ = ["DECODE_AT_ONCE", "ScanTask", "TaskFile", "check_alike", "truncate_task"]
 

@@ -6,7 +6,7 @@ One more round trip against the bytes of pages that hold no matching row. Their 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -14,7 +14,6 @@ from accel.options import REQUEST_SECONDS
 from accel.planning.pages import LeafReads, Piece, PieceLeaf, PieceSize, cut_pieces
 from accel.planning.selection import RowSelection
 from accel.planning.task import ScanTask
-from accel.records import dataclass
 
 __all__ = ["Forecast", "at_once", "cut_output", "cut_task", "filter_phase", "forecast", "output_phase"]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,7 +11,6 @@ import numpy as np
 from accel.predicate.atoms import Node
 from accel.predicate.evidence import Evidence
 from accel.predicate.prune import Witness
-from accel.records import dataclass
 
 if TYPE_CHECKING:
     from accel.arrays import Int64s

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -25,7 +25,6 @@ from accel.planning.pruning import bounds_of_pages, group_bounds
 from accel.planning.zones import Zones, zones_of_bounds, zones_of_stats
 from accel.predicate.kinds import kind_of
 from accel.ranges import ByteRange, Kind, ReadKey, Stash, Want
-from accel.records import dataclass
 
 __all__ = ["LeafMeasure", "ZoneSources"]
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,7 +18,6 @@ from accel.format.domain import Bounds, Domain
 from accel.format.model import Physical, SchemaElement
 from accel.planning.measures import Function
 from accel.planning.tally import Tally
-from accel.records import dataclass
 
 if TYPE_CHECKING:
     from accel.arrays import Bools, Int64s

@@ -10,14 +10,13 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterator
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 import numpy.typing as npt
 import pyarrow as pa
 
 from accel.predicate.kinds import Kind, kind_of
-from accel.records import dataclass
 
 __all__ = [
     "Against",

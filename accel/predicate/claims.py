@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -11,7 +12,6 @@ import numpy.typing as npt
 from accel.format.domain import Bounds, Domain
 from accel.predicate.atoms import BoundColumn
 from accel.predicate.evidence import Evidence
-from accel.records import dataclass
 
 if TYPE_CHECKING:
     from accel.arrays import Bools

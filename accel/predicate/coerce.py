@@ -10,6 +10,7 @@ from __future__ import annotations
 import datetime
 import decimal
 import math
+from dataclasses import dataclass
 
 from accel.errors import PredicateError
 from accel.format.domain import Domain
@@ -17,7 +18,6 @@ from accel.predicate.atoms import Against, Fixed, Negation, Node, Order
 from accel.predicate.expr import Ticks, Value
 from accel.predicate.kinds import Family, Kind
 from accel.predicate.resolve import place
-from accel.records import dataclass
 
 __all__ = ["Cut", "cut", "key", "nearest_double", "order_atom"]
 

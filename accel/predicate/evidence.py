@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import enum
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
-
-from accel.records import dataclass
 
 if TYPE_CHECKING:
     from accel.arrays import Bools

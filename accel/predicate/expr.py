@@ -11,11 +11,10 @@ import datetime
 import decimal
 import enum
 from collections.abc import Iterator, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
 from accel.errors import PredicateError
-from accel.records import dataclass
 
 if TYPE_CHECKING:
     import pyarrow as pa

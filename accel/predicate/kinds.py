@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import enum
 import functools
+from dataclasses import dataclass
 
 import pyarrow as pa
 
 from accel.arrays import relabel
 from accel.format.domain import Domain
-from accel.records import dataclass
 
 __all__ = ["Family", "Kind", "kind_of", "native", "plain_type", "reads_alike"]
 

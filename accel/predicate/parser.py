@@ -6,7 +6,7 @@ No recursion: parentheses are a stack of groups, so that no text can exhaust the
 from __future__ import annotations
 
 import re
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from accel.errors import PredicateError
 from accel.predicate.cursor import MAX_DEPTH, Cursor
@@ -30,7 +30,6 @@ from accel.predicate.expr import (
     depth_of,
     join,
 )
-from accel.records import dataclass
 
 __all__ = ["MAX_DEPTH", "parse"]
 

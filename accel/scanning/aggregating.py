@@ -23,8 +23,8 @@ from accel.planning.need import OnBadIndex
 from accel.planning.query import Question
 from accel.planning.tally import Tally, finish, tally_array
 from accel.planning.task import ScanTask
-from accel.reading.reader import Reader
-from accel.running.taking import Running
+from accel.reader.reader import Reader
+from accel.scanning.taking import Running
 
 __all__ = ["Aggregation"]
 

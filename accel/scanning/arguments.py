@@ -12,11 +12,11 @@ from typing import Any
 import pyarrow as pa
 
 from accel.errors import redact
-from accel.opening.scan_spec import PathKey, ScanSpec
 from accel.options import Options
 from accel.planning.selection import RowSelection
 from accel.planning.task import ScanTask
 from accel.predicate.where import to_expr
+from accel.scanning.scan_spec import PathKey, ScanSpec
 
 __all__ = ["check_arguments", "check_count", "is_planned", "is_stream", "refuse_beside_a_plan"]
 

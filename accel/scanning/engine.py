@@ -11,24 +11,24 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import pyarrow as pa
 
+from accel.cache.cache import Cache
 from accel.errors import AccelError, redact
-from accel.io.cache import Cache
-from accel.io.client import Client
-from accel.io.faults import foremost
 from accel.metrics import Metrics
-from accel.opening.finder import Finder
-from accel.opening.scan_spec import ScanSpec
-from accel.opening.session import Session
 from accel.planning.query import Question
 from accel.planning.task import ScanTask, check_alike
-from accel.reading.reader import Reader, Tails
-from accel.running.run import Run
-from accel.running.taking import Running, converted_schema
+from accel.reader.reader import Reader, Tails
 from accel.scanning.arguments import is_planned, is_stream, refuse_beside_a_plan
+from accel.scanning.finder import Finder
+from accel.scanning.run import Run
+from accel.scanning.scan_spec import ScanSpec
+from accel.scanning.session import Session
+from accel.scanning.taking import Running, converted_schema
+from accel.store.client import Client
+from accel.store.faults import foremost
 
 if TYPE_CHECKING:
-    from accel.opening.answering import Answering
     from accel.planning.plan import Plan
+    from accel.scanning.answering import Answering
 
 __all__ = ["Engine"]
 
@@ -226,7 +226,7 @@ class Engine:
         spec, for_spark = self.spec, self._for_spark and answering is None
         limit = spec.at_most(limit)
         if is_planned(spec.source):
-            from accel.opening.planned_work import planned_work
+            from accel.scanning.planned_work import planned_work
 
             tasks: Sequence[ScanTask] = _tasks_of(spec.source)
             check_alike(tasks, _schema_of(spec.source))
@@ -245,7 +245,7 @@ class Engine:
 
         if not session.assumes or limit == 0 or self._for_spark:
             return Running(run_of(session), session, schema=None, for_spark=for_spark, url=url)
-        from accel.running.early_run import EarlyRun
+        from accel.scanning.early_run import EarlyRun
 
         early = EarlyRun(session, assuming=assuming, run_of=run_of)
         return Running(early, early, schema=None, for_spark=for_spark, url=url)
@@ -271,7 +271,7 @@ class Engine:
                     "the aggregates of a plan are not explained", hint="explain those of the scan"
                 )
             return source if isinstance(source, Plan) else Plan(_tasks_of(source), schema=_schema_of(source))
-        from accel.opening.sweep import plan_files
+        from accel.scanning.sweep import plan_files
 
         session = self._session(metrics, answering=answering)
         try:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from accel.metrics import Metrics
-from accel.opening.session import Session
 from accel.planning.explain import Explain, RequestLevel, TaskIO, predict_pieces, predict_task
 from accel.planning.file import Listing
 from accel.planning.filing import FilePlan
@@ -14,10 +13,11 @@ from accel.planning.query import Question
 from accel.planning.task import ScanTask
 from accel.predicate.expr import Expr
 from accel.ranges import Kind, ReadKey
-from accel.reading.admission import Budget
-from accel.reading.neighbour_reads import Neighbours, join_neighbours
-from accel.reading.reader import Reader
-from accel.reading.task_reads import TaskReads
+from accel.reader.admission import Budget
+from accel.reader.neighbour_reads import Neighbours, join_neighbours
+from accel.reader.reader import Reader
+from accel.reader.task_reads import TaskReads
+from accel.scanning.session import Session
 
 __all__ = ["explain_plans"]
 

@@ -12,10 +12,10 @@ from collections.abc import AsyncIterator, Callable, Iterator
 import pyarrow as pa
 
 from accel.errors import ObjectChangedError
-from accel.io import runtime
-from accel.running.taking import Running
 from accel.scanning.engine import Engine
 from accel.scanning.scan_runs import ScanRuns
+from accel.scanning.taking import Running
+from accel.store import runtime
 
 __all__ = ["AwaitedBatches", "BlockingBatches", "ToldBatches"]
 

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from accel.io import runtime
 from accel.metrics import Metrics
-from accel.running.taking import AnyRun, Running
 from accel.scanning.engine import Engine
+from accel.scanning.taking import AnyRun, Running
+from accel.store import runtime
 
 if TYPE_CHECKING:
     from accel.scanning.aggregating import Aggregation

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from accel.asking import DEFAULT_CACHE, plan, scan
+from accel.api import DEFAULT_CACHE, plan, scan
 from accel.options import MIB, Options, check_options
 from accel.planning.task_rows import join_rows, take_out
 from accel.planning.task_schema import TASK_ARROW_SCHEMA
@@ -20,9 +20,9 @@ from accel.spark.schema import spark_ddl, spark_schema
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from accel.io.cache import Cache
-    from accel.opening.scan_spec import Partitioning, PathKey, Paths
+    from accel.cache.cache import Cache
     from accel.predicate.where import Where
+    from accel.scanning.scan_spec import Partitioning, PathKey, Paths
 
 __all__ = ["TASK_SCHEMA", "for_executors", "read", "spread"]
 

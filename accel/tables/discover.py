@@ -13,11 +13,11 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from accel.io.slices import breathe, each
-from accel.io.store import ObjectEntry, PageSeen
-from accel.io.threads import FILES
 from accel.metrics import Metrics
 from accel.planning.file import DataFile, Listing
+from accel.store.range_store import ObjectEntry, PageSeen
+from accel.store.slices import breathe, each
+from accel.store.threads import FILES
 from accel.tables.source import Named, SourceShape, may_be_local, read_source
 
 __all__ = ["ListingClient", "discover"]
@@ -32,7 +32,7 @@ Begun = Callable[[Iterable[DataFile]], None]
 
 
 class ListingClient(Protocol):
-    """What listing needs of `io.client.Client`."""
+    """What listing needs of `store.client.Client`."""
 
     async def list_below(
         self,

@@ -10,6 +10,7 @@ import datetime
 import os
 import re
 from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote
 
@@ -17,7 +18,6 @@ import pyarrow as pa
 
 from accel.arrays import make_scalar
 from accel.errors import SchemaMismatchError, redact
-from accel.records import dataclass
 
 __all__ = ["NULL", "Spelling", "hint_of_key", "settle", "spell"]
 

@@ -6,13 +6,12 @@ Nothing is answered by it: it tells what may be read while the source is listed 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final
 
-from accel.io.cache import Cache
-from accel.io.slices import breathe, each
+from accel.cache.cache import Cache
 from accel.planning.file import DataFile, Listing
-from accel.records import dataclass
+from accel.store.slices import breathe, each
 
 __all__ = ["LastListing"]
 

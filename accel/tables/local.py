@@ -6,9 +6,9 @@ import os
 from collections.abc import Sequence
 
 from accel.errors import StoreError
-from accel.io.local_store import etag_of
-from accel.io.location import Location
 from accel.planning.file import DataFile
+from accel.store.local_store import etag_of
+from accel.store.location import Location
 from accel.tables.listed import nothing
 from accel.tables.source import Named, SourceShape
 

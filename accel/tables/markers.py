@@ -7,9 +7,9 @@ from collections.abc import Iterable
 from typing import Final, Protocol
 
 from accel.errors import ObjectNotFoundError, StoreError
-from accel.io.store import ObjectEntry
 from accel.metrics import Metrics
 from accel.planning.file import DataFile
+from accel.store.range_store import ObjectEntry
 
 __all__ = ["HeadClient", "find_markers"]
 
@@ -17,7 +17,7 @@ _AT_ONCE: Final = 16
 
 
 class HeadClient(Protocol):
-    """What this needs of `io.client.Client`."""
+    """What this needs of `store.client.Client`."""
 
     async def head(self, path: str, *, metrics: Metrics | None = None) -> ObjectEntry:
         """Size and etag of one object."""

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-
-from accel.records import dataclass
+from dataclasses import dataclass
 
 __all__ = ["Glob", "has_hidden", "is_hidden", "split_glob"]
 

@@ -7,13 +7,13 @@ import os
 import re
 import stat
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from accel.errors import AccelError, ObjectNotFoundError, StoreError
-from accel.io.local_store import etag_of
-from accel.io.location import Location, parse_url
-from accel.io.store import ObjectEntry
 from accel.planning.file import DataFile
-from accel.records import dataclass
+from accel.store.local_store import etag_of
+from accel.store.location import Location, parse_url
+from accel.store.range_store import ObjectEntry
 from accel.tables.pattern import Glob, split_glob
 
 __all__ = ["Named", "SourceShape", "looked_for", "may_be_local", "read_remote", "read_source"]

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TypeAlias
 
 from accel.errors import ObjectChangedError, ObjectNotFoundError, StoreError
-from accel.io.faults import IncompleteBodyError
-from accel.io.store import Payload, RangeStore
 from accel.ranges import ByteRange, Suffix
-from accel.records import dataclass
+from accel.store.faults import IncompleteBodyError
+from accel.store.range_store import Payload, RangeStore
 from accel.testing.stores import StoreWrapper
 
 __all__ = [

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-
-from accel.records import dataclass
 
 __all__ = ["Layout", "bench_table", "table", "write_bench_file", "write_file"]
 

@@ -10,11 +10,11 @@ import builtins
 import hashlib
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from dataclasses import dataclass
 
 from accel.errors import ObjectChangedError, ObjectNotFoundError, StoreError
-from accel.io.store import Lister, ObjectEntry, Payload, RangeStore
 from accel.ranges import ByteRange, Suffix
-from accel.records import dataclass
+from accel.store.range_store import Lister, ObjectEntry, Payload, RangeStore
 
 __all__ = ["Call", "DictStore", "LatencyStore", "RecordingStore", "StoreWrapper", "content_etag"]
 
@@ -62,7 +62,7 @@ class DictStore:
             del self.etags[path]
 
     async def read(self, path: str, want: ByteRange | Suffix, *, if_match: str | None = None) -> Payload:
-        """Answer one range; see `accel.io.store.RangeStore`."""
+        """Answer one range; see `accel.store.range_store.RangeStore`."""
         with _replacing:
             data, etag = self.objects.get(path), self.etags.get(path)
         if data is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
@@ -12,7 +13,6 @@ import pyarrow as pa
 from accel.errors import AccelError, MemoryLimitError
 from accel.indexes.kind import ChunkValues, Level
 from accel.indexes.native import signature_of
-from accel.records import dataclass
 from accel.writing.makers import TextList, Timed, checked, make_maker, streams
 from accel.writing.scratch import Scratch, ScratchBytes
 from accel.writing.values import join_parts

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from accel.errors import AccelError, IndexFormatError
 from accel.format.embedded import (
@@ -17,7 +18,6 @@ from accel.format.embedded import (
     parse_toc,
 )
 from accel.format.model import FileMetadata
-from accel.records import dataclass
 from accel.writing.building import BuiltIndex
 
 __all__ = [

@@ -10,16 +10,16 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
+from accel.cache.written import PART_BYTES, put_object
 from accel.errors import AccelError, ObjectChangedError, StoreError
-from accel.io import runtime
-from accel.io.calls import see
-from accel.io.clients import Connector
-from accel.io.local_target import copy_bytes, write_beside
-from accel.io.location import parse_url
-from accel.io.store import Writer, is_weak
-from accel.io.threads import FILES
-from accel.io.written import PART_BYTES, put_object
 from accel.options import Options, check_options
+from accel.store import runtime
+from accel.store.calls import see
+from accel.store.clients import Connector
+from accel.store.local_target import copy_bytes, write_beside
+from accel.store.location import parse_url
+from accel.store.range_store import Writer, is_weak
+from accel.store.threads import FILES
 from accel.writing.preparation import Made, prepare, report_on
 from accel.writing.report import EmbedProgress, EmbedReport
 from accel.writing.source import LocalSource, RemoteSource, Source, open_local, open_remote

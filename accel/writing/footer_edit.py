@@ -9,12 +9,12 @@ they are, known to accel or not, so that memory and risk stay small.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from accel.errors import ParquetFormatError
 from accel.format.thrift import BINARY, FALSE, I32, I64, LIST, STRUCT, ThriftReader, write_struct
 from accel.format.thrift_value import Struct, encode_list_header, encode_zigzag
-from accel.records import dataclass
 
 if TYPE_CHECKING:
     from accel.arrays import Int64s

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -13,7 +14,6 @@ from accel.format.model import FileMetadata, OffsetIndex
 from accel.format.page_index import chunk_offset_index, parse_column_index
 from accel.format.thrift import ThriftReader
 from accel.options import MIB, Options
-from accel.records import dataclass
 from accel.writing.source import Source
 
 __all__ = ["At", "Original", "cut_at", "open_original", "read_metadata"]

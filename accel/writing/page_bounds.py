@@ -13,7 +13,7 @@ from __future__ import annotations
 import itertools
 import struct
 from collections.abc import Callable, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +24,6 @@ import pyarrow.compute as pc
 from accel.format.annotations import ConvertedType, LogicalType, time_unit
 from accel.format.model import Physical, SchemaElement
 from accel.format.thrift import BINARY, I32, I64, LIST, TRUE, ThriftList, write_struct
-from accel.records import dataclass
 
 if TYPE_CHECKING:
     from accel.arrays import Int64s

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
@@ -14,7 +14,6 @@ from accel.errors import AccelError
 from accel.format.model import ColumnOrder, Leaf, OffsetIndex
 from accel.options import Options
 from accel.planning.selection import RowSelection
-from accel.records import dataclass
 from accel.writing.original import At, Original
 from accel.writing.page_bounds import BoundsBuilder, bounds_builder
 from accel.writing.page_locations import ChunkPageList, encode_offset_index, list_pages

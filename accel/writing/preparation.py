@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from accel.options import Options
-from accel.records import dataclass
 from accel.writing.building import BuiltIndex
 from accel.writing.original import Original, open_original
 from accel.writing.page_indexes import PageIndexes

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from accel.records import dataclass
+from dataclasses import dataclass
 
 __all__ = ["EmbedProgress", "EmbedReport", "EmbeddedIndex"]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,7 +12,6 @@ import pyarrow as pa
 from accel.arrays import integers, pack_bits, validity
 from accel.format.domain import Domain
 from accel.predicate.kinds import Family, kind_of, native, plain_type
-from accel.records import dataclass
 
 if TYPE_CHECKING:
     from pyarrow.parquet import SortingColumn

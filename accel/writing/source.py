@@ -5,16 +5,16 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 from accel.errors import ObjectChangedError, ObjectNotFoundError, ParquetFormatError, StoreError
-from accel.io import runtime
-from accel.io.client import Client
-from accel.io.location import Location
 from accel.metrics import Metrics
 from accel.planning.file import ObjectId
 from accel.ranges import ByteRange, Kind, ReadKey, Want
-from accel.records import dataclass
+from accel.store import runtime
+from accel.store.client import Client
+from accel.store.location import Location
 
 __all__ = ["Identity", "LocalSource", "RemoteSource", "Source", "open_local", "open_remote"]
 

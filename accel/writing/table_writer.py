@@ -11,14 +11,14 @@ from typing import Any, BinaryIO, Protocol
 
 import pyarrow as pa
 
+from accel.cache.written import PART_BYTES, put_object
 from accel.errors import AccelError, StoreError
-from accel.io import runtime
-from accel.io.clients import Connector
-from accel.io.local_target import write_beside
-from accel.io.location import Location, parse_url
-from accel.io.store import Writer
-from accel.io.written import PART_BYTES, put_object
 from accel.options import KIB, Options, check_options
+from accel.store import runtime
+from accel.store.clients import Connector
+from accel.store.local_target import write_beside
+from accel.store.location import Location, parse_url
+from accel.store.range_store import Writer
 from accel.writing.blooms import BloomColumns, bloom_options
 from accel.writing.preparation import prepare, report_on
 from accel.writing.report import EmbedReport

@@ -12,7 +12,7 @@ everything behind it.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -23,7 +23,6 @@ from accel.format.model import FileMetadata
 from accel.format.packed_heads import LONGEST_HEAD, pack_head, unpack_head
 from accel.format.page_index import chunk_offset_index, parse_column_index
 from accel.planning.opening import MOST_TAIL
-from accel.records import dataclass
 from accel.writing.building import BuiltIndex
 from accel.writing.container import (
     IDX1_KEY,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from accel.errors import AccelError, ColumnNotFoundError
@@ -10,7 +11,6 @@ from accel.format.model import FileMetadata, Leaf
 from accel.indexes.kind import IndexKind, Level
 from accel.indexes.members import split_members
 from accel.indexes.registry import find_kind, make_kind
-from accel.records import dataclass
 from accel.writing.values import find_leaf
 
 __all__ = ["IDX1", "Indexes", "WantedIndex", "read_wanted"]

@@ -117,14 +117,13 @@ class _Steps:
 @contextlib.contextmanager
 def staged() -> Iterator[Stages]:
     """Time the stages of every scan meanwhile."""
-    from accel import asking
+    from accel import api as asking
     from accel.decode import piece
-    from accel.io import client
-    from accel.opening import session
     from accel.planning import task_files
     from accel.predicate import evaluate
-    from accel.reading import reader, task_reads
-    from accel.scanning import arguments
+    from accel.reader import reader, task_reads
+    from accel.scanning import arguments, session
+    from accel.store import client
 
     stages = Stages()
     wrapped: list[tuple[Any, str, Any]] = [

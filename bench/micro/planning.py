@@ -31,7 +31,6 @@ import accel
 from accel.decode.dictionary import dictionary_values
 from accel.decode.shared_schemas import arrow_schema, shared_schema
 from accel.format.model import SchemaElement
-from accel.io import runtime
 from accel.planning.file import DataFile
 from accel.planning.filing import plan_file
 from accel.planning.handle import FileHandle
@@ -41,6 +40,7 @@ from accel.planning.query import Question
 from accel.planning.task_files import describe_file
 from accel.predicate.where import to_expr
 from accel.ranges import Stash
+from accel.store import runtime
 from accel.testing import DictStore, Layout, bench_table, write_file
 from tests.support.file_steps import drive
 

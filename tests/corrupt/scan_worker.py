@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import accel
-import accel.reading.reader
+import accel.reader.reader
 from accel.testing import DictStore
 from tests.support.arrow import as_text
 
@@ -112,7 +112,7 @@ def _peak_kib() -> int:
 
 def main(path: str) -> None:
     # However small these files are, their page indexes are to be met. Here, as it is for the whole process.
-    accel.reading.reader._WHOLE_BYTES = 0
+    accel.reader.reader._WHOLE_BYTES = 0
     intact, cases = pickle.loads(Path(path).read_bytes())
     out = sys.stdout
     full = pq.read_table(pa.BufferReader(intact))

@@ -84,7 +84,7 @@ def test_imports_against_an_order_are_told() -> None:
 
 def test_imports_are_found_wherever_they_stand() -> None:
     code = (
-        "import accel.io.store, os\nfrom accel import kernels\n"
+        "import accel.store.range_store, os\nfrom accel import kernels\n"
         "if TYPE_CHECKING:\n    from accel.cli import x\n"
         "def f():\n    from accel.planning.file import y\n"
     )

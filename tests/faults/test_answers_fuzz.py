@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 import accel
-from accel.io import direct_store
 from accel.options import Transport
+from accel.store import direct_store
 from tests.faults.versions import WHERE, expected, version
 from tests.support.object_server import ObjectServer, Reply, server
 

@@ -11,9 +11,9 @@ import pytest
 PRELUDE = """
 import asyncio, multiprocessing, os, sys, threading
 from accel.errors import AccelError
-from accel.io import runtime
-from accel.io.clients import client_for
-from accel.io.location import parse_url
+from accel.store import runtime
+from accel.store.clients import client_for
+from accel.store.location import parse_url
 from accel.metrics import Metrics
 
 def open_file(store=None):

@@ -16,17 +16,17 @@ from typing import Any
 
 import pytest
 
+from accel.cache.cache import Cache
 from accel.errors import AccelError, ObjectNotFoundError, StoreError
-from accel.io import runtime
-from accel.io.cache import Cache
-from accel.io.calls import Call
-from accel.io.client import Client
-from accel.io.clients import client_for
-from accel.io.location import parse_url
 from accel.metrics import Metrics
 from accel.options import Options
 from accel.planning.file import ObjectId
 from accel.ranges import ByteRange, Kind, ReadKey, Want
+from accel.store import runtime
+from accel.store.calls import Call
+from accel.store.client import Client
+from accel.store.clients import client_for
+from accel.store.location import parse_url
 from accel.testing import DictStore
 
 BODY = bytes(i % 251 for i in range(1000))
@@ -334,7 +334,7 @@ async def test_cancelled_at_every_turn_a_read_leaves_nothing_behind(turns: int) 
 
 INTERRUPTED = """
 import asyncio, sys, time
-from accel.io import runtime
+from accel.store import runtime
 async def work():
     print("started", flush=True)
     try:

@@ -21,10 +21,10 @@ import pytest
 
 import accel
 from accel.errors import StoreError
-from accel.io import runtime
-from accel.io.faults import IncompleteBodyError
-from accel.io.store import ObjectEntry, Payload
 from accel.ranges import ByteRange, Suffix
+from accel.store import runtime
+from accel.store.faults import IncompleteBodyError
+from accel.store.range_store import ObjectEntry, Payload
 from accel.testing import DictStore, Layout, write_file
 
 ROWS, FILES = 120, 4

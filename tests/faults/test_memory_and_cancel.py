@@ -20,9 +20,9 @@ import pytest
 
 import accel
 from accel import memory
-from accel.io import runtime
-from accel.io.store import Payload, RangeStore
 from accel.ranges import ByteRange, Suffix
+from accel.store import runtime
+from accel.store.range_store import Payload, RangeStore
 from accel.testing import DictStore, LatencyStore, Layout, RecordingStore, table, write_file
 from accel.testing.stores import StoreWrapper
 from tests.support.arrow import counting_pool

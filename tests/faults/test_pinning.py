@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from accel.errors import ObjectChangedError, ObjectNotFoundError, StoreError
-from accel.io.client import Client
-from accel.io.faults import IncompleteBodyError, ShortObjectError
-from accel.io.store import ObjectEntry
 from accel.metrics import Metrics
 from accel.options import Options
 from accel.planning.file import ObjectId
 from accel.ranges import ByteRange, Kind, ReadKey, Suffix, Want
+from accel.store.client import Client
+from accel.store.faults import IncompleteBodyError, ShortObjectError
+from accel.store.range_store import ObjectEntry
 from accel.testing import CutBody, DictStore, FaultStore, OtherVersion
 
 OLD = bytes(i % 251 for i in range(1000))

@@ -24,9 +24,9 @@ RUNS = int(os.environ.get("ACCEL_STRESS", "200" if os.environ.get("CI") else "40
 PROGRAM = """
 import asyncio, sys, time
 from obstore.store import LocalStore
-from accel.io import runtime
-from accel.io.clients import client_for
-from accel.io.location import parse_url
+from accel.store import runtime
+from accel.store.clients import client_for
+from accel.store.location import parse_url
 from accel.metrics import Metrics
 
 mode, root = sys.argv[1:]
@@ -94,8 +94,8 @@ def test_every_run_ends_with_its_own_status(tmp_path: pathlib.Path) -> None:
 
 WAITS = """
 import asyncio, sys, threading, time
-from accel.io import runtime
-from accel.io.obstore_calls import watched
+from accel.store import runtime
+from accel.store.obstore_calls import watched
 
 async def idle():
     pass
@@ -130,7 +130,7 @@ def test_the_end_waits_for_threads_that_hold_a_call_and_not_for_ever(
 
 DRAINED = """
 import asyncio
-from accel.io import runtime
+from accel.store import runtime
 
 class Session:
     async def close(self):
@@ -161,7 +161,7 @@ def test_what_still_runs_ends_and_sessions_are_closed() -> None:
 
 STUCK = """
 import asyncio
-from accel.io import runtime
+from accel.store import runtime
 
 class Session:
     async def close(self):
@@ -252,9 +252,9 @@ def test_a_call_that_never_returns_does_not_keep_the_process() -> None:
 
 HTTP = """
 import sys
-from accel.io import runtime
-from accel.io.clients import client_for
-from accel.io.location import parse_url
+from accel.store import runtime
+from accel.store.clients import client_for
+from accel.store.location import parse_url
 from accel.metrics import Metrics
 url = parse_url(sys.argv[1])
 tail = runtime.run(client_for(url).read_tail(url.path, 5, metrics=Metrics()))
@@ -310,7 +310,9 @@ def test_a_daemon_thread_that_scans_ends_with_the_process_and_without_a_word(tmp
 
 
 def test_an_unhandled_error_keeps_its_status() -> None:
-    program = "from accel.io import runtime\nasync def fail(): raise KeyError('mine')\nruntime.run(fail())\n"
+    program = (
+        "from accel.store import runtime\nasync def fail(): raise KeyError('mine')\nruntime.run(fail())\n"
+    )
     done = ended(program)
     assert done.returncode == 1
     assert done.stderr.endswith("KeyError: 'mine'\n")
@@ -323,9 +325,9 @@ def test_reading_a_local_file_does_not_load(module: str, tmp_path: pathlib.Path)
     (tmp_path / "f").write_bytes(bytes(100))
     program = (
         "import sys\n"
-        "from accel.io import runtime\n"
-        "from accel.io.clients import client_for\n"
-        "from accel.io.location import parse_url\n"
+        "from accel.store import runtime\n"
+        "from accel.store.clients import client_for\n"
+        "from accel.store.location import parse_url\n"
         "from accel.metrics import Metrics\n"
         "url = parse_url(sys.argv[1])\n"
         "tail = runtime.run(client_for(url).read_tail(url.path, 5, metrics=Metrics()))\n"

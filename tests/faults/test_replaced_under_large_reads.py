@@ -16,9 +16,9 @@ import pyarrow as pa
 import pytest
 
 import accel
-from accel.io.store import Payload
 from accel.options import Phases
 from accel.ranges import ByteRange, Suffix
+from accel.store.range_store import Payload
 from accel.testing import DictStore, Layout, write_file
 
 ROWS = 20_000

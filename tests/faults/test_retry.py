@@ -7,12 +7,12 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from accel.errors import ObjectChangedError, StoreError
-from accel.io.client import Client
-from accel.io.retry import Retry
 from accel.metrics import Metrics
 from accel.options import Options
 from accel.planning.file import ObjectId
 from accel.ranges import ByteRange, Kind, ReadKey, Suffix, Want
+from accel.store.client import Client
+from accel.store.retry import Retry
 from accel.testing import (
     Attempt,
     CutBody,

@@ -8,8 +8,8 @@ from __future__ import annotations
 import pytest
 
 import accel
-from accel.io.store import RangeStore
 from accel.ranges import Suffix
+from accel.store.range_store import RangeStore
 from accel.testing import (
     Attempt,
     DictStore,

@@ -17,10 +17,10 @@ import pytest
 from obstore.store import AzureStore, GCSStore
 
 import accel
-from accel.io.clients import client_for
-from accel.io.http_store import HttpStore
-from accel.io.obstore_store import ObstoreStore
 from accel.ranges import ByteRange, Kind
+from accel.store.clients import client_for
+from accel.store.http_store import HttpStore
+from accel.store.obstore_store import ObstoreStore
 from tests.support.azure import KEY, Azurite, install_azurite
 from tests.support.google import ACCOUNT, FakeGcsServer, GoogleFake, install_fake_gcs
 

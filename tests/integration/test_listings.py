@@ -10,10 +10,10 @@ import urllib.error
 import obstore
 from obstore.store import S3Store
 
-from accel.io import obstore_store
-from accel.io.client import Client
 from accel.metrics import Metrics
 from accel.options import Options
+from accel.store import obstore_store
+from accel.store.client import Client
 from tests.support.s3 import S3Admin
 
 

@@ -15,8 +15,8 @@ import pytest
 
 import accel
 from accel.format.footer import parse_footer
-from accel.io.network import Network
 from accel.ranges import ByteRange, Kind
+from accel.store.network import Network
 from accel.testing import DictStore, Layout, RecordingStore, table, write_file
 
 GROUP, GROUPS = 20_000, 4

@@ -10,8 +10,8 @@ import pytest
 
 import accel
 from accel.format.footer import parse_footer
-from accel.io.network import Network
 from accel.ranges import Kind, Suffix
+from accel.store.network import Network
 from accel.testing import DictStore, Layout, RecordingStore, table, write_file
 
 KIB = 1024

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 import pytest
 
 import accel
-from accel.io import kept_rows
+from accel.cache import kept_rows
 from accel.planning import question_keys
 from accel.testing import DictStore, Layout, RecordingStore, table, write_file
 from tests.io_patterns.scattered import (

@@ -12,10 +12,10 @@ import pyarrow.parquet as pq
 import pytest
 
 import accel
-from accel.io.network import Network
 from accel.options import KIB
 from accel.planning import coalesce
 from accel.ranges import ByteRange
+from accel.store.network import Network
 from accel.testing import DictStore, Layout, RecordingStore, table, write_file
 
 PATH = "long.parquet"

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 import accel
-from accel.io import runtime
+from accel.store import runtime
 from accel.testing import DictStore, Layout, bench_table, write_bench_file, write_file
 
 PROMISED = 0.005

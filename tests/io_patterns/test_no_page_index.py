@@ -17,7 +17,7 @@ from accel.format.thrift import read_struct
 from accel.format.thrift_value import write_struct
 from accel.planning import remembered
 from accel.ranges import ByteRange
-from accel.reading import task_reads
+from accel.reader import task_reads
 from accel.testing import DictStore, Layout, RecordingStore, bench_table, write_file
 from tests.support.file_steps import split_rows
 

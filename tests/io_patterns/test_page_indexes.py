@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 
 import accel
-from accel.io.network import Network
 from accel.ranges import ByteRange, Kind
+from accel.store.network import Network
 from accel.testing import DictStore, Layout, RecordingStore, table, write_file
 
 ROWS, GROUP, PAGE = 30_000, 10_000, 500

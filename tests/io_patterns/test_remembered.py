@@ -16,7 +16,7 @@ import accel
 from accel.options import Phases
 from accel.planning import remembered
 from accel.ranges import Kind
-from accel.reading import task_reads
+from accel.reader import task_reads
 from accel.testing import DictStore, Layout, RecordingStore, table, write_file
 from tests.io_patterns.scattered import (
     GROUP,

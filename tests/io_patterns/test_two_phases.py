@@ -13,7 +13,7 @@ import pytest
 
 import accel
 from accel.ranges import ByteRange
-from accel.reading.reader import Reader
+from accel.reader.reader import Reader
 from accel.testing import (
     DictStore,
     FaultStore,

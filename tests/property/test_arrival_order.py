@@ -15,8 +15,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import accel
-from accel.io.store import Payload
 from accel.ranges import ByteRange, Suffix
+from accel.store.range_store import Payload
 from accel.testing import DictStore, Layout, table, write_file
 from accel.testing.stores import StoreWrapper
 

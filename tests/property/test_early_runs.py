@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import accel
-from accel.io.store import ObjectEntry
+from accel.store.range_store import ObjectEntry
 from accel.testing import DictStore, Layout, table, write_file
 
 NAMES = ("a", "b", "p=1/c", "p=2/d", "_hidden", "e.parquet", "e.parquet/f")

@@ -91,7 +91,7 @@ def answers(data: bytes, asked: Sequence[dict[str, Any]], *, at_once: bool) -> l
 
 @pytest.mark.parametrize("part", range(6))
 def test_at_once_as_one_by_one(part: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("accel.reading.unpacking._FEWEST", 2)
+    monkeypatch.setattr("accel.reader.unpacking._FEWEST", 2)
     seen = Counter[str]()
     real = ahead.unpack_pages
 

@@ -166,7 +166,7 @@ def test_together_as_one_by_one(
         return batches
 
     monkeypatch.setattr(stack, "decode_stack", look)
-    monkeypatch.setattr("accel.reading.task_reads._LEAST_TAUGHT", 0)
+    monkeypatch.setattr("accel.reader.task_reads._LEAST_TAUGHT", 0)
     rng = random.Random(SEED + part)
     for _ in range(FILES):
         table, data = _file(rng)

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 import accel
 from accel.errors import AccelError
-from accel.opening.openings import Openings
-from accel.opening.sweep import Sweep
 from accel.planning.screening import excluded_files
+from accel.scanning.openings import Openings
+from accel.scanning.sweep import Sweep
 from accel.testing import DictStore, Layout, table, write_file
 
 NAN = math.nan
@@ -188,7 +188,7 @@ def test_files_are_passed_over_at_all() -> None:
     chosen = sound[:3]
     accel.plan(chosen, columns=[], store=store, cache=cache)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("accel.opening.screen.excluded_files", spy)
+        patch.setattr("accel.scanning.screen.excluded_files", spy)
         plan = accel.plan(chosen, "a = 5", store=store, cache=cache)
     # The first file is the question's.
     assert judged == [(2, 2)]

@@ -163,7 +163,7 @@ def _where(rng: random.Random, table: pa.Table, depth: int) -> Any:
 @pytest.mark.parametrize("seed", range(40))
 def test_a_scan_gives_what_pyarrow_reads(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     # Small as these files are, their page indexes are met, but for some.
-    monkeypatch.setattr("accel.reading.reader._WHOLE_BYTES", 0 if seed % 5 else 8192)
+    monkeypatch.setattr("accel.reader.reader._WHOLE_BYTES", 0 if seed % 5 else 8192)
     rng = random.Random(seed)
     rows = rng.choice([1, 50, 300])
     kinds = [rng.choice(_KINDS) for _ in range(4)]

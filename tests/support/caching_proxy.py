@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import field
+from dataclasses import dataclass, field
 from http import HTTPStatus
 from http.client import responses
 from typing import TypeAlias, cast
@@ -17,7 +17,6 @@ from urllib.parse import unquote
 
 from aiohttp import ClientError
 
-from accel.records import dataclass
 from tests.support.object_cache import CachedObject, ListingCache, ObjectCache, is_listing, object_path
 from tests.support.relay import Passage
 from tests.support.responses import (

@@ -6,6 +6,7 @@ import asyncio
 import re
 import time
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from email.utils import formatdate
 from typing import Final
 from urllib.parse import unquote
@@ -13,7 +14,6 @@ from urllib.parse import unquote
 from aiohttp import ClientError
 from cachetools import LRUCache
 
-from accel.records import dataclass
 from tests.support.responses import Origin, Response
 from tests.support.s3 import S3Admin
 

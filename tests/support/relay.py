@@ -6,7 +6,7 @@ import asyncio
 import re
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TypeAlias
 
@@ -14,7 +14,6 @@ from aiohttp import ClientError, web
 from multidict import CIMultiDict
 
 from accel.ranges import Buffer
-from accel.records import dataclass
 from accel.testing import CutBody, ShortBody, Stall, Status, WrongRange
 from tests.support.responses import Origin, Response, plain_response, sleep_until, split_body, whole_body
 

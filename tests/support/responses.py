@@ -7,13 +7,13 @@ import io
 import re
 import time
 from collections.abc import AsyncIterator, Iterable
+from dataclasses import dataclass
 
 from aiohttp import ClientError, ClientResponse, ClientSession, ClientTimeout, TCPConnector
 from multidict import CIMultiDict
 from yarl import URL
 
 from accel.ranges import Buffer
-from accel.records import dataclass
 
 __all__ = [
     "TIMER_RESOLUTION",

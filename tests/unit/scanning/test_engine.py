@@ -12,8 +12,8 @@ import pyarrow as pa
 import pytest
 
 import accel
-from accel.io import runtime
 from accel.planning.task_schema import TASK_ARROW_SCHEMA
+from accel.store import runtime
 from accel.testing import (
     DictStore,
     FaultStore,
@@ -117,7 +117,7 @@ def test_a_file_replaced_since_it_was_cached(
 ) -> None:
     """Its footer is cached and young; the first request of the new scan finds another version."""
     # So that planning has one to send.
-    monkeypatch.setattr("accel.reading.reader._WHOLE_BYTES", 0)
+    monkeypatch.setattr("accel.reader.reader._WHOLE_BYTES", 0)
     store = RecordingStore(inner)
     cache, options = accel.Cache(), accel.Options(tail_hint=8)
     assert accel.scan(PATHS, store=store, cache=cache, options=options).count_rows() == 1600

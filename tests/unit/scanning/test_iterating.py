@@ -16,8 +16,8 @@ import pyarrow as pa
 import pytest
 
 import accel
-from accel.io import runtime
 from accel.ranges import ByteRange
+from accel.store import runtime
 from accel.testing import DictStore, Layout, table, write_file
 
 ROWS = 1000

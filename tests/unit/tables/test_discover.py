@@ -11,12 +11,12 @@ import pyarrow as pa
 import pytest
 
 from accel.errors import AccelError, ObjectNotFoundError, SchemaMismatchError, StoreError
-from accel.io.client import Client
-from accel.io.local_store import FileStore, etag_of
-from accel.io.store import ObjectEntry, PageSeen
 from accel.metrics import Metrics
 from accel.options import Options
 from accel.planning.file import DataFile, Listing
+from accel.store.client import Client
+from accel.store.local_store import FileStore, etag_of
+from accel.store.range_store import ObjectEntry, PageSeen
 from accel.tables.discover import discover
 
 S3 = "s3://bucket"

@@ -7,8 +7,8 @@ import asyncio
 import pytest
 
 from accel.errors import ObjectChangedError, ObjectNotFoundError, StoreError
-from accel.io.faults import IncompleteBodyError
 from accel.ranges import ByteRange, Suffix
+from accel.store.faults import IncompleteBodyError
 from accel.testing import (
     Attempt,
     CutBody,

@@ -8,8 +8,8 @@ import threading
 import pytest
 
 from accel.errors import ObjectChangedError, ObjectNotFoundError, StoreError
-from accel.io.store import Lister, ObjectEntry, Payload, RangeStore
 from accel.ranges import ByteRange, Suffix
+from accel.store.range_store import Lister, ObjectEntry, Payload, RangeStore
 from accel.testing.stores import DictStore, LatencyStore, RecordingStore, content_etag
 
 

@@ -397,7 +397,7 @@ async def test_a_store_that_only_reads() -> None:
             stored(self.inner)
 
         async def read(self, path: str, want: ByteRange | Suffix, *, if_match: str | None = None) -> Any:
-            from accel.io.obstore_store import ObstoreStore
+            from accel.store.obstore_store import ObstoreStore
 
             return await ObstoreStore(self.inner).read(path, want, if_match=if_match)
 

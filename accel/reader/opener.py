@@ -1,0 +1,335 @@
+"""Open files: their metadata from memory, from disk, or by one request; and answer what a step needs.
+
+Everything here runs on the private I/O loop (`store.runtime`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import TypeVar
+
+import pyarrow as pa
+
+from accel.cache.cache import Cache, file_key
+from accel.cache.disk_entry import recorded
+from accel.cache.freshness import HeldFiles
+from accel.decode.shared_schemas import arrow_schema, holds_instants, shared_schema
+from accel.errors import AccelError, ObjectChangedError
+from accel.metrics import Metrics
+from accel.options import Int96Unit, Options
+from accel.planning.file import DataFile, ObjectId
+from accel.planning.handle import FileHandle
+from accel.planning.need import Need, NeedTail, Steps, Tail
+from accel.planning.opening import open_file
+from accel.ranges import Kind, ReadKey, Stash
+from accel.reader.dictionary_reads import cache_dictionary, cached_dictionary, dictionary_key
+from accel.reader.tail_hints import TailHints
+from accel.store.client import Client
+from accel.store.slices import breathe
+
+__all__ = ["Opener", "Tails"]
+
+T = TypeVar("T")
+_TAILS_SHARE = 4
+"""Tails that tasks read from may hold one part in so many of `memory_limit`."""
+
+
+class Tails(enum.Enum):
+    """What becomes of the data at the end of files that the first read brings along with their footers."""
+
+    DROP = "drop"
+    """Tasks go elsewhere, or stay: a plan of many files would hold many tails."""
+    SERVE = "serve"
+    """The tasks of the same run read from it."""
+
+
+class Opener:
+    """Opens files of any number of stores for one scan."""
+
+    def __init__(
+        self,
+        client_for: Callable[[str], Client],
+        *,
+        cache: Cache,
+        options: Options,
+        metrics: Metrics,
+        tails: Tails = Tails.DROP,
+    ) -> None:
+        self._client_for = client_for
+        self._cache = cache
+        self.held = HeldFiles(cache, metrics)
+        """What is cached of files."""
+        self._hints = TailHints(cache, options)
+        self._opening = 0
+        """Files that are being opened one by one."""
+        self.options = options
+        self.int96_unit = Int96Unit.US if options.int96_unit == Int96Unit.US else Int96Unit.NS
+        """What INT96 timestamps are read to."""
+        self.metrics = metrics
+        self._tails: dict[tuple[str, str], tuple[ObjectId, int, memoryview]] | None = (
+            {} if tails is Tails.SERVE else None
+        )
+
+    async def open(self, file: DataFile) -> tuple[FileHandle, int]:
+        """The handle of a file's current version, and the round trips it took.
+
+        A cached one is used while it is younger than the cache's `max_age`, or a listing has just shown
+        the same etag; else one conditional request asks whether it still is current.
+        """
+        client = self._client_for(file.root)
+        key = file_key(client.token, file.path)
+        now = time.monotonic()
+        while True:
+            handle = self._cache.get(key)
+            if isinstance(handle, FileHandle):
+                confirmed = await self.held.confirm(client, handle, file, now)
+                if confirmed is not None:
+                    self.metrics.add("metadata_hits")
+                    return handle, confirmed
+                self.held.forget(client, file.path)
+            trips: list[int] = []
+
+            async def load(trips: list[int] = trips) -> tuple[FileHandle, int]:
+                loaded, took = await self._load(client, file)
+                trips.append(took)
+                return loaded, loaded.nbytes
+
+            try:
+                handle = await self._cache.load(key, load)
+            except AccelError as error:
+                raise error.of(file.url) from error.__cause__
+            if handle is None:
+                continue  # whoever had begun gave it up
+            if trips:
+                return handle, trips[0]
+            # One who waited for another's load, begun before, may have to ask whether it still holds: a listing may
+            # have shown a newer version since.
+            if self.held.vouched(client, handle, file=file, now=now):
+                self.metrics.add("metadata_misses")
+                return handle, 1
+
+    def schema_of(self, handle: FileHandle) -> pa.Schema:
+        """The Arrow schema that this scan reads a file with."""
+        kin = handle.kin
+        if self.int96_unit == Int96Unit.NS or not holds_instants(kin.schema):
+            return handle.arrow_schema
+        return arrow_schema(kin.schema, kin.key_value, int96_unit=self.int96_unit)
+
+    def at_hand(self, file: DataFile, now: float) -> FileHandle | None:
+        """The cached handle of a file that may be used at `now` (monotonic clock) without asking its store."""
+        client = self._client_for(file.root)
+        handle = self._cache.get(file_key(client.token, file.path))
+        if not isinstance(handle, FileHandle) or not self.held.vouched(client, handle, file=file, now=now):
+            return None
+        return handle
+
+    def stands(self, client: Client, handle: FileHandle, *, moment: float) -> bool:
+        """Whether a cached handle was of the current version at a moment, as far as `HeldFiles.stands` tells."""
+        return self.held.stands(client, handle, moment)
+
+    # -- one by one ------------------------------------------------------------------------------
+
+    async def _load(self, client: Client, file: DataFile) -> tuple[FileHandle, int]:
+        hint = self._hints.of(client, file)
+        steps = partial(self.steps, file, hint)
+        seen: list[Stash | Tail] = []
+        recalled = await self.held.recall(client, file, steps())
+        if recalled is not None:
+            handle, trips = recalled
+            self.metrics.add("metadata_hits")
+        else:
+            started = time.monotonic()
+            self._opening += 1
+            try:
+                handle, trips = await self.drive(
+                    recorded(steps(), seen), client, file.path, _listed(client, file)
+                )
+            except ObjectChangedError:
+                # Not the version that was listed any more: the current one will do as well.
+                handle, trips = await self.drive(recorded(steps(), seen), client, file.path, None)
+            finally:
+                self._opening -= 1
+            handle.checked_at = started
+            await self.held.keep(client, handle, seen)
+            self.metrics.add("metadata_misses")
+        self._hints.learn(client, file, handle, hint)
+        return handle, trips
+
+    def steps(self, file: DataFile, hint: int) -> Steps[FileHandle]:
+        """What opens a file, of whose end `hint` bytes are read first."""
+        return open_file(
+            file.path,
+            hint,
+            max_footer_bytes=self.options.max_footer_bytes,
+            arrow_schema=arrow_schema,
+            shared=shared_schema,
+        )
+
+    def hint(self, client: Client, file: DataFile, *, abreast: int) -> int:
+        """How many bytes of the end of a file are worth reading first, of so many that are opened at the same time."""
+        return self._hints.of(client, file, abreast=abreast)
+
+    async def drive(self, steps: Steps[T], client: Client, path: str, pin: ObjectId | None) -> tuple[T, int]:
+        """Answer a step's needs from the network; the result, and the round trips it took."""
+        trips = 0
+        try:
+            need = next(steps)
+            if isinstance(need, NeedTail):
+                tail = await self._read_tail(client, path, need.length, pin)
+                self._keep_tail(client, path, tail, self._opening)
+                trips = 1 if pin is not None or client.suffixes else 2  # its size was asked for first
+                pin = ObjectId(path, tail.size, tail.etag)
+                # Footers that come at once are not parsed in one go.
+                await breathe()
+                need = steps.send(tail)
+            done, more = await self._answer_all(steps, need, client, path, pin)
+        except StopIteration as ended:
+            return ended.value, trips
+        return done, trips + more
+
+    async def drive_on(
+        self,
+        steps: Steps[T],
+        need: Need | NeedTail,
+        *,
+        client: Client,
+        path: str,
+        tail: Tail,
+        seen: list[Stash | Tail],
+    ) -> tuple[T, int]:
+        """`drive`, of steps that have been given the file's tail and need more; its round trip is not counted."""
+        pin = ObjectId(path, tail.size, tail.etag)
+        return await self._answer_all(steps, need, client, path, pin, seen)
+
+    async def _answer_all(
+        self,
+        steps: Steps[T],
+        need: Need | NeedTail,
+        client: Client,
+        path: str,
+        pin: ObjectId | None,
+        seen: list[Stash | Tail] | None = None,
+    ) -> tuple[T, int]:
+        """Answer all that steps still need; what they were given is added to `seen`."""
+        trips = 0
+        while True:
+            if isinstance(need, NeedTail):
+                raise TypeError("the tail comes first")
+            answer, sent = await self._answer(client, path, need, pin)
+            trips += sent
+            if seen is not None:
+                seen.append(answer)
+            await breathe()
+            try:
+                need = steps.send(answer)
+            except StopIteration as done:
+                return done.value, trips
+
+    async def _read_tail(self, client: Client, path: str, length: int, pin: ObjectId | None) -> Tail:
+        payload = await client.read_tail(path, length, metrics=self.metrics, pin=pin)
+        size = payload.size if payload.size is not None else payload.range.end
+        return Tail(memoryview(payload.data), payload.range.start, size, payload.etag)
+
+    # -- many at a time (`openings`) -------------------------------------------------------------
+
+    def begin(self, file: DataFile) -> tuple[Client, asyncio.Future[FileHandle | None]] | None:
+        """Announce that a file is going to be opened, where nothing is known of it and nobody does it already.
+
+        Whoever else wants it meanwhile waits for the future: its handle, or None where they have to see to it.
+        """
+        client = self._client_for(file.root)
+        key = file_key(client.token, file.path)
+        if self._cache.get(key) is not None:
+            return None
+        flight = self._cache.flights.lead(key)
+        return None if flight is None else (client, flight)
+
+    def end(
+        self,
+        client: Client,
+        file: DataFile,
+        flight: asyncio.Future[FileHandle | None],
+        handle: FileHandle | None,
+    ) -> None:
+        """What `begin` announced has come to a handle, or is for others to see to."""
+        self._cache.flights.land(file_key(client.token, file.path), flight, value=handle)
+
+    def keeps(self, client: Client) -> bool:
+        """Whether there is a disk that metadata of a store's files is kept on."""
+        return self._cache.disk_for(client.token) is not None
+
+    async def recall(self, client: Client, file: DataFile) -> tuple[FileHandle, int] | None:
+        """The handle of a file whose metadata is on disk and may be used, and the round trips to know that."""
+        return await self.held.recall(client, file, self.steps(file, self._hints.of(client, file)))
+
+    async def keep(self, client: Client, handle: FileHandle, seen: list[Stash | Tail]) -> None:
+        """Put on disk, if there is one, what a file was opened by."""
+        await self.held.keep(client, handle, seen)
+
+    async def fetch_tail(self, client: Client, file: DataFile, *, hint: int) -> Tail:
+        """The end of a file, as far as the hint goes."""
+        try:
+            return await self._read_tail(client, file.path, hint, _listed(client, file))
+        except ObjectChangedError:
+            return await self._read_tail(client, file.path, hint, None)
+
+    def adopt(self, client: Client, file: DataFile, *, handle: FileHandle, hint: int) -> None:
+        """Keep a file that was opened by a first read of `hint` bytes."""
+        self._hints.learn(client, file, handle, hint)
+        self._cache.put(file_key(client.token, file.path), handle, handle.nbytes)
+
+    def keep_tail(self, client: Client, file: DataFile, tail: Stash | Tail, *, among: int) -> None:
+        """Have a task read from what came with a file's footer, where there is room for that of so many files."""
+        if isinstance(tail, Tail):
+            self._keep_tail(client, file.path, tail, among)
+
+    def named(self, error: Exception, file: DataFile) -> Exception:
+        """An error that says which file it is of, as the user knows it."""
+        return error.of(file.url) if isinstance(error, AccelError) else error
+
+    async def _answer(self, client: Client, path: str, need: Need, pin: ObjectId | None) -> tuple[Stash, int]:
+        """The wanted bytes, dictionary pages from the cache where they were met before; and round trips."""
+        cached: dict[ReadKey, memoryview] = {}
+        keys: dict[ReadKey, tuple[object, ...]] = {}
+        for want in need.wants:
+            if want.key.kind is Kind.DICTIONARY and pin is not None and pin.etag is not None:
+                keys[want.key] = dictionary_key(client, pin, place=want.range)
+                found = cached_dictionary(self._cache, keys[want.key])
+                if found is not None:
+                    cached[want.key] = memoryview(found)
+        missing = [want for want in need.wants if want.key not in cached]
+        if not missing:
+            return cached, 0
+        stash = await client.read(path, missing, pin=pin, metrics=self.metrics)
+        for want in missing:
+            if want.key in keys:
+                cache_dictionary(self._cache, keys[want.key], bytes(stash[want.key]))
+        return {**stash, **cached}, 1
+
+    def _keep_tail(self, client: Client, path: str, tail: Tail, among: int) -> None:
+        if self._tails is None or tail.etag is None:
+            return
+        if len(tail.data) * among <= self.options.memory_limit // _TAILS_SHARE:
+            pin = ObjectId(path, tail.size, tail.etag)
+            self._tails[client.token, path] = (pin, tail.start, tail.data)
+
+    def take_tail(self, client: Client, handle: FileHandle) -> tuple[int, memoryview] | None:
+        """The data that the first read of this version brought along, and where it starts; handed out once."""
+        found = self._tails.pop((client.token, handle.id.path), None) if self._tails is not None else None
+        # Another scan may have loaded the handle, of another version than this one read the tail of.
+        return found[1:] if found is not None and found[0] == handle.id else None
+
+    def forget(self, root: str, path: str) -> None:
+        """Drop what is cached of a file that turned out to have changed."""
+        self.held.forget(self._client_for(root), path)
+
+
+def _listed(client: Client, file: DataFile) -> ObjectId | None:
+    """Azure has no suffix ranges: there the listing's size saves a request. Elsewhere the file is found as it is."""
+    if file.size is None or file.etag is None or client.suffixes:
+        return None
+    return ObjectId(file.path, file.size, file.etag)

@@ -1,0 +1,315 @@
+"""Scan: one question over Parquet files, with its async, blocking and Arrow-stream faces."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+import pyarrow as pa
+
+from accel.errors import AccelError
+from accel.metrics import Metrics
+from accel.scanning.arguments import check_count
+from accel.scanning.engine import Engine
+from accel.scanning.iterating import AwaitedBatches, BlockingBatches, ToldBatches
+from accel.scanning.scan_runs import NO_COLUMNS, ScanRuns
+from accel.store import runtime
+
+if TYPE_CHECKING:
+    from accel.planning.explain import Explain
+    from accel.scanning.aggregating import Aggregation
+
+__all__ = ["Scan"]
+
+Asked = Sequence[tuple[str | Sequence[str], str]]
+"""Aggregates: a column and a function each."""
+
+
+class Scan:
+    """A question over Parquet files: nothing is read before it is asked.
+
+    Made by `accel.scan`. Iterate it (`async for` or `for`) for record batches in bounded memory, or call
+    `to_table`, `head`, `count_rows`, `to_reader`; duckdb, polars and pyarrow take it as an Arrow stream.
+    Each of them runs the scan anew (a scan over an iterator runs once). It may be used from several
+    threads and event loops at once. What goes wrong is an `AccelError` that names the file, the place and what to do;
+    only wrong arguments raise a plain `TypeError` or `ValueError`.
+
+    Rows come in the order of the source's files, and of a file in its own; with `order=False` those of one file may
+    lie between those of another.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._runs = ScanRuns(engine)
+        self._schema: pa.Schema | None = None
+
+    # -- what it is ------------------------------------------------------------------------------
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The schema of what comes out. The first access reads one footer, if `schema=` was not given.
+
+        Of an iterator the first record batch is pulled for it; one without any has no columns.
+        """
+        if self._schema is None:
+            sample = self._engine.sample()
+            self._schema = NO_COLUMNS if sample is None else runtime.run(sample.schema(Metrics()))
+        return self._schema
+
+    async def schema_async(self) -> pa.Schema:
+        """`schema`, awaited."""
+        if self._schema is None:
+            sample = self._engine.sample()
+            self._schema = NO_COLUMNS if sample is None else await runtime.bridge(sample.schema(Metrics()))
+        return self._schema
+
+    @property
+    def metrics(self) -> Metrics:
+        """The counts of the run that was started last, also while it is under way; of an iterator, of its last batch."""
+        return self._runs.metrics
+
+    def __repr__(self) -> str:
+        spec = self._engine.spec
+        told = [self._engine.describe()]
+        if spec.where is not None:
+            from accel.predicate.sql import to_sql
+
+            told.append(f"where={_short(to_sql(spec.where, max_values=3))}")
+        if spec.columns is not None:
+            told.append(f"columns=[{_short(', '.join(map(str, spec.columns)))}]")
+        if spec.selection is not None:
+            told.append(f"selection={len(spec.selection)} files")
+        if spec.limit is not None:
+            told.append(f"limit={spec.limit}")
+        return f"Scan({', '.join(told)})"
+
+    # -- running ---------------------------------------------------------------------------------
+
+    def __aiter__(self) -> AwaitedBatches:
+        """`to_batches`, awaited; `aclose` stops the iterator early."""
+        return AwaitedBatches(self._engine, self._runs)
+
+    def to_batches(self) -> BlockingBatches:
+        """The record batches, one by one, in file order (any with `order=False`); close the iterator to stop early.
+
+        `close` waits until nothing is in flight. An iterator that is dropped stops too, and nobody waits for that.
+
+        Raises
+        ------
+        PredicateError, ColumnNotFoundError, SchemaMismatchError
+            The question does not fit the files.
+        ValueError
+            `selection` names a file, a row group or a row that there is not; `columns` has one twice.
+        ObjectNotFoundError
+            There is no such file.
+        ObjectChangedError
+            A file was replaced when rows of it had been handed out, or since it was planned by `accel.plan`.
+        StoreError
+            The store did not answer, or refused.
+        ParquetFormatError, EncryptedFileError
+            A file cannot be read.
+        MemoryLimitError
+            Something that cannot be cut takes more than `options.memory_limit`.
+        AccelError
+            The scan was closed meanwhile, or is over an iterator and has run; with `options.strict`, any of these for
+            what would else have been passed over.
+        """
+        return BlockingBatches(self._engine, self._runs)
+
+    __iter__ = to_batches
+
+    def to_table(self) -> pa.Table:
+        """The whole result, in file order (any with `order=False`).
+
+        Works inside a running event loop too, which it blocks meanwhile.
+
+        Raises
+        ------
+        ObjectNotFoundError, ObjectChangedError, StoreError, ParquetFormatError, MemoryLimitError, AccelError
+            As `to_batches` does.
+        """
+        return self._runs.table(self._runs.limit())
+
+    async def to_table_async(self) -> pa.Table:
+        """`to_table`, awaited."""
+        return await self._runs.table_async(self._runs.limit())
+
+    def head(self, num_rows: int = 10) -> pa.Table:
+        """The first rows in file order (with `order=False` any that many); reading stops when they are there.
+
+        Raises
+        ------
+        ValueError
+            The number is negative, or not whole.
+        ObjectNotFoundError, ObjectChangedError, StoreError, ParquetFormatError, MemoryLimitError, AccelError
+            As `to_batches` does.
+        """
+        return self._runs.table(self._runs.limit(check_count(num_rows)))
+
+    async def head_async(self, num_rows: int = 10) -> pa.Table:
+        """`head`, awaited."""
+        return await self._runs.table_async(self._runs.limit(check_count(num_rows)))
+
+    def count_rows(self) -> int:
+        """How many rows match; from metadata alone where the metadata proves it.
+
+        Raises
+        ------
+        ObjectNotFoundError, ObjectChangedError, StoreError, ParquetFormatError, MemoryLimitError, AccelError
+            As `to_batches` does.
+        """
+        return int(self.aggregate(_COUNT)["count_all"][0].as_py())
+
+    async def count_rows_async(self) -> int:
+        """`count_rows`, awaited."""
+        return int((await self.aggregate_async(_COUNT))["count_all"][0].as_py())
+
+    def aggregate(self, aggregates: Asked) -> pa.Table:
+        """Counts, sums, minima and maxima of the result, in one row.
+
+        What the metadata proves is not read: see docs/aggregates.md.
+
+        Parameters
+        ----------
+        aggregates : sequence of (column, function)
+            As `pyarrow.Table.group_by([]).aggregate` takes them: a column of the result and "count" (of values that
+            are not null), "sum", "min" or "max"; or `([], "count_all")` for the rows. A column may be a dotted path
+            into structs, or an expression that a zone map can hold: `lower(x)`, `year(x)`, `month(x)`, `day(x)`, `hour(x)`.
+
+        Returns
+        -------
+        pyarrow.Table
+            One row; columns in the order given, named `x_sum` or `count_all`, of pyarrow's types. Nulls are left out;
+            of no values, a sum, minimum or maximum is null.
+
+        Raises
+        ------
+        ColumnNotFoundError
+            A column is not in the scan's result.
+        SchemaMismatchError
+            A function has no meaning for its column's type, or for a text of it, which is not UTF-8.
+        ObjectNotFoundError, ObjectChangedError, StoreError, ParquetFormatError, MemoryLimitError, AccelError
+            As `to_batches` does.
+        """
+        aggregation = self._aggregation(aggregates)
+        for part in self._engine.parts():
+            runtime.run(self._runs.fold(part, aggregation))
+            if aggregation.rows == self._runs.limit():
+                break
+        return aggregation.result()
+
+    async def aggregate_async(self, aggregates: Asked) -> pa.Table:
+        """`aggregate`, awaited."""
+        aggregation = self._aggregation(aggregates)
+        for part in self._engine.parts():
+            await runtime.bridge(self._runs.fold(part, aggregation))
+            if aggregation.rows == self._runs.limit():
+                break
+        return aggregation.result()
+
+    def _aggregation(self, aggregates: Asked) -> Aggregation:
+        from accel.scanning.aggregating import Aggregation
+
+        return Aggregation(aggregates, limited=self._runs.limit() is not None)
+
+    def explain(self, *, analyze: bool = False, aggregates: Asked | None = None) -> Explain:
+        """Plan the scan (reading metadata, no data) and tell what pruning did and what will be asked for.
+
+        Parameters
+        ----------
+        analyze : bool
+            Also run it, and add what really happened.
+        aggregates : sequence of (column, function), optional
+            Explain `aggregate` with these, and not the reading of all rows.
+
+        Raises
+        ------
+        AccelError
+            The scan is over an iterator.
+        ObjectNotFoundError, ObjectChangedError, StoreError, ParquetFormatError, MemoryLimitError
+            As `to_batches` does; the last only with `analyze`.
+        """
+        return runtime.run(self._explain(analyze, aggregates))
+
+    async def explain_async(self, *, analyze: bool = False, aggregates: Asked | None = None) -> Explain:
+        """`explain`, awaited."""
+        return await runtime.bridge(self._explain(analyze, aggregates))
+
+    async def _explain(self, analyze: bool, aggregates: Asked | None) -> Explain:
+        if self._engine.stream:
+            raise AccelError(
+                "a scan over an iterator cannot be explained", hint="explain a scan of the paths as a list"
+            )
+        asking = None if aggregates is None else self._aggregation(aggregates)
+        planned = await self._engine.plan(Metrics(), answering=asking)
+        explained = planned.explain()
+        if asking is not None:
+            explained = dataclasses.replace(explained, rows_from_metadata=asking.answered)
+        if analyze:
+            counted = Metrics()  # another run of this scan may start meanwhile
+            if aggregates is None:
+                await self._runs.exhaust(metrics=counted)
+            else:
+                await self._runs.fold(self._engine, self._aggregation(aggregates), metrics=counted)
+            counts = {k: v for k, v in counted.as_dict().items() if v not in (0, [], {})}
+            explained = dataclasses.replace(explained, analyzed=counts)
+        return explained
+
+    # -- Arrow -----------------------------------------------------------------------------------
+
+    def to_reader(self) -> pa.RecordBatchReader:
+        """The result as a stream of record batches that other libraries read from, in file order (any with `order=False`).
+
+        Raises
+        ------
+        ObjectNotFoundError, StoreError, ParquetFormatError, AccelError
+            The schema cannot be read. What goes wrong later is raised from the reader, as `to_batches` does; also
+            ObjectChangedError where the batches are not of `schema` any more, which then is read anew.
+        """
+        schema = self.schema
+        batches = ToldBatches(self._engine, self._runs, schema=schema, forget=self._forget_schema)
+        return pa.RecordBatchReader.from_batches(schema, batches)
+
+    def _forget_schema(self) -> None:
+        self._schema = None
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        return self.to_reader().__arrow_c_stream__(requested_schema)
+
+    def __arrow_c_schema__(self) -> object:
+        return self.schema.__arrow_c_schema__()
+
+    # -- ending ----------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Stop whatever runs of this scan: no request of it is in flight afterwards."""
+        self._runs.end_all()
+
+    async def aclose(self) -> None:
+        """`close`, awaited."""
+        await self._runs.end_all_async()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+
+_COUNT = (((), "count_all"),)
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 120 else f"{text[:117]}..."

@@ -1,0 +1,297 @@
+"""All connections to one server: made, kept for the next request, given up when nothing moves."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import random
+import socket
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from cachetools import LRUCache
+
+from accel.store import runtime
+from accel.store.connection import Connection, Loss, LostError, Reply, Request, new_scratch
+from accel.store.free_files import FreeFiles
+
+if TYPE_CHECKING:
+    import ssl
+
+__all__ = ["Connections", "Origin", "Patience", "UnreachableError", "connections_to"]
+
+# A server that drops idle connections earlier says so at once; what lies between forgets them without a word, but
+# after minutes. A new one costs two or three round trips. As long as obstore's client keeps its own.
+_IDLE_SECONDS = 90.0
+# S3 spreads its load by names that last a few seconds; a process that asks so seldom still spreads its own.
+_NAME_SECONDS = 30.0
+_MOST_WATCH = 1.0
+_MOST_SERVERS = 256
+# Of the files that the process may have open idle connections hold one in so many.
+_SHARE_IDLE = 4
+
+
+class Origin(NamedTuple):
+    """A server."""
+
+    host: str
+    port: int
+    tls: bool
+    """With the system's certificates."""
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """Seconds that may pass."""
+
+    connect: float
+    """Until a connection has come about, its handshake included."""
+    read: float
+    """Without a byte of an answer."""
+
+
+class UnreachableError(Exception):
+    """No connection could be made."""
+
+
+def connections_to(origin: Origin, patience: Patience) -> Connections:
+    """The pool of the running event loop: one for all stores at that server, as URLs and not connections are signed."""
+    servers = _shared().servers
+    pool = servers.get((origin, patience))
+    if pool is None:
+        pool = servers[origin, patience] = Connections(origin, patience)
+        runtime.at_shutdown(pool.close)
+    return pool
+
+
+class Connections:
+    """A pool, used on the event loop that it was made on.
+
+    Parameters
+    ----------
+    origin : Origin
+    patience : Patience
+    """
+
+    def __init__(self, origin: Origin, patience: Patience) -> None:
+        self._origin = origin
+        self._patience = patience
+        self._loop = asyncio.get_running_loop()
+        self._scratch = new_scratch()
+        self._context: ssl.SSLContext | None = None
+        # The one used last comes first again; each with the time when it became idle, so these are sorted.
+        self._idle: dict[Connection, float] = {}
+        shared = _shared()
+        self._all_idle, self._files = shared.idle, shared.files
+        self._most_idle = _open_files() // _SHARE_IDLE
+        self._busy: set[Connection] = set()
+        self._watch: asyncio.TimerHandle | None = None
+        self._addresses: list[Any] = []
+        self._resolved = float("-inf")
+        self._naming = asyncio.Lock()
+        self._closed = False
+
+    async def ask(self, request: Request, room: int) -> Reply:
+        """Send a request over a connection of the pool; see `Connection.ask`.
+
+        A kept connection that ends before the answer begins was most likely closed while it was idle: the
+        request, which changes nothing, is then sent once more over a new one. Where the process may open no more files
+        it waits for a connection that another request lets go, if there is one.
+
+        Raises
+        ------
+        LostError
+        UnreachableError
+        """
+        kept = self._take()
+        if kept is not None:
+            self._files.hold()
+            asked_at = self._loop.time()
+            try:
+                return await self._ask(kept, request, room)
+            except LostError as error:
+                if error.loss is Loss.STALLED and not error.begun:
+                    # What lies between may have forgotten the others as well, which would cost a try each.
+                    self._drop_idle(since=asked_at)
+                if self._closed or error.begun or error.loss is not Loss.CLOSED:
+                    raise
+        return await self._ask(await self._open(), request, room)
+
+    async def close(self) -> None:
+        """Drop all connections; what is under way fails."""
+        self._closed = True
+        if self._watch is not None:
+            self._watch.cancel()
+            self._watch = None
+        for connection in (*self._idle, *self._busy):
+            connection.abort()
+
+    async def _ask(self, connection: Connection, request: Request, room: int) -> Reply:
+        self._busy.add(connection)
+        if self._watch is None:
+            self._watch = self._loop.call_later(self._interval, self._look)
+        try:
+            return await connection.ask(request, room)
+        finally:
+            self._busy.discard(connection)
+            usable = connection.usable
+            if not self._files.let_go(self, connection if usable else None) and usable:
+                self._idle[connection] = self._loop.time()
+                self._all_idle[connection] = self
+                if len(self._all_idle) > self._most_idle:
+                    oldest, pool = next(iter(self._all_idle.items()))
+                    pool._forget(oldest)
+                    oldest.abort()
+
+    def _take(self) -> Connection | None:
+        while self._idle:
+            connection, since = self._idle.popitem()
+            self._all_idle.pop(connection, None)
+            if connection.usable and connection.silent and self._loop.time() - since < _IDLE_SECONDS:
+                return connection
+            connection.abort()
+        return None
+
+    def _drop_idle(self, *, since: float) -> None:
+        """Keep none that has been idle since then, or longer."""
+        for connection, idle_since in list(self._idle.items()):
+            if idle_since > since:
+                break
+            connection.abort()
+
+    def _forget(self, connection: Connection) -> None:
+        self._idle.pop(connection, None)
+        self._all_idle.pop(connection, None)
+
+    # Waiting.
+
+    @property
+    def _interval(self) -> float:
+        return min(_MOST_WATCH, self._patience.read / 4)
+
+    def _look(self) -> None:
+        """Give up what makes no progress, and what nobody needs; again later, while there is any."""
+        now = self._loop.time()
+        for connection in list(self._busy):
+            if now - connection.progress >= self._patience.read:
+                connection.stalled()
+        self._drop_idle(since=now - _IDLE_SECONDS)
+        watched = self._busy or self._idle
+        self._watch = self._loop.call_later(self._interval, self._look) if watched else None
+
+    # Connecting.
+
+    async def _open(self) -> Connection:
+        """A connection that is new, or that another request has let go; it is held from then on."""
+        self._files.hold()
+        again = False
+        while True:
+            try:
+                return await self._connect()
+            except LostError as error:
+                exhausted = error
+            except BaseException:
+                self._files.let_go(self, None)
+                raise
+            if self._files.held == 1:
+                self._files.let_go(self, None)
+                raise exhausted
+            try:
+                freed = await self._files.wait(self, patience=self._patience.read, again=again)
+            except TimeoutError:
+                raise exhausted from None
+            if self._closed:
+                if not self._files.let_go(self, freed) and freed is not None:
+                    freed.abort()
+                raise LostError(Loss.CLOSED, begun=False)
+            if freed is not None:
+                return freed
+            again = True
+
+    async def _connect(self) -> Connection:
+        try:
+            async with asyncio.timeout(self._patience.connect):
+                return await self._reach()
+        except TimeoutError:
+            raise UnreachableError("no connection came about in time") from None
+        except (OSError, ValueError) as error:  # a refused certificate is an OSError too
+            if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
+                for idle in list(self._all_idle):
+                    idle.abort()
+                raise LostError(Loss.EXHAUSTED, begun=False) from None
+            raise UnreachableError(type(error).__name__) from None
+
+    async def _reach(self) -> Connection:
+        from aiohappyeyeballs import start_connection
+
+        found = await self._resolve()
+        # A server of many addresses is asked at all of them, those of the family that the system prefers first.
+        infos = sorted(random.sample(found, len(found)), key=lambda info: info[0] != found[0][0])
+        tls = self._origin.tls
+        reached = await start_connection(infos, happy_eyeballs_delay=0.25, interleave=1, loop=self._loop)
+        try:
+            _, protocol = await self._loop.create_connection(
+                lambda: Connection(self._scratch, on_lost=self._forget),
+                sock=reached,
+                ssl=self._security() if tls else None,
+                server_hostname=self._origin.host if tls else None,
+            )
+        except BaseException:
+            # Not closed: its transport does that, which may outlive a handshake that is cancelled, and would take whatever
+            # has the file's number next for its own.
+            with contextlib.suppress(OSError):
+                reached.shutdown(socket.SHUT_RDWR)
+            raise
+        return protocol
+
+    async def _resolve(self) -> list[Any]:
+        """The server's addresses; asked once for all that wait for them."""
+        from accel.store.names import resolve
+
+        async with self._naming:
+            if not self._addresses or self._loop.time() - self._resolved >= _NAME_SECONDS:
+                self._addresses = await resolve(self._origin.host, self._origin.port)
+                self._resolved = self._loop.time()
+            return self._addresses
+
+    def _security(self) -> ssl.SSLContext:
+        if self._context is None:
+            import ssl
+
+            self._context = ssl.create_default_context()
+            self._context.set_alpn_protocols(["http/1.1"])
+        return self._context
+
+
+def _open_files() -> int:
+    """How many files the process may have open; many where the system does not tell."""
+    try:
+        import resource
+    except ImportError:
+        return 1 << 16
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return soft if 0 <= soft < 1 << 16 else 1 << 16
+
+
+class _Shared:
+    """What all pools of one event loop share."""
+
+    def __init__(self) -> None:
+        self.servers: LRUCache[tuple[Origin, Patience], Connections] = LRUCache(_MOST_SERVERS)
+        self.idle: dict[Connection, Connections] = {}
+        """All idle connections, the one that has been so for longest first: the process's files are one lot."""
+        self.files = FreeFiles()
+
+
+def _shared() -> _Shared:
+    loop = asyncio.get_running_loop()
+    shared = _loops.get(loop)
+    if shared is None:
+        for known in [known for known in _loops if known.is_closed()]:
+            del _loops[known]
+        shared = _loops[loop] = _Shared()
+    return shared
+
+
+_loops: dict[asyncio.AbstractEventLoop, _Shared] = {}

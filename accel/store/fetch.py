@@ -1,0 +1,316 @@
+"""One byte range of one object: sent, counted, retried, resumed, and held against its pin."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import cast
+
+from accel.errors import AccelError, ObjectChangedError, ObjectNotFoundError, StoreError, redact
+from accel.metrics import Metrics
+from accel.ranges import Buffer, ByteRange, Kind, Suffix
+from accel.store.cancels import cancelled_within, cancels
+from accel.store.faults import IncompleteBodyError, ObjectGoneError, ShortObjectError, SuffixUnsupportedError
+from accel.store.gate import Gate
+from accel.store.hedge import Hedge, Race
+from accel.store.network import Network
+from accel.store.range_store import Gatherer, Payload, RangeStore, can_be_sent, is_weak
+from accel.store.refusals import quoted
+from accel.store.retry import Retry
+
+__all__ = ["Fetcher", "Pin", "same_etag"]
+
+
+@dataclass(frozen=True, slots=True)
+class Pin:
+    """What every response must agree with; None where nothing is known yet."""
+
+    size: int | None = None
+    etag: str | None = None
+
+    @property
+    def if_match(self) -> str | None:
+        """What can be sent: a weak etag never satisfies If-Match. All others are compared with what comes."""
+        etag = self.etag
+        return None if etag is None or is_weak(etag) or not can_be_sent(etag) else etag
+
+
+def same_etag(one: str, other: str) -> bool:
+    """Compare weakly (RFC 9110, 8.8.3.2); some stores leave the quotes out of some answers."""
+    return one == other or _opaque(one) == _opaque(other)
+
+
+def _opaque(etag: str) -> str:
+    return (etag[2:] if is_weak(etag) else etag).strip('"')
+
+
+_GETTING_ON = 16
+"""Where each cut brings one part in so many of what is wanted, only the first of them counts as a failure."""
+
+
+class Fetcher:
+    """Sends requests to one store. Used on one event loop."""
+
+    def __init__(
+        self,
+        store: RangeStore,
+        *,
+        gate: Gate,
+        retry: Retry,
+        network: Network,
+        hedge: Hedge,
+        allow_unpinned: bool,
+    ) -> None:
+        self._store = store
+        self._network = network
+        self._hedge = hedge
+        self._gate = gate
+        self._retry = retry
+        self._allow_unpinned = allow_unpinned
+        # By name: to hold an object against a protocol takes 8 us, and clients last no longer than a scan.
+        self._gatherer = cast(Gatherer, store) if hasattr(store, "gather_ranges") else None
+
+    async def fetch(
+        self, path: str, want: ByteRange | Suffix, *, pin: Pin, kind: Kind, metrics: Metrics
+    ) -> Payload:
+        """Bring exactly the wanted bytes, of the pinned version.
+
+        Raises
+        ------
+        ObjectChangedError
+            412, or a response whose etag or size is not the pin's, or the pinned object is gone.
+        ObjectNotFoundError, StoreError
+        """
+        # Nearly every range comes whole and at once: what resumes a cut one is made when one was cut.
+        body: _Body | None = None
+        rest, anchor = want, pin
+        failures = 0
+        while True:
+            try:
+                payload = await self._try(path, rest, anchor.if_match, kind, metrics)
+                self._verify(anchor, payload.size, payload.etag, path)
+                return payload if body is None else body.finish(payload)
+            except IncompleteBodyError as error:
+                failure: StoreError = error
+                self._verify(anchor, error.size, error.etag, path)
+                # Without an etag nothing says that the rest belongs to the same version.
+                if error.etag is not None or self._allow_unpinned:
+                    body = _Body(want) if body is None else body
+                    if body.keep(error) and failures:
+                        failures -= 1
+                    rest, anchor = body.rest, body.anchor(pin)
+            except ObjectChangedError as error:
+                if body is None or not body.held or pin != Pin():
+                    raise
+                # Overwritten while it was first read: nothing else knows of it yet, so start again.
+                failure = StoreError(error.message, path=path, transient=True)
+                body, rest, anchor = None, want, pin
+            except StoreError as error:
+                failure = _against(pin, error, path)
+            failures += 1
+            await self._retry.wait(failures, failure)
+            metrics.add("retries")
+
+    @property
+    def gathers(self) -> bool:
+        """Whether the store takes several ranges in one call."""
+        return self._gatherer is not None
+
+    async def gather(
+        self, path: str, wants: Sequence[tuple[ByteRange, Kind]], *, pin: Pin, metrics: Metrics
+    ) -> Sequence[Payload] | None:
+        """`fetch` of several ranges, each counted, in one call of a store that takes them together.
+
+        None where the store does not, or where it failed or gave something else, which `fetch` deals with.
+        """
+        if self._gatherer is None:
+            return None
+        gate, ranges = self._gate, [want for want, _ in wants]
+        length = sum(want.length for want in ranges)
+        company = gate.requests
+        async with gate.slot(length):
+            started = time.perf_counter()
+            try:
+                payloads = await self._gatherer.gather_ranges(path, ranges, if_match=pin.if_match)
+                for want, payload in zip(ranges, payloads, strict=True):
+                    _check_answer(path, want, payload)
+                    self._verify(pin, payload.size, payload.etag, path)
+            except (AccelError, OSError, ValueError):
+                return None
+            took = time.perf_counter() - started
+            self._network.observe(length, took, in_flight=(company + gate.requests) / 2)
+        for want, kind in wants:
+            metrics.count_request(kind, want.length)
+        return payloads
+
+    async def _try(
+        self, path: str, want: ByteRange | Suffix, if_match: str | None, kind: Kind, metrics: Metrics
+    ) -> Payload:
+        """One request, or two of which one wins."""
+        delay = self._hedge.delay(want.length)
+        if delay is None:
+            return await self._send(path, want, if_match, kind, metrics)
+        send = partial(self._send, path, want, if_match, kind, metrics)
+        race = Race(self._hedge, delay, send=send, metrics=metrics)
+        try:
+            return await send(sent=race.sent)
+        except (asyncio.CancelledError, StoreError) as error:
+            payload = await race.rescue(error)
+            if payload is None:
+                raise
+            return payload
+        finally:
+            if race.end():
+                await race.wait()
+
+    async def _send(
+        self,
+        path: str,
+        want: ByteRange | Suffix,
+        if_match: str | None,
+        kind: Kind,
+        metrics: Metrics,
+        *,
+        sent: Callable[[], None] | None = None,
+    ) -> Payload:
+        gate, length = self._gate, want.length
+        if not gate.take_at_once(length):
+            await gate.take(length)
+        received, counts = 0, True
+        company, asked = gate.requests, cancels()
+        started = time.perf_counter()
+        try:
+            if sent is not None:
+                sent()
+            payload = await self._store.read(path, want, if_match=if_match)
+            took = time.perf_counter() - started
+            received = len(payload.data)
+            _check_answer(path, want, payload)
+            self._network.observe(received, took, in_flight=(company + gate.requests) / 2)
+            return payload
+        except IncompleteBodyError as error:
+            received = len(error.partial)
+            raise
+        except asyncio.CancelledError:
+            if cancels() == asked:
+                raise cancelled_within().at(path=path, place=str(want)) from None
+            if sent is not None:
+                # It took so long at least: forgotten, the slow would not count among all.
+                self._network.observe_late(time.perf_counter() - started)
+            raise
+        except SuffixUnsupportedError as error:
+            counts = error.sent
+            raise
+        except OSError as error:
+            if isinstance(error, StoreError):
+                raise
+            # A store of the caller's that lets its own errors through.
+            passing = isinstance(error, (ConnectionError, TimeoutError))
+            raise StoreError(
+                f"{type(error).__name__}: {redact(str(error))}", path=path, transient=passing
+            ) from error
+        finally:
+            gate.release(length)
+            if counts:
+                metrics.count_request(kind, received)
+
+    def _verify(self, pin: Pin, size: int | None, etag: str | None, path: str) -> None:
+        if size == pin.size and etag == pin.etag:
+            return
+        if pin.size is not None and size is not None and size != pin.size:
+            raise _changed(path, f"it had {pin.size} bytes and has {size} now")
+        if pin.etag is None:
+            return
+        if etag is not None:
+            if not same_etag(etag, pin.etag):
+                raise _changed(path, f"its etag was {quoted(pin.etag, 80)} and is {quoted(etag, 80)} now")
+        elif not self._allow_unpinned:
+            raise StoreError(
+                "the response carries no etag, so it cannot be told from another version",
+                path=path,
+                hint="options.allow_unpinned reads on without that protection",
+            )
+
+
+class _Body:
+    """What has come of one wanted range so far."""
+
+    def __init__(self, want: ByteRange | Suffix) -> None:
+        self.rest = want
+        self.held: list[Buffer] = []
+        self._whole: ByteRange | None = None
+        self._version = Pin()
+
+    def anchor(self, pin: Pin) -> Pin:
+        """The pin, and what the first part of this body said where the pin does not."""
+        return Pin(
+            self._version.size if pin.size is None else pin.size,
+            self._version.etag if pin.etag is None else pin.etag,
+        )
+
+    def keep(self, error: IncompleteBodyError) -> bool:
+        """Hold what came before the cut; whether so much that it need not count as a failure."""
+        came = len(error.partial)
+        if not 0 < came < error.range.length:
+            return False
+        if self._whole is None:
+            self._whole = error.range
+            self._version = Pin(error.size, error.etag)
+        self.held.append(error.partial)
+        self.rest = ByteRange(error.range.start + came, error.range.end)
+        return came * _GETTING_ON >= self._whole.length
+
+    def finish(self, last: Payload) -> Payload:
+        if self._whole is None:
+            return last
+        return Payload(
+            b"".join((*self.held, last.data)),
+            self._whole,
+            self._version.size if last.size is None else last.size,
+            last.etag if last.etag is not None else self._version.etag,
+        )
+
+
+def _check_answer(path: str, want: ByteRange | Suffix, payload: Payload) -> None:
+    """The seam's promise, held against a store of the caller's too."""
+    got, came, size = payload.range, len(payload.data), payload.size
+    if isinstance(want, ByteRange):
+        right = got == want
+    else:
+        # Of a suffix only the size tells where it begins.
+        right = size is not None and (got.start, got.end) == (max(0, size - want.length), size)
+    if not right or came > got.length:
+        raise StoreError(f"the store answered with {came} bytes as {got}", path=path, place=str(want))
+    if came < got.length:
+        raise IncompleteBodyError(
+            f"the body ended after {came} bytes",
+            path=path,
+            range=got,
+            partial=payload.data,
+            size=size,
+            etag=payload.etag,
+        )
+
+
+def _against(pin: Pin, error: StoreError, path: str) -> StoreError:
+    """What a failure says once it is known which version was meant."""
+    if pin == Pin():
+        return error
+    if error.status == 416 and not (isinstance(error, ShortObjectError) and error.size == pin.size):
+        return _changed(path, error.message)
+    if isinstance(error, ObjectNotFoundError) and not isinstance(error, ObjectChangedError):
+        return ObjectGoneError(
+            "the object has been deleted since its metadata was read",
+            path=path,
+            hint="list the files anew: scan or plan again",
+        )
+    return error
+
+
+def _changed(path: str, why: str) -> ObjectChangedError:
+    return ObjectChangedError(
+        f"the object is no longer the version whose metadata was read: {why}", path=path, hint="scan it again"
+    )

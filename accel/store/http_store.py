@@ -1,0 +1,345 @@
+"""Plain HTTP servers and presigned URLs as a RangeStore, over aiohttp."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import socket
+import weakref
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urljoin, urlsplit
+
+from accel.errors import ParquetFormatError, StoreError, redact
+from accel.options import Options
+from accel.ranges import ByteRange, Suffix
+from accel.store import runtime
+from accel.store.faults import IncompleteBodyError, ShortObjectError
+from accel.store.http_answer import BodyPlace, proxy_refusal, range_header, read_answer, refusal
+from accel.store.range_store import ObjectEntry, Payload
+from accel.store.refusals import code_in
+
+if TYPE_CHECKING:
+    import aiohttp
+
+__all__ = ["HttpStore"]
+
+_MAX_REDIRECTS = 5
+# Refusals of which a store's word for them says more.
+_TOLD = (400, 401, 403)
+_MOST_REFUSAL = 8 * 1024
+_REDIRECTS = (301, 302, 303, 307, 308)
+# In all of its clouds.
+_AZURE = re.compile(r"\.(blob|dfs)\.(core|storage|fabric)\.[a-z.]+$")
+_NO_TARGET = "the server redirects to what is no https URL"
+_CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
+_OWN_HEADERS = ("range", "if-match", "accept-encoding", "host", "content-length", "connection")
+
+
+class HttpStore:
+    """One server, with the caller's headers on every request to it. It cannot list.
+
+    Parameters
+    ----------
+    root : str
+        "https://host:port".
+    storage_options : mapping
+        `headers`: sent with every request to that server, and not to one that it redirects to.
+    options : Options
+    """
+
+    def __init__(self, root: str, *, storage_options: Mapping[str, Any], options: Options) -> None:
+        unknown = sorted(set(storage_options) - {"headers"})
+        if unknown:
+            raise StoreError(
+                f"storage option {unknown[0]!r} means nothing to an HTTP server",
+                path=root,
+                hint=_other_name(root) or "known: headers",
+            )
+        headers = dict(storage_options.get("headers") or {})
+        for name, value in headers.items():
+            if name.lower() in _OWN_HEADERS:
+                raise StoreError(f"the header {name!r} is accel's own to send", path=root)
+            if _CONTROL.search(f"{name}{value}"):
+                raise StoreError(
+                    f"the header {name!r} holds a line break or another control character",
+                    path=root,
+                    hint="a token that was read from a file may end in one: strip it",
+                )
+        self._root = root
+        self._headers = {str(name): str(value) for name, value in headers.items()}
+        self._options = options
+        self._session: aiohttp.ClientSession | None = None
+        self._loop: weakref.ref[asyncio.AbstractEventLoop] | None = None
+
+    @property
+    def suffixes(self) -> bool:
+        """Whether it can be asked for the end of an object: Azure would send all of it."""
+        return _AZURE.search(self._root) is None
+
+    def __repr__(self) -> str:
+        return f"HttpStore({redact(self._root)!r})"
+
+    async def read(self, path: str, want: ByteRange | Suffix, *, if_match: str | None = None) -> Payload:
+        """See `RangeStore.read`.
+
+        A server that ignores the range and sends the whole object is read up to the range's end, and
+        for a suffix to the object's end, if that is within `options.max_unranged_bytes`.
+        """
+        headers = {"Range": range_header(want)}
+        if if_match is not None:
+            headers["If-Match"] = if_match
+        async with _Exchange(self, "GET", path, headers) as response:
+            code = await self._code(response) if response.status in _TOLD else None
+            error = refusal(response.status, response.headers, path, want, code=code)
+            if error is not None:
+                raise error
+            answer = read_answer(
+                response.status,
+                response.headers,
+                path=path,
+                want=want,
+                max_unranged=self._options.max_unranged_bytes,
+            )
+            return await self._body(response, path, want, answer)
+
+    async def head(self, path: str) -> ObjectEntry:
+        """Size and etag, by a HEAD request, or a GET of one byte: a URL is presigned for one method."""
+        if "?" not in path:
+            async with _Exchange(self, "HEAD", path, {}) as response:
+                length = response.headers.get("Content-Length", "")
+                if response.status == 200 and length.isascii() and length.isdigit():
+                    return ObjectEntry(path, int(length), response.headers.get("ETag"))
+                if response.status not in (200, 403, 405, 501):
+                    raise refusal(response.status, response.headers, path, None) or _no_size(path)
+        try:
+            first = await self.read(path, ByteRange(0, 1))
+        except ShortObjectError as error:
+            if error.size is None:
+                raise
+            return ObjectEntry(path, error.size, error.etag)
+        if first.size is None:
+            raise _no_size(path)
+        return ObjectEntry(path, first.size, first.etag)
+
+    async def close(self) -> None:
+        session, self._session = self._session, None
+        if session is not None:
+            await session.close()
+
+    async def _code(self, response: aiohttp.ClientResponse) -> str | None:
+        """A store's word for a refusal, of a URL that was presigned for it."""
+        try:
+            async with asyncio.timeout(self._options.read_timeout):
+                body = await response.content.read(_MOST_REFUSAL)
+        except Exception:  # noqa: BLE001 (the status says enough)
+            return None
+        return code_in(body.decode("latin-1"))
+
+    async def _body(
+        self, response: aiohttp.ClientResponse, path: str, want: ByteRange | Suffix, answer: BodyPlace
+    ) -> Payload:
+        skip = answer.skip
+        whole: ByteRange | None = answer.range
+        limit = self._options.max_unranged_bytes if whole is None else skip + whole.length
+        body = bytearray()
+        came = 0
+        failure: BaseException | None = None
+        try:
+            async for part in response.content.iter_any():
+                # What lies before the range in a whole object is passed over as it comes.
+                fresh = part[max(0, skip - came) :] if came < skip else part
+                came += len(part)
+                body += fresh
+                if came > limit or (whole is not None and came == limit):
+                    break
+        except Exception as error:  # noqa: BLE001 (`_translate` makes a StoreError of a failed exchange)
+            failure = _translate(error, path)
+        # Not while that is handled: what aiohttp raised would stay with it, and holds the URL.
+        if failure is not None:
+            if not (isinstance(failure, StoreError) and failure.transient) or whole is None:
+                raise failure from None
+            raise self._incomplete(failure.message, path, whole, body, answer) from None
+        if whole is None:
+            return _last(path, want, body, came > limit, limit, answer)
+        if came < limit:
+            raise self._incomplete(f"the body ended after {len(body)} bytes", path, whole, body, answer)
+        del body[whole.length :]
+        # A body that was not read to its end must not leave its rest in a pooled connection.
+        if not response.content.at_eof():
+            response.close()
+        return Payload(memoryview(body).toreadonly(), whole, answer.size, answer.etag)
+
+    def _incomplete(
+        self, message: str, path: str, whole: ByteRange, body: bytearray, answer: BodyPlace
+    ) -> IncompleteBodyError:
+        return IncompleteBodyError(
+            message,
+            path=path,
+            range=whole,
+            partial=memoryview(body)[: whole.length],
+            size=answer.size,
+            etag=answer.etag,
+        )
+
+    def _open_session(self) -> aiohttp.ClientSession:
+        import aiohttp
+
+        from accel.store.http_names import Names
+
+        loop = asyncio.get_running_loop()
+        if self._session is None or self._loop is None or self._loop() is not loop:
+            runtime.check_fork()
+            self._loop = weakref.ref(loop)
+            self._session = aiohttp.ClientSession(
+                connector=aiohttp.TCPConnector(
+                    limit=0, ttl_dns_cache=60, resolver=Names(self._options.connect_timeout)
+                ),
+                timeout=aiohttp.ClientTimeout(
+                    total=None,
+                    sock_connect=self._options.connect_timeout,
+                    sock_read=self._options.read_timeout,
+                ),
+                auto_decompress=False,
+                cookie_jar=aiohttp.DummyCookieJar(),
+            )
+            runtime.at_shutdown(self.close)
+            # Nobody closes a store that the registry drops.
+            weakref.finalize(self, runtime.start_to_end, self._session.close, loop).atexit = False
+        return self._session
+
+
+class _Exchange:
+    """A request with its redirects: an async context manager that gives the last response."""
+
+    def __init__(self, store: HttpStore, method: str, path: str, headers: dict[str, str]) -> None:
+        self._store = store
+        self._method = method
+        self._path = path
+        self._headers = headers
+        self._response: aiohttp.ClientResponse | None = None
+
+    async def __aenter__(self) -> aiohttp.ClientResponse:
+        store, shown = self._store, self._path
+        url = f"{store._root}/{self._path}"
+        failure: BaseException
+        wrong = "this is no URL, or a header is none"
+        try:
+            for _ in range(_MAX_REDIRECTS + 1):
+                self._response = await self._send(url)
+                target = self._response.headers.get("Location")
+                if self._response.status not in _REDIRECTS or target is None:
+                    return self._response
+                self._response.release()
+                wrong = _NO_TARGET
+                url = _redirected(url, target, shown)
+            raise StoreError(f"more than {_MAX_REDIRECTS} redirects", path=shown)
+        except Exception as error:  # noqa: BLE001 (`_translate` makes a StoreError of a failed exchange)
+            failure = _translate(error, shown, wrong)
+        raise failure from None
+
+    async def _send(self, url: str) -> aiohttp.ClientResponse:
+        from yarl import URL
+
+        from accel.store.http_proxy import proxy_for
+
+        session = self._store._open_session()
+        headers = {**self._headers, "Accept-Encoding": "identity"}
+        if _origin(url) == _origin(self._store._root):
+            headers = {**self._store._headers, **headers}
+        target = URL(url, encoded=True)  # a presigned one is signed as it is spelt
+        if _CONTROL.search(target.raw_path_qs):  # aiohttp before 3.14 would send it
+            raise ValueError("a control character")
+        options, proxy = self._store._options, proxy_for(target.scheme, target.host or "")
+        # aiohttp has no limit on what follows an interim response.
+        async with asyncio.timeout(options.connect_timeout + options.read_timeout):
+            return await session.request(
+                self._method, target, headers=headers, allow_redirects=False, proxy=proxy
+            )
+
+    async def __aexit__(self, kind: object, error: object, trace: object) -> None:
+        if self._response is not None:
+            # Not read to its end, the connection cannot be used again.
+            self._response.close() if kind is not None else self._response.release()
+
+
+def _origin(url: str) -> tuple[str, str, int | None]:
+    parts = urlsplit(url)
+    port = parts.port or {"http": 80, "https": 443}.get(parts.scheme)
+    return parts.scheme, parts.hostname or "", port
+
+
+def _redirected(url: str, target: str, shown: str) -> str:
+    try:
+        new = urljoin(url, target)
+        scheme, _, _ = _origin(new)
+    except ValueError:
+        scheme = ""
+    if scheme not in ("http", "https") or (scheme == "http" and url.startswith("https:")):
+        raise StoreError(_NO_TARGET, path=shown)
+    return new
+
+
+def _no_size(path: str) -> StoreError:
+    return StoreError("the server does not tell the object's size", path=path)
+
+
+def _last(
+    path: str, want: ByteRange | Suffix, body: bytearray, over: bool, limit: int, answer: BodyPlace
+) -> Payload:
+    """The wanted end of an object that came whole and without a length."""
+    if over:
+        raise StoreError(
+            f"the server ignores ranges, and the object is longer than {limit} bytes",
+            path=path,
+            hint="raise options.max_unranged_bytes",
+        )
+    size = len(body)
+    if size == 0:
+        raise ParquetFormatError("the file is empty", path=path)
+    if isinstance(want, Suffix):
+        got = ByteRange(max(0, size - want.length), size)
+    elif want.end <= size:
+        got = want
+    else:
+        raise ShortObjectError(path=path, want=want, size=size, etag=answer.etag)
+    return Payload(memoryview(body).toreadonly()[got.start : got.end], got, size, answer.etag)
+
+
+def _translate(error: BaseException, shown: str, wrong: str = "the answer is not HTTP") -> BaseException:
+    """What is raised instead; `wrong` says what it means that something was no value for its purpose."""
+    import aiohttp
+
+    if isinstance(error, (StoreError, ParquetFormatError, asyncio.CancelledError)):
+        return error
+    if isinstance(error, asyncio.TimeoutError):
+        return StoreError("the server made no progress in time", path=shown, transient=True)
+    if isinstance(error, aiohttp.ClientHttpProxyError):
+        return proxy_refusal(error.status, shown)
+    if isinstance(error, aiohttp.ClientConnectorCertificateError):
+        hint = "its authority can be named by the environment variable SSL_CERT_FILE"
+        return StoreError("the server's certificate is not trusted", path=shown, hint=hint)
+    if isinstance(error, aiohttp.ClientConnectorError) and isinstance(error.os_error, socket.gaierror):
+        may_pass = error.os_error.errno == socket.EAI_AGAIN
+        return StoreError(
+            "the server's name is not known", path=shown, hint="check the URL", transient=may_pass
+        )
+    if isinstance(error, (aiohttp.ClientConnectionError, aiohttp.ClientPayloadError, ConnectionError)):
+        return StoreError(f"the connection failed ({type(error).__name__})", path=shown, transient=True)
+    if isinstance(error, ValueError):
+        # Of a URL (aiohttp's InvalidURL is one too), a name, or a header; the text may quote the URL.
+        return StoreError(f"{wrong} ({type(error).__name__})", path=shown)
+    if isinstance(error, aiohttp.ClientError):
+        return StoreError(f"the answer is not HTTP ({type(error).__name__})", path=shown)
+    return error
+
+
+def _other_name(root: str) -> str | None:
+    """How a file of a cloud is named so that its credentials and listings are used."""
+    if _AZURE.search(root):
+        return "as a blob of Azure it is named az://container/path"
+    if root.endswith("//storage.googleapis.com"):
+        return "as an object of Google's it is named gs://bucket/path"
+    if ".amazonaws.com" in root:
+        return "as an object of S3 it is named s3://bucket/path"
+    return None

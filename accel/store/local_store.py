@@ -1,0 +1,191 @@
+"""Local files as a RangeStore and a Lister.
+
+obstore has a LocalStore too; this one keeps a scan of local files free of obstore's threads (which do
+not survive a fork), lists any file name, and tells two versions apart by nanoseconds.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import AsyncIterator, Sequence
+
+from accel.errors import ObjectChangedError, ObjectNotFoundError, ParquetFormatError, StoreError
+from accel.memory import allocate
+from accel.options import MIB
+from accel.ranges import ByteRange, Suffix
+from accel.store.faults import ShortObjectError
+from accel.store.range_store import ObjectEntry, Payload
+from accel.store.threads import FILES
+
+__all__ = ["FileStore"]
+
+# What a range asks for, a file may not have: no more is allocated before that is known.
+_AT_ONCE = 32 * MIB
+
+
+class FileStore:
+    """The file system below `root`, "/" unless a test wants less."""
+
+    def __init__(self, root: str = "/") -> None:
+        self._root = root
+
+    def __repr__(self) -> str:
+        return f"FileStore({self._root!r})"
+
+    async def read(self, path: str, want: ByteRange | Suffix, *, if_match: str | None = None) -> Payload:
+        """See `RangeStore.read`. The etag is made of inode, size, and the times of the last change."""
+        # Allocated here, though read into by a thread: what each of many threads has let go of, its allocator keeps.
+        room = _allocate(want.length) if isinstance(want, ByteRange) and want.length <= _AT_ONCE else None
+        return await FILES.run(self._read, path, want, if_match, room)
+
+    async def gather_ranges(
+        self, path: str, wants: Sequence[ByteRange], *, if_match: str | None = None
+    ) -> Sequence[Payload]:
+        """See `Gatherer`: the file is opened once, and a thread reads all of it."""
+        few = sum(want.length for want in wants) <= _AT_ONCE
+        rooms = [_allocate(want.length) if few else None for want in wants]
+        return await FILES.run(self._gather, path, wants, if_match, rooms)
+
+    async def head(self, path: str) -> ObjectEntry:
+        """Size and etag of one file."""
+        return await FILES.run(self._head, path)
+
+    async def list(self, prefix: str) -> AsyncIterator[ObjectEntry]:
+        """See `Lister.list`. Symbolic links are followed, save into a directory that is being walked."""
+        for entry in await FILES.run(self._walk, prefix):
+            yield entry
+
+    def _read(
+        self, path: str, want: ByteRange | Suffix, if_match: str | None, room: memoryview | None
+    ) -> Payload:
+        (payload,) = self._gather(path, [want], if_match, [room])
+        return payload
+
+    def _gather(
+        self,
+        path: str,
+        wants: Sequence[ByteRange | Suffix],
+        if_match: str | None,
+        rooms: Sequence[memoryview | None],
+    ) -> Sequence[Payload]:
+        try:
+            # O_NONBLOCK: opening a FIFO must not wait for its writer.
+            handle = os.open(os.path.join(self._root, path), os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        except OSError as error:
+            raise _translate(error, path) from error
+        try:
+            before = os.fstat(handle)
+            if not stat.S_ISREG(before.st_mode):
+                raise _not_a_file(path, before)
+            etag = etag_of(before)
+            if if_match is not None and if_match != etag:
+                raise _changed(path, wants[0])
+            wanted = [_resolve(path, want, before.st_size, etag) for want in wants]
+            _announce(handle, wanted)
+            parts = [
+                _pread(handle, part, _allocate(part.length) if room is None else room)
+                for part, room in zip(wanted, rooms, strict=True)
+            ]
+            if etag_of(os.fstat(handle)) != etag or any(map(_falls_short, parts, wanted)):
+                raise _changed(path, wants[0])
+        except OSError as error:
+            if isinstance(error, StoreError):
+                raise
+            raise _translate(error, path) from error
+        finally:
+            os.close(handle)
+        return [Payload(data, part, before.st_size, etag) for data, part in zip(parts, wanted, strict=True)]
+
+    def _head(self, path: str) -> ObjectEntry:
+        try:
+            found = os.stat(os.path.join(self._root, path))
+        except OSError as error:
+            raise _translate(error, path) from error
+        if not stat.S_ISREG(found.st_mode):
+            raise _not_a_file(path, found)
+        return ObjectEntry(path, found.st_size, etag_of(found))
+
+    def _walk(self, prefix: str) -> Sequence[ObjectEntry]:
+        prefix = prefix.strip("/")
+        entries: list[ObjectEntry] = []
+        # Each directory with the identities of those it lies in, which end a circle of links.
+        pending: list[tuple[str, frozenset[tuple[int, int]]]] = [(prefix, frozenset())]
+        while pending:
+            path, above = pending.pop()
+            try:
+                found = os.stat(os.path.join(self._root, path))
+            except FileNotFoundError:
+                continue  # a broken link, or gone since its directory was read
+            except OSError as error:
+                raise _translate(error, path) from error
+            if stat.S_ISREG(found.st_mode):
+                entries.append(ObjectEntry(path, found.st_size, etag_of(found)))
+            identity = (found.st_dev, found.st_ino)
+            if not stat.S_ISDIR(found.st_mode) or identity in above:
+                continue
+            try:
+                names = os.listdir(os.path.join(self._root, path))
+            except OSError as error:
+                raise _translate(error, path) from error
+            inside = above | {identity}
+            pending.extend((f"{path}/{name}" if path else name, inside) for name in names)
+        entries.sort(key=lambda entry: entry.path)
+        return entries
+
+
+def etag_of(found: os.stat_result) -> str:
+    """What tells one version of a file from another."""
+    return f'"{found.st_ino:x}-{found.st_mtime_ns:x}-{found.st_ctime_ns:x}-{found.st_size:x}"'
+
+
+def _resolve(path: str, want: ByteRange | Suffix, size: int, etag: str) -> ByteRange:
+    if size == 0:
+        raise ParquetFormatError("the file is empty", path=path)
+    if isinstance(want, Suffix):
+        return ByteRange(max(0, size - want.length), size)
+    if want.end > size:
+        raise ShortObjectError(path=path, want=want, size=size, etag=etag)
+    return want
+
+
+def _allocate(length: int) -> memoryview:
+    # Memory that Arrow's allocator has at hand: fresh pages of the system cost twice what the copy does.
+    return memoryview(allocate(length)).cast("B")
+
+
+def _announce(handle: int, wanted: Sequence[ByteRange]) -> None:
+    """Have the system fetch all ranges at the same time, of a file that it does not hold."""
+    if len(wanted) > 1 and hasattr(os, "posix_fadvise"):
+        for part in wanted:
+            os.posix_fadvise(handle, part.start, part.length, os.POSIX_FADV_WILLNEED)
+
+
+def _falls_short(data: memoryview, wanted: ByteRange) -> bool:
+    return len(data) != wanted.length
+
+
+def _pread(handle: int, wanted: ByteRange, held: memoryview) -> memoryview:
+    came = 0
+    while came < wanted.length:  # Linux returns at most 2 GiB at a time
+        more = os.preadv(handle, [held[came:]], wanted.start + came)
+        if not more:
+            break
+        came += more
+    return held[:came].toreadonly()
+
+
+def _changed(path: str, want: ByteRange | Suffix) -> ObjectChangedError:
+    return ObjectChangedError("the file has changed", path=path, place=str(want), hint="read it again")
+
+
+def _not_a_file(path: str, found: os.stat_result) -> ObjectNotFoundError:
+    what = "a directory" if stat.S_ISDIR(found.st_mode) else "not a regular file"
+    return ObjectNotFoundError(f"this is {what}", path=path)
+
+
+def _translate(error: OSError, path: str) -> StoreError:
+    if isinstance(error, (FileNotFoundError, NotADirectoryError)):
+        return ObjectNotFoundError("there is no such file", path=path)
+    hint = "check the file's permissions" if isinstance(error, PermissionError) else None
+    return StoreError(error.strerror or str(error), path=path, hint=hint)

@@ -1,0 +1,219 @@
+"""What a URL or path names: a store's root, and an object's path below it."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from accel.errors import StoreError, redact
+
+__all__ = ["LOCAL_ROOT", "SCHEMES", "Location", "has_scheme", "parse_url"]
+
+LOCAL_ROOT = "file://"
+"""The root of this machine's own files."""
+
+# As written -> the one name that roots are spelt with, so that equal stores share one client.
+SCHEMES: Mapping[str, str] = {
+    "s3": "s3",
+    "s3a": "s3",
+    "gs": "gs",
+    "gcs": "gs",
+    "az": "az",
+    "azure": "az",
+    "adl": "az",
+    "abfs": "abfss",
+    "abfss": "abfss",
+    "http": "http",
+    "https": "https",
+    "file": "file",
+    "memory": "memory",
+}
+_SCHEME = r"([A-Za-z][A-Za-z0-9+.\-]*)://(.*)"
+# What a browser would leave alone: the URL is already encoded, only the impossible is mended.
+_URL_SAFE = "%/:=&?~#+!$,;'@()*[]|\"<>^`{}\\"
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Location:
+    """Where an object (or a prefix, or a glob) lives.
+
+    `str()` and `repr()` hide the values of a query string: a presigned URL is a credential.
+    """
+
+    scheme: str
+    """One of "s3", "gs", "az", "abfss", "http", "https", "file", or "store" for a store of the caller's."""
+    root: str
+    """Of the store: "s3://bucket", "https://host:port", "file://", ..."""
+    path: str
+    """Below the root, without a leading slash, as the store takes it. Of a URL over HTTP it keeps the
+    query string and the percent-encoding."""
+    options: Mapping[str, str] = field(default_factory=dict, hash=False)
+    """What the URL itself says of the store, by obstore's names (Azure: `account_name`)."""
+
+    @property
+    def url(self) -> str:
+        """The whole address, in clear; `parse_url` takes it back. Of a local file, the absolute path."""
+        if self.scheme == "store":
+            return self.path
+        return f"/{self.path}" if self.scheme == "file" else f"{self.root}/{self.path}"
+
+    @property
+    def globs(self) -> bool:
+        """Whether `*`, `?` and `[` in the path may be meant as a pattern: never over HTTP."""
+        return self.scheme not in ("http", "https")
+
+    def __str__(self) -> str:
+        # Elsewhere a `?` or `@` is part of a key: URLs with a user name are refused.
+        return self.url if self.globs else redact(self.url)
+
+    def __repr__(self) -> str:
+        return f"Location({str(self)!r})"
+
+
+def parse_url(url: str | os.PathLike[str], *, in_store: bool = False) -> Location:
+    """Split a URL or a path into the store's root and the path in it.
+
+    Parameters
+    ----------
+    url : str or PathLike
+        A bare path (relative ones from the working directory), `file:`, `s3://`, `s3a://`, `gs://`, `az://`,
+        `azure://`, `abfs[s]://container@account.dfs.core.windows.net/` or, as fsspec has it, `abfs[s]://container/`,
+        `http://` or `https://`.
+    in_store : bool
+        The caller gave a store: a bare path is relative to its root, and of a URL only the path counts.
+
+    Returns
+    -------
+    Location
+
+    Raises
+    ------
+    StoreError
+        The scheme is not known, or the URL lacks a bucket or host, or carries a user name.
+
+    Notes
+    -----
+    Percent-encoding: `file:` URLs are decoded, bare paths and the keys of object stores are taken as
+    they stand, HTTP URLs stay encoded. A trailing slash is kept.
+    """
+    text = os.fspath(url)
+    if not isinstance(text, str):
+        raise StoreError("a path must be text, not bytes")
+    if not text:
+        raise StoreError("the path is empty")
+    if "\0" in text:
+        raise StoreError("a path cannot hold a NUL character")
+    if text[:5].lower() == "file:":
+        path = _file_url(text)
+        return Location("store", "store:", path.lstrip("/")) if in_store else _local(path)
+    match = _split_scheme(text)
+    if match is None:
+        return Location("store", "store:", text.lstrip("/")) if in_store else _local(text)
+    scheme = SCHEMES.get(match[1].lower())
+    if scheme is None:
+        raise StoreError(
+            f"no store is known for {match[1]}://",
+            path=text,
+            hint=f"known are {', '.join(sorted(SCHEMES))}, bare paths, and any obstore store by store=",
+        )
+    rest = match[2]
+    if in_store:
+        return Location("store", "store:", _in_store(scheme, rest))
+    if scheme == "memory":
+        raise StoreError(
+            "a memory:// URL names no store by itself", path=text, hint="give the MemoryStore by store="
+        )
+    if scheme in ("http", "https"):
+        return _http(scheme, rest, text)
+    if scheme == "abfss":
+        return _abfss(rest, text)
+    bucket, _, key = rest.partition("/")
+    _check_host(bucket, text)
+    return Location(scheme, f"{scheme}://{bucket}", key)
+
+
+def has_scheme(text: str) -> bool:
+    """Whether it is spelt as a URL, of whatever scheme."""
+    return _split_scheme(text) is not None
+
+
+def _split_scheme(text: str) -> re.Match[str] | None:
+    return re.fullmatch(_SCHEME, text, re.DOTALL) if "://" in text else None
+
+
+def _in_store(scheme: str, rest: str) -> str:
+    if scheme == "memory":
+        return rest.lstrip("/")
+    return rest.partition("/")[2]
+
+
+def _check_host(host: str, url: str) -> None:
+    if not host:
+        raise StoreError("the URL names no bucket or host", path=url)
+    if "@" in host:
+        raise StoreError(
+            "credentials in a URL are not taken",
+            path=url,
+            hint="give them by storage_options, or by the store's environment variables",
+        )
+
+
+def _http(scheme: str, rest: str, url: str) -> Location:
+    rest = rest.partition("#")[0]
+    cut = re.search(r"[/?]", rest)
+    host = rest if cut is None else rest[: cut.start()]
+    path = "" if cut is None else rest[cut.start() :].removeprefix("/")
+    _check_host(host, url)
+    from urllib.parse import quote, urlsplit
+
+    try:
+        _ = urlsplit(f"{scheme}://{host}").port
+    except ValueError:
+        raise StoreError("the URL's host, or its port, is none", path=url) from None
+    return Location(scheme, f"{scheme}://{host.lower()}", quote(path, safe=_URL_SAFE))
+
+
+def _abfss(rest: str, url: str) -> Location:
+    authority, _, key = rest.partition("/")
+    container, at, host = authority.partition("@")
+    if container and not at and "." not in container and ":" not in container:
+        return Location("az", f"az://{container}", key)
+    if not (container and host) or ":" in container:
+        raise StoreError(
+            "not an abfss URL", path=url, hint="abfss://container@account.dfs.core.windows.net/path"
+        )
+    host = host.lower()
+    options = {"account_name": host.partition(".")[0], "container_name": container}
+    if host.endswith(".fabric.microsoft.com"):
+        options["use_fabric_endpoint"] = "true"
+    return Location("abfss", f"abfss://{container}@{host}", key, options)
+
+
+def _file_url(url: str) -> str:
+    rest = url[5:]
+    if rest.startswith("//"):
+        host, slash, path = rest[2:].partition("/")
+        if host.lower() not in ("", "localhost"):
+            raise StoreError("a file: URL of another host", path=url, hint="file:///path has three slashes")
+        rest = slash + path
+    if not rest.startswith("/"):
+        raise StoreError("a file: URL must hold an absolute path", path=url)
+    if "%" not in rest:
+        return rest
+    from urllib.parse import unquote
+
+    # As `os` names what is not UTF-8.
+    return unquote(rest, errors="surrogateescape")
+
+
+def _local(path: str) -> Location:
+    directory = path.endswith(("/", "/."))
+    parts = path.split("/")
+    if ".." in parts:
+        # `..` after a symbolic link leads to the parent of what it points at.
+        last = len(parts) - parts[::-1].index("..")
+        path = os.path.join(os.path.realpath("/".join(parts[:last])), *parts[last:])
+    absolute = os.path.abspath(path).lstrip("/")
+    return Location("file", LOCAL_ROOT, absolute + "/" if directory and absolute else absolute)

@@ -1,0 +1,201 @@
+"""What obstore's exceptions mean. Their text is the only place where it tells an HTTP status."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import re
+
+from obstore import exceptions
+
+from accel.errors import AccelError, ObjectNotFoundError, StoreError
+from accel.ranges import ByteRange, Suffix
+from accel.store.faults import (
+    OUT_OF_FILES,
+    ShortObjectError,
+    SuffixUnsupportedError,
+    changed_object,
+    transient_status,
+)
+from accel.store.refusals import CREDENTIAL_FAULTS, code_in, quoted
+
+__all__ = ["panicked", "translate"]
+
+# Both patterns lie in the debug part, across line ends: a path or body quoted there has its own escaped.
+_STATUS = re.compile(r"inner: Status \{\s+status: (\d{3}),")
+_KIND = re.compile(r"HttpError \{\s+kind: (\w+),")
+_BODY = re.compile(r"(non-2xx status code: \d{3}[^:]*):.*", re.DOTALL)
+# In the debug part, or of what Python raised in a panic. For the certificates it does not tell why there are none.
+_NO_FILES = re.compile(r"\bOs \{\s+code: 2[34],|\bOSError\(2[34],")
+_NO_AUTHORITIES = "No CA certificates were loaded"
+_CERTIFICATE = re.compile(r"InvalidCertificate\(|invalid peer certificate: ")
+_LENGTH = re.compile(r"length: (\d+),|object was only (\d+) bytes long")
+# A suffix of an empty object, and a server without suffix ranges, both end in one of these.
+_ODD_RANGE = (
+    "NotPartial",
+    "ParseContentRange",
+    "NoContentRange",
+    "InvalidRange",
+    "UnexpectedRange",
+    "Range {",
+)
+# Where credentials are asked for when none are given.
+_METADATA = re.compile(
+    r"Error performing [A-Z]+ https?://(169\.254\.169\.254|169\.254\.170\.2|metadata\.google\.internal)[:/]"
+)
+
+_STORE = re.compile(r"Generic (S3|GCS|MicrosoftAzure) error")
+# What each store asks for, by the name that obstore has for it.
+_CREDENTIALS = {
+    "S3": "access_key_id and secret_access_key",
+    "GCS": "service_account_path",
+    "MicrosoftAzure": "account_name and account_key (or sas_token)",
+}
+_ADDRESS = {
+    "S3": "check `region` and `endpoint` in storage_options",
+    "GCS": "check `base_url` in storage_options",
+    "MicrosoftAzure": "check `account_name` and `endpoint` in storage_options",
+}
+_DENIED = (
+    "check the credentials and the object's name: a store may answer so where there is no such object; "
+    "skip_signature=True reads public buckets"
+)
+_BELONGS = (
+    "a bucket, an option or a variable of the environment may hold what belongs in no URL or header, such as a line "
+    "break at its end, or be empty"
+)
+# A listed one: empty segments, `.` and `..`, control characters.
+_BAD_KEY = "Encountered object with invalid path"
+# One that was asked for.
+_BAD_PATH = "Could not parse path: "
+_NO_BUCKET = ("NoSuchBucket", "ContainerNotFound")
+
+
+def panicked(error: BaseException) -> bool:
+    """Whether obstore broke off in the middle of things: in the call itself, or in a thread of its own."""
+    return type(error).__name__ in ("PanicException", "RustPanic")
+
+
+def translate(error: BaseException, path: str, *, want: ByteRange | Suffix | None = None) -> BaseException:
+    """Turn what obstore raised into what accel raises.
+
+    Text is cut down to its first line and redacted: the rest may quote a response. Cancellation and
+    interrupts come back as they are; so does an AccelError. A panic of the Rust side, which is a
+    BaseException, becomes a StoreError.
+    """
+    if isinstance(error, (AccelError, asyncio.CancelledError, KeyboardInterrupt, SystemExit, GeneratorExit)):
+        return error
+    place = None if want is None else str(want)
+    raw = str(error)
+    text, _, debug = raw.partition("\n\nDebug source:\n")
+    code = code_in(raw)
+    text = quoted(_BODY.sub(r"\1", text).split("\n", 1)[0], 500) + (f" [{code}]" if code else "")
+    found = _STATUS.search(debug)
+    status = int(found[1]) if found else None
+    hint = OUT_OF_FILES if status is None and _lacked_files(raw) else None
+    if panicked(error):
+        return StoreError(f"obstore panicked: {text}", path=path, place=place, hint=hint or _BELONGS)
+    if hint is not None:
+        return StoreError(text, path=path, place=place, hint=hint, transient=True)
+    if _METADATA.search(text):
+        return StoreError(text, path=path, place=place, hint=_no_credentials(raw))
+    address = _ADDRESS[_store_of(raw)]
+    if status is not None:
+        # obstore's own words hold the URL and the microseconds, too.
+        text = f"the store answered with status {status}" + (f" [{code}]" if code else "")
+    if isinstance(error, FileNotFoundError) or status == 404:
+        hint = "there is no such bucket" if code in _NO_BUCKET else None
+        return ObjectNotFoundError("there is no such object", path=path, hint=hint, status=404)
+    if isinstance(error, exceptions.PreconditionError):
+        return changed_object(path, place)
+    denied = isinstance(error, (exceptions.PermissionDeniedError, exceptions.UnauthenticatedError))
+    # Of a suffix a 400 may also mean that the server knows none.
+    if denied or status in (401, 403) or (status == 400 and code in CREDENTIAL_FAULTS):
+        status = status or (403 if isinstance(error, exceptions.PermissionDeniedError) else 401)
+        hint = CREDENTIAL_FAULTS.get(code or "", _DENIED)
+        return StoreError(text, path=path, place=place, hint=hint, status=status)
+    if isinstance(error, exceptions.NotSupportedError) and isinstance(want, Suffix):
+        return SuffixUnsupportedError(path=path, sent=False, certain=True)
+    if isinstance(error, PermissionError):
+        return StoreError(text, path=path, place=place, hint="check the file's permissions")
+    return _generic(text, debug, path, want, status, address)
+
+
+def _lacked_files(raw: str) -> bool:
+    """Whether it failed as the process has as many files open as it may."""
+    if _NO_FILES.search(raw):
+        return True
+    if _NO_AUTHORITIES not in raw:
+        return False
+    try:
+        os.close(os.open(os.devnull, os.O_RDONLY))
+    except OSError as error:
+        return error.errno in (errno.EMFILE, errno.ENFILE)
+    return False
+
+
+def _store_of(raw: str) -> str:
+    found = _STORE.search(raw)
+    return "S3" if found is None else found[1]
+
+
+def _no_credentials(raw: str) -> str:
+    return (
+        f"no credentials were found: give {_CREDENTIALS[_store_of(raw)]} in storage_options or the environment, "
+        "or skip_signature=True for a public bucket"
+    )
+
+
+def _generic(
+    text: str, debug: str, path: str, want: ByteRange | Suffix | None, status: int | None, address: str
+) -> StoreError:
+    if status == 412:
+        return changed_object(path, None if want is None else str(want))
+    odd = status in (400, 416, 501) if status is not None else any(odd in debug for odd in _ODD_RANGE)
+    if isinstance(want, Suffix) and odd:
+        return SuffixUnsupportedError(path=path, sent=True, certain=False, status=status)
+    if isinstance(want, ByteRange):
+        length = _LENGTH.search(debug) or _LENGTH.search(text)
+        if status == 416 or (length and ("InvalidRange" in debug or "Invalid range" in text)):
+            return ShortObjectError(
+                path=path, want=want, size=int(length[1] or length[2]) if length else None
+            )
+    place = None if want is None else str(want)
+    if status is not None:
+        hint = address if status in (301, 307, 400) else None
+        return StoreError(
+            text, path=path, place=place, hint=hint, status=status, transient=transient_status(status)
+        )
+    if _BAD_PATH in text:
+        hint = "a path in a store has no empty segment, no . and no .., and begins at its root"
+        return StoreError(text, path=path, place=place, hint=hint)
+    if _BAD_KEY in text:
+        hint = "obstore takes no such key: rename or delete that object, or name the files to read"
+        return StoreError(text, path=path, place=place, hint=hint)
+    if "BareRedirect" in debug:
+        return StoreError(text, path=path, place=place, hint=address)
+    if _CERTIFICATE.search(debug):
+        hint = "its authority can be named by the environment variable SSL_CERT_FILE"
+        return StoreError("the server's certificate is not trusted", path=path, place=place, hint=hint)
+    if "MissingAccessKeyId" in debug or "MissingSecretAccessKey" in debug or "MissingAccount" in debug:
+        return StoreError(text, path=path, place=place, hint=_no_credentials(text))
+    kind = _KIND.search(debug)
+    if kind is not None and kind[1] == "Unknown" and "builder error" in text:
+        address = "an endpoint of http:// is only spoken to with allow_http=True"
+    return StoreError(
+        f"{text} ({kind[1].lower()})" if kind else text,
+        path=path,
+        place=place,
+        hint=address if kind and kind[1] in ("Connect", "Unknown") else None,
+        transient=kind is not None and _may_pass(kind[1], debug),
+    )
+
+
+def _may_pass(kind: str, debug: str) -> bool:
+    if kind in ("Timeout", "Interrupted"):
+        return True
+    if kind == "Connect":
+        return "Name or service not known" not in debug
+    # A connection that went away while the request was under way; a URL that cannot be sent is no such.
+    return kind == "Request" and ("hyper::Error" in debug or "Os {" in debug)

@@ -1,0 +1,180 @@
+"""The seam between accel and a transport: one method, and a few optional protocols."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias, runtime_checkable
+
+from accel.ranges import Buffer, ByteRange, Suffix
+
+__all__ = [
+    "LIST_PAGE",
+    "Gatherer",
+    "Header",
+    "Lister",
+    "ObjectEntry",
+    "PageSeen",
+    "Pager",
+    "Payload",
+    "RangeStore",
+    "Writer",
+    "can_be_sent",
+    "is_weak",
+    "version_of",
+]
+
+LIST_PAGE = 1000
+"""Keys of a page of a listing: the most that S3 puts into one."""
+
+
+def is_weak(etag: str) -> bool:
+    """A weak etag never satisfies If-Match, so it is compared on every response instead."""
+    return etag.startswith(("W/", "w/"))
+
+
+def can_be_sent(text: str) -> bool:
+    """Whether it can be a header's value, as an etag is one; some libraries fail on others in ways of their own."""
+    return text.isascii() and text.isprintable()
+
+
+def version_of(etag: str | None) -> str | None:
+    """The etag, None where it is empty: all versions of all objects would have the same."""
+    return etag if etag and etag.strip('" \t') not in ("", "W/", "w/") else None
+
+
+@dataclass(frozen=True, slots=True)
+class Payload:
+    """The answer to one read."""
+
+    data: Buffer
+    """The body; its length is that of `range`."""
+    range: ByteRange
+    """The bytes of the object that `data` holds."""
+    size: int | None
+    """The whole object's size, where the store says it."""
+    etag: str | None
+    """As the store wrote it, quotes and weakness mark included; None where it gives none, or an empty one."""
+
+    def __post_init__(self) -> None:
+        if self.etag is not None and version_of(self.etag) is None:
+            object.__setattr__(self, "etag", None)
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectEntry:
+    """One object of a listing. `path` is relative to the store's root, without a leading slash."""
+
+    path: str
+    size: int
+    etag: str | None = None
+    """As in `Payload`."""
+
+    def __post_init__(self) -> None:
+        if self.etag is not None and version_of(self.etag) is None:
+            object.__setattr__(self, "etag", None)
+
+
+PageSeen: TypeAlias = Callable[[Sequence[ObjectEntry]], None]
+"""Is shown a page of a listing while the others are waited for."""
+
+
+@runtime_checkable
+class RangeStore(Protocol):
+    """All that a transport must provide.
+
+    What it can do besides is told by the methods of the other protocols, and by an attribute `suffixes`: False where
+    it cannot be asked for the end of an object of unknown size, and has to be a `Header`. Without one it is True.
+    """
+
+    async def read(self, path: str, want: ByteRange | Suffix, *, if_match: str | None = None) -> Payload:
+        """One range of one object, exactly; all of an object that is shorter than a suffix.
+
+        It sends one request and never retries: gate, retry, merging and counting lie above. It is called many times at
+        once, on one event loop of accel's own. Cancelling it ends the request.
+
+        Parameters
+        ----------
+        path : str
+            Relative to the store's root, without a leading slash.
+        want : ByteRange or Suffix
+        if_match : str, optional
+            The etag that the object must have: one that `read` gave before, and never a weak one.
+
+        Returns
+        -------
+        Payload
+
+        Raises
+        ------
+        ObjectNotFoundError
+            There is no such object.
+        ObjectChangedError
+            It has another etag than `if_match` (HTTP's 412).
+        StoreError
+            Whatever else; with `transient` set where the same request may succeed when it is sent again.
+        """
+        ...
+
+
+@runtime_checkable
+class Gatherer(Protocol):
+    """A store to which several ranges of one object cost hardly more than one."""
+
+    async def gather_ranges(
+        self, path: str, wants: Sequence[ByteRange], *, if_match: str | None = None
+    ) -> Sequence[Payload]:
+        """Each of these ranges, exactly, all of one version; raises as `RangeStore.read` does, of any of them."""
+        ...
+
+
+@runtime_checkable
+class Lister(Protocol):
+    """A store that lists."""
+
+    def list(self, prefix: str) -> AsyncIterator[ObjectEntry]:
+        """Objects at or below `prefix` (a whole path segment prefix; "" is the root), sorted by path."""
+        ...
+
+
+@runtime_checkable
+class Pager(Protocol):
+    """A store that lists by pages, a request each."""
+
+    @property
+    def cuts_listings(self) -> bool:
+        """Whether it lists in the byte order of keys, and finds those after a given one without listing the others."""
+        ...
+
+    def pages(self, prefix: str, *, after: str | None = None) -> AsyncGenerator[Sequence[ObjectEntry], None]:
+        """What `Lister.list` lists, in the store's own order; none is empty, and each is asked for in its turn.
+
+        With `after`, only what has a key greater than that; the store need not be asked for the others.
+        """
+        ...
+
+
+@runtime_checkable
+class Header(Protocol):
+    """A store that tells size and etag of an object without its bytes."""
+
+    async def head(self, path: str) -> ObjectEntry:
+        """One request; raises as `RangeStore.read` does."""
+        ...
+
+
+@runtime_checkable
+class Writer(Protocol):
+    """A store that takes objects."""
+
+    async def write(
+        self, path: str, parts: AsyncIterator[bytes], *, size: int, if_match: str | None = None
+    ) -> None:
+        """Put one object of `size` bytes, which is seen when it is whole or not at all.
+
+        With `if_match` it takes the place of that version only, in one request, and
+        ObjectChangedError is raised where there is another; the parts are then held in memory.
+        Without, whatever has the name is replaced, and memory stays bounded. What `parts` raises is
+        raised again, and nothing is written.
+        """
+        ...

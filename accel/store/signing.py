@@ -1,0 +1,221 @@
+"""Which S3 stores can be read by presigned URLs alone, and those URLs."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+from urllib.parse import urlsplit
+
+import obstore
+from cachetools import LRUCache
+from obstore.store import S3Store
+
+from accel.options import Options
+from accel.store.connections import Origin, Patience
+from accel.store.obstore_calls import watched
+from accel.store.obstore_config import tells_config
+from accel.store.range_store import can_be_sent
+
+__all__ = ["Signed", "Signer", "signer_of"]
+
+# Credentials that expire are renewed by obstore five minutes before, so a URL outlives its time in the cache.
+_VALID = timedelta(minutes=15)
+_KEPT_SECONDS = 240.0
+_MOST_KEPT = 4096
+_MOST_WHOLE = 3600.0
+# All else may mean headers, a signature of another kind, or other rules: obstore's to follow.
+_CONFIG = frozenset(
+    (
+        "access_key_id",
+        "bucket",
+        "checksum_algorithm",
+        "conditional_put",
+        "copy_if_not_exists",
+        "default_region",
+        "endpoint",
+        "imdsv1_fallback",
+        "metadata_endpoint",
+        "region",
+        "secret_access_key",
+        "session_token",
+        "unsigned_payload",
+        "virtual_hosted_style_request",
+    )
+)
+_OFF = ("disable_tagging", "request_payer", "s3_express", "skip_signature")
+_CLIENT = frozenset(("allow_http", "connect_timeout", "read_timeout", "timeout"))
+# Of the environment, which obstore reads too and does not show; all of another form has no effect on reads.
+_ELSEWHERE = (
+    "allow_invalid_certificates",
+    "connect_timeout",
+    "http2_only",
+    "proxy_ca_certificate",
+    "proxy_url",
+    "read_timeout",
+    "request_payer",
+    "root_certificate",
+    "s3_express",
+    "skip_signature",
+    "sse_customer_key_base64",
+    "timeout",
+)
+_PORTS = {"http": 80, "https": 443}
+_PROXIES = ("http_proxy", "https_proxy", "all_proxy")
+_TIME = re.compile(r"([0-9]{1,9})(ms|s|m|h)")
+_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+
+
+@dataclass(frozen=True, slots=True)
+class Signed:
+    """A URL as a request has it."""
+
+    origin: Origin
+    authority: str
+    """The Host header that was signed."""
+    target: str
+    """Path and query: whoever has it may read the object. It never leaves the request."""
+
+    def __repr__(self) -> str:
+        return f"Signed({self.authority!r})"
+
+
+class Signer:
+    """The presigned URLs of one store, each used for some minutes. They are credentials: kept in memory, never told."""
+
+    def __init__(self, store: S3Store, *, patience: Patience, at_once: bool, plain: bool) -> None:
+        self._store = store
+        self.patience = patience
+        self._at_once = at_once
+        self._plain = plain
+        # With the time until when: to let many files' go by their age costs each more than to sign one anew.
+        self._kept: LRUCache[str, tuple[float, Signed]] = LRUCache(_MOST_KEPT)
+        self._server: _Server | None = None
+
+    async def sign(self, path: str) -> Signed | None:
+        """The URL of an object; None where it is not to be asked for so.
+
+        Raises
+        ------
+        BaseException
+            Whatever obstore raises where it finds no credentials.
+        """
+        now = time.monotonic()
+        kept = self._kept.get(path)
+        if kept is not None and now < kept[0]:
+            return kept[1]
+        if self._at_once:
+            url = obstore.sign(self._store, "GET", path, _VALID)
+        else:
+            url = await watched(obstore.sign_async(self._store, "GET", path, _VALID))
+        signed = self._split(url)
+        if signed is not None:
+            self._kept[path] = now + _KEPT_SECONDS, signed
+        return signed
+
+    def forget(self, path: str) -> None:
+        """It was refused: sign anew the next time."""
+        self._kept.pop(path, None)
+
+    def _split(self, url: str) -> Signed | None:
+        end = url.find("/", len("https://"))
+        front, target = url[:end], url[end:]
+        # One store's URLs all begin alike: taking one apart takes as long as signing it.
+        server = self._server
+        if server is None or server.front != front:
+            server = self._server = _server_of(front)
+        if end < 0 or server.origin is None or not (server.origin.tls or self._plain):
+            return None
+        if not _sendable(target) or "#" in target:
+            return None
+        return Signed(server.origin, server.authority, target)
+
+
+@dataclass(frozen=True, slots=True)
+class _Server:
+    """What URLs begin with."""
+
+    front: str
+    authority: str
+    origin: Origin | None
+    """None where that is not plainly a host and a port."""
+
+
+def _sendable(text: str) -> bool:
+    """Whether it can stand in a request's line or header as it is."""
+    return can_be_sent(text) and " " not in text
+
+
+def _server_of(front: str) -> _Server:
+    parts = urlsplit(front)
+    host, authority, usual_port = parts.hostname, parts.netloc, _PORTS.get(parts.scheme)
+    whole = front.endswith(f"://{authority}") and _sendable(authority)
+    if usual_port is None or host is None or parts.username is not None or not whole:
+        return _Server(front, authority, None)
+    return _Server(front, authority, Origin(host, parts.port or usual_port, parts.scheme == "https"))
+
+
+def signer_of(store: Any, options: Options) -> Signer | None:
+    """A signer, if all that the store's maker asked for is kept by plain GETs of presigned URLs.
+
+    None for other clouds than S3, anonymous access, requester pays, keys of the client's own, directory buckets,
+    headers, proxies, retries of obstore's, and whatever else is not known to be without effect here.
+    """
+    if not isinstance(store, S3Store) or "--x-s3" in repr(store):
+        return None
+    if any(_environment(name) for name in _PROXIES) or any(_told(name) for name in _ELSEWHERE):
+        return None
+    if not tells_config(store):
+        return None
+    try:
+        config = {str(name): str(value) for name, value in dict(store.config).items()}
+        client = {str(name): str(value) for name, value in dict(store.client_options or {}).items()}
+        retries = store.retry_config
+        provider = store.credential_provider
+    except BaseException as error:  # it may panic over some legal arguments
+        if isinstance(error, (KeyboardInterrupt, SystemExit)):
+            raise
+        return None
+    if retries is not None and retries.get("max_retries") != 0:
+        return None
+    wanted = {name for name in config if not (name in _OFF and config[name].lower() == "false")}
+    patience = _patience(client, options)
+    if not wanted <= _CONFIG or patience is None:
+        return None
+    at_once = provider is None and all(
+        name in config or _told(name) for name in ("access_key_id", "secret_access_key")
+    )
+    plain = client.get("allow_http", _told("allow_http")) == "true"
+    return Signer(store, patience=patience, at_once=at_once, plain=plain)
+
+
+def _environment(name: str) -> str:
+    return os.environ.get(name) or os.environ.get(name.upper()) or ""
+
+
+def _told(name: str) -> str:
+    """What obstore takes from the environment, "" where that is nothing or no."""
+    said = _environment(f"aws_{name}")
+    return "" if said.lower() in ("0", "false", "off", "no") else said.lower()
+
+
+def _patience(client: dict[str, str], options: Options) -> Patience | None:
+    """What the store's maker allows for; None where that is not understood, or a limit on whole answers."""
+    if not set(client) <= _CLIENT:
+        return None
+    seconds: dict[str, float] = {}
+    for name in ("connect_timeout", "read_timeout", "timeout"):
+        if name in client:
+            told = _TIME.fullmatch(client[name])
+            if told is None:
+                return None
+            seconds[name] = int(told[1]) * _UNITS[told[2]]
+    if seconds.get("timeout", _MOST_WHOLE) < _MOST_WHOLE:
+        return None
+    return Patience(
+        seconds.get("connect_timeout", options.connect_timeout),
+        seconds.get("read_timeout", options.read_timeout),
+    )

@@ -1,0 +1,347 @@
+"""From `storage_options` to a store: obstore's own keys, and those that Spark users know."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from functools import lru_cache
+from types import MethodType
+from typing import TYPE_CHECKING, Any, TypeGuard
+
+from accel.errors import AccelError, StoreError
+from accel.options import Options
+from accel.store.endpoints import check_settings, endpoint_of
+from accel.store.identity import ByIdentity
+from accel.store.location import LOCAL_ROOT, Location
+from accel.store.range_store import RangeStore
+
+if TYPE_CHECKING:
+    from datetime import timedelta
+
+__all__ = ["build_store", "credentials_token", "lasts", "normalize"]
+
+StorageOptions = Mapping[str, Any]
+Environment = tuple[tuple[str, str], ...]
+
+# What Hadoop's S3A calls them -> what obstore does.
+_SPARK = {
+    "fs.s3a.endpoint": "endpoint",
+    "fs.s3a.endpoint.region": "region",
+    "fs.s3a.access.key": "access_key_id",
+    "fs.s3a.secret.key": "secret_access_key",
+    "fs.s3a.session.token": "session_token",
+    "fs.s3a.path.style.access": "virtual_hosted_style_request",
+    "fs.s3a.connection.ssl.enabled": "allow_http",
+    "fs.s3a.requester.pays.enabled": "request_payer",
+}
+# Of its other connectors, whose names hold accounts and hosts -> what to give instead.
+_SPARK_ELSEWHERE = {
+    "fs.azure.account.key": "account_key",
+    "fs.azure.sas": "sas_token",
+    "fs.azure.account.oauth2.client.id": "client_id",
+    "fs.azure.account.oauth2.client.secret": "client_secret",
+    "fs.gs.auth.service.account": "service_account_path",
+}
+# Spark's switches that mean the opposite of obstore's.
+_INVERTED = ("fs.s3a.path.style.access", "fs.s3a.connection.ssl.enabled")
+# Arguments of an obstore store that are no configuration keys.
+_ARGUMENTS = ("client_options", "credential_provider", "prefix")
+_ENVIRONMENT = ("AWS_", "GOOGLE_", "AZURE_", "OBJECT_STORE_")
+# What concerns obstore's client: a store that has it among its own settings panics when it is asked for them.
+_OF_CLIENT = frozenset(
+    (
+        *("allow_invalid_certificates", "connect_timeout", "default_content_type", "http1_only"),
+        *("http2_keep_alive_interval", "http2_keep_alive_timeout", "http2_keep_alive_while_idle"),
+        *("http2_max_frame_size", "http2_only", "pool_idle_timeout", "pool_max_idle_per_host"),
+        "proxy_ca_certificate",
+        *("proxy_excludes", "proxy_url", "randomize_addresses", "read_timeout", "timeout", "user_agent"),
+    )
+)
+# What obstore's names may begin with.
+_PREFIXES = {"s3": "aws_", "gs": "google_", "az": "azure_", "abfss": "azure_"}
+# What other libraries call an option of S3 -> what obstore does.
+_ELSEWHERE = {
+    "key": "access_key_id",
+    "secret": "secret_access_key",
+    "token": "session_token",
+    "access_key": "access_key_id",
+    "secret_key": "secret_access_key",
+    "anon": "skip_signature",
+    "anonymous": "skip_signature",
+    "endpoint_override": "endpoint",
+    "requester_pays": "request_payer",
+}
+_OF_ALL = ("skip_signature", "allow_http", "headers", "client_options", "credential_provider")
+# Those that are given most, for what is nearly one of them.
+_OF_AZURE = (
+    *("account_name", "account_key", "sas_token", "endpoint", "tenant_id", "client_id", "client_secret"),
+    *("use_emulator", "use_azure_cli", "use_fabric_endpoint"),
+)
+_COMMON: Mapping[str, tuple[str, ...]] = {
+    "s3": (
+        *("access_key_id", "secret_access_key", "session_token", "region", "endpoint", "request_payer"),
+        *("virtual_hosted_style_request", "unsigned_payload"),
+    ),
+    "gs": ("service_account_path", "service_account_key", "application_credentials", "base_url"),
+    "az": _OF_AZURE,
+    "abfss": _OF_AZURE,
+}
+_UNKNOWN = r"Configuration key: '(.*)' is not valid for store"
+_MISTYPED = "object is not an instance of"
+_LASTING = r"[0-9a-f]{32}"
+# A bool is an int, too.
+_PLAIN: tuple[Any, ...] = (bool, int, float, str, bytes)
+# Objects in options that take no weak reference. One that is let go of has its metadata read anew.
+_MOST_HELD = 128
+_TRUE = ("1", "true", "yes", "on")
+
+
+def normalize(options: StorageOptions | None) -> dict[str, Any]:
+    """Give every option obstore's name."""
+    plain: dict[str, Any] = {}
+    for name, value in (options or {}).items():
+        if value is None:
+            raise StoreError(
+                f"storage option {name!r} is None", hint="leave it out to have the environment's"
+            )
+        if name == "headers":
+            value = _header_mapping(value)
+        key = name.removeprefix("spark.hadoop.")
+        if key in _SPARK:
+            if key in _INVERTED:
+                value = str(value).lower() not in _TRUE
+            plain[_SPARK[key]] = value
+        elif key.startswith("fs."):
+            ours = next((ours for theirs, ours in _SPARK_ELSEWHERE.items() if key.startswith(theirs)), None)
+            hint = f"here it is {ours}" if ours else f"of Spark's own: {', '.join(sorted(_SPARK))}"
+            raise StoreError(f"storage option {name!r} is not known", hint=hint)
+        else:
+            plain[name] = value
+    if plain.get("request_payer") is False:
+        del plain["request_payer"]
+    return plain
+
+
+def _header_mapping(given: Any) -> dict[Any, Any]:
+    try:
+        return dict(given)
+    except (TypeError, ValueError):  # which may quote a secret
+        pass
+    kind = type(given).__name__
+    raise StoreError(f"storage option 'headers' is a {kind}, not a mapping of names to values")
+
+
+def credentials_token(root: str, options: StorageOptions | None) -> str:
+    """A token that differs wherever the store or the credentials do, and tells neither.
+
+    The environment counts too: obstore takes credentials from there. Processes come to the same one (`lasts`),
+    unless an option is an object that only one of them has.
+    """
+    given = tuple(options.items()) if options else ()
+    # Every scan asks. Texts are equal only where what is written of them is, too.
+    if root != LOCAL_ROOT and all(type(name) is str and type(value) is str for name, value in given):
+        return _fingerprint_of_texts(root, given, _environment())
+    return _fingerprint(root, options, _environment())
+
+
+@lru_cache(maxsize=128)
+def _fingerprint_of_texts(root: str, given: tuple[tuple[str, str], ...], environment: Environment) -> str:
+    return _fingerprint(root, dict(given), environment)
+
+
+def _fingerprint(root: str, options: StorageOptions | None, environment: Environment) -> str:
+    if root == LOCAL_ROOT and not options:
+        # Nothing here is a secret, and hashing loads OpenSSL: 2 ms of a fresh process.
+        return "file-" + os.uname().nodename.encode("utf-8", "surrogateescape").hex()
+    import hashlib
+
+    digest = hashlib.blake2b(digest_size=16)
+    for part in (root, _canonical(options or {})):
+        digest.update(part.encode("utf-8", "surrogateescape") + b"\0")
+    if root == LOCAL_ROOT:
+        # The same path is another file on another machine.
+        digest.update(os.uname().nodename.encode("utf-8", "surrogateescape"))
+    else:
+        for name, value in environment:
+            digest.update(f"{name}={value}\0".encode("utf-8", "surrogateescape"))
+    return ("" if _is_plain(options or {}) else "process-") + digest.hexdigest()
+
+
+def _environment() -> Environment:
+    """The variables that say something of a store, by name."""
+    # What `os.environ` is a view of, where that is to be had: a dictionary is compared at once, and its names are gone
+    # through one by one only where it has changed.
+    variables = getattr(os.environ, "_data", os.environ)
+    known = _variables[0]
+    if variables != known[0]:
+        before = dict(variables)
+        names = sorted(name for name in os.environ if name.startswith(_ENVIRONMENT))
+        known = _variables[0] = (before, tuple((name, os.environ[name]) for name in names))
+    return known[1]
+
+
+# As they were last, and what of them says something of a store.
+_variables: list[tuple[dict[Any, Any], Environment]] = [({}, ())]
+
+
+def lasts(token: str) -> bool:
+    """Whether a token is a fingerprint that stands for the same in every process."""
+    return token.startswith("file-") or re.fullmatch(_LASTING, token) is not None
+
+
+def _is_plain(value: object) -> bool:
+    if isinstance(value, Mapping):
+        return all(_is_plain(item) for item in value.values())
+    if isinstance(value, (list, tuple)):
+        return all(map(_is_plain, value))
+    return value is None or isinstance(value, _PLAIN) or _is_time(value)
+
+
+def _is_time(value: object) -> TypeGuard[timedelta]:
+    from datetime import timedelta
+
+    return isinstance(value, timedelta)
+
+
+def _canonical(value: object) -> str:
+    """What is equal only for values that come to the same store."""
+    if isinstance(value, Mapping):
+        inside = sorted((_canonical(key), _canonical(item)) for key, item in value.items())
+        return "{" + ",".join(f"{key}:{item}" for key, item in inside) + "}"
+    if isinstance(value, (list, tuple)):
+        return "[" + ",".join(map(_canonical, value)) + "]"
+    if value is None:
+        return "None"
+    for kind in _PLAIN:
+        if isinstance(value, kind):
+            # One of a subclass may show something else, to hide a secret.
+            return str(kind.__repr__(value))
+    if _is_time(value):
+        return f"<{value.days} {value.seconds} {value.microseconds}>"
+    if isinstance(value, MethodType):  # another object each time that it is looked up
+        return f"<{_objects.of(value.__self__)} {_objects.of(value.__func__)}>"
+    return f"<{_objects.of(value)}>"  # a credential provider: the very same one
+
+
+def _new_name(_: object) -> str:
+    return os.urandom(16).hex()
+
+
+_objects = ByIdentity(_new_name, most_held=_MOST_HELD)
+
+
+def build_store(
+    location: Location, storage_options: StorageOptions | None, *, options: Options
+) -> RangeStore:
+    """Make the store that a location names.
+
+    Raises
+    ------
+    StoreError
+        An option is not known to that store, or its configuration is incomplete.
+    """
+    given = normalize(storage_options)
+    if location.scheme == "file":
+        from accel.store.local_store import FileStore
+
+        return FileStore()
+    if location.scheme in ("http", "https"):
+        from accel.store.http_store import HttpStore
+
+        return HttpStore(location.root, storage_options=given, options=options)
+    return _object_store(location, given, options)
+
+
+def _object_store(location: Location, given: dict[str, Any], options: Options) -> RangeStore:
+    from obstore.store import AzureStore, GCSStore, S3Store
+
+    from accel.store.direct_store import adapt
+    from accel.store.obstore_errors import translate
+
+    config = {"headers": None, **location.options, **_folded(given)}
+    headers = config.pop("headers")
+    arguments: dict[str, Any] = {name: config.pop(name) for name in _ARGUMENTS if name in config}
+    if arguments.pop("prefix", None):
+        raise StoreError("storage option 'prefix' is not taken", hint="put it into the URL")
+    check_settings(location, config)
+    if location.scheme == "gs" and "endpoint" in config:
+        config.setdefault("base_url", config.pop("endpoint"))  # as for the other clouds
+    client: dict[str, Any] = {
+        "connect_timeout": f"{max(1, round(options.connect_timeout * 1000))}ms",
+        "read_timeout": f"{max(1, round(options.read_timeout * 1000))}ms",
+        # obstore's own limit on a whole request: a slow body that does make progress is let through.
+        "timeout": "24h",
+    }
+    if headers:
+        client["default_headers"] = dict(headers)
+    allow = config.pop(f"{_PREFIXES[location.scheme]}allow_http", None)
+    if (allow := config.pop("allow_http", allow)) is not None:
+        client["allow_http"] = str(allow).lower() in _TRUE
+    elif endpoint_of(location.scheme, config).lower().startswith("http://"):
+        # It needs no second permission.
+        client["allow_http"] = True
+    for name in tuple(config):
+        if (plain := name.removeprefix(_PREFIXES[location.scheme])) in _OF_CLIENT:
+            client[plain] = config.pop(name)
+    more = arguments.pop("client_options", {})
+    if not isinstance(more, Mapping):
+        raise StoreError(f"storage option 'client_options' is a {type(more).__name__}, not a mapping")
+    client.update(more)
+    stores: dict[str, Any] = {"s3": S3Store, "gs": GCSStore, "az": AzureStore, "abfss": AzureStore}
+    bucket = location.root.partition("://")[2]
+    named = {"s3": "bucket", "gs": "bucket"}.get(location.scheme, "container_name")
+    if location.scheme != "abfss":
+        config[named] = bucket
+    failure: BaseException
+    try:
+        store = stores[location.scheme](
+            config=config, client_options=client, retry_config={"max_retries": 0}, **arguments
+        )
+    except AccelError:
+        raise
+    except BaseException as error:  # noqa: BLE001 (a Rust panic is no Exception)
+        failure = translate(error, location.root)
+        unknown = re.search(_UNKNOWN, str(failure))
+        if isinstance(failure, StoreError):
+            if unknown is not None:
+                failure.hint = _suggestion(unknown[1], location.scheme)
+            elif _MISTYPED in str(failure):
+                failure.hint = _mistyped({**config, **client})
+            elif "as Duration" in str(failure):
+                failure.hint = "a duration is written with its unit, as in '5s'"
+    else:
+        return adapt(store, options)
+    raise failure from None
+
+
+def _mistyped(given: Mapping[str, Any]) -> str | None:
+    """Which option is of no type that obstore takes; its value may be a secret."""
+    inside = given.get("default_headers")
+    if isinstance(inside, Mapping):
+        given = {**given, **{f"headers[{name!r}]": value for name, value in inside.items()}}
+    for name, value in given.items():
+        if name != "default_headers" and not (isinstance(value, (str, bool)) or _is_time(value)):
+            return f"{name} is given as {type(value).__name__}: write it as text"
+    return None
+
+
+def _folded(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Options by their names in lower case: obstore takes them in any."""
+    folded: dict[str, Any] = {}
+    for name, value in given.items():
+        if name.lower() in folded:
+            raise StoreError(f"storage option {name!r} is given twice", hint="in any case it is the same")
+        folded[name.lower()] = value
+    return folded
+
+
+def _suggestion(key: str, scheme: str) -> str:
+    import difflib
+
+    known = (*_COMMON[scheme], *_OF_ALL)
+    meant = (
+        _ELSEWHERE.get(key) if scheme == "s3" else "skip_signature" if key in ("anon", "anonymous") else None
+    )
+    meant = meant or next(iter(difflib.get_close_matches(key, known, 1)), None)
+    return f"did you mean {meant}?" if meant else f"the names are obstore's: {', '.join(known)} and others"

@@ -1,0 +1,126 @@
+"""Refusals for a credential's sake, and what of a server's text gets into a message."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from obstore.store import S3Store
+
+from accel.errors import ObjectChangedError, StoreError
+from accel.metrics import Metrics
+from accel.options import Options, Transport
+from accel.planning.file import ObjectId
+from accel.ranges import ByteRange, Kind, ReadKey, Want
+from accel.store.client import Client
+from accel.store.direct_store import DirectStore, adapt
+from accel.store.http_store import HttpStore
+from accel.store.range_store import RangeStore
+from accel.store.refusals import CREDENTIAL_FAULTS, code_in, quoted
+from tests.support.object_server import status
+
+SIGNATURE = "c5316eaf9da3679c063dbd6aae8ac5524c4ed9fed7cb234e4c49e7f9e4312f5b"
+
+
+@pytest.fixture(params=["http", "direct", "obstore"])
+async def store(request: pytest.FixtureRequest, server: Any) -> AsyncIterator[RangeStore]:
+    server.objects["/b/f"] = server.objects["/f"]
+    if request.param == "http":
+        web = HttpStore(server.url, storage_options={}, options=Options())
+        yield web
+        await web.close()
+        return
+    given = S3Store(
+        "b",
+        endpoint=server.url,
+        access_key_id="KEY",
+        secret_access_key="SECRET",
+        region="us-east-1",
+        client_options={"allow_http": True},
+    )
+    yield adapt(given, Options(transport=Transport.OBSTORE if request.param == "obstore" else Transport.AUTO))
+
+
+@pytest.mark.parametrize("code", CREDENTIAL_FAULTS)
+async def test_a_credentials_fault_is_told_and_taken_for_nothing_else(
+    server: Any, store: RangeStore, code: str
+) -> None:
+    """Status 400 for the end of an object may else mean that the server knows no such ranges."""
+    server.always = status(400, f"<Error><Code>{code}</Code><Message>hunter2</Message></Error>".encode())
+    client = Client(store, root="s3://b", token="t", options=Options(max_attempts=1))
+    with pytest.raises(StoreError) as caught:
+        await client.read_tail("f", 10, metrics=Metrics())
+    assert f"status 400 [{code}] ({CREDENTIAL_FAULTS[code]})" in str(caught.value)
+    assert (caught.value.status, "hunter2" in str(caught.value)) == (400, False)
+    assert {(r.method, r.headers["range"]) for r in server.requests} == {("GET", "bytes=-10")}
+
+
+async def test_any_other_400_may_be_of_the_range(server: Any, store: RangeStore) -> None:
+    refused = status(400, b"<Error><Code>InvalidArgument</Code></Error>")
+    server.script |= {0: refused, 1: refused} if isinstance(store, DirectStore) else {0: refused}
+    server.always = lambda reply: reply.headers.update({"Last-Modified": "Wed, 21 Oct 2015 07:28:00 GMT"})
+    client = Client(store, root="s3://b", token="t", options=Options(max_attempts=1))
+    tail = await client.read_tail("f", 10, metrics=Metrics())
+    assert (bytes(tail.data), tail.range) == (server.objects["/f"][-10:], ByteRange(990, 1000))
+
+
+ECHOES = {
+    "a named one": f"X-Amz-Signature={SIGNATURE}",
+    "in a URL": f"http://h/f?X-Amz-Signature={SIGNATURE}",
+    "alone": SIGNATURE,
+    "an encoded one": f"X-Amz-Signature%3D{SIGNATURE}",
+}
+
+
+@pytest.mark.parametrize("echo", ECHOES.values(), ids=ECHOES)
+async def test_what_a_server_gives_back_of_a_signature_is_not_shown(
+    server: Any, store: RangeStore, echo: str
+) -> None:
+    told = []
+    for edit in (
+        lambda reply: reply.headers.update({"Content-Range": f"bytes 10-19/1000 {echo}"}),
+        lambda reply: reply.headers.update({"Content-Encoding": echo}),
+        status(403, f"<Error><Code>{echo}</Code></Error>".encode()),
+        status(400, f"<Error><Code>{echo}</Code></Error>".encode()),
+    ):
+        server.always = edit
+        try:
+            await store.read("f", ByteRange(10, 20))
+        except StoreError as error:
+            told.append(f"{error} {error!r}")
+    assert len(told) >= 3  # obstore passes over an encoding
+    assert not any(SIGNATURE[8:20] in text for text in told)
+
+
+async def test_an_etag_that_is_a_signature_is_not_shown(server: Any, store: RangeStore) -> None:
+    server.always = lambda reply: reply.headers.update({"ETag": f'"{SIGNATURE}"'})
+    client = Client(store, root="s3://b", token="t", options=Options(max_attempts=1))
+    want = Want(ReadKey(Kind.PAGE, 0, 0, 0), ByteRange(0, 10))
+    with pytest.raises(ObjectChangedError, match=r'was W/"v1" and is "?c5316ea') as caught:
+        await client.read("f", [want], pin=ObjectId("f", 1000, 'W/"v1"'), metrics=Metrics())
+    assert SIGNATURE[8:20] not in str(caught.value)
+
+
+QUOTED = {
+    "bytes 0-9223372036854775807/9223372036854775807": "bytes 0-9223372036854775807/9223372036854775807",
+    '"9b2cf535f27731c974343645a3985328-12"': '"9b2cf535f27731c974343645a3985328-12"',
+    "0.3f2b5c1e-7a8b-4c3d-9e0f-112233445566": "0.3f2b5c1e-7a8b-4c3d-9e0f-112233445566",
+    "9" * 60: "9" * 60,
+    "Bearer hunter2": "Bearer ***",
+    'Credential=K/2026, Signature="abc"': 'Credential=***, Signature="***"',
+    '{"session_token": "abc"}': '{"session_token": "***"}',
+    "GET http://u:p@h/f?sig=abc&x=y HTTP": "GET http://***@h/f?sig=***&x=*** HTTP",
+    "a " + "x" * 2000: "a",
+}
+
+
+@pytest.mark.parametrize(("text", "shown"), QUOTED.items(), ids=[key[:20] for key in QUOTED])
+def test_what_is_shown_of_a_text(text: str, shown: str) -> None:
+    assert quoted(text, 100) == shown
+
+
+def test_a_code_is_a_word() -> None:
+    assert code_in("<Error><Code>NoSuchKey</Code></Error>") == "NoSuchKey"
+    assert code_in("<Error><Code>no such key</Code></Error>") is None
+    assert code_in(f"<Code>{SIGNATURE}</Code>") == "c5316eaf***"
