@@ -25,7 +25,7 @@ from accel.store.faults import IncompleteBodyError, ShortObjectError, SuffixUnsu
 from accel.store.http_store import HttpStore
 from accel.store.obstore_store import ObstoreStore
 from accel.store.range_store import Header, Lister, Pager, RangeStore, Writer
-from tests.unit.store.conftest import ObjectServer, s3_at, status
+from tests.support.object_server import ObjectServer, s3_at, status
 
 BODY = bytes(i % 251 for i in range(1000))
 

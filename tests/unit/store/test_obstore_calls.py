@@ -21,7 +21,7 @@ from accel.store import obstore_calls, obstore_chunks
 from accel.store.faults import IncompleteBodyError
 from accel.store.obstore_calls import Watched, all_let_go, watched
 from accel.store.obstore_store import ObstoreStore
-from tests.unit.store.conftest import ObjectServer, Reply, s3_at
+from tests.support.object_server import ObjectServer, Reply, s3_at
 
 
 @pytest.fixture(autouse=True)

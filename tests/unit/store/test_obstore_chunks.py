@@ -16,7 +16,7 @@ from accel.store import obstore_chunks
 from accel.store.direct_store import adapt
 from accel.store.obstore_chunks import Chunks
 from accel.store.obstore_store import ObstoreStore
-from tests.unit.store.conftest import ObjectServer, Reply, s3_at
+from tests.support.object_server import ObjectServer, Reply, s3_at
 
 ONE = b"<Key>d/a</Key><LastModified>2015-10-21T07:28:00.000Z</LastModified><Size>1</Size>"
 
