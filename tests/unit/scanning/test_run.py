@@ -711,7 +711,8 @@ async def test_whatever_ends_a_run_closes_its_files(
 
     run = Run(Known(FakeReader(), [], {}), limit=None, ordered=ordered, speculates=False)  # type: ignore[arg-type]
     taking = asyncio.create_task(run.take())
-    await asyncio.sleep(0)  # the files are known, and nothing has been done with them
+    for _ in range(2):
+        await asyncio.sleep(0)  # the files are known, and nothing has been done with them
     if closed:
         await run.close()
         with pytest.raises(AccelError, match="closed before its end"):
