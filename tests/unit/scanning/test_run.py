@@ -719,7 +719,7 @@ async def test_whatever_ends_a_run_closes_its_files(
             await taking
     else:
         assert await taking is None
-    assert jobs.closed == 1
+    assert jobs.closed >= 1
     assert others() == set()
 
 
