@@ -14,6 +14,7 @@ import pyarrow as pa
 from accel.cache.cache import Cache
 from accel.errors import AccelError, redact
 from accel.metrics import Metrics
+from accel.options import Options
 from accel.planning.query import Question
 from accel.planning.task import ScanTask, check_alike
 from accel.reader.reader import Reader, Tails
@@ -191,12 +192,12 @@ class Engine:
 
     # -- running ---------------------------------------------------------------------------------
 
-    def _reader(self, metrics: Metrics, tails: Tails, *, learns: bool = True) -> Reader:
-        # One run reads nothing twice: of a cache that ends with it, data would only take up memory.
-        cache = self._cache if self._cache is not None else Cache(data=0)
-        return Reader(
-            _once_each(self._client_for, metrics),
-            cache=cache,
+    def _reader_maker(self, metrics: Metrics, tails: Tails, *, learns: bool = True) -> Callable[[], Reader]:
+        # It does not refer to the engine, which refers to what reads: a circle would outlive the scan.
+        return partial(
+            _make_reader,
+            self._client_for,
+            self._cache,
             options=self.spec.options,
             metrics=metrics,
             tails=tails,
@@ -213,7 +214,7 @@ class Engine:
     ) -> ResolvedSource:
         self._last = ResolvedSource(
             self.spec,
-            partial(self._reader, metrics, tails),
+            self._reader_maker(metrics, tails),
             source=self._make_source(self.spec),
             limit=limit,
             answers=answers,
@@ -237,7 +238,7 @@ class Engine:
         tasks: Sequence[ScanTask] = _tasks_of(spec.source)
         schema = _schema_of(spec.source)
         check_alike(tasks, schema)
-        reader = self._reader(metrics, Tails.SERVE, learns=False)
+        reader = self._reader_maker(metrics, Tails.SERVE, learns=False)()
         if aggregation is not None:
             tasks = aggregation.answer_planned(reader, tasks, schema)
         run = Run(PlannedTasks(reader, tasks), limit=limit, ordered=spec.order, speculates=False)
@@ -281,6 +282,26 @@ class Engine:
         return Plan(
             tasks, schema=question.output, explained=explained if self._cache is not None else explained()
         )
+
+
+def _make_reader(
+    client_for: Callable[[Any], Client],
+    cache: Cache | None,
+    *,
+    options: Options,
+    metrics: Metrics,
+    tails: Tails,
+    learns: bool,
+) -> Reader:
+    return Reader(
+        _once_each(client_for, metrics),
+        # One run reads nothing twice: in a cache that ends with it, data would only take up memory.
+        cache=Cache(data=0) if cache is None else cache,
+        options=options,
+        metrics=metrics,
+        tails=tails,
+        learns=learns,
+    )
 
 
 def _once_each(client_for: Callable[[Any], Client], metrics: Metrics) -> Callable[[str], Client]:
