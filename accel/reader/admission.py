@@ -4,13 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import heapq
+import itertools
 from dataclasses import dataclass, field
+from types import TracebackType
 from typing import TypeAlias
 
 from accel.errors import MemoryLimitError
 from accel.planning.task import ScanTask, truncate_task
 
-__all__ = ["Admission", "Budget", "Priority", "part_of"]
+__all__ = [
+    "Admission",
+    "Budget",
+    "Place",
+    "Priority",
+    "Permit",
+    "PrioritySemaphore",
+    "part_of",
+]
 
 Priority: TypeAlias = tuple[int, ...]
 """Priority of a piece: (file number, piece number), and of a part of one (file number, piece number, part number).
@@ -123,3 +133,67 @@ class Budget:
     @property
     def spent(self) -> bool:
         return self.left is not None and self.left <= 0
+
+
+Place: TypeAlias = tuple[int, Priority]
+"""Lower goes first: filters before what their result has to be asked for, then pieces in order."""
+
+
+class PrioritySemaphore:
+    """So many at once, the lowest place first. Used on one event loop."""
+
+    __slots__ = ("_came", "_free", "_waiting")
+
+    def __init__(self, at_once: int) -> None:
+        self._free = at_once
+        # Two of one place go as they came: futures have no order.
+        self._came = itertools.count()
+        self._waiting: list[tuple[Place, int, asyncio.Future[None]]] = []
+
+    def at(self, place: Place) -> Permit:
+        """Entered, waits for its turn; left, lets the next one in."""
+        return Permit(self, place)
+
+    async def take(self, place: Place) -> None:
+        """Wait for the turn of a place: see `at`."""
+        if self._free:
+            self._free -= 1
+            return
+        turn = asyncio.get_running_loop().create_future()
+        heapq.heappush(self._waiting, (place, next(self._came), turn))
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if turn.done() and not turn.cancelled():
+                self.give()
+            raise
+
+    def give(self) -> None:
+        """Let the next one in."""
+        while self._waiting:
+            _, _, turn = heapq.heappop(self._waiting)
+            if not turn.done():
+                turn.set_result(None)
+                return
+        self._free += 1
+
+
+class Permit:
+    """One stay: see `PrioritySemaphore.at`."""
+
+    __slots__ = ("_place", "_turns")
+
+    def __init__(self, turns: PrioritySemaphore, place: Place) -> None:
+        self._turns = turns
+        self._place = place
+
+    async def __aenter__(self) -> None:
+        await self._turns.take(self._place)
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._turns.give()

@@ -14,7 +14,7 @@ from accel.planning.task import ScanTask
 from accel.predicate.expr import Expr
 from accel.ranges import Kind, ReadKey
 from accel.reader.admission import Budget
-from accel.reader.neighbour_reads import Neighbours, join_neighbours
+from accel.reader.piece_reads import Neighbours, join_neighbours
 from accel.reader.reader import Reader
 from accel.reader.task_reads import TaskReads
 from accel.scanning.resolved_source import ResolvedSource

@@ -22,8 +22,7 @@ from accel.planning.pages import Piece
 from accel.planning.task import ScanTask
 from accel.planning.two_phase import cut_task, filter_phase
 from accel.reader.admission import Budget, Priority
-from accel.reader.neighbour_reads import Neighbours, join_neighbours
-from accel.reader.piece_reads import filter_piece, finish_piece, narrow_task
+from accel.reader.piece_reads import Neighbours, filter_piece, finish_piece, join_neighbours, narrow_task
 from accel.reader.task_reads import TaskReads
 from accel.scanning.file_jobs import FileJob
 from accel.scanning.run_limits import RunLimits

@@ -13,12 +13,10 @@ import pyarrow as pa
 from accel.decode.pool import DecodePool
 from accel.planning.pages import Piece, PieceSize
 from accel.planning.task import ScanTask
-from accel.reader.admission import Admission, Priority, part_of
-from accel.reader.neighbour_reads import Neighbours, read_neighbours
-from accel.reader.piece_reads import read_piece
+from accel.reader.admission import Admission, Priority, PrioritySemaphore, part_of
+from accel.reader.piece_reads import Neighbours, read_neighbours, read_piece
 from accel.reader.reader import Reader
 from accel.reader.task_reads import TaskReads
-from accel.reader.turns import Turns
 
 __all__ = ["RunLimits"]
 
@@ -46,7 +44,7 @@ class RunLimits:
         """Of the pieces that tasks are cut into."""
         pieces = 1 if limit is not None else options.max_tasks_in_flight
         self.admission = Admission(options.memory_limit, pieces)
-        self.turns = Turns(_DECODED_EACH * DecodePool.shared(options.decode_threads).threads)
+        self.turns = PrioritySemaphore(_DECODED_EACH * DecodePool.shared(options.decode_threads).threads)
         """In which pieces are decoded."""
         self.rows_passed = 0
         """Rows that have come out of files."""

@@ -11,7 +11,7 @@ import accel
 from accel.options import KIB, MIB
 from accel.planning.file_entry import FileEntry
 from accel.planning.opening import first_tail_bytes
-from accel.reader.tail_hints import TailHints
+from accel.reader.opener import TailHints
 from accel.store.network import Network
 
 GIB = 1024 * MIB

@@ -1,4 +1,4 @@
-"""Turns: the place that is wanted soonest goes first, and nobody who leaves takes a turn along."""
+"""PrioritySemaphore: the place that is wanted soonest goes first, and nobody who leaves takes a turn along."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import asyncio
 
 import pytest
 
-from accel.reader.turns import Place, Turns
+from accel.reader.admission import Place, PrioritySemaphore
 
 
-async def entered(turns: Turns, place: Place, gone: list[Place], leave: asyncio.Event) -> None:
+async def entered(turns: PrioritySemaphore, place: Place, gone: list[Place], leave: asyncio.Event) -> None:
     async with turns.at(place):
         gone.append(place)
         await leave.wait()
@@ -21,7 +21,7 @@ async def settle() -> None:
 
 
 async def test_the_lowest_place_goes_first() -> None:
-    turns, gone = Turns(2), list[Place]()
+    turns, gone = PrioritySemaphore(2), list[Place]()
     leave = asyncio.Event()
     places: list[Place] = [
         (1, (0, 5)),
@@ -43,7 +43,7 @@ async def test_the_lowest_place_goes_first() -> None:
 
 
 async def test_two_of_one_place_go_as_they_came() -> None:
-    turns, gone = Turns(1), list[int]()
+    turns, gone = PrioritySemaphore(1), list[int]()
 
     async def one(number: int) -> None:
         async with turns.at((1, (0, 0))):
@@ -55,7 +55,7 @@ async def test_two_of_one_place_go_as_they_came() -> None:
 
 
 async def test_who_is_cancelled_leaves_its_turn_to_the_next() -> None:
-    turns, gone = Turns(1), list[Place]()
+    turns, gone = PrioritySemaphore(1), list[Place]()
     leave = asyncio.Event()
     first = asyncio.create_task(entered(turns, (1, (0, 0)), gone, leave))
     await settle()
@@ -76,7 +76,7 @@ async def test_who_is_cancelled_leaves_its_turn_to_the_next() -> None:
 
 
 async def test_cancelled_in_the_moment_it_was_let_in() -> None:
-    turns = Turns(1)
+    turns = PrioritySemaphore(1)
     await turns.take((1, (0, 0)))
     waiting = asyncio.create_task(turns.take((1, (0, 1))))
     await settle()
@@ -89,7 +89,7 @@ async def test_cancelled_in_the_moment_it_was_let_in() -> None:
 
 
 async def test_an_error_inside_lets_the_next_one_in() -> None:
-    turns = Turns(1)
+    turns = PrioritySemaphore(1)
     for _ in range(3):
         with pytest.raises(KeyError):
             async with asyncio.timeout(1), turns.at((0, (0,))):

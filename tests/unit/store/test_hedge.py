@@ -216,7 +216,7 @@ async def test_cancelled_while_the_twin_wins() -> None:
 
 
 class _Sulks:
-    """Turns a cancellation into an error of its own."""
+    """PrioritySemaphore a cancellation into an error of its own."""
 
     def __init__(self, inner: Any) -> None:
         self.inner = inner
