@@ -1,4 +1,4 @@
-"""What a run may hold and read: admission of pieces under a memory limit, and the rows a limit leaves."""
+"""What a run may hold and decode at a time: admission of pieces under a memory limit, permits to decode, rows left by a limit."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from accel.planning.task import ScanTask, truncate_task
 __all__ = [
     "Admission",
     "Budget",
+    "Permit",
     "Place",
     "Priority",
-    "Permit",
     "PrioritySemaphore",
     "part_of",
 ]
@@ -39,7 +39,7 @@ def part_of(weight: float, full: float) -> float:
 
 @dataclass(slots=True)
 class Admission:
-    """Bounds what is held at once, in bytes and in pieces. What is needed next always gets in."""
+    """Bounds what is in memory at once, in bytes and in pieces. The piece that is needed next is always admitted."""
 
     limit_bytes: int
     limit_pieces: float
@@ -70,14 +70,14 @@ class Admission:
             raise
 
     def leave(self, order: Priority) -> None:
-        """What `order` held has been handed out, or dropped."""
+        """Release what `order` was admitted for: its rows have been handed out, or dropped."""
         self.held.pop(order, None)
         self.pinned.pop(order, None)
         self._parts.pop(order, None)
         self._admit()
 
     def pin(self, order: Priority) -> None:
-        """Keep counting what `order` holds, but let others pass it: they are parts of it."""
+        """Keep counting the bytes of `order`, but let others pass it: they are parts of it."""
         self.pinned[order] = self.held.pop(order)
         self._parts.pop(order, None)
         self._admit()
@@ -140,40 +140,44 @@ Place: TypeAlias = tuple[int, Priority]
 
 
 class PrioritySemaphore:
-    """So many at once, the lowest place first. Used on one event loop."""
+    """A number of permits; of those who wait, the lowest place gets one first. Used on one event loop.
 
-    __slots__ = ("_came", "_free", "_waiting")
+    The answers of many requests come in any order, about together. Decoded in that order, the first piece of a file could
+    be the last to be ready, and hold back all that waits for it: the consumer, and the requests of later pieces.
+    """
+
+    __slots__ = ("_arrivals", "_free", "_waiting")
 
     def __init__(self, at_once: int) -> None:
         self._free = at_once
         # Two of one place go as they came: futures have no order.
-        self._came = itertools.count()
+        self._arrivals = itertools.count()
         self._waiting: list[tuple[Place, int, asyncio.Future[None]]] = []
 
     def at(self, place: Place) -> Permit:
-        """Entered, waits for its turn; left, lets the next one in."""
+        """A context that waits for a permit when it is entered, and releases it when it is left."""
         return Permit(self, place)
 
-    async def take(self, place: Place) -> None:
-        """Wait for the turn of a place: see `at`."""
+    async def acquire(self, place: Place) -> None:
+        """Wait for a permit: see `at`."""
         if self._free:
             self._free -= 1
             return
-        turn = asyncio.get_running_loop().create_future()
-        heapq.heappush(self._waiting, (place, next(self._came), turn))
+        permit = asyncio.get_running_loop().create_future()
+        heapq.heappush(self._waiting, (place, next(self._arrivals), permit))
         try:
-            await turn
+            await permit
         except asyncio.CancelledError:
-            if turn.done() and not turn.cancelled():
-                self.give()
+            if permit.done() and not permit.cancelled():
+                self.release()
             raise
 
-    def give(self) -> None:
-        """Let the next one in."""
+    def release(self) -> None:
+        """Release a permit: the lowest place that waits gets it."""
         while self._waiting:
-            _, _, turn = heapq.heappop(self._waiting)
-            if not turn.done():
-                turn.set_result(None)
+            _, _, permit = heapq.heappop(self._waiting)
+            if not permit.done():
+                permit.set_result(None)
                 return
         self._free += 1
 
@@ -181,14 +185,14 @@ class PrioritySemaphore:
 class Permit:
     """One stay: see `PrioritySemaphore.at`."""
 
-    __slots__ = ("_place", "_turns")
+    __slots__ = ("_place", "_semaphore")
 
-    def __init__(self, turns: PrioritySemaphore, place: Place) -> None:
-        self._turns = turns
+    def __init__(self, semaphore: PrioritySemaphore, place: Place) -> None:
+        self._semaphore = semaphore
         self._place = place
 
     async def __aenter__(self) -> None:
-        await self._turns.take(self._place)
+        await self._semaphore.acquire(self._place)
 
     async def __aexit__(
         self,
@@ -196,4 +200,4 @@ class Permit:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self._turns.give()
+        self._semaphore.release()

@@ -47,7 +47,7 @@ async def read_piece(
     reads: TaskReads,
     piece: Piece,
     *,
-    turn: Permit | None = None,
+    permit: Permit | None = None,
     lone: bool = False,
 ) -> tuple[list[pa.RecordBatch], int]:
     """The batches of one piece, fetched and decoded at once, the latter in its turn, if they are not kept; and the
@@ -61,7 +61,7 @@ async def read_piece(
     read = await reads.fetch(piece)
     if lone:
         read = await reader.unpack(read)
-    batches, trips = await decode_read(reader, task, reads, read, turn=turn)
+    batches, trips = await decode_read(reader, task, reads, read, permit=permit)
     reads.outcome.keep(piece, batches)
     return batches, trips
 
@@ -78,13 +78,13 @@ def recall_piece(reader: Reader, reads: TaskReads, piece: Piece) -> list[pa.Reco
 
 
 async def decode_read(
-    reader: Reader, task: ScanTask, reads: TaskReads, read: PieceRead, *, turn: Permit | None = None
+    reader: Reader, task: ScanTask, reads: TaskReads, read: PieceRead, *, permit: Permit | None = None
 ) -> tuple[list[pa.RecordBatch], int]:
     """The second half of `read_piece`: what was fetched of it, decoded."""
     piece = read.piece
     doubtful = piece.rows.count - piece.sure.count
     found: list[RowSelection] | None = [] if doubtful and reads.remembers else None
-    batches, read = await _decoded(reads, read, partial(reader.decode, task, found=found), turn)
+    batches, read = await _decoded(reads, read, partial(reader.decode, task, found=found), permit)
     _see(reader, piece, sum(batch.num_rows for batch in batches))
     if found:
         reads.remember(piece.rows, sure=piece.sure, matched=found[-1])
@@ -98,11 +98,11 @@ async def filter_piece(
     reads: TaskReads,
     piece: Piece,
     size: PieceSize,
-    turn: Permit | None = None,
+    permit: Permit | None = None,
 ) -> tuple[PieceRead, list[Piece]]:
     """The first phase of a piece: what came of it that the result needs too, and what is left to be read."""
     first = await reads.fetch(filter_phase(piece))
-    rows, first = await _decoded(reads, first, partial(reader.match, task), turn)
+    rows, first = await _decoded(reads, first, partial(reader.match, task), permit)
     _see(reader, piece, rows.count)
     reads.remember(piece.rows, sure=piece.sure, matched=rows)
     reader.metrics.add("late_pieces")
@@ -129,12 +129,12 @@ async def finish_piece(
     reads: TaskReads,
     first: PieceRead,
     part: Piece,
-    turn: Permit | None = None,
+    permit: Permit | None = None,
 ) -> tuple[list[pa.RecordBatch], int]:
     """The second phase of a piece, or a part of it; and the round trips that both took."""
     rest = await reads.fetch(part)
-    whole = _joined(first, rest, part.rows)
-    batches, read = await _decoded(reads, whole, partial(reader.decode, task), turn)
+    whole = _join_phases(first, rest, part.rows)
+    batches, read = await _decoded(reads, whole, partial(reader.decode, task), permit)
     reads.outcome.keep(part, batches)
     return batches, first.round_trips + read.round_trips
 
@@ -171,13 +171,13 @@ async def _decoded(
     reads: TaskReads,
     read: PieceRead,
     decode: Callable[[PieceRead], Awaitable[T]],
-    turn: Permit | None = None,
+    permit: Permit | None = None,
 ) -> tuple[T, PieceRead]:
     """What was fetched, decoded; once more where that shows that a dictionary is needed after all."""
     try:
-        if turn is None:
+        if permit is None:
             return await decode(read), read
-        async with turn:
+        async with permit:
             return await decode(read), read
     except ParquetFormatError:
         whole = await reads.complete(read)
@@ -186,7 +186,7 @@ async def _decoded(
     return await decode(whole), whole
 
 
-def _joined(first: PieceRead, rest: PieceRead, rows: RowSelection) -> PieceRead:
+def _join_phases(first: PieceRead, rest: PieceRead, rows: RowSelection) -> PieceRead:
     """Both phases as one piece, of the rows that match."""
     parts: list[PieceLeaf] = list(rest.piece.leaves)
     leaves: dict[int, LeafBytes] = dict(rest.leaves)
@@ -266,7 +266,7 @@ def _joined(reader: Reader, tasks: Sequence[ScanTask], *, abreast: int, size: Pi
 
 
 async def read_neighbours(
-    reader: Reader, joined: Neighbours, *, turn: Callable[[], Permit]
+    reader: Reader, joined: Neighbours, *, permit: Callable[[], Permit]
 ) -> tuple[list[pa.RecordBatch], int]:
     """The batches of all of them, in order, and the round trips that they took."""
     stacks = [(stack, _kept(reader, stack)) for stack in _stacks(joined.each)]
@@ -285,10 +285,10 @@ async def read_neighbours(
             continue
         await breathe()  # what is little is decoded here
         if len(stack) > 1:
-            found, own_trips = await _read_stack(reader, stack, turn=turn())
+            found, own_trips = await _read_stack(reader, stack, permit=permit())
         else:
             (one,) = stack
-            found, own_trips = await read_piece(reader, one.task, one.reads, one.piece, turn=turn())
+            found, own_trips = await read_piece(reader, one.task, one.reads, one.piece, permit=permit())
         batches += found
         more = max(more, own_trips)
     return batches, trips + more
@@ -323,7 +323,7 @@ def _stacks(joined: Sequence[Neighbour]) -> Iterator[list[Neighbour]]:
 
 
 async def _read_stack(
-    reader: Reader, stack: Sequence[Neighbour], *, turn: Permit
+    reader: Reader, stack: Sequence[Neighbour], *, permit: Permit
 ) -> tuple[list[pa.RecordBatch], int]:
     from accel.decode.stack import Layer
 
@@ -332,7 +332,7 @@ async def _read_stack(
         await breathe()
         reads.append(await one.reads.fetch(one.piece))
     layers = [Layer(one.task, read.piece, read.leaves) for one, read in zip(stack, reads, strict=True)]
-    async with turn:
+    async with permit:
         batches = await reader.decode_stack(layers)
     trips = max(read.round_trips for read in reads)
     if batches is None:

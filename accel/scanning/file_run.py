@@ -318,13 +318,17 @@ class FileRun:
     ) -> None:
         """Read the filter's columns of a piece, then start reading the other columns where rows match."""
         limits, reader, admission = self._limits, self._limits.reader, self._limits.admission
-        turn = limits.turns.at((0, order))
-        first, parts = await filter_piece(reader, task, reads=reads, piece=piece, size=limits.size, turn=turn)
+        permit = limits.decode_permits.at((0, order))
+        first, parts = await filter_piece(
+            reader, task, reads=reads, piece=piece, size=limits.size, permit=permit
+        )
         limits.has_read(depth + first.round_trips)
 
         async def finish(part: Piece, own: Priority) -> list[pa.RecordBatch]:
-            turn = limits.turns.at((1, own))
-            batches, trips = await finish_piece(reader, task, reads=reads, first=first, part=part, turn=turn)
+            permit = limits.decode_permits.at((1, own))
+            batches, trips = await finish_piece(
+                reader, task, reads=reads, first=first, part=part, permit=permit
+            )
             limits.has_read(depth + trips)
             return batches
 

@@ -44,7 +44,9 @@ class RunLimits:
         """Of the pieces that tasks are cut into."""
         pieces = 1 if limit is not None else options.max_tasks_in_flight
         self.admission = Admission(options.memory_limit, pieces)
-        self.turns = PrioritySemaphore(_DECODED_EACH * DecodePool.shared(options.decode_threads).threads)
+        self.decode_permits = PrioritySemaphore(
+            _DECODED_EACH * DecodePool.shared(options.decode_threads).threads
+        )
         """In which pieces are decoded."""
         self.rows_passed = 0
         """Rows that have come out of files."""
@@ -82,8 +84,8 @@ class RunLimits:
         lone: bool = False,
     ) -> list[pa.RecordBatch]:
         """Fetch and decode one piece; `depth` round trips lie before it. `lone`: see `read_piece`."""
-        turn = self.turns.at((1, order))
-        batches, trips = await read_piece(self.reader, task, reads, piece, turn=turn, lone=lone)
+        permit = self.decode_permits.at((1, order))
+        batches, trips = await read_piece(self.reader, task, reads, piece, permit=permit, lone=lone)
         self.has_read(depth + trips)
         return batches
 
@@ -91,7 +93,9 @@ class RunLimits:
         self, joined: Neighbours, *, depth: int, order: Priority
     ) -> list[pa.RecordBatch]:
         """`read_piece` of several tasks, as if they were one."""
-        batches, trips = await read_neighbours(self.reader, joined, turn=lambda: self.turns.at((1, order)))
+        batches, trips = await read_neighbours(
+            self.reader, joined, permit=lambda: self.decode_permits.at((1, order))
+        )
         self.has_read(depth + trips)
         return batches
 

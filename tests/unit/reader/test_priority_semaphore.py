@@ -9,8 +9,10 @@ import pytest
 from accel.reader.admission import Place, PrioritySemaphore
 
 
-async def entered(turns: PrioritySemaphore, place: Place, gone: list[Place], leave: asyncio.Event) -> None:
-    async with turns.at(place):
+async def entered(
+    semaphore: PrioritySemaphore, place: Place, gone: list[Place], leave: asyncio.Event
+) -> None:
+    async with semaphore.at(place):
         gone.append(place)
         await leave.wait()
 
@@ -21,7 +23,7 @@ async def settle() -> None:
 
 
 async def test_the_lowest_place_goes_first() -> None:
-    turns, gone = PrioritySemaphore(2), list[Place]()
+    semaphore, gone = PrioritySemaphore(2), list[Place]()
     leave = asyncio.Event()
     places: list[Place] = [
         (1, (0, 5)),
@@ -34,7 +36,7 @@ async def test_the_lowest_place_goes_first() -> None:
     ]
     async with asyncio.TaskGroup() as group:
         for place in places:
-            group.create_task(entered(turns, place, gone, leave))
+            group.create_task(entered(semaphore, place, gone, leave))
         await settle()
         # There was room for the first two as they came.
         assert gone == places[:2]
@@ -43,10 +45,10 @@ async def test_the_lowest_place_goes_first() -> None:
 
 
 async def test_two_of_one_place_go_as_they_came() -> None:
-    turns, gone = PrioritySemaphore(1), list[int]()
+    semaphore, gone = PrioritySemaphore(1), list[int]()
 
     async def one(number: int) -> None:
-        async with turns.at((1, (0, 0))):
+        async with semaphore.at((1, (0, 0))):
             gone.append(number)
             await asyncio.sleep(0)
 
@@ -55,11 +57,11 @@ async def test_two_of_one_place_go_as_they_came() -> None:
 
 
 async def test_who_is_cancelled_leaves_its_turn_to_the_next() -> None:
-    turns, gone = PrioritySemaphore(1), list[Place]()
+    semaphore, gone = PrioritySemaphore(1), list[Place]()
     leave = asyncio.Event()
-    first = asyncio.create_task(entered(turns, (1, (0, 0)), gone, leave))
+    first = asyncio.create_task(entered(semaphore, (1, (0, 0)), gone, leave))
     await settle()
-    waiting = [asyncio.create_task(entered(turns, (1, (0, at)), gone, leave)) for at in (1, 2, 3)]
+    waiting = [asyncio.create_task(entered(semaphore, (1, (0, at)), gone, leave)) for at in (1, 2, 3)]
     await settle()
     # One that waits, the one that has just been let in, and the one that holds the turn.
     waiting[0].cancel()
@@ -71,26 +73,26 @@ async def test_who_is_cancelled_leaves_its_turn_to_the_next() -> None:
     assert gone[-1] == (1, (0, 3))
     leave.set()
     await waiting[2]
-    async with asyncio.timeout(1), turns.at((1, (9, 9))):
+    async with asyncio.timeout(1), semaphore.at((1, (9, 9))):
         pass
 
 
 async def test_cancelled_in_the_moment_it_was_let_in() -> None:
-    turns = PrioritySemaphore(1)
-    await turns.take((1, (0, 0)))
-    waiting = asyncio.create_task(turns.take((1, (0, 1))))
+    semaphore = PrioritySemaphore(1)
+    await semaphore.acquire((1, (0, 0)))
+    waiting = asyncio.create_task(semaphore.acquire((1, (0, 1))))
     await settle()
-    turns.give()
+    semaphore.release()
     waiting.cancel()
     await asyncio.wait([waiting])
     assert waiting.cancelled()
-    async with asyncio.timeout(1), turns.at((1, (0, 2))):
+    async with asyncio.timeout(1), semaphore.at((1, (0, 2))):
         pass
 
 
 async def test_an_error_inside_lets_the_next_one_in() -> None:
-    turns = PrioritySemaphore(1)
+    semaphore = PrioritySemaphore(1)
     for _ in range(3):
         with pytest.raises(KeyError):
-            async with asyncio.timeout(1), turns.at((0, (0,))):
+            async with asyncio.timeout(1), semaphore.at((0, (0,))):
                 raise KeyError
