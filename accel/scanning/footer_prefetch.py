@@ -1,7 +1,11 @@
-"""Files that no cache knows, opened ahead of their turn: asked for by few tasks, parsed and judged many at a time.
+"""Files that no cache knows, opened ahead of their turn: requested by a few tasks, parsed and pruned many at a time.
 
-A small file costs its request and little else then: no task, no timer and no parse of its own. Whatever is unusual
-about one is left to `Opener.open`, or told when its turn comes.
+Part of stage 2. In: file entries. Out: `PrefetchedFile`s, each with a handle, an error, or the verdict that its
+statistics exclude it. What bounds it: `Options.max_files_in_flight` requests, 512 files ahead, and a quarter of
+`memory_limit` for tails that are not settled.
+
+A small file costs its request and little else: no task, no timer and no parse of its own. Whatever is unusual about a
+file is left to `Opener.open`, or raised when its turn comes.
 """
 
 from __future__ import annotations
@@ -30,7 +34,7 @@ from accel.store.client import Client
 from accel.store.slices import breathe
 
 __all__ = [
-    "Batches",
+    "BatchWorker",
     "FooterBatchParser",
     "FooterPrefetcher",
     "PrefetchedFile",
@@ -42,11 +46,11 @@ Prune = Callable[[Sequence[tuple[FileEntry, FileHandle]]], Awaitable[Sequence[bo
 """Tells for files that have just been opened which of them hold nothing that is asked for."""
 
 _BATCH: Final = 64
-"""Files looked at together: more gain little, and would hold up the loop."""
+"""Files parsed or pruned together: more gain little, and would hold up the loop."""
 _DEPTH: Final = 512
-"""Files ahead of the one whose turn it is: while some are looked at, requests for others are under way."""
+"""Files ahead of the one whose turn it is: while some are parsed, requests for others are under way."""
 _SHARE: Final = 4
-"""What has come and is not settled holds at most one part in so many of `memory_limit`."""
+"""Tails that are not settled take at most one part in so many of `memory_limit`."""
 _PATIENCE: Final = 2e-4
 """Seconds to wait for more responses, per request under way, before those that came are handled."""
 
@@ -58,20 +62,20 @@ class PrefetchedFile:
     file: FileEntry
     client: Client
     flight: asyncio.Future[FileHandle | None]
-    """What others wait for who want the same file meanwhile."""
+    """Others who want the same file meanwhile wait for it."""
     done: bool = False
-    """Nothing more is under way. Without a handle and an error the file is for others to open."""
+    """Nothing more is under way. Without a handle and an error the file is to be opened by `Opener.open`."""
     handle: FileHandle | None = None
     round_trips: int = 1
     excluded: bool = False
-    """By its statistics: there is nothing to be read."""
+    """The statistics of the file exclude it: there is nothing to read."""
     error: Exception | None = None
     """To be raised in the file's turn."""
     seen: list[Stash | Tail] = field(default_factory=list)
-    """What came of it: the tail first. Nothing of a file that is known from the disk."""
+    """The bytes that came, the tail first. Empty for a file whose metadata was on disk."""
     asked_at: float = 0.0
     hint: int = 0
-    """Bytes of its end that were asked for first."""
+    """Bytes of the end of the file that were requested first."""
 
 
 class FooterPrefetcher:
@@ -91,14 +95,14 @@ class FooterPrefetcher:
         self._prune = prune
         self._most = most
         self._width = RequestWidth(most, widened=self._send_more)
-        self._desk = FooterBatchParser(shared_schema)
+        self._parser = FooterBatchParser(shared_schema)
         self._queue: deque[PrefetchedFile] = deque()
-        self._came = Batches(self._start, self._open_some, most=_BATCH, then=self._look)
+        self._arrived = BatchWorker(self._start, self._open_some, most=_BATCH, then=self._look)
         self._open: set[PrefetchedFile] = set()
         self._early: dict[tuple[str, str], PrefetchedFile] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self._readers = 0
-        self._unpruned = Batches(
+        self._requests = 0
+        self._unpruned = BatchWorker(
             self._start, self._prune_some, most=_BATCH, then=lambda: self._unpruned.begin()
         )
         self._longest = opener.options.tail_hint or LEAST_TAIL
@@ -106,68 +110,68 @@ class FooterPrefetcher:
         self._progress: asyncio.Future[None] | None = None
         self._closing = False
         self.failed = False
-        """One of the files could not be opened: it is not worth to go on ahead of that."""
+        """One of the files could not be opened: no other is opened ahead of it any more."""
 
     @property
     def depth(self) -> int:
-        """How many files may be looked at ahead."""
+        """How many files may be opened ahead."""
         return min(_DEPTH, max(self._most, self._room))
 
     @property
     def _room(self) -> int:
-        """How many files' ends may be held that are not settled."""
+        """How many tails may be in memory that are not settled."""
         return self._opener.options.memory_limit // _SHARE // self._longest
 
     def ask(self, file: FileEntry) -> PrefetchedFile | None:
-        """Begin to open a file; None where that is left to `Opener.open`."""
+        """Begin to open a file; returns None where `Opener.open` is to do it."""
         begun = None if self.failed else self._opener.begin(file)
         if begun is None:
             return None
         client, flight = begun
-        opening = PrefetchedFile(file, client, flight)
-        self._open.add(opening)
-        self._queue.append(opening)
+        prefetched = PrefetchedFile(file, client, flight)
+        self._open.add(prefetched)
+        self._queue.append(prefetched)
         self._send()
-        return opening
+        return prefetched
 
     def ask_early(self, files: Iterable[FileEntry]) -> None:
-        """Begin to open the first of files that are sure to be asked for, by `take_early` first, as they are.
+        """Begin to open the first of some files that are sure to be taken by `take_early`.
 
-        None of them may be settled before all are known: what they hold meanwhile is bounded.
+        None of them may be settled before the source has yielded all of its files, so their memory is bounded here.
         """
         self._start(self._ask_early(files))
 
     async def _ask_early(self, files: Iterable[FileEntry]) -> None:
-        asked = known = 0
+        asked = cached = 0
         for file in files:
             await breathe()
-            opening = self.ask(file)
-            if opening is None:
-                known += 1
-                if known > 1:  # the schema, which one tells, may have been asked for; here all may be known
+            prefetched = self.ask(file)
+            if prefetched is None:
+                cached += 1
+                if cached > 1:  # one may have been opened for the schema; with two, all may be cached
                     break
                 continue
-            self._early[file.root, file.path] = opening
-            self._longest = max(self._longest, self._opener.hint(opening.client, file, abreast=1))
+            self._early[file.root, file.path] = prefetched
+            self._longest = max(self._longest, self._opener.hint(prefetched.client, file, abreast=1))
             asked += 1
             if asked >= min(_DEPTH, self._room):
                 break
 
     async def open_early(self, file: FileEntry) -> tuple[FileHandle, int] | None:
-        """What `ask_early` has begun for a file, awaited: as `Opener.open` gives it, which is to be asked where this is
-        None."""
-        opening = self.take_early(file)
-        if opening is None:
+        """Wait for a file that `ask_early` began to open. Returns as `Opener.open` does, or None where that is to open
+        the file."""
+        prefetched = self.take_early(file)
+        if prefetched is None:
             return None
-        handle = await asyncio.shield(opening.flight)
-        if opening.error is not None:
-            raise opening.error
-        return None if handle is None else (handle, opening.round_trips)
+        handle = await asyncio.shield(prefetched.flight)
+        if prefetched.error is not None:
+            raise prefetched.error
+        return None if handle is None else (handle, prefetched.round_trips)
 
     def take_early(self, file: FileEntry) -> PrefetchedFile | None:
-        """What `ask_early` has begun for a file, handed out once; None where that was nothing, or of another version."""
-        opening = self._early.pop((file.root, file.path), None)
-        return opening if opening is not None and opening.file == file else None
+        """The file as `ask_early` began to open it, handed out once; None where it did not, or for another version."""
+        prefetched = self._early.pop((file.root, file.path), None)
+        return prefetched if prefetched is not None and prefetched.file == file else None
 
     async def progress(self) -> None:
         """Wait until some file is settled."""
@@ -176,7 +180,7 @@ class FooterPrefetcher:
         await asyncio.shield(self._progress)
 
     async def aclose(self) -> None:
-        """End all requests; what they were for is for others to open."""
+        """End all requests. Their files are to be opened by `Opener.open`."""
         self._closing = True
         self._width.close()
         if self._timer is not None:
@@ -187,9 +191,9 @@ class FooterPrefetcher:
             if self._tasks:
                 await asyncio.wait(self._tasks)
         finally:
-            # Whoever is cancelled here leaves nobody waiting for it.
-            for opening in tuple(self._open):
-                self._settle(opening)
+            # A caller that is cancelled here leaves nobody waiting.
+            for prefetched in tuple(self._open):
+                self._settle(prefetched)
 
     def _start(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)
@@ -197,160 +201,167 @@ class FooterPrefetcher:
         task.add_done_callback(self._ended)
 
     def _ended(self, task: asyncio.Task[None]) -> None:
-        """What a task should not have raised is told in their turn by all whom it may have left waiting."""
+        """Have an unexpected error of a task raised in the turn of every file that it may have left waiting."""
         self._tasks.discard(task)
         error = task.exception() if not task.cancelled() else None if self._closing else cancelled_within()
         if isinstance(error, Exception):
-            self._came.waiting.clear()
+            self._arrived.waiting.clear()
             self._unpruned.waiting.clear()
-            for opening in tuple(self._open):
-                self._fail(opening, error)
+            for prefetched in tuple(self._open):
+                self._fail(prefetched, error)
 
     # -- requests --------------------------------------------------------------------------------
 
     def _send(self) -> None:
-        if self._readers < self._width.now:
-            self._readers += 1
+        if self._requests < self._width.now:
+            self._requests += 1
             self._start(self._read())
         else:
             self._width.ask()
 
     def _send_more(self) -> None:
-        # One more than there is room for: that one asks for more room again.
-        for _ in range(min(self._width.now - self._readers + 1, len(self._queue))):
+        # One more than there is room for: it asks for more room again.
+        for _ in range(min(self._width.now - self._requests + 1, len(self._queue))):
             self._send()
 
     async def _read(self) -> None:
-        """Bring the tails of files, one after the other, until none is left."""
+        """Request the tails of files, one after the other, until none is left."""
         try:
             while self._queue:
                 await breathe()
                 if not self._queue:
                     break
-                opening = self._queue.popleft()
-                opening.asked_at = time.monotonic()
+                prefetched = self._queue.popleft()
+                prefetched.asked_at = time.monotonic()
                 try:
-                    client, file = opening.client, opening.file
-                    opening.hint = self._opener.hint(client, file, abreast=len(self._open))
-                    self._longest = max(self._longest, opening.hint)
+                    client, file = prefetched.client, prefetched.file
+                    prefetched.hint = self._opener.hint(client, file, abreast=len(self._open))
+                    self._longest = max(self._longest, prefetched.hint)
                     recalled = await self._opener.recall(client, file) if self._opener.keeps(client) else None
                     if recalled is None:
-                        opening.seen.append(await self._opener.fetch_tail(client, file, hint=opening.hint))
+                        prefetched.seen.append(
+                            await self._opener.fetch_tail(client, file, hint=prefetched.hint)
+                        )
                     else:
-                        opening.handle, opening.round_trips = recalled
+                        prefetched.handle, prefetched.round_trips = recalled
                 except Exception as error:  # noqa: BLE001 - raised when its turn comes
-                    self._fail(opening, error)
+                    self._fail(prefetched, error)
                 else:
-                    self._came.waiting.append(opening)
+                    self._arrived.waiting.append(prefetched)
                     self._look()
         finally:
-            self._readers -= 1
-        if not self._readers:
+            self._requests -= 1
+        if not self._requests:
             self._look()
 
     def _look(self) -> None:
-        """Go through what has come, if that is worth it by now."""
-        came = self._came
-        if came.busy or not came.waiting:
+        """Parse what has arrived, if that is enough by now."""
+        arrived = self._arrived
+        if arrived.busy or not arrived.waiting:
             return
-        coming = self._readers + len(self._queue) - 1
-        if len(came.waiting) >= _BATCH or coming <= 0:
-            self._digest_now()
+        coming = self._requests + len(self._queue) - 1
+        if len(arrived.waiting) >= _BATCH or coming <= 0:
+            self._parse_now()
         elif self._timer is None:
             loop = asyncio.get_running_loop()
-            self._timer = loop.call_later(self._readers * _PATIENCE, self._digest_now)
+            self._timer = loop.call_later(self._requests * _PATIENCE, self._parse_now)
 
-    def _digest_now(self) -> None:
+    def _parse_now(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        self._came.begin()
+        self._arrived.begin()
 
-    # -- what has come ---------------------------------------------------------------------------
+    # -- what has arrived ------------------------------------------------------------------------
 
     async def _open_some(self, some: Sequence[PrefetchedFile]) -> None:
-        opened = [opening for opening in some if opening.handle is not None]
-        came = [(opening, opening.seen[0]) for opening in some if opening.handle is None]
-        tails = [(opening, tail) for opening, tail in came if isinstance(tail, Tail)]
-        parsed = self._desk.parse([tail for _, tail in tails])
-        for (opening, tail), metadata in zip(tails, parsed, strict=True):
+        opened = [prefetched for prefetched in some if prefetched.handle is not None]
+        arrived = [(prefetched, prefetched.seen[0]) for prefetched in some if prefetched.handle is None]
+        tails = [(prefetched, tail) for prefetched, tail in arrived if isinstance(tail, Tail)]
+        parsed = self._parser.parse([tail for _, tail in tails])
+        for (prefetched, tail), metadata in zip(tails, parsed, strict=True):
             await breathe()
-            steps = self._opener.steps(opening.file, opening.hint)
+            steps = self._opener.steps(prefetched.file, prefetched.hint)
             try:
                 next(steps)
                 need = steps.send(
                     tail if metadata is None else Tail(tail.data, tail.start, tail.size, tail.etag, metadata)
                 )
             except StopIteration as done:
-                self._is_open(opening, done.value)
-                opened.append(opening)
+                self._is_open(prefetched, done.value)
+                opened.append(prefetched)
             except Exception as error:  # noqa: BLE001 - raised when its turn comes
-                self._fail(opening, error)
+                self._fail(prefetched, error)
             else:
-                self._start(self._finish(opening, tail, steps, need))
+                self._start(self._finish(prefetched, tail, steps, need))
         await self._conclude(opened)
 
     async def _finish(
-        self, opening: PrefetchedFile, tail: Tail, steps: Steps[FileHandle], need: Need | NeedTail
+        self, prefetched: PrefetchedFile, tail: Tail, steps: Steps[FileHandle], need: Need | NeedTail
     ) -> None:
-        """Bring what the tail lacks of a longer footer."""
+        """Request what the tail lacks of a longer footer."""
         try:
             handle, trips = await self._opener.drive_on(
-                steps, need, client=opening.client, path=opening.file.path, tail=tail, seen=opening.seen
+                steps,
+                need,
+                client=prefetched.client,
+                path=prefetched.file.path,
+                tail=tail,
+                seen=prefetched.seen,
             )
         except Exception as error:  # noqa: BLE001 - raised when its turn comes
-            self._fail(opening, error)
+            self._fail(prefetched, error)
         else:
-            opening.round_trips += trips
-            self._is_open(opening, handle)
-            await self._conclude([opening])
+            prefetched.round_trips += trips
+            self._is_open(prefetched, handle)
+            await self._conclude([prefetched])
 
-    def _is_open(self, opening: PrefetchedFile, handle: FileHandle) -> None:
-        handle.checked_at = opening.asked_at
-        opening.handle = handle
+    def _is_open(self, prefetched: PrefetchedFile, handle: FileHandle) -> None:
+        handle.checked_at = prefetched.asked_at
+        prefetched.handle = handle
 
     async def _conclude(self, opened: Sequence[PrefetchedFile]) -> None:
-        """Keep files that are open; the verdict on them follows."""
+        """Cache files that are open; they are pruned next."""
         opener, recalled = self._opener, 0
-        for opening in opened:
-            if opening.handle is None:
-                raise TypeError("a file that is not open cannot be kept")
-            opener.adopt(opening.client, opening.file, handle=opening.handle, hint=opening.hint)
-            # What a verdict waits for may itself wait for this file.
-            opener.end(opening.client, opening.file, opening.flight, opening.handle)
-            recalled += not opening.seen
+        for prefetched in opened:
+            if prefetched.handle is None:
+                raise TypeError("a file that is not open cannot be cached")
+            opener.adopt(prefetched.client, prefetched.file, handle=prefetched.handle, hint=prefetched.hint)
+            # Pruning may wait for the question, which may wait for this file.
+            opener.end(prefetched.client, prefetched.file, prefetched.flight, prefetched.handle)
+            recalled += not prefetched.seen
         opener.metrics.add("metadata_hits", recalled)
         opener.metrics.add("metadata_misses", len(opened) - recalled)
-        for opening in opened:
-            if opening.seen and opening.handle is not None and opener.keeps(opening.client):
-                await opener.keep(opening.client, opening.handle, opening.seen)
+        for prefetched in opened:
+            if prefetched.seen and prefetched.handle is not None and opener.keeps(prefetched.client):
+                await opener.keep(prefetched.client, prefetched.handle, prefetched.seen)
         self._unpruned.waiting += opened
         self._unpruned.begin()
 
     async def _prune_some(self, some: Sequence[PrefetchedFile]) -> None:
-        """Settle what is open. Nothing that anybody else could wait for is done here."""
+        """Settle files that are open. Nobody else waits for what is done here."""
         await breathe()
-        pairs = [(opening.file, opening.handle) for opening in some if opening.handle is not None]
-        for opening, excluded in zip(some, await self._prune(pairs), strict=True):
-            opening.excluded = excluded
-            if opening.seen and not excluded:
-                tail = opening.seen[0]
-                self._opener.keep_tail(opening.client, opening.file, tail, among=len(self._open))
-            self._settle(opening)
+        pairs = [(prefetched.file, prefetched.handle) for prefetched in some if prefetched.handle is not None]
+        for prefetched, excluded in zip(some, await self._prune(pairs), strict=True):
+            prefetched.excluded = excluded
+            if prefetched.seen and not excluded:
+                tail = prefetched.seen[0]
+                self._opener.keep_tail(prefetched.client, prefetched.file, tail, among=len(self._open))
+            self._settle(prefetched)
 
-    def _fail(self, opening: PrefetchedFile, error: Exception) -> None:
+    def _fail(self, prefetched: PrefetchedFile, error: Exception) -> None:
         self.failed = True
-        opening.error = self._opener.named(error, opening.file)
-        self._settle(opening)
-        # Whether the others are wanted is known when that one's turn has come.
+        prefetched.error = self._opener.named(error, prefetched.file)
+        self._settle(prefetched)
+        # Whether the others are needed is clear when the turn of this one has come.
         while self._queue:
             self._settle(self._queue.popleft())
 
-    def _settle(self, opening: PrefetchedFile) -> None:
-        opening.done = True
-        opening.seen = []
-        self._open.discard(opening)
-        self._opener.end(opening.client, opening.file, opening.flight, opening.handle)
+    def _settle(self, prefetched: PrefetchedFile) -> None:
+        prefetched.done = True
+        prefetched.seen = []
+        self._open.discard(prefetched)
+        self._opener.end(prefetched.client, prefetched.file, prefetched.flight, prefetched.handle)
         if self._progress is not None:
             if not self._progress.done():
                 self._progress.set_result(None)
@@ -360,19 +371,19 @@ class FooterPrefetcher:
 T = TypeVar("T")
 
 
-class Batches(Generic[T]):
-    """What waits is gone through in the order it came in.
+class BatchWorker(Generic[T]):
+    """Works through items some at a time, in the order in which they were added.
 
     Parameters
     ----------
     start : callable
-        Makes a task of a coroutine, and owns it.
+        Starts a coroutine as a task that the caller owns.
     do : callable
-        Awaited with some of them.
+        Awaited with some items.
     most : int
-        So many at a time, at most.
+        Items at a time, at most.
     then : callable
-        Called after each time that has not failed.
+        Called after each batch, unless the batch failed.
     """
 
     def __init__(
@@ -391,7 +402,7 @@ class Batches(Generic[T]):
         self.busy = False
 
     def begin(self) -> None:
-        """Go through the first of them, unless some are being gone through."""
+        """Start on the next batch, unless one is under way."""
         if self.waiting and not self.busy:
             self.busy = True
             self._start(self._go())
@@ -406,13 +417,13 @@ class Batches(Generic[T]):
 
 
 _AT_FIRST: Final = 128
-"""Requests under way at once until it is seen that the loop has time for more."""
+"""Requests under way at once until the loop is seen to have time for more."""
 _LOOK: Final = 0.005
-"""Seconds after which that is looked at, while files wait."""
+"""Seconds after which the load of the loop is measured, while files wait."""
 _MORE: Final = 32
 """How much the limit of requests is raised at a time."""
 _BUSY: Final = 0.75
-"""A loop that works for more than this share of the time would not be through sooner: more connections only cost it."""
+"""A loop that is busy for more than this share of the time gains nothing from more connections."""
 
 
 class RequestWidth:
@@ -421,9 +432,9 @@ class RequestWidth:
     Parameters
     ----------
     most : int
-        It never grows beyond.
+        The limit never grows beyond this.
     widened : callable
-        Called each time that was looked at, whether the limit has grown or not.
+        Called after each measurement, whether the limit has grown or not.
     """
 
     def __init__(self, most: int, *, widened: Callable[[], None]) -> None:
@@ -436,13 +447,13 @@ class RequestWidth:
         self._worked = 0.0
 
     def ask(self) -> None:
-        """Somebody waits for the limit to grow: look soon whether it may."""
+        """Measure the load soon: somebody waits for the limit to grow."""
         if self._timer is None and self.now < self._most:
             self._since, self._worked = time.monotonic(), time.thread_time()
             self._timer = asyncio.get_running_loop().call_later(_LOOK, self._look)
 
     def close(self) -> None:
-        """Look no more."""
+        """Stop measuring."""
         if self._timer is not None:
             self._timer.cancel()
 
@@ -454,47 +465,50 @@ class RequestWidth:
 
 
 _FEWEST: Final = 4
-"""Footers; fewer are sooner parsed one by one."""
+"""Footers; fewer are parsed faster one by one."""
 _LONGEST: Final = 16 * 1024
 """Bytes of a footer; longer ones gain nothing."""
-_KINDS: Final = 8
+_TEMPLATES: Final = 8
 """How many footer layouts are remembered; the one learned first is dropped."""
 
 
 class FooterBatchParser:
-    """Where the footers of one scan are handed in.
+    """Parses the footers of one scan that arrive at about the same time together, where they are laid out alike.
+
+    A footer of a few column chunks takes an interpreter longer than its request; thirty at once take little longer than
+    three (`format.footers`).
 
     Parameters
     ----------
     shared : callable
-        Gives an equal schema that another file has, if there is one.
+        Returns an equal schema object that another file has, if there is one.
     """
 
     def __init__(self, shared: Callable[[ParquetSchema], ParquetSchema]) -> None:
         self._shared = shared
-        self._kinds: deque[Alike] = deque(maxlen=_KINDS)
-        self._learned_in_vain = 0
+        self._templates: deque[Alike] = deque(maxlen=_TEMPLATES)
+        self._failed_templates = 0
 
     def parse(self, tails: Sequence[Tail]) -> list[FileMetadata | PackedMetadata | None]:
-        """What the footer at the end of each file says; None where that is left to the caller."""
+        """Parse the footer in each tail; None where the caller has to do it."""
         found: list[FileMetadata | PackedMetadata | None] = [None] * len(tails)
-        if len(tails) < _FEWEST or self._learned_in_vain > _KINDS:
+        if len(tails) < _FEWEST or self._failed_templates > _TEMPLATES:
             return found
         waiting = [
             (place, footer)
             for place, tail in enumerate(tails)
             if (footer := footer_in(tail, _LONGEST)) is not None
         ]
-        waiting = self._parse_known(waiting, found)
+        waiting = self._parse_alike(waiting, found)
         if len(waiting) >= _FEWEST:
-            self._parse_known(self._learn(waiting, found), found)
+            self._parse_alike(self._learn(waiting, found), found)
         return found
 
-    def _parse_known(
+    def _parse_alike(
         self, waiting: list[tuple[int, FooterBytes]], found: list[FileMetadata | PackedMetadata | None]
     ) -> list[tuple[int, FooterBytes]]:
-        """Answer those that are like others before; returns the rest."""
-        for kind in self._kinds:
+        """Parse footers of layouts met before; returns the other footers."""
+        for kind in self._templates:
             if len(waiting) < _FEWEST:
                 break
             fitting = [one for one in waiting if kind.fits(one[1].data)]
@@ -504,15 +518,15 @@ class FooterBatchParser:
             for (place, _), metadata in zip(fitting, read, strict=True):
                 found[place] = metadata
             waiting = [one for one in waiting if found[one[0]] is None]
-            self._learned_in_vain = 0
+            self._failed_templates = 0
         return waiting
 
     def _learn(
         self, waiting: list[tuple[int, FooterBytes]], found: list[FileMetadata | PackedMetadata | None]
     ) -> list[tuple[int, FooterBytes]]:
-        """Parse the first in the plain way, for others to be compared with; returns the others."""
+        """Parse the first footer alone, as the template of a layout; returns the other footers."""
         (place, footer), *rest = waiting
-        self._learned_in_vain += 1
+        self._failed_templates += 1
         try:
             metadata = parse_footer(footer.data, file_size=footer.file_size, footer_start=footer.footer_start)
         except AccelError:
@@ -521,5 +535,5 @@ class FooterBatchParser:
         found[place] = metadata
         kind = learn_alike(metadata)
         if kind is not None:
-            self._kinds.appendleft(kind)
+            self._templates.appendleft(kind)
         return rest

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from accel.scanning.footer_prefetch import Batches
+from accel.scanning.footer_prefetch import BatchWorker
 
 
 class Play:
-    """Batches of numbers, and what became of them."""
+    """BatchWorker of numbers, and what became of them."""
 
     def __init__(self, most: int) -> None:
         self.tasks: list[asyncio.Task[None]] = []
@@ -20,7 +20,7 @@ class Play:
         self.under_way = 0
         self.ended = 0
         self.broken = False
-        self.batches: Batches[int] = Batches(self.start, self.do, most=most, then=self.then)
+        self.batches: BatchWorker[int] = BatchWorker(self.start, self.do, most=most, then=self.then)
 
     def start(self, work: Coroutine[Any, Any, None]) -> None:
         self.tasks.append(asyncio.get_running_loop().create_task(work))
