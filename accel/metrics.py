@@ -85,7 +85,8 @@ class Metrics:
     hedged: int = 0
     """Second requests for small ones that were late: counted among the requests too."""
     requests_by_kind: dict[Kind, int] = field(default_factory=dict)
-    """`requests`, by what was asked for: "data page", "listing", ..."""
+    """`requests`, by what was asked for: "data page", "listing", ... A request for several things counts for what most of
+    its bytes are, and for "data page" or "column chunk" where dictionary pages come along with these."""
     bytes_by_kind: dict[Kind, int] = field(default_factory=dict)
     """`bytes`, likewise."""
     files: Counter = field(default_factory=Counter)

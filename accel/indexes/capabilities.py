@@ -75,8 +75,8 @@ class CoveringKind(IndexKind, Protocol):
     """A kind of several columns."""
 
     @property
-    def inputs(self) -> Sequence[str]:
-        """Their names or dotted paths; it is given structs with a field a column."""
+    def inputs(self) -> Sequence[str | tuple[str, ...]]:
+        """Their names or dotted paths, or the names of their paths; it is given structs with a field a column."""
         ...
 
     def covers(self) -> Iterable[tuple[int, str]]:

@@ -82,12 +82,12 @@ class Zonemap(IndexKind):
         """What it is of, where that is several things; else nothing."""
         of = Expression(self.of)
         return tuple(
-            parse_member(each, default=of) if isinstance(each, str) else Member(of, (".".join(each),))
+            parse_member(each, default=of) if isinstance(each, str) else Member(of, (each,))
             for each in self.columns
         )
 
     @property
-    def inputs(self) -> tuple[str, ...]:
+    def inputs(self) -> tuple[str | Path, ...]:
         """The columns that it is made of, each once."""
         return inputs_of(self.members)
 
@@ -108,12 +108,11 @@ class Zonemap(IndexKind):
             for column in member.columns
         )
 
-    def path_of(self, column: str) -> Path:
+    def path_of(self, column: str | Path) -> Path:
         """Where an input is in the file."""
         if self.paths:
             return tuple(self.paths[self.inputs.index(column)])
-        given = {".".join(each): each for each in self.columns if not isinstance(each, str)}
-        return given.get(column, tuple(column.split(".")))
+        return tuple(column.split(".")) if isinstance(column, str) else column
 
     def builder(self, *, level: Level) -> _Builder:
         """A new index in the making."""

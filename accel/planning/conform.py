@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ import pyarrow as pa
 from accel.arrays import is_zoned, packed_validity
 from accel.errors import SchemaMismatchError
 
-__all__ = ["check_schema", "conform_array", "is_bytes", "is_text", "widens"]
+__all__ = ["check_paths", "check_schema", "conform_array", "is_bytes", "is_text", "widens"]
 
 # Integers up to this many bits are exact in a float of the width on the right.
 _EXACT_IN_FLOAT = {8: 16, 16: 32, 32: 64}
@@ -96,23 +97,65 @@ def _finer(have: str, to: str) -> bool:
 
 
 def check_schema(have: pa.Schema, to: pa.Schema, *, url: str, zoned: pa.Schema | None = None) -> None:
-    """Raise SchemaMismatchError where a column of the file does not widen to the scan's type, neither as it is nor
-    as `zoned` has it, if that is given."""
-    for field in to:
-        for index in have.get_all_field_indices(field.name):
-            kind = have.field(index).type
-            if widens(kind, field.type):
+    """Raise SchemaMismatchError where a column of the file does not widen to the scan's type: see `check_paths`."""
+    check_paths(have, to, [(name,) for name in to.names], url=url, zoned=zoned)
+
+
+def check_paths(
+    have: pa.Schema,
+    to: pa.Schema,
+    paths: Iterable[tuple[str, ...]],
+    *,
+    url: str,
+    zoned: pa.Schema | None = None,
+) -> None:
+    """Check that what paths through structs lead to in a file widens to what they lead to in the scan's schema.
+
+    Parameters
+    ----------
+    have, to : pyarrow.Schema
+        Of the file, which may lack what a path leads to, and of the scan, which does not.
+    paths : iterable of tuple of str
+    url : str
+        Of the file, for errors.
+    zoned : pyarrow.Schema, optional
+        Other types of the file's columns, of which it is enough that they widen.
+
+    Raises
+    ------
+    SchemaMismatchError
+        A type does not widen without loss, or is no struct where the scan has one that the path leads through.
+    """
+    for path in paths:
+        meant = to.field(to.get_all_field_indices(path[0])[0]).type
+        for index in have.get_all_field_indices(path[0]):
+            found = _first_narrower(have.field(index).type, meant, path[1:])
+            if found is None or (
+                zoned is not None and not _first_narrower(zoned.field(index).type, meant, path[1:])
+            ):
                 continue
-            if zoned is None or not _widens_in(zoned, field):
-                raise SchemaMismatchError(
-                    f"column {field.name!r} is {kind} here and {field.type} in the scan's schema",
-                    path=url,
-                    hint="give schema= with a type that holds both",
-                )
+            depth, kind, wanted = found
+            raise SchemaMismatchError(
+                f"column {'.'.join(path[: depth + 1])!r} is {kind} here and {wanted} in the scan's schema",
+                path=url,
+                hint="give schema= with a type that holds both",
+            )
 
 
-def _widens_in(schema: pa.Schema, to: pa.Field) -> bool:
-    return all(widens(schema.field(at).type, to.type) for at in schema.get_all_field_indices(to.name))
+def _first_narrower(
+    have: pa.DataType, to: pa.DataType, names: Sequence[str]
+) -> tuple[int, pa.DataType, pa.DataType] | None:
+    """Where along a path of fields a type does not do for what is meant, with both types there."""
+    for depth, name in enumerate(names):
+        if pa.types.is_null(have):
+            return None
+        if not pa.types.is_struct(have):
+            return depth, have, to
+        index = have.get_field_index(name)
+        if index < 0:
+            return None
+        have, to = have.field(index).type, to.field(to.get_field_index(name)).type
+    return None if widens(have, to) else (len(names), have, to)
 
 
 def conform_array(array: pa.Array, to: pa.DataType, *, url: str = "", name: str = "") -> pa.Array:

@@ -44,7 +44,11 @@ class Embedded:
 
     @classmethod
     def of(
-        cls, handle: FileHandle, query: FileQuery, named: Mapping[str, str], on_bad_index: OnBadIndex
+        cls,
+        handle: FileHandle,
+        query: FileQuery,
+        named: Mapping[tuple[str, ...], str],
+        on_bad_index: OnBadIndex,
     ) -> Embedded | None:
         """None where the file has no index that could say anything of the predicate."""
         if query.bound is None or (handle.toc is None and not named) or handle.distrusted:

@@ -97,14 +97,13 @@ def asked_of(query: FileQuery) -> Asked:
 
 
 def named(
-    handle: FileHandle, query: FileQuery, asked: Asked, columns: Mapping[str, str]
+    handle: FileHandle, query: FileQuery, asked: Asked, columns: Mapping[tuple[str, ...], str]
 ) -> Iterator[IndexSource]:
     """The file's IDX1, for each of the caller's `columns` that the predicate asks something it can answer.
 
     An IDX1 does not say which column it is of, so the caller does.
     """
-    for name in columns:
-        path = (name,) if (name,) in asked else tuple(name.split("."))
+    for path in columns:
         here = asked.get(path)
         span = idx1_range(handle.metadata) if here else None
         if here is None or span is None or span[1] - span[0] > _MOST_IDX1:

@@ -133,6 +133,10 @@ class Reader:
             return given
         return max(_LEAST_PROBED, self._client_for(root).network.trip_bytes // max(1, self.num_files))
 
+    def came_along_from(self, task: ScanTask) -> int | None:
+        """Where what came with the footer of a task's file starts, and is not kept for the task; None where nothing is known."""
+        return self._opener.dropped_from(self._client_for(task.file.root), task.file.id)
+
     async def plan(
         self,
         file: DataFile,

@@ -283,7 +283,12 @@ class Engine:
         from accel.scanning.explaining import explain_plans
 
         explained = explain_plans(
-            session, plans, question=question, source=self.describe(), listing=await session.listing()
+            session,
+            plans,
+            question=question,
+            source=self.describe(),
+            listing=await session.listing(),
+            forgets=self._cache is None,
         )
         # Without a cache of the caller's it would hold the metadata of all files for as long as the plan lives.
         return Plan(

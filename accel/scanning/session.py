@@ -196,10 +196,11 @@ class Session:
         try:
             alone = spec.schema is None and len(listing.files) == 1 and not spec.by_position
             data_set, output = settle_schemas(schema, spec.columns, alone=alone)
+            embedded: dict[tuple[str, ...], str] = {}
             if spec.embedded:
-                from accel.predicate.resolve import refuse_missing
+                from accel.predicate.resolve import resolve_named
 
-                refuse_missing(spec.embedded, data_set)
+                embedded = {resolve_named(name, data_set).path: kind for name, kind in spec.embedded.items()}
             if spec.where is not None:
                 from accel.predicate.bind import bind, binds_long
 
@@ -208,7 +209,7 @@ class Session:
                 bound = await WORK.run(work) if binds_long(spec.where) else work()
         except AccelError as error:
             raise spec.tell(error, listing.files[0].url) from None
-        question = Question(spec.where, data_set, output, partitions, embedded=spec.embedded)
+        question = Question(spec.where, data_set, output, partitions, embedded=embedded)
         question = question if self.answering is None else self.answering.narrow(question)
         question.compiled.bound, question.compiled.keys = bound, keys
         return question

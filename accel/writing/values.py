@@ -39,8 +39,9 @@ _PIECE_ROWS = 1 << 19
 """Rows, likewise: few bytes may hold many."""
 
 
-def find_leaf(metadata: FileMetadata, column: str) -> Leaf:
-    """The leaf that a name or dotted path means; an exact top-level name wins over a path.
+def find_leaf(metadata: FileMetadata, column: str | tuple[str, ...]) -> Leaf:
+    """The leaf that a name or dotted path means, or a path given name by name; of what a dotted path may mean a top-level
+    name wins over a field, and of several the longest.
 
     Raises
     ------
@@ -50,24 +51,27 @@ def find_leaf(metadata: FileMetadata, column: str) -> Leaf:
         It is not one value a row: a struct as a whole, or something inside a list. Or there are several of that name.
     """
     schema = metadata.schema
-    names = [(column,), tuple(column.split("."))]
-    for path in names:
-        for leaf in schema.leaves:
-            if leaf.path == path:
-                _refuse_namesakes(metadata, path)
-                if not flat_leaf(leaf):
-                    raise SchemaMismatchError(f"column {column} is inside a list", hint="index a flat column")
-                return leaf
-    for path in names:
-        if any(leaf.path[: len(path)] == path for leaf in schema.leaves):
-            raise SchemaMismatchError(
-                f"column {column} is nested", hint="name one of its fields, if a struct"
-            )
+    if isinstance(column, str):
+        shown, names = column, column.split(".")
+        paths = [(".".join(names[:cut]), *names[cut:]) for cut in range(len(names), 0, -1)]
+    else:
+        shown, paths = ".".join(column), [column]
+    for path in paths:
+        below = [leaf for leaf in schema.leaves if leaf.path[: len(path)] == path]
+        if not below:
+            continue
+        leaf = next((leaf for leaf in below if leaf.path == path), None)
+        if leaf is None:
+            raise SchemaMismatchError(f"column {shown} is nested", hint="name one of its fields, if a struct")
+        _refuse_namesakes(metadata, path)
+        if not flat_leaf(leaf):
+            raise SchemaMismatchError(f"column {shown} is inside a list", hint="index a flat column")
+        return leaf
     import difflib
 
-    close = difflib.get_close_matches(column, schema.names, 3)
+    close = difflib.get_close_matches(shown, schema.names, 3)
     hint = f"did you mean {' or '.join(close)}?" if close else f"there are {', '.join(schema.names[:20])}"
-    raise ColumnNotFoundError(f"no column {column}", hint=hint)
+    raise ColumnNotFoundError(f"no column {shown}", hint=hint)
 
 
 def _refuse_namesakes(metadata: FileMetadata, path: tuple[str, ...]) -> None:
