@@ -6,6 +6,7 @@ import argparse
 import contextlib
 import dataclasses
 import sys
+import warnings
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -59,7 +60,9 @@ def run_embed(given: argparse.Namespace) -> None:
     for column, kind, level in given.index:
         indexes.setdefault(column, []).append(kind if level is None else (kind, level))
     try:
-        with _progress() as progress:
+        with _progress() as progress, warnings.catch_warnings():
+            # They are in the report, too.
+            warnings.simplefilter("ignore", UserWarning)
             report = embed(
                 given.source,
                 given.target,
@@ -70,12 +73,15 @@ def run_embed(given: argparse.Namespace) -> None:
             )
     except TypeError as error:
         raise UsageError(str(error)) from error
-    if given.json:
-        from accel.cli.output import print_json
+    from accel.cli.output import print_json, say
+    from accel.cli.values import safe_text
 
+    if given.json:
         print_json(dataclasses.asdict(report))
-        return
-    _print(report)
+    else:
+        _print(report)
+    for warning in report.warnings:
+        say(f"warning: {safe_text(warning)}")
 
 
 def _index(text: str) -> tuple[str, str, str | None]:

@@ -20,6 +20,7 @@ from accel.decode.value_sizes import check_sizes, value_width
 from accel.errors import AccelError, MemoryLimitError, ParquetFormatError
 from accel.format.model import Encoding, Leaf, PageTable, PageType, Physical, SchemaElement
 from accel.format.page_header import parse_page_header
+from accel.format.page_index import PageIndexMismatchError
 from accel.format.page_runs import walk_pages
 from accel.planning.decoded_size import level_bytes
 from accel.planning.pages import READABLE_CODECS
@@ -204,8 +205,13 @@ def _verify(
 
 
 def _walk(buffer: Buffer, chunk: ChunkPages) -> PageTable:
-    # Only a whole chunk may be followed by padding.
-    return walk_pages(buffer, max_pages=_MAX_PAGES, num_values=chunk.num_values if chunk.whole else None)
+    if chunk.whole:
+        # It alone may be followed by padding.
+        return walk_pages(buffer, max_pages=_MAX_PAGES, num_values=chunk.num_values)
+    try:
+        return walk_pages(buffer, max_pages=_MAX_PAGES)
+    except ParquetFormatError as error:
+        raise PageIndexMismatchError(error.message, place=error.place) from error
 
 
 def walk_dictionary(page: Buffer) -> PageTable:
@@ -242,7 +248,7 @@ def _data_pages(
             continue
         if not chunk.whole:
             other = int(table.type[np.flatnonzero(~data)[0]])
-            raise ParquetFormatError(f"a page of type {other} where the offset index has a data page")
+            raise PageIndexMismatchError(f"a page of type {other} where the offset index has a data page")
         values.append(table.num_values[data])
         rows.append(table.num_rows[data])
         encodings.append(table.encoding[data])
@@ -280,13 +286,13 @@ def _check_counts(chunk: ChunkPages, leaf: Leaf, values: Int64s, rows: Int64s, e
             raise ParquetFormatError(f"the pages hold {total} values for {claimed} rows")
         return
     if len(values) != len(expected):
-        raise ParquetFormatError(f"{len(values)} data pages where the offset index has {len(expected)}")
+        raise PageIndexMismatchError(f"{len(values)} data pages where the offset index has {len(expected)}")
     wrong = (values != expected) if leaf.max_repetition == 0 else (values < expected)
     if max(rows.tolist(), default=-1) >= 0:
         wrong |= (rows >= 0) & (rows != expected)
     if any(wrong.tolist()):
         page = int(np.flatnonzero(wrong)[0])
-        raise ParquetFormatError(
+        raise PageIndexMismatchError(
             f"data page {page} of those read has {int(values[page])} values (and {int(rows[page])} rows, -1 if "
             f"untold), the offset index says {int(expected[page])} rows"
         )

@@ -11,7 +11,15 @@ if TYPE_CHECKING:
     from accel.arrays import Int64s
     from accel.indexes.question import LeafQuestion
 
-__all__ = ["CoveringKind", "JoinableKind", "JoinedIndex", "PartedIndex", "PartedKind", "StreamedKind"]
+__all__ = [
+    "CoveringKind",
+    "JoinableKind",
+    "JoinedIndex",
+    "LimitedKind",
+    "PartedIndex",
+    "PartedKind",
+    "StreamedKind",
+]
 
 
 class StreamedKind(IndexKind, Protocol):
@@ -43,6 +51,17 @@ class PartedIndex(ParsedIndex, Protocol):
 
     def with_parts(self, parts: Mapping[tuple[int, int], memoryview]) -> PartedIndex:
         """The same with more stretches held. Raises IndexFormatError where one does not verify."""
+        ...
+
+
+class LimitedKind(IndexKind, Protocol):
+    """A kind whose indexes may come to rule nothing out, and which then says so."""
+
+    def shortcoming(self, data: bytes, *, units: int) -> str | None:
+        """Why an index that was built rules nothing out, and what to take instead; None where it does.
+
+        `data` is all of it, or its head where the kind has one. Raises IndexFormatError, as `parse` does.
+        """
         ...
 
 

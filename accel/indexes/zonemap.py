@@ -40,6 +40,9 @@ Path = tuple[str, ...]
 Figures = ZoneStats | TupleZones
 
 
+_UNBOUNDED = "no unit's values have bounds; take distinct, bitmap or bloom instead"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Zonemap(IndexKind):
     """Bounds, counts and sums of units.
@@ -130,6 +133,12 @@ class Zonemap(IndexKind):
         members = tuple(_read_member(blob, units, settled=settled) for _ in range(count))
         blob.end()
         return ParsedZonemap(members, 4 * len(data))
+
+    def shortcoming(self, data: bytes, *, units: int) -> str | None:
+        """Why an index rules nothing out but nulls; None where it does more."""
+        parsed = self.parse(data, level=Level.PAGE, units=units)
+        figures = [member.figures for member in parsed.members]
+        return _UNBOUNDED if all(isinstance(each, ZoneStats) and each.unbounded for each in figures) else None
 
     @property
     def params(self) -> Mapping[str, Any]:

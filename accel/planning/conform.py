@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from accel.arrays import is_zoned, packed_validity
 from accel.errors import SchemaMismatchError
+from accel.planning.projection import match_fields
 
 __all__ = ["check_paths", "check_schema", "conform_array", "is_bytes", "is_text", "widens"]
 
@@ -31,15 +32,23 @@ def widens(have: pa.DataType, to: pa.DataType) -> bool:
     if pa.types.is_dictionary(to):
         return widens(have, to.value_type)
     if pa.types.is_struct(have) and pa.types.is_struct(to):
-        return all(
-            to.get_field_index(f.name) < 0 or widens(f.type, to.field(to.get_field_index(f.name)).type)
-            for f in have
-        )
+        return _struct_widens(have, to)
     if _is_list(have) and _is_list(to):
         return not pa.types.is_fixed_size_list(to) and widens(have.value_type, to.value_type)
     if pa.types.is_map(have) and pa.types.is_map(to):
         return widens(have.key_type, to.key_type) and widens(have.item_type, to.item_type)
     return _number_widens(have, to) or _other_widens(have, to)
+
+
+def _struct_widens(have: pa.StructType, to: pa.StructType) -> bool:
+    for field, at in zip(have, match_fields(have, to), strict=True):
+        of_name = len(have.get_all_field_indices(field.name)), len(to.get_all_field_indices(field.name))
+        if of_name[1] and max(of_name) > 1 and of_name[0] != of_name[1]:
+            # Nobody knows which of them is meant.
+            return False
+        if at >= 0 and not widens(field.type, to.field(at).type):
+            return False
+    return True
 
 
 def _is_list(kind: pa.DataType) -> bool:
@@ -76,7 +85,10 @@ def _other_widens(have: pa.DataType, to: pa.DataType) -> bool:
     for family in (pa.types.is_time, pa.types.is_duration):
         if family(have) and family(to):
             return _finer(have.unit, to.unit)
-    return bool(pa.types.is_date32(have) and pa.types.is_date64(to))
+    if pa.types.is_date(have):
+        # A day is the moment that it begins at, where no zone says which that is.
+        return bool(pa.types.is_date(to) or (pa.types.is_timestamp(to) and not is_zoned(to)))
+    return False
 
 
 def is_text(kind: pa.DataType) -> bool:
@@ -193,8 +205,7 @@ def conform_array(array: pa.Array, to: pa.DataType, *, url: str = "", name: str 
 
 def _conform_struct(array: pa.StructArray, to: pa.StructType, *, url: str, name: str) -> pa.Array:
     children = []
-    for field in to:
-        index = array.type.get_field_index(field.name)
+    for field, index in zip(to, match_fields(to, array.type), strict=True):
         if index < 0:
             children.append(pa.nulls(len(array), field.type))
         else:

@@ -17,7 +17,7 @@ from accel.cache.cache import Cache, file_key
 from accel.decode.calls import DecodePiece, DecodeStack, MatchPiece
 from accel.decode.pool import DecodePool
 from accel.decode.stored import bare_page
-from accel.errors import AccelError, IndexFormatError, redact
+from accel.errors import AccelError, IndexFormatError
 from accel.format.model import SchemaElement
 from accel.metrics import Metrics
 from accel.options import Options, Phases
@@ -148,6 +148,7 @@ class Reader:
         limit: int | None = None,
     ) -> tuple[FilePlan, int]:
         """The tasks of one opened file, and the round trips that its page indexes took."""
+        self._refuse_passed_over(handle, file.url)
         client = self._client_for(file.root)
         task_file = describe_file(
             file,
@@ -170,7 +171,7 @@ class Reader:
             early_bytes=client.network.early_bytes,
             whole_bytes=_WHOLE_BYTES,
             read_dictionary=_read_dictionary,
-            on_bad_index=lambda error: self._on_bad_index(error, file.url),
+            on_bad_index=lambda error: self._on_bad_index(error, handle, file.url),
         )
         trips = 1
         try:
@@ -193,9 +194,10 @@ class Reader:
 
         `make` is given what they tell of an index that does not verify.
         """
+        self._refuse_passed_over(handle, file.url)
         client = self._client_for(file.root)
         before = handle.nbytes
-        steps = make(lambda error: self._on_bad_index(error, file.url))
+        steps = make(lambda error: self._on_bad_index(error, handle, file.url))
         try:
             found = await self._opener.drive(steps, client, file.path, handle.id)
         except AccelError as error:
@@ -204,8 +206,14 @@ class Reader:
             self._cache.reweigh(file_key(client.token, file.path), handle, handle.weigh())
         return found
 
-    def _on_bad_index(self, error: IndexFormatError, url: str) -> None:
+    def _refuse_passed_over(self, handle: FileHandle, url: str) -> None:
+        """Refuse, if scans are strict, a cached file of which an earlier scan has passed something over."""
+        if self.options.strict and handle.passed_over is not None:
+            raise handle.passed_over.of(url)
+
+    def _on_bad_index(self, error: IndexFormatError, handle: FileHandle, url: str) -> None:
         error.of(url)
+        handle.passed_over = handle.passed_over or error
         if self.options.strict:
             raise error
         self.metrics.add("indexes_ignored")
@@ -216,7 +224,8 @@ class Reader:
         self._opener.forget(root, path)
 
     def distrust(self, file: DataFile, handle: FileHandle, tasks: Sequence[ScanTask]) -> bool:
-        """Give up the page index of a file whose pages contradict it; False where `tasks` did without it."""
+        """Give up the page index of a file whose pages contradict it; False where `tasks` did without it, or scans are
+        strict."""
         if self.options.strict or all(read.whole for task in tasks for read in task.reads):
             return False
         # Another scan may have found out meanwhile.
@@ -226,7 +235,9 @@ class Reader:
             handle.column_indexes.clear()
             handle.page_bounds.clear()
             handle.remembered = None
-            self.metrics.warn(f"{redact(file.url)}: the page index contradicts the pages, and is not used")
+            contradicted = IndexFormatError("the page index contradicts the pages", path=file.url)
+            handle.passed_over = handle.passed_over or contradicted
+            self.metrics.warn(f"{contradicted}, and is not used")
         self.metrics.add("indexes_ignored")
         return True
 

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import pyarrow as pa
 
 from accel.errors import MemoryLimitError, ObjectChangedError, ParquetFormatError
+from accel.format.page_index import PageIndexMismatchError
 from accel.planning.pages import Piece
 from accel.planning.task import ScanTask
 from accel.planning.two_phase import cut_task, filter_phase
@@ -94,6 +95,10 @@ class FileRun:
             await self._attempt()
 
     def _fail(self, error: Exception) -> None:
+        if isinstance(error, PageIndexMismatchError) and self._intake.reader.options.strict:
+            refused = error.as_index_error()
+            refused.__cause__ = error
+            error = refused
         self._intake.failing = True
         self._release()
         self.outbox.put(error)

@@ -195,7 +195,9 @@ class Session:
         keys: KnownKeys = {}
         try:
             alone = spec.schema is None and len(listing.files) == 1 and not spec.by_position
-            data_set, output = settle_schemas(schema, spec.columns, alone=alone)
+            data_set, output = settle_schemas(
+                schema, spec.columns, alone=alone, folded=self.answering is not None
+            )
             embedded: dict[tuple[str, ...], str] = {}
             if spec.embedded:
                 from accel.predicate.resolve import resolve_named
