@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from errno import ENOENT
+from errno import EACCES, ENOENT
 
 __all__ = [
     "AccelError",
+    "AccessDeniedError",
     "ColumnNotFoundError",
     "EncryptedFileError",
     "IndexFormatError",
@@ -163,7 +164,8 @@ class StoreError(AccelError, OSError):
     """A store did not answer, or not with what was asked for.
 
     `transient` says whether the same request may succeed when it is sent again; `status` is the
-    HTTP status where one is known; `retry_after` is the server's own wish, in seconds.
+    HTTP status where one is known; `retry_after` is the server's own wish, in seconds. As of any OSError,
+    `filename` and `strerror` tell the path and what happened.
     """
 
     def __init__(
@@ -182,15 +184,6 @@ class StoreError(AccelError, OSError):
         self.status = status
         self.retry_after = retry_after
 
-
-class ObjectNotFoundError(StoreError, FileNotFoundError):
-    """There is no object of that name, or nothing that matches the pattern.
-
-    As of any FileNotFoundError, `errno` is ENOENT, and `filename` and `strerror` tell the path and what happened.
-    """
-
-    errno = ENOENT
-
     @property
     def filename(self) -> str | None:
         return self.path
@@ -198,6 +191,19 @@ class ObjectNotFoundError(StoreError, FileNotFoundError):
     @property
     def strerror(self) -> str:  # type: ignore[override]
         return self.message
+
+
+class ObjectNotFoundError(StoreError, FileNotFoundError):
+    """There is no object of that name, or nothing that matches the pattern. As of any FileNotFoundError, `errno` is ENOENT."""
+
+    errno = ENOENT
+
+
+class AccessDeniedError(StoreError, PermissionError):
+    """A file, a directory or an object may not be read or written: by the file system, or by a store that answers with
+    status 401 or 403. As of most PermissionErrors, `errno` is EACCES."""
+
+    errno = EACCES
 
 
 class ObjectChangedError(StoreError):

@@ -21,7 +21,7 @@ _STAGES = {"index": "indexing", "copy": "copying"}
 
 def add_embed(commands: Any) -> None:
     """Tell the parser about it."""
-    from accel.cli.arguments import add_message_options, add_store_options
+    from accel.cli.arguments import add_message_options, add_setting_options, add_store_options
 
     parser = commands.add_parser(
         "embed",
@@ -44,6 +44,7 @@ def add_embed(commands: Any) -> None:
     )
     parser.add_argument("--dry-run", action="store_true", help="build everything, write nothing")
     parser.add_argument("--json", action="store_true", help="print what was done as JSON")
+    add_setting_options(parser)
     add_store_options(parser)
     add_message_options(parser)
 
@@ -53,7 +54,7 @@ def run_embed(given: argparse.Namespace) -> None:
 
     Raises what `accel.embed` does; UsageError for an index that cannot be.
     """
-    from accel.cli.arguments import UsageError, storage_options
+    from accel.cli.arguments import UsageError, accel_options, storage_options
     from accel.writing.embedding import embed
 
     indexes: dict[str, list[Any]] = {}
@@ -68,6 +69,7 @@ def run_embed(given: argparse.Namespace) -> None:
                 given.target,
                 indexes=indexes,
                 storage_options=storage_options(given),
+                options=accel_options(given),
                 progress=progress,
                 dry_run=given.dry_run,
             )

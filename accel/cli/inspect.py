@@ -12,7 +12,7 @@ import numpy as np
 
 from accel.cache.cache import Cache
 from accel.cli.advice import advise
-from accel.cli.arguments import storage_options
+from accel.cli.arguments import accel_options, storage_options
 from accel.cli.layout import EmbeddedLayout, FileLayout, Indexes, describe_layout
 from accel.cli.output import print_json, say, say_warnings
 from accel.cli.progress import byte_count
@@ -23,7 +23,7 @@ from accel.format.embedded import verify_blob, verify_head
 from accel.indexes.ask import guarded
 from accel.indexes.registry import find_kind
 from accel.metrics import Metrics
-from accel.options import MIB, Options
+from accel.options import MIB
 from accel.planning.file import Listing
 from accel.planning.handle import FileHandle
 from accel.planning.page_indexes import index_want, take_page_indexes
@@ -66,7 +66,7 @@ def run_inspect(given: argparse.Namespace) -> None:
 
 
 async def _inspect(given: argparse.Namespace, metrics: Metrics) -> tuple[Listing, list[FileLayout]]:
-    options = Options()
+    options = accel_options(given)
     clients: Any = partial(client_for, storage_options=storage_options(given), options=options)
     listing = await discover(
         given.source,

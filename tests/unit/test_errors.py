@@ -21,6 +21,7 @@ BUILTIN = {
     "IndexFormatError": ValueError,
     "EncryptedFileError": ValueError,
     "StoreError": OSError,
+    "AccessDeniedError": PermissionError,
     "ObjectNotFoundError": FileNotFoundError,
     "ObjectChangedError": OSError,
     "PredicateError": ValueError,
