@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from errno import EACCES, ENOENT
+from types import TracebackType
 
 __all__ = [
     "AccelError",
@@ -20,6 +21,7 @@ __all__ = [
     "StoreError",
     "forget_frames",
     "redact",
+    "refuse_unforeseen",
 ]
 
 # Compiled by `re` where one is needed: few addresses have either.
@@ -271,3 +273,36 @@ class SchemaMismatchError(AccelError, ValueError):
 
 class MemoryLimitError(AccelError, MemoryError):
     """One piece that cannot be cut is larger than `options.memory_limit`."""
+
+
+class refuse_unforeseen:
+    """Turn any exception that is no AccelError into one: for the faces of what reads bytes that may be damaged.
+
+    Nothing is left to chance where damage is foreseen. Where it is not, whoever reads a file still catches one kind of error.
+
+    Parameters
+    ----------
+    place : str
+        Where in the file it happened.
+    """
+
+    __slots__ = ("_place",)
+
+    def __init__(self, place: str) -> None:
+        self._place = place
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is None or isinstance(error, AccelError) or not isinstance(error, Exception):
+            return
+        if isinstance(error, MemoryError):
+            raise MemoryLimitError(f"no memory to read it: {error}", place=self._place) from error
+        raise ParquetFormatError(
+            f"it cannot be read: {type(error).__name__}: {redact(str(error))}",
+            place=self._place,
+            hint="the file seems to be damaged; if it is not, please report this",
+        ) from error

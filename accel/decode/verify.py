@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -30,11 +31,13 @@ if TYPE_CHECKING:
     from accel.arrays import Int64s
 
 __all__ = [
+    "DICTIONARY_PAGE_ENCODINGS",
     "IS_DATA",
     "IS_DICTIONARY",
     "DictionaryFacts",
     "PageFacts",
     "needs_dictionary",
+    "page_body",
     "verify_chunk",
     "walk_dictionary",
 ]
@@ -42,6 +45,8 @@ __all__ = [
 
 _MAX_PAGES = 1 << 24
 _DICTIONARY_ENCODINGS = (Encoding.PLAIN_DICTIONARY, Encoding.RLE_DICTIONARY)
+DICTIONARY_PAGE_ENCODINGS = (Encoding.PLAIN, Encoding.PLAIN_DICTIONARY)
+"""Both say that its entries are PLAIN."""
 # By number, which is never negative but for the encoding of pages without one (-1: the last).
 IS_DICTIONARY = np.isin(np.arange(129), _DICTIONARY_ENCODINGS)
 IS_DATA = np.isin(np.arange(128), (PageType.DATA_PAGE, PageType.DATA_PAGE_V2))
@@ -132,7 +137,7 @@ def verify_chunk(
         The pages decode to more than `memory_limit`.
     """
     try:
-        facts = _verify(chunk, leaf, element, tables)
+        facts = _verify(chunk, leaf, element, tables, memory_limit)
     except AccelError as error:
         raise error.within(place())
     if memory_limit is not None:
@@ -147,8 +152,28 @@ def verify_chunk(
     return facts
 
 
+def page_body(
+    chunk: ChunkPages, tables: Sequence[PageTable], memory_limit: int | None, number: int, page: int
+) -> bytes | None:
+    """What a v1 page decompresses to, by the numbers of its buffer and its page; None where it does not, or to more
+    than `memory_limit` bytes."""
+    from accel.decode.bodies import decompress
+
+    table = tables[number]
+    size = int(table.uncompressed[page])
+    if memory_limit is not None and size > memory_limit:
+        return None
+    body = memoryview(chunk.buffers[number])[int(table.body[page]) : int(table.end[page])]
+    raw = decompress(body, chunk.codec, size=size)
+    return None if raw is None else raw.tobytes()
+
+
 def _verify(
-    chunk: ChunkPages, leaf: Leaf, element: SchemaElement, tables: Sequence[PageTable | None] | None
+    chunk: ChunkPages,
+    leaf: Leaf,
+    element: SchemaElement,
+    tables: Sequence[PageTable | None] | None,
+    memory_limit: int | None,
 ) -> PageFacts:
     if chunk.codec not in READABLE_CODECS:
         raise ParquetFormatError(f"compression codec {chunk.codec} cannot be read")
@@ -182,7 +207,7 @@ def _verify(
     _check_dictionary(dictionary, element)
     _check_counts(chunk, leaf, values, rows, expected)
     if leaf.max_definition == 0:
-        check_sizes(walked, leaf, element)
+        check_sizes(walked, leaf, element, body=partial(page_body, chunk, walked, memory_limit))
     parts = tuple(
         buffer if end == len(buffer) else memoryview(buffer)[:end]
         for buffer, end in zip(chunk.buffers, compressed_whole, strict=True)
@@ -275,6 +300,8 @@ def _check_dictionary(dictionary: PageTable | None, element: SchemaElement) -> N
     entries, size = int(dictionary.num_values[0]), int(dictionary.uncompressed[0])
     if element.physical is Physical.BOOLEAN:
         raise ParquetFormatError("a dictionary of booleans")
+    if dictionary.encoding[0] not in DICTIONARY_PAGE_ENCODINGS:
+        raise ParquetFormatError(f"a dictionary whose entries are of encoding {int(dictionary.encoding[0])}")
     if entries * value_width(element) > size:
         raise ParquetFormatError(f"a dictionary of {entries} values in {size} bytes")
 

@@ -300,9 +300,21 @@ class Reader:
 
         `found` is given the rows that match, where they are few.
         """
-        batch_rows, limit = self.options.batch_rows, self.options.memory_limit
-        call = DecodePiece(task, read.piece, read.leaves, batch_rows, limit, found)
-        return call() if self._is_little(read) else await self._pool.run(call)
+        options = self.options
+        left: list[int] = []
+        call = DecodePiece(
+            task,
+            read.piece,
+            read.leaves,
+            options.batch_rows,
+            options.memory_limit,
+            options.verify_checksums,
+            found,
+            left,
+        )
+        batches = call() if self._is_little(read) else await self._pool.run(call)
+        self._count_left(left)
+        return batches
 
     async def unpack(self, read: PieceRead) -> PieceRead:
         """What was fetched of a piece, with pages decompressed where it is little and others wait for this loop too.
@@ -318,8 +330,9 @@ class Reader:
 
     async def decode_stack(self, layers: Sequence[Layer]) -> list[pa.RecordBatch] | None:
         """Decode and filter small pieces of one file together; None where that has to be done one by one."""
-        call = DecodeStack(layers, self.options.batch_rows, self.options.memory_limit)
-        little, pieces = self.options.inline_decode_bytes, [layer.piece for layer in layers]
+        options = self.options
+        call = DecodeStack(layers, options.batch_rows, options.memory_limit, options.verify_checksums)
+        little, pieces = options.inline_decode_bytes, [layer.piece for layer in layers]
         inline = (
             sum(len(piece.leaves) for piece in pieces) <= _INLINE_CHUNKS
             and sum(piece.fetched_bytes for piece in pieces) <= little
@@ -329,8 +342,17 @@ class Reader:
 
     async def match(self, task: ScanTask, read: PieceRead) -> RowSelection:
         """The rows of a piece that match, from its filter's columns; inline or in a thread likewise."""
-        call = MatchPiece(task, read.piece, read.leaves, self.options.memory_limit)
-        return call() if self._is_little(read) else await self._pool.run(call)
+        options = self.options
+        left: list[int] = []
+        call = MatchPiece(task, read.piece, read.leaves, options.memory_limit, options.verify_checksums, left)
+        rows = call() if self._is_little(read) else await self._pool.run(call)
+        self._count_left(left)
+        return rows
+
+    def _count_left(self, left: Sequence[int]) -> None:
+        """Count the leaves that a direct decoder left to pyarrow, each once."""
+        if left:
+            self.metrics.add("decoder_fallbacks", len(set(left)))
 
     def _is_little(self, read: PieceRead) -> bool:
         little, piece = self.options.inline_decode_bytes, read.piece

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final
 
-from accel.errors import AccelError
+from accel.errors import AccelError, refuse_unforeseen
 from accel.format.footer import FooterBytes, parse_footer
 from accel.format.footers import Alike, learn_alike, read_alike
 from accel.format.model import FileMetadata, ParquetSchema
@@ -66,7 +66,7 @@ class FooterDesk:
             if len(waiting) < _FEWEST:
                 break
             fitting = [one for one in waiting if kind.fits(one[1].data)]
-            read = read_alike(kind, [footer for _, footer in fitting]) if len(fitting) >= _FEWEST else None
+            read = _read_alike(kind, [footer for _, footer in fitting]) if len(fitting) >= _FEWEST else None
             if read is None:
                 continue
             for (place, _), metadata in zip(fitting, read, strict=True):
@@ -91,3 +91,12 @@ class FooterDesk:
         if kind is not None:
             self._kinds.appendleft(kind)
         return rest
+
+
+def _read_alike(kind: Alike, footers: Sequence[FooterBytes]) -> list[PackedMetadata] | None:
+    try:
+        with refuse_unforeseen("footer"):
+            return read_alike(kind, footers)
+    except AccelError:
+        # Read one by one it will be said of which file it is.
+        return None

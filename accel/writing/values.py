@@ -215,6 +215,7 @@ class ColumnValues:
                 values=Values.INDEXED if self.coded else Values.DECODED,
                 memory_limit=self.options.memory_limit,
                 created_by=self.metadata.created_by,
+                verify_checksums=self.options.verify_checksums,
             )
         except SchemaMismatchError as error:
             # Whatever a scan may do about it.
