@@ -18,7 +18,14 @@ import numpy.typing as npt
 
 from accel.errors import EncryptedFileError, ParquetFormatError, refuse_unforeseen
 from accel.format.chunk_table import build_chunks
-from accel.format.model import ARROW_SCHEMA_KEY, ChunkTable, ColumnOrder, FileMetadata, ParquetSchema, SchemaElement
+from accel.format.model import (
+    ARROW_SCHEMA_KEY,
+    ChunkTable,
+    ColumnOrder,
+    FileMetadata,
+    ParquetSchema,
+    SchemaElement,
+)
 from accel.format.row_groups import LEAST_BYTES, GroupReader, RowGroups
 from accel.format.schema import build_schema, read_elements
 from accel.format.thrift import BINARY, I16, I64, LIST, STRUCT, ThriftReader

@@ -26,7 +26,7 @@ from accel.format.model import Codec
 from accel.testing import DictStore
 from tests.corrupt.page_changes import INDEXED, change_page
 from tests.corrupt.page_parts import Page, PageId, Parts
-from tests.corrupt.rows_as_text import as_text
+from tests.support.arrow import as_text
 
 PATH = "dir/changed.parquet"
 BASES = 240

@@ -17,8 +17,8 @@ import pyarrow.parquet as pq
 import accel
 from accel.testing import DictStore
 from tests.corrupt.page_worker import say
-from tests.corrupt.rows_as_text import as_text
 from tests.corrupt.schema_changes import change_footer, with_schema_of
+from tests.support.arrow import as_text
 
 PATH = "dir/changed.parquet"
 SECONDS = 30.0
