@@ -175,6 +175,8 @@ class Opener:
         self._tails: dict[tuple[str, str], tuple[ObjectId, int, memoryview]] | None = (
             {} if tails is Tails.SERVE else None
         )
+        self._dropped: dict[tuple[str, str], tuple[ObjectId, int]] = {}
+        """Where the tails start that are not kept for tasks."""
 
     async def open(self, file: FileEntry) -> tuple[FileHandle, int]:
         """The handle of a file's current version, and the round trips it took.
@@ -425,7 +427,10 @@ class Opener:
         return {**stash, **cached}, 1
 
     def _keep_tail(self, client: Client, path: str, tail: Tail, among: int) -> None:
-        if self._tails is None or tail.etag is None:
+        if tail.etag is None:
+            return
+        if self._tails is None:
+            self._dropped[client.token, path] = ObjectId(path, tail.size, tail.etag), tail.start
             return
         if len(tail.data) * among <= self.options.memory_limit // _TAILS_SHARE:
             pin = ObjectId(path, tail.size, tail.etag)
@@ -436,6 +441,11 @@ class Opener:
         found = self._tails.pop((client.token, handle.id.path), None) if self._tails is not None else None
         # Another scan may have loaded the handle, of another version than this one read the tail of.
         return found[1:] if found is not None and found[0] == handle.id else None
+
+    def dropped_from(self, client: Client, file: ObjectId) -> int | None:
+        """Where what the first read of a version brought along starts, if it was read here and is not kept."""
+        found = self._dropped.get((client.token, file.path))
+        return found[1] if found is not None and found[0] == file else None
 
     def forget(self, root: str, path: str) -> None:
         """Drop what is cached of a file that turned out to have changed."""

@@ -276,7 +276,12 @@ class Engine:
         from accel.scanning.explaining import explain_plans
 
         explained = explain_plans(
-            resolved, plans, question=question, source=self.describe(), block=await resolved.first_block()
+            resolved,
+            plans,
+            question=question,
+            source=self.describe(),
+            block=await resolved.first_block(),
+            forgets=self._cache is None,
         )
         # Without a cache of the caller's it would hold the metadata of all files for as long as the plan lives.
         return Plan(

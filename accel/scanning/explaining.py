@@ -12,7 +12,7 @@ from accel.planning.pages import PieceSize
 from accel.planning.query import Question
 from accel.planning.task import ScanTask
 from accel.predicate.expr import Expr
-from accel.ranges import Kind, ReadKey
+from accel.ranges import ByteRange, Kind, ReadKey, Want
 from accel.reader.admission import Budget
 from accel.reader.piece_reads import Neighbours, join_neighbours
 from accel.reader.reader import Reader
@@ -34,11 +34,18 @@ _INDEXES = (Kind.OFFSET_INDEX, Kind.COLUMN_INDEX, Kind.BLOOM, Kind.INDEX, Kind.D
 
 
 def explain_plans(
-    resolved: ResolvedSource, plans: Sequence[FilePlan], *, question: Question, source: str, block: FileBlock
+    resolved: ResolvedSource,
+    plans: Sequence[FilePlan],
+    *,
+    question: Question,
+    source: str,
+    block: FileBlock,
+    forgets: bool,
 ) -> Callable[[], Explain]:
     """A function that makes the Explain of this planning, with a prediction of what reading its tasks will request.
 
-    The prediction is made when the function is called, as few callers want it. It does not keep the resolved source alive.
+    With `forgets` no cache keeps the footers: a run reads them again. The prediction is made when the function is called,
+    as few callers want it. It does not keep the resolved source alive.
     """
     metrics, counts, reader = resolved.reader.metrics, resolved.counts, resolved.reader
     measured = (
@@ -68,10 +75,30 @@ def explain_plans(
             rows=_sums(plans, "rows_kept", "rows"),
             rows_sure=sum(plan.rows_sure for plan in plans),
             levels=(*measured, predicted),
-            notes=(*((_EARLY,) if early else ()), *_notes(reader, plans, data, limit)),
+            notes=(
+                *((_EARLY,) if early else ()),
+                *(_came_along(reader, plans, data, limit) if forgets else ()),
+                *_notes(reader, plans, data, limit),
+            ),
         )
 
     return explain
+
+
+def _came_along(
+    reader: Reader, plans: Sequence[FilePlan], data: Sequence[TaskIO], limit: int | None
+) -> Iterator[str]:
+    """What of the data came with the footers, for a run that has to read these again."""
+    near = [plan for plan in plans if plan.tasks and reader.came_along_from(plan.tasks[0]) is not None]
+    if not near:
+        return
+    told = sum(io.bytes for plan in near for io in _predicted(reader, plan.tasks, limit=limit))
+    rest = sum(io.bytes for plan in near for io in _predicted(reader, plan.tasks, limit=limit, opens=True))
+    if rest < told:
+        yield (
+            f"{told - rest:,} bytes of the data level come with the footers where a scan reads these itself, as it does "
+            f"without a cache: then it asks for {sum(io.bytes for io in data) - told + rest:,}"
+        )
 
 
 def _notes(
@@ -119,15 +146,17 @@ def _selectivity(reader: Reader, plans: Sequence[FilePlan], limit: int | None) -
     )
 
 
-def _predicted(reader: Reader, tasks: Sequence[ScanTask], *, limit: int | None) -> Iterator[TaskIO]:
-    """What reading the tasks of a file will ask for, as a run puts them together."""
+def _predicted(
+    reader: Reader, tasks: Sequence[ScanTask], *, limit: int | None, opens: bool = False
+) -> Iterator[TaskIO]:
+    """What reading the tasks of a file will ask for, as a run puts them together, be it one that `opens` the file too."""
     abreast, size = _abreast(tasks, limit), PieceSize.under(reader.options, limit=limit)
     if abreast < 2:
         budget = Budget(limit)
         for task in tasks:
             if budget.spent:
                 break
-            yield _predict(reader, budget.cut(task), size=size, abreast=abreast)
+            yield _predict(reader, budget.cut(task), size=size, abreast=abreast, opens=opens)
         return
     for one in join_neighbours(reader, tasks, abreast=abreast, size=size):
         if isinstance(one, Neighbours):
@@ -136,10 +165,10 @@ def _predicted(reader: Reader, tasks: Sequence[ScanTask], *, limit: int | None) 
                 [(each.task, each.piece) for each in one.each],
                 have_dictionary={key for each in one.each for key in _dictionaries(each.task, each.reads)},
                 merging=reader.merging(first.task, None, abreast=abreast),
-                missing=first.reads.missing,
+                missing=_missing(reader, first.reads, opens=opens),
             )
         else:
-            yield _predict(reader, one, size=size, abreast=abreast)
+            yield _predict(reader, one, size=size, abreast=abreast, opens=opens)
 
 
 def _abreast(tasks: Sequence[ScanTask], limit: int | None) -> int:
@@ -153,14 +182,29 @@ def _dictionaries(task: ScanTask, reads: TaskReads) -> set[ReadKey]:
     return {key for key in keys if reads.has_dictionary(key)}
 
 
-def _predict(reader: Reader, task: ScanTask, *, size: PieceSize, abreast: int) -> TaskIO:
+def _missing(reader: Reader, reads: TaskReads, *, opens: bool) -> Callable[[Want], ByteRange | None]:
+    """What of a want has to be asked for, where a run that `opens` the file has the end of it at hand."""
+    start = reader.came_along_from(reads.task) if opens else None
+    if start is None:
+        return reads.missing
+
+    def missing(want: Want) -> ByteRange | None:
+        rest = reads.missing(want)
+        if rest is None or rest.end <= start:
+            return rest
+        return ByteRange(rest.start, start) if rest.start < start else None
+
+    return missing
+
+
+def _predict(reader: Reader, task: ScanTask, *, size: PieceSize, abreast: int, opens: bool) -> TaskIO:
     reads = reader.reads(task, abreast=abreast)
     return predict_task(
         task,
         have_dictionary=_dictionaries(task, reads),
         size=size,
         merging=reader.merging(task, reader.forecast(task, abreast=abreast), abreast=abreast),
-        missing=reads.missing,
+        missing=_missing(reader, reads, opens=opens),
         two_phases=reads.two_phases,
     )
 

@@ -18,6 +18,7 @@ from typing import Any, TypeAlias, TypeVar
 import pyarrow as pa
 
 from accel.errors import MemoryLimitError, ObjectChangedError, ParquetFormatError
+from accel.format.page_index import PageIndexMismatchError
 from accel.planning.pages import Piece
 from accel.planning.task import ScanTask
 from accel.planning.two_phase import cut_task, filter_phase
@@ -137,12 +138,19 @@ class FileRun:
             with UnaskedTold():  # a task group does not notice a task that ends by a cancellation
                 await self._read()
         except Exception as error:  # noqa: BLE001 - raised when its turn comes
-            self._limits.failing = True
-            self._changed()
-            self._release()
-            self.batches.put(error)
+            self._fail(error)
         else:
             self.batches.put(None)
+
+    def _fail(self, error: Exception) -> None:
+        if isinstance(error, PageIndexMismatchError) and self._limits.reader.options.strict:
+            refused = error.as_index_error()
+            refused.__cause__ = error
+            error = refused
+        self._limits.failing = True
+        self._changed()
+        self._release()
+        self.batches.put(error)
 
     async def _read(self) -> None:
         try:

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final, Generic, TypeVar
 
 from accel.decode.shared_schemas import shared_schema
-from accel.errors import AccelError
+from accel.errors import AccelError, refuse_unforeseen
 from accel.format.footer import FooterBytes, parse_footer
 from accel.format.footers import Alike, learn_alike, read_alike
 from accel.format.model import FileMetadata, ParquetSchema
@@ -512,7 +512,7 @@ class FooterBatchParser:
             if len(waiting) < _FEWEST:
                 break
             fitting = [one for one in waiting if kind.fits(one[1].data)]
-            read = read_alike(kind, [footer for _, footer in fitting]) if len(fitting) >= _FEWEST else None
+            read = _read_alike(kind, [footer for _, footer in fitting]) if len(fitting) >= _FEWEST else None
             if read is None:
                 continue
             for (place, _), metadata in zip(fitting, read, strict=True):
@@ -537,3 +537,12 @@ class FooterBatchParser:
         if kind is not None:
             self._templates.appendleft(kind)
         return rest
+
+
+def _read_alike(kind: Alike, footers: Sequence[FooterBytes]) -> list[PackedMetadata] | None:
+    try:
+        with refuse_unforeseen("footer"):
+            return read_alike(kind, footers)
+    except AccelError:
+        # Parsed one by one, the footer that is damaged is named by its file.
+        return None

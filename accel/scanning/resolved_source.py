@@ -276,11 +276,13 @@ class ResolvedSource:
         keys: KnownKeys = {}
         try:
             alone = spec.schema is None and self._is_single(block) and not spec.by_position
-            data_set, output = settle_schemas(schema, spec.columns, alone=alone)
+            folded = self.answers is not None
+            data_set, output = settle_schemas(schema, spec.columns, alone=alone, folded=folded)
+            embedded: dict[tuple[str, ...], str] = {}
             if spec.embedded:
-                from accel.predicate.resolve import refuse_missing
+                from accel.predicate.resolve import resolve_named
 
-                refuse_missing(spec.embedded, data_set)
+                embedded = {resolve_named(name, data_set).path: kind for name, kind in spec.embedded.items()}
             if spec.where is not None:
                 from accel.predicate.bind import bind, binds_long
 
@@ -290,7 +292,7 @@ class ResolvedSource:
         except AccelError as error:
             url = block.files[0].url
             raise spec.explain_error(error, url, hint_for=self._source.hint_for) from None
-        question = Question(spec.where, data_set, output, partitions, embedded=spec.embedded)
+        question = Question(spec.where, data_set, output, partitions, embedded=embedded)
         question = question if self.answers is None else self.answers.narrow(question)
         question.compiled.bound, question.compiled.keys = bound, keys
         return question

@@ -140,7 +140,7 @@ class Client:
         pin : ObjectId or None
             The version that they must be of. None: they only have to be of one and the same.
         metrics : Metrics
-            A request counts for the kind that most of its wanted bytes are of.
+            A request counts for its `Fetch.kind`.
         merging : Merging, optional
             How ranges are merged and split; by default as `shape` has it.
 

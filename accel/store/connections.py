@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from cachetools import LRUCache
 
+from accel.io.connection_faults import tls_context
 from accel.store import runtime
 from accel.store.connection import Connection, Loss, LostError, Reply, Request, new_scratch
 from accel.store.free_files import FreeFiles
@@ -257,10 +258,7 @@ class Connections:
 
     def _security(self) -> ssl.SSLContext:
         if self._context is None:
-            import ssl
-
-            self._context = ssl.create_default_context()
-            self._context.set_alpn_protocols(["http/1.1"])
+            self._context = tls_context()
         return self._context
 
 

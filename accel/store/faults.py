@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from typing import Final
 
-from accel.errors import AccelError, ObjectChangedError, ObjectNotFoundError, StoreError
+from accel.errors import AccelError, AccessDeniedError, ObjectChangedError, ObjectNotFoundError, StoreError
 from accel.ranges import ByteRange
 from accel.store.range_store import version_of
 
@@ -18,11 +18,12 @@ __all__ = [
     "changed_object",
     "foremost",
     "one_of",
+    "system_error",
     "transient_status",
 ]
 
 OUT_OF_FILES: Final = (
-    "raise the limit (`ulimit -n`), or lower Options.max_requests_in_flight and max_files_in_flight"
+    "raise the limit (`ulimit -n`), or lower Options.max_requests_in_flight and Options.max_files_in_flight"
 )
 """What may be done where the process has as many files open as it may."""
 
@@ -30,6 +31,16 @@ OUT_OF_FILES: Final = (
 def transient_status(status: int) -> bool:
     """Whether the same request may succeed later: timeouts, throttling, and the server's own failures."""
     return status in (408, 425, 429) or (500 <= status < 600 and status not in (501, 505))
+
+
+def system_error(
+    error: OSError, *, path: str, place: str | None = None, hint: str | None = None
+) -> StoreError:
+    """What the file system refused; `hint` says what to do where it is a matter of permissions."""
+    text = error.strerror or str(error)
+    if isinstance(error, PermissionError):
+        return AccessDeniedError(text, path=path, place=place, hint=hint or "check its permissions")
+    return StoreError(text, path=path, place=place)
 
 
 def changed_object(path: str, place: str | None) -> ObjectChangedError:

@@ -14,7 +14,7 @@ from accel.errors import ObjectChangedError, ObjectNotFoundError, ParquetFormatE
 from accel.memory import allocate
 from accel.options import MIB
 from accel.ranges import ByteRange, Suffix
-from accel.store.faults import ShortObjectError
+from accel.store.faults import ShortObjectError, system_error
 from accel.store.range_store import ObjectEntry, Payload
 from accel.store.threads import FILES
 
@@ -187,5 +187,4 @@ def _not_a_file(path: str, found: os.stat_result) -> ObjectNotFoundError:
 def _translate(error: OSError, path: str) -> StoreError:
     if isinstance(error, (FileNotFoundError, NotADirectoryError)):
         return ObjectNotFoundError("there is no such file", path=path)
-    hint = "check the file's permissions" if isinstance(error, PermissionError) else None
-    return StoreError(error.strerror or str(error), path=path, hint=hint)
+    return system_error(error, path=path)

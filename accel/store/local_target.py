@@ -11,6 +11,7 @@ from typing import BinaryIO
 
 from accel.errors import AccelError, StoreError
 from accel.options import MIB
+from accel.store.faults import system_error
 
 __all__ = ["copy_bytes", "write_beside"]
 
@@ -43,12 +44,13 @@ def write_beside(
         with contextlib.suppress(OSError):
             like = os.stat(target)
     directory, base = os.path.split(target)
-    beside = os.path.join(directory, f".{base[:200]}.{secrets.token_hex(4)}.part")
+    beside = os.path.join(directory, f".{base[:200]}.{secrets.token_hex(8)}.part")
     try:
         # Not for others to read while it is written, where the file in whose place it comes was not.
         mode = 0o666 if like is None else 0o600
-        handle = os.open(beside, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
         try:
+            # Within: a signal may come as soon as it is there.
+            handle = os.open(beside, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
             # Buffered: a raw file may write less than it is given, and that of a full disk only says so the next time.
             with open(handle, "wb") as file:
                 yield file
@@ -66,7 +68,7 @@ def write_beside(
     except OSError as error:
         if isinstance(error, AccelError):
             raise
-        raise StoreError(error.strerror or str(error), path=target) from error
+        raise system_error(error, path=target) from error
 
 
 def copy_bytes(source: int, target: int, *, length: int, note: Callable[[int], None]) -> None:

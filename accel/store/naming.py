@@ -44,5 +44,9 @@ class Naming(UnaskedTold):
             self._name(error)
 
     def _name(self, error: AccelError) -> None:
-        whole = self._path if self._root in ("store:", "") else f"{self._root}/{self._path}"
+        path = self._path
+        base = f"{path.rstrip('/')}/".lstrip("/")
+        if error.path and error.path.startswith(base) and error.path[0] != "/" and "://" not in error.path:
+            path = error.path  # below: one directory of those that are listed
+        whole = path if self._root in ("store:", "") else f"{self._root}/{path}"
         error.path = redact(whole.removeprefix(LOCAL_ROOT))

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from accel.errors import AccelError, ObjectNotFoundError, StoreError
 from accel.planning.file_entry import FileEntry
+from accel.store.faults import system_error
 from accel.store.local_store import etag_of
 from accel.store.location import Location, parse_url
 from accel.store.range_store import ObjectEntry
@@ -159,7 +160,7 @@ def _local_file(text: str, location: Location) -> ObjectEntry | None:
     except PermissionError as error:
         # What may not be seen is not missing.
         hint = "check the permissions of the directories above it"
-        raise StoreError(error.strerror or str(error), path=text, hint=hint) from None
+        raise system_error(error, path=text, hint=hint) from None
     except (OSError, ValueError):
         meant = _meant(text) or looked_for(text)
         raise ObjectNotFoundError("there is no such file or directory", path=text, hint=meant) from None

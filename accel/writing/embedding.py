@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
+import warnings
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import suppress
@@ -74,6 +75,12 @@ def embed(
     -------
     EmbedReport
 
+    Warns
+    -----
+    UserWarning
+        The page index of the file is not believed, and is made anew; or an index rules nothing out. So says
+        `warnings` of the report, too.
+
     Raises
     ------
     TypeError
@@ -92,6 +99,8 @@ def embed(
         Somebody changed the file meanwhile; their version is left as it is.
     StoreError
         A store failed, cannot write, or cannot replace an object of that size in place.
+    IndexFormatError
+        With `options.strict`: the page index of the file does not verify, or contradicts the pages.
     AccelError
         A kind failed, or what it built does not read back.
     """
@@ -107,7 +116,10 @@ def embed(
     )
     # They may be credentials, and whoever shows a failure may show the variables of its frames.
     del src, dst, storage_options, store
-    return job.run()
+    report = job.run()
+    for warning in report.warnings:
+        warnings.warn(warning, stacklevel=2)
+    return report
 
 
 async def embed_async(
@@ -135,7 +147,7 @@ async def embed_async(
     del src, dst, storage_options, store
     work = asyncio.ensure_future(asyncio.to_thread(job.run))
     try:
-        return await asyncio.shield(work)
+        report = await asyncio.shield(work)
     except asyncio.CancelledError:
         job.cancelled.set()
         # Cancelled once more it waits all the same: the thread may be putting the new file in place.
@@ -144,6 +156,9 @@ async def embed_async(
                 await asyncio.wait((work,))
         see(work)
         raise
+    for warning in report.warnings:
+        warnings.warn(warning, stacklevel=2)
+    return report
 
 
 class _Cancelled(Exception):

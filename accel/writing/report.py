@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["EmbedProgress", "EmbedReport", "EmbeddedIndex"]
+__all__ = ["EmbedProgress", "EmbedReport", "EmbeddedIndex", "idle_warning"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +32,21 @@ class EmbeddedIndex:
     nbytes: int
     seconds: float
     """Processor time of building alone: decoding is shared by the indexes of a column."""
+    idle: int = 0
+    """Of `count`, those that rule nothing out."""
+    shortcoming: str | None = None
+    """Why they do not, and what to take instead."""
+
+
+def idle_warning(of: str, *, count: int, idle: int, shortcoming: str | None) -> str | None:
+    """What there is to say of indexes of which some rule nothing out; None where all do.
+
+    `of` tells which they are, as "the distinct index of carrier".
+    """
+    if not idle:
+        return None
+    where = "" if count == 1 else f" in {idle:,} of {count:,} row groups"
+    return f"{of} rules nothing out{where}: {shortcoming}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,3 +68,5 @@ class EmbedReport:
     index_bytes: int
     page_index_bytes: int
     seconds: float
+    warnings: tuple[str, ...] = ()
+    """What of the file is not believed and was made anew, and which indexes rule nothing out."""

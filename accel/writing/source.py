@@ -13,6 +13,7 @@ from accel.metrics import Metrics
 from accel.ranges import ByteRange, Kind, ObjectId, ReadKey, Want
 from accel.store import runtime
 from accel.store.client import Client
+from accel.store.faults import system_error
 from accel.store.location import Location
 
 __all__ = ["Identity", "LocalSource", "RemoteSource", "Source", "open_local", "open_remote"]
@@ -106,7 +107,7 @@ class LocalSource:
                     break
                 data += more
         except OSError as error:
-            raise StoreError(error.strerror or str(error), path=self.path) from error
+            raise system_error(error, path=self.path) from error
         if len(data) != end - start:
             raise ObjectChangedError("the file has become shorter", path=self.path)
         return data
@@ -166,7 +167,7 @@ def open_local(path: str) -> LocalSource:
         hint = _ONE_FILE if "*" in path else None
         raise ObjectNotFoundError("there is no such file", path=path, hint=hint) from error
     except OSError as error:
-        raise StoreError(error.strerror or str(error), path=path) from error
+        raise system_error(error, path=path) from error
     try:
         found = os.fstat(handle)
         if not stat.S_ISREG(found.st_mode):

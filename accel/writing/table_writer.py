@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import tempfile
+import warnings
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from numbers import Integral
 from typing import Any, BinaryIO, Protocol
@@ -92,6 +93,11 @@ def write_table(
     -------
     EmbedReport
 
+    Warns
+    -----
+    UserWarning
+        An index rules nothing out. So says `warnings` of the report, too.
+
     Raises
     ------
     TypeError
@@ -136,7 +142,10 @@ def write_table(
         file.seek(made.tail.start)
         for part in made.tail.read():
             file.write(part)
-    return report_on(made, path=str(location), written=True)
+    report = report_on(made, path=str(location), written=True)
+    for warning in report.warnings:
+        warnings.warn(warning, stacklevel=2)
+    return report
 
 
 def _as_table(data: Any) -> pa.Table:
