@@ -385,7 +385,7 @@ def test_closing_stops_the_clocks(objects: dict[str, bytes], monkeypatch: pytest
     runtime.run(play())
     assert {name: clock.cancelled() for name, clock in clocks.items()} == {
         "RequestWidth._look": True,
-        "FooterPrefetcher._digest_now": True,
+        "FooterPrefetcher._parse_now": True,
     }
 
 
