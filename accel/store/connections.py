@@ -8,7 +8,7 @@ import errno
 import random
 import socket
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from cachetools import LRUCache
 
@@ -16,9 +16,6 @@ from accel.io.connection_faults import tls_context
 from accel.store import runtime
 from accel.store.connection import Connection, Loss, LostError, Reply, Request, new_scratch
 from accel.store.free_files import FreeFiles
-
-if TYPE_CHECKING:
-    import ssl
 
 __all__ = ["Connections", "Origin", "Patience", "UnreachableError", "connections_to"]
 
@@ -80,7 +77,6 @@ class Connections:
         self._patience = patience
         self._loop = asyncio.get_running_loop()
         self._scratch = new_scratch()
-        self._context: ssl.SSLContext | None = None
         # The one used last comes first again; each with the time when it became idle, so these are sorted.
         self._idle: dict[Connection, float] = {}
         shared = _shared()
@@ -235,7 +231,7 @@ class Connections:
             _, protocol = await self._loop.create_connection(
                 lambda: Connection(self._scratch, on_lost=self._forget),
                 sock=reached,
-                ssl=self._security() if tls else None,
+                ssl=tls_context() if tls else None,
                 server_hostname=self._origin.host if tls else None,
             )
         except BaseException:
@@ -255,11 +251,6 @@ class Connections:
                 self._addresses = await resolve(self._origin.host, self._origin.port)
                 self._resolved = self._loop.time()
             return self._addresses
-
-    def _security(self) -> ssl.SSLContext:
-        if self._context is None:
-            self._context = tls_context()
-        return self._context
 
 
 def _open_files() -> int:

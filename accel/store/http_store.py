@@ -10,7 +10,15 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urljoin, urlsplit
 
 from accel.errors import ParquetFormatError, StoreError, redact
-from accel.io.connection_faults import CLOSED, SLOW, STALLED, ConnectionFault, connection_fault, tls_context
+from accel.io.connection_faults import (
+    CLOSED,
+    SLOW,
+    STALLED,
+    ConnectionFault,
+    connection_fault,
+    names_authorities,
+    tls_context,
+)
 from accel.options import Options
 from accel.ranges import ByteRange, Suffix
 from accel.store import runtime
@@ -20,8 +28,6 @@ from accel.store.range_store import ObjectEntry, Payload
 from accel.store.refusals import code_in
 
 if TYPE_CHECKING:
-    import ssl
-
     import aiohttp
 
 __all__ = ["HttpStore"]
@@ -72,7 +78,6 @@ class HttpStore:
         self._headers = {str(name): str(value) for name, value in headers.items()}
         self._options = options
         self._session: aiohttp.ClientSession | None = None
-        self._context: ssl.SSLContext | None = None
         self._loop: weakref.ref[asyncio.AbstractEventLoop] | None = None
 
     @property
@@ -129,12 +134,6 @@ class HttpStore:
         session, self._session = self._session, None
         if session is not None:
             await session.close()
-
-    def _security(self) -> ssl.SSLContext:
-        """How servers are verified: aiohttp itself reads the environment once, when it is imported."""
-        if self._context is None:
-            self._context = tls_context()
-        return self._context
 
     async def _code(self, response: aiohttp.ClientResponse) -> str | None:
         """A store's word for a refusal, of a URL that was presigned for it."""
@@ -269,7 +268,8 @@ class _Exchange:
                 headers=headers,
                 allow_redirects=False,
                 proxy=proxy,
-                ssl=self._store._security() if target.scheme == "https" else True,
+                # aiohttp's own, if True: that reads the environment once, when it is imported.
+                ssl=tls_context() if target.scheme == "https" and names_authorities() else True,
             )
 
     async def __aexit__(self, kind: object, error: object, trace: object) -> None:
