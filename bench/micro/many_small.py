@@ -146,28 +146,20 @@ def _in_minio(path: str) -> Iterator[dict[str, Callable[[], int]]]:
 
     with ExitStack() as stack:
         server = stack.enter_context(Minio(install_minio()))
+        server.create_bucket("small")
+        for file in sorted(Path(path).iterdir()):
+            server.put("small", f"files/{file.name}", file.read_bytes())
         filesystem = fs.S3FileSystem(
-            endpoint_override=server.endpoint.removeprefix("http://"),
+            endpoint_override=server.url.removeprefix("http://"),
             scheme="http",
             access_key=server.access_key,
             secret_key=server.secret_key,
             region="us-east-1",
-            allow_bucket_creation=True,
         )
-        filesystem.create_dir("small")
-        for file in sorted(Path(path).iterdir()):
-            with filesystem.open_output_stream(f"small/files/{file.name}") as out:
-                out.write(file.read_bytes())
-        options = {
-            "endpoint": server.endpoint,
-            "access_key_id": server.access_key,
-            "secret_access_key": server.secret_key,
-            "region": "us-east-1",
-            "allow_http": "true",
-        }
+        options = server.storage_options()
         url = "s3://small/files/"
         aws = {
-            "aws_endpoint_url": server.endpoint,
+            "aws_endpoint_url": server.url,
             "aws_access_key_id": server.access_key,
             "aws_secret_access_key": server.secret_key,
             "aws_region": "us-east-1",
