@@ -33,6 +33,7 @@ _TITLES = {
     "returns": "Returns",
     "yields": "Yields",
     "raises": "Raises",
+    "warns": "Warns",
     "examples": "Examples",
 }
 
@@ -189,9 +190,9 @@ def _docstring(found: Any) -> Iterator[str]:
 
 
 def _item(kind: str, items: Sequence[Any]) -> str:
-    names = ", ".join(f"**`{item.name}`**" for item in items) if kind != "raises" else ""
+    names = ", ".join(f"**`{item.name}`**" for item in items) if kind not in ("raises", "warns") else ""
     told = str(items[0].annotation) if items[0].annotation is not None and len(items) == 1 else ""
-    if kind == "raises":
+    if kind in ("raises", "warns"):
         kinds = [str(item.annotation).strip("()") for item in items]
         head = ", ".join(f"`{name.strip()}`" for name in ",".join(kinds).split(","))
     elif names != "**``**" and told:
