@@ -12,7 +12,7 @@ from accel.options import Options
 from accel.writing.building import BuiltIndex
 from accel.writing.original import Original, open_original
 from accel.writing.page_indexes import PageIndexes
-from accel.writing.report import EmbeddedIndex, EmbedReport, idle_warning
+from accel.writing.report import EmbeddedIndex, EmbedReport, idle_warnings
 from accel.writing.scratch import Scratch
 from accel.writing.source import Source
 from accel.writing.survey import Survey
@@ -82,15 +82,6 @@ def report_on(made: Made, *, path: str, written: bool) -> EmbedReport:
     """What was made, in numbers."""
     tail, metadata = made.tail, made.original.metadata
     indexes = _summaries(made.built)
-    idle = [
-        idle_warning(
-            f"{path}: the {index.kind} index of {index.column}",
-            count=index.count,
-            idle=index.idle,
-            shortcoming=index.shortcoming,
-        )
-        for index in indexes
-    ]
     return EmbedReport(
         path=path,
         written=written,
@@ -104,7 +95,7 @@ def report_on(made: Made, *, path: str, written: bool) -> EmbedReport:
         index_bytes=tail.index_bytes,
         page_index_bytes=tail.page_index_bytes,
         seconds=time.perf_counter() - made.begun,
-        warnings=(*made.original.warnings, *(warning for warning in idle if warning is not None)),
+        warnings=(*made.original.warnings, *idle_warnings(path, indexes)),
     )
 
 

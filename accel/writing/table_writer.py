@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import tempfile
-import warnings
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from numbers import Integral
 from typing import Any, BinaryIO, Protocol
@@ -22,7 +21,7 @@ from accel.store.location import Location, parse_url
 from accel.store.range_store import Writer
 from accel.writing.blooms import BloomColumns, bloom_options
 from accel.writing.preparation import prepare, report_on
-from accel.writing.report import EmbedReport
+from accel.writing.report import EmbedReport, warn_of_idle
 from accel.writing.sorting import SortBy, SortKey, read_ordering, sort_table, sorting_columns
 from accel.writing.source import LocalSource
 from accel.writing.storable import arrow_schema_pairs, storable
@@ -143,8 +142,7 @@ def write_table(
         for part in made.tail.read():
             file.write(part)
     report = report_on(made, path=str(location), written=True)
-    for warning in report.warnings:
-        warnings.warn(warning, stacklevel=2)
+    warn_of_idle(report)
     return report
 
 
