@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
-
-# pyarrow.parquet would import pyarrow.fs and ssl (60 ms); the class that it wraps lies below.
 from pyarrow._parquet import ParquetReader
 
 from accel.decode.extensions import is_dressed
-from accel.decode.schema_memo import SchemaMemo
-from accel.decode.splice import SplicePlan, plan_splice, splice
+from accel.decode.splice import SchemaMemo, SplicePlan, plan_splice, splice
 from accel.errors import AccelError, ColumnNotFoundError, MemoryLimitError, ParquetFormatError
 from accel.format.model import INT96_UNIT, ParquetSchema
 from accel.memory import pool
+from accel.planning.instants import has_instants
 from accel.ranges import Kind
 
 if TYPE_CHECKING:
@@ -24,14 +23,19 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ParquetReader",
+    "arrow_schema",
     "columns_of",
     "fields_of",
     "file_schema",
+    "holds_instants",
     "open_reader",
     "projected_schema",
     "schema_of",
+    "shared_schema",
     "translate_errors",
 ]
+
+# pyarrow.parquet would import pyarrow.fs and ssl (60 ms); the class that it wraps lies below.
 
 
 class translate_errors:
@@ -189,3 +193,34 @@ def fields_of(schema: ParquetSchema, leaves: Sequence[int]) -> list[int]:
 def columns_of(plan: SplicePlan, leaves: Sequence[int]) -> list[int]:
     """The columns of the spliced file that these leaves are."""
     return [plan.column(leaf) for leaf in sorted(set(leaves))]
+
+
+# Of the files that are held anywhere: a schema goes with the last of them. Its key is the bytes it was parsed from.
+_schemas: weakref.WeakValueDictionary[tuple[bytes, ...], ParquetSchema] = weakref.WeakValueDictionary()
+_arrow_schemas: SchemaMemo[pa.Schema] = SchemaMemo(64)
+_holds: SchemaMemo[bool] = SchemaMemo(64)
+_NOTHING: Final[Mapping[str, bytes]] = {}
+
+
+def shared_schema(schema: ParquetSchema) -> ParquetSchema:
+    """The schema that a file met before has, where it is the same."""
+    return _schemas.setdefault(tuple(element.raw for element in schema.elements), schema)
+
+
+def holds_instants(schema: ParquetSchema) -> bool:
+    """Whether any column is INT96."""
+    known = _holds.get(schema, _NOTHING, None)
+    if known is None:
+        known = _holds.put(schema, _NOTHING, None, has_instants(schema, range(len(schema.leaves))))
+    return known
+
+
+def arrow_schema(
+    schema: ParquetSchema, key_value: Mapping[str, bytes], *, int96_unit: str = INT96_UNIT
+) -> pa.Schema:
+    """`file_schema`, once for files that agree on all that it depends on."""
+    known = _arrow_schemas.get(schema, key_value, int96_unit)
+    if known is not None:
+        return known
+    found = file_schema(schema, key_value, int96_unit=int96_unit)
+    return _arrow_schemas.put(schema, key_value, int96_unit, found)

@@ -1,17 +1,56 @@
-"""The bytes of one column that were chosen from one row group."""
+"""The bytes of one column that were fetched from one row group, and the part of them that some rows need.
+
+Sources: parquet-format `Encodings.md` (levels of data pages; RLE/bit-packed hybrid), `parquet.thrift` (DataPageHeader,
+DataPageHeaderV2).
+"""
 
 from __future__ import annotations
 
+from bisect import bisect_right
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from operator import itemgetter
+from typing import TYPE_CHECKING, Final, TypeAlias
 
+import numpy as np
+
+from accel.decode.codecs import Bytes, check_crc, decompress
+from accel.errors import ParquetFormatError
+from accel.format.first_level import MOST_BYTES, begins_with_row
+from accel.format.model import Encoding, PageTable, PageType
+from accel.format.page_header import parse_page_header
+from accel.format.page_runs import walk_pages
+from accel.planning.pages import PieceLeaf
+from accel.planning.selection import RowSelection
 from accel.ranges import Buffer
 
 if TYPE_CHECKING:
     from accel.arrays import Int64s
-    from accel.decode.ahead import Unpacked
 
-__all__ = ["ChunkPages"]
+__all__ = [
+    "ChunkPages",
+    "LeafBytes",
+    "SinglePage",
+    "Unpacked",
+    "narrow_leaf",
+    "page_begins_with_row",
+    "unpack_pages",
+]
+
+SinglePage: TypeAlias = tuple[Buffer, int]
+"""A page that fills a buffer, and its codec."""
+
+_LARGEST: Final = 1 << 20
+"""Decompressed bytes of a page that `unpack_pages` handles; the decoder decompresses larger ones."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Unpacked:
+    """A v1 data page that fills a buffer: its header, and its decompressed body."""
+
+    table: PageTable
+    body: Bytes
+    """As many bytes as the header says. Its checksum has not been verified."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -36,14 +75,129 @@ class ChunkPages:
     stop_rows: Int64s
     """The row after each data page's last."""
     num_values: int
-    """Level values of these pages at most, as far as the metadata says."""
+    """The most level values that these pages have according to the metadata."""
     whole: bool
-    """Read without an offset index: the pages and their rows are not known one by one, and padding may follow them."""
-    sizes: Int64s | None = None
-    """Bytes of each data page, header included, as the offset index has them; None where they are to be found out."""
-    ahead: Unpacked | None = None
-    """Of a single data page, where it was decompressed beforehand."""
+    """Read without an offset index: the pages and their rows are not listed, and padding may follow them."""
+    unpacked: Unpacked | None = None
+    """The only data page, where it was decompressed beforehand."""
 
     @property
     def num_rows(self) -> int:
         return int((self.stop_rows - self.first_rows).sum())
+
+
+@dataclass(frozen=True, slots=True)
+class LeafBytes:
+    """The bytes that were fetched for one leaf of a piece."""
+
+    dictionary: Buffer | None
+    pages: tuple[Buffer, ...]
+    """Whole data pages in row order, neighbours back to back, or the whole chunk."""
+    unpacked: Unpacked | None = None
+    """The only page, where it was decompressed beforehand."""
+
+
+def narrow_leaf(
+    part: PieceLeaf,
+    fetched: LeafBytes,
+    *,
+    rows: RowSelection,
+    memory_limit: int | None,
+) -> tuple[PieceLeaf, LeafBytes]:
+    """Drop the fetched pages that hold none of `rows`.
+
+    The last row of a page inside a list may continue on the next page. That page is dropped too if it begins with a
+    new row; a page that would decompress to more than `memory_limit` bytes stays.
+    """
+    reads, lo, hi = part.reads, part.lo, part.hi
+    if reads.whole or hi - lo < 2:
+        return part, fetched
+    if (
+        len(rows.starts) == 1
+        and rows.starts[0] < reads.stop_row[lo]
+        and reads.first_row[hi - 1] < rows.stops[0]
+    ):
+        # One run of rows reaches from the first page to the last.
+        return part, fetched
+    keep = rows.counts(reads.first_row[lo:hi], reads.stop_row[lo:hi]) > 0
+    runs = [(lo, lo + 1), *part.runs()] if part.carried else part.runs()
+    if reads.max_repetition and not keep.all():
+        behind = reads.reach(rows).counts(reads.first_row[lo:hi], reads.stop_row[lo:hi]) > 0
+        for at in np.flatnonzero(behind & ~keep).tolist():
+            run = bisect_right(runs, lo + at, key=itemgetter(0)) - 1
+            begin = int(reads.offset[lo + at] - reads.offset[runs[run][0]])
+            page = memoryview(fetched.pages[run])[begin : begin + int(reads.size[lo + at])]
+            keep[at] = not page_begins_with_row(
+                page, codec=reads.codec, max_repetition=reads.max_repetition, memory_limit=memory_limit
+            )
+    if keep.all():
+        return part, fetched
+    pages: list[Buffer] = []
+    for (start, stop), buffer in zip(runs, fetched.pages, strict=True):
+        view, base = memoryview(buffer), int(reads.offset[start])
+        for first, last in RowSelection.from_mask(keep[start - lo : stop - lo]):
+            begin, end = start + first, start + last - 1
+            pages.append(
+                view[int(reads.offset[begin]) - base : int(reads.offset[end] + reads.size[end]) - base]
+            )
+    narrowed = reads.take(lo + np.flatnonzero(keep))
+    return PieceLeaf(narrowed, 0, len(narrowed.offset), False), LeafBytes(fetched.dictionary, tuple(pages))
+
+
+def page_begins_with_row(
+    page: memoryview, *, codec: int, max_repetition: int, memory_limit: int | None = None
+) -> bool:
+    """Whether a data page inside a list, header included, begins with a new row.
+
+    It is False where that cannot be determined: the page is damaged, or would decompress to more than `memory_limit`
+    bytes.
+    """
+    try:
+        header = parse_page_header(page)
+        body = page[header.header_length :]
+        if len(body) != header.compressed_size:
+            return False
+        check_crc(body, header.crc)
+    except ParquetFormatError:
+        return False
+    if header.type == PageType.DATA_PAGE_V2:
+        return begins_with_row(body[: header.repetition_bytes], max_repetition)
+    if header.type != PageType.DATA_PAGE or header.level_encoding != Encoding.RLE:
+        return False
+    if memory_limit is not None and header.uncompressed_size > memory_limit:
+        return False
+    raw = decompress(body, codec, size=header.uncompressed_size)
+    if raw is None:
+        return False
+    length = int.from_bytes(raw[:4].tobytes(), "little")
+    return length <= len(raw) - 4 and begins_with_row(
+        raw[4 : 4 + min(length, MOST_BYTES)].data, max_repetition
+    )
+
+
+def unpack_pages(pages: Sequence[SinglePage]) -> list[Unpacked | None]:
+    """Decompress pages of small pieces before these are decoded.
+
+    Small pieces are decoded on the I/O loop, because handing each to a thread takes longer than decoding it. Where
+    many wait, a thread decompresses the pages of all of them without the GIL, while the loop decodes the pieces before.
+
+    Returns
+    -------
+    list of (Unpacked or None)
+        None for a page that is not a v1 data page, is large, or does not decompress: its decoder reports why.
+    """
+    return [_unpack(page, codec) for page, codec in pages]
+
+
+def _unpack(page: Buffer, codec: int) -> Unpacked | None:
+    try:
+        table = walk_pages(page, max_pages=1)
+    except ParquetFormatError:
+        return None
+    if table.type.tolist() != [PageType.DATA_PAGE]:
+        return None
+    size = int(table.uncompressed[0])
+    if size > _LARGEST:
+        return None
+    raw = decompress(memoryview(page)[int(table.body[0]) :], codec, size=size)
+    return None if raw is None else Unpacked(table, raw)

@@ -5,35 +5,36 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import pyarrow as pa
 
-from accel.decode.apart import DecodePart, read_apart, units_apart
 from accel.decode.arrow import ParquetReader, fields_of, open_reader, translate_errors
 from accel.decode.chunks import ChunkPages
-from accel.decode.empties import verify_readable
-from accel.decode.entries import read_as_indices
+from accel.decode.dictionary_arrays import Values, check_indices, is_indexed, join_arrays, look_up
+from accel.decode.dictionary_decode import read_as_indices, splice_indices
+from accel.decode.direct_decoders import direct_units, read_directly
 from accel.decode.extensions import is_dressed
-from accel.decode.indexed import Values, check_indices, is_indexed, join_arrays, look_up
 from accel.decode.instants import check_instants, with_stored_instants
-from accel.decode.page_heads import read_tables
-from accel.decode.splice import SplicePlan, plan_splice
-from accel.decode.spliced import cut_calls, splice_units
-from accel.decode.text_sizes import check_text_sizes
+from accel.decode.rewritten_pages import verify_readable
+from accel.decode.splice import SplicedChunk, SplicePlan, plan_splice, splice
 from accel.decode.trim import place_rows, trim
 from accel.decode.units import Unit, Verified, cut_units, group_units, step_of
-from accel.decode.verify import PageFacts, page_body
+from accel.decode.verify import PageFacts, check_text_sizes, page_body
 from accel.errors import AccelError, MemoryLimitError, ParquetFormatError
-from accel.format.model import INT96_UNIT, ParquetSchema
+from accel.format.model import INT96_UNIT, Codec, ParquetSchema
 from accel.planning.instants import has_instants
 from accel.planning.selection import RowSelection
 
 if TYPE_CHECKING:
-    from accel.decode.list_shapes import Siblings
+    from accel.decode.nested import Siblings
 
-__all__ = ["decode_columns"]
+__all__ = [
+    "cut_calls",
+    "decode_columns",
+    "splice_units",
+]
 
 
 def decode_columns(
@@ -115,27 +116,7 @@ def decode_columns(
         )
         job.verify(sorted(set(leaves)))
         units = cut_units(job.known, fields, arrow_schema=arrow_schema)
-
-        def decode_part(
-            part: ChunkPages, inside: RowSelection, field: pa.Field
-        ) -> pa.Array | pa.ChunkedArray:
-            (array,) = decode_columns(
-                schema,
-                key_value,
-                chunks={part.leaf: part},
-                rows=inside,
-                arrow_schema=pa.schema([field]),
-                leaves=[part.leaf],
-                path=path,
-                row_group=row_group,
-                memory_limit=memory_limit,
-                created_by=created_by,
-                int96_unit=int96_unit,
-                verify_checksums=verify_checksums,
-            )
-            return array
-
-        job.read_apart(units, arrow_schema, decode_part, left)
+        job.read_directly(units, arrow_schema, left)
         indexed = [unit.leaves[0] for unit in units if unit.indexed]
         plan = partial(plan_splice, schema, key_value, fields=fields, created_by=created_by, indexed=indexed)
         return job.decode(plan, units, arrow_schema, values)
@@ -167,7 +148,7 @@ class _Job:
         self._row_group = row_group
         self._memory_limit = memory_limit
         self._facts: dict[int, PageFacts] = {}
-        self._apart: dict[Unit, pa.ChunkedArray] = {}
+        self._direct: dict[Unit, pa.ChunkedArray] = {}
         # Not a method of this object: in a circle with it, pages would be held until Python collects garbage.
         self._place = partial(_place, schema, row_group)
         self.known = Verified(
@@ -177,7 +158,6 @@ class _Job:
     def verify(self, leaves: Sequence[int]) -> None:
         if not self._chunks.keys() >= {*leaves}:
             raise ValueError(f"no pages for a leaf among {leaves}")
-        tables = read_tables([self._chunks[ordinal] for ordinal in leaves])
         for ordinal in leaves:
             leaf, chunk = self._schema.leaves[ordinal], self._chunks[ordinal]
             self._chunks[ordinal], self._facts[ordinal] = verify_readable(
@@ -186,24 +166,21 @@ class _Job:
                 element=self._schema.elements[leaf.element],
                 memory_limit=self._memory_limit,
                 place=partial(self._place, (ordinal,)),
-                tables=tables.get(ordinal) if chunk.ahead is None else [chunk.ahead.table],
+                tables=None if chunk.unpacked is None else [chunk.unpacked.table],
                 verify_checksums=self._verify_checksums,
             )
 
-    def read_apart(
-        self, units: Sequence[Unit], arrow_schema: pa.Schema, decode: DecodePart, left: list[int] | None
-    ) -> None:
-        """Decode the units that have a way of their own, and keep them for `decode`."""
-        for unit in units_apart(self.known, units, self._rows):
-            field = arrow_schema.field(unit.field)
-            array = read_apart(self.known, unit, self._rows, field, decode=decode, left=left)
+    def read_directly(self, units: Sequence[Unit], arrow_schema: pa.Schema, left: list[int] | None) -> None:
+        """Decode the units that a direct decoder takes, for `decode`."""
+        for unit in direct_units(self.known, units, self._rows):
+            array = read_directly(self.known, unit, self._rows, arrow_schema.field(unit.field), left=left)
             if array is not None:
-                self._apart[unit] = array
+                self._direct[unit] = array
 
     def decode(
         self, plan: Callable[[], SplicePlan], units: Sequence[Unit], arrow_schema: pa.Schema, values: Values
     ) -> list[pa.Array | pa.ChunkedArray]:
-        arrays = dict(self._apart)
+        arrays = dict(self._direct)
         left = [unit for unit in units if unit not in arrays]
         if left:
             with translate_errors():
@@ -248,7 +225,7 @@ class _Job:
             reader = open_reader(data, int96_unit=self._int96_unit)
         steps = {unit: step for unit in units if (step := step_of(self.known, unit)) is not None}
         if any(self._schema.leaves[leaf].max_repetition for unit in steps for leaf in unit.leaves):
-            from accel.decode.list_texts import weigh_lists
+            from accel.decode.nested import weigh_lists
 
             steps = weigh_lists(self.known, steps, plan=plan, data=data)
         siblings = self._siblings(units)
@@ -276,7 +253,7 @@ class _Job:
     def _siblings(self, units: Sequence[Unit]) -> Siblings | None:
         if len({unit.field for unit in units}) == len(units):
             return None
-        from accel.decode.list_shapes import Siblings
+        from accel.decode.nested import Siblings
 
         return Siblings(self.known, units, wanted=self._rows.count)
 
@@ -323,7 +300,7 @@ class _Job:
             )
         chunk = self._chunks[unit.leaves[0]]
         if not chunk.whole and self._schema.leaves[chunk.leaf].max_repetition > 0:
-            from accel.decode.list_shapes import check_levels
+            from accel.decode.nested import check_levels
 
             with translate_errors(place=partial(self._place, (chunk.leaf,))):
                 check_levels(chunk, array, page_values=self._facts[chunk.leaf].page_values)
@@ -366,3 +343,66 @@ def _place(schema: ParquetSchema, row_group: int, leaves: Iterable[int]) -> str:
 
 def _join(arrays: Sequence[pa.Array]) -> pa.Array:
     return arrays[0] if len(arrays) == 1 else pa.concat_arrays(arrays)
+
+
+_MOST_BARE: Final = 8 << 20
+"""Bytes of pages that are decompressed beside one another: all of them are held until the last has been decoded."""
+
+
+def cut_calls(known: Verified, units: Sequence[Unit]) -> list[list[Unit]]:
+    """The units, those of a field together, by the file that they are decoded from: one, but where pages may be
+    decompressed in it, and another for those that are `joined`."""
+    joined = [unit for unit in units if unit.joined]
+    if joined and len(joined) < len(units):
+        others = [unit for unit in units if not unit.joined]
+        return [*cut_calls(known, joined), *cut_calls(known, others)]
+    if not any(known.chunks[leaf].codec == Codec.SNAPPY for unit in units for leaf in unit.leaves):
+        return [list(units)]
+    calls: list[list[Unit]] = []
+    held = 0
+    for unit in units:
+        size = sum(known.facts[leaf].uncompressed for leaf in unit.leaves)
+        if not calls or (held + size > _MOST_BARE and calls[-1][-1].field != unit.field):
+            calls.append([])
+            held = 0
+        calls[-1].append(unit)
+        held += size
+    return calls
+
+
+def splice_units(known: Verified, plan: SplicePlan, *, units: Sequence[Unit], num_rows: int) -> pa.Buffer:
+    """A file of one row group that has the pages of these units; decompressed, where that is faster so.
+
+    `num_rows` is that of `splice`.
+    """
+    leaves = [leaf for unit in units for leaf in unit.leaves]
+    bare = _bare_chunks(known, plan, leaves)
+    chunks = {leaf: bare.get(leaf) or _as_stored(known, plan, leaf) for leaf in leaves}
+    try:
+        return splice(plan, chunks, num_rows=num_rows)
+    except ParquetFormatError:
+        # pyarrow will say what is wrong with a page that does not decompress.
+        return splice(plan, {leaf: _as_stored(known, plan, leaf) for leaf in leaves}, num_rows=num_rows)
+
+
+def _as_stored(known: Verified, plan: SplicePlan, leaf: int) -> SplicedChunk:
+    chunk, facts = known.chunks[leaf], known.facts[leaf]
+    if leaf in plan.indexed and facts.dictionary is not None:
+        return splice_indices(chunk, facts, named=facts.dictionary)
+    return SplicedChunk(facts.parts, chunk.codec, facts.num_values, facts.uncompressed)
+
+
+def _bare_chunks(known: Verified, plan: SplicePlan, leaves: Sequence[int]) -> Mapping[int, SplicedChunk]:
+    """Those of the chunks whose pages are decompressed as they are spliced."""
+    snappy = [leaf for leaf in leaves if known.chunks[leaf].codec == Codec.SNAPPY]
+    if not snappy:
+        return {}
+    from accel.decode.rewritten_pages import bare_chunk
+
+    found: dict[int, SplicedChunk] = {}
+    for leaf in snappy:
+        chunk, facts = known.chunks[leaf], known.facts[leaf]
+        bare = bare_chunk(chunk, facts, indexed=leaf in plan.indexed)
+        if bare is not None:
+            found[leaf] = bare
+    return found

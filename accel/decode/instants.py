@@ -17,7 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from accel.arrays import integers, list_items, map_lists, whole
-from accel.decode.schema_memo import SchemaMemo
+from accel.decode.splice import SchemaMemo
 from accel.errors import SchemaMismatchError
 from accel.format.model import ParquetSchema, Physical, SchemaElement
 from accel.format.thrift import read_struct

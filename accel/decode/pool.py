@@ -6,16 +6,31 @@ import asyncio
 import os
 import threading
 import weakref
-from collections.abc import Callable
-from typing import ParamSpec, Self, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ParamSpec, Self, TypeVar
 
 import pyarrow as pa
 from cachetools import LRUCache
 
+from accel.errors import AccelError, refuse_unforeseen
 from accel.memory import choose_pool, pool, unused_of
+from accel.planning.pages import Piece
+from accel.planning.selection import RowSelection
+from accel.planning.task import ScanTask
 from accel.store.threads import Threads
 
-__all__ = ["DecodePool", "release_now_and_then"]
+if TYPE_CHECKING:
+    from accel.decode.chunks import LeafBytes
+    from accel.decode.stack import Layer
+
+__all__ = [
+    "DecodePiece",
+    "DecodePool",
+    "DecodeStack",
+    "MatchPiece",
+    "release_now_and_then",
+]
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -143,3 +158,84 @@ def _count_cores() -> int:
     except AttributeError:
         # Not on macOS and Windows.
         return os.cpu_count() or 1
+
+
+@dataclass(frozen=True, slots=True)
+class DecodePiece:
+    """`decode_piece` of what was fetched of one."""
+
+    task: ScanTask
+    piece: Piece
+    leaves: Mapping[int, LeafBytes]
+    batch_rows: int
+    memory_limit: int
+    verify_checksums: bool
+    found: list[RowSelection] | None
+    left: list[int]
+    """Given the leaves that a direct decoder left to pyarrow."""
+
+    def __call__(self) -> list[pa.RecordBatch]:
+        from accel.decode.piece import decode_piece
+
+        try:
+            with refuse_unforeseen(f"row group {self.task.row_group}"):
+                return decode_piece(
+                    self.task,
+                    self.piece,
+                    self.leaves,
+                    batch_rows=self.batch_rows,
+                    memory_limit=self.memory_limit,
+                    verify_checksums=self.verify_checksums,
+                    found=self.found,
+                    left=self.left,
+                )
+        except AccelError as error:
+            raise error.of(self.task.file.url) from error.__cause__
+
+
+@dataclass(frozen=True, slots=True)
+class MatchPiece:
+    """`match_piece` of what was fetched of one."""
+
+    task: ScanTask
+    piece: Piece
+    leaves: Mapping[int, LeafBytes]
+    memory_limit: int
+    verify_checksums: bool
+    left: list[int]
+
+    def __call__(self) -> RowSelection:
+        from accel.decode.piece import match_piece
+
+        try:
+            with refuse_unforeseen(f"row group {self.task.row_group}"):
+                return match_piece(
+                    self.task,
+                    self.piece,
+                    fetched=self.leaves,
+                    memory_limit=self.memory_limit,
+                    verify_checksums=self.verify_checksums,
+                    left=self.left,
+                )
+        except AccelError as error:
+            raise error.of(self.task.file.url) from error.__cause__
+
+
+@dataclass(frozen=True, slots=True)
+class DecodeStack:
+    """`decode_stack` of what was fetched of several."""
+
+    layers: Sequence[Layer]
+    batch_rows: int
+    memory_limit: int
+    verify_checksums: bool
+
+    def __call__(self) -> list[pa.RecordBatch] | None:
+        from accel.decode.stack import decode_stack
+
+        return decode_stack(
+            self.layers,
+            batch_rows=self.batch_rows,
+            memory_limit=self.memory_limit,
+            verify_checksums=self.verify_checksums,
+        )

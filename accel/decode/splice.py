@@ -1,23 +1,18 @@
-"""Chosen pages -> a small Parquet file in memory: pure bytes in, bytes out.
-
-Source: parquet-format `parquet.thrift` (FileMetaData, RowGroup, ColumnChunk, ColumnMetaData).
-
-The file has the top-level fields that are read, each with all its leaves: of those, the leaves
-that are not read have an empty chunk, so that the Arrow schema, which the writer stored by
-position, fits as it is. No statistics, column orders or offsets of the real file are carried over.
-"""
+"""What was worked out of the schema of a file, kept for the next piece of it."""
 
 from __future__ import annotations
 
 import base64
-from collections.abc import Collection, Mapping, Sequence
+import threading
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 import pyarrow as pa
+from cachetools import LRUCache
 
 from accel.arrays import Filled, join_buffers
 from accel.decode.extensions import bare_type
-from accel.decode.schema_memo import SchemaMemo
 from accel.errors import ParquetFormatError
 from accel.format.footer import ARROW_SCHEMA_KEY, MAGIC
 from accel.format.model import ParquetSchema, Physical, SchemaElement
@@ -26,7 +21,51 @@ from accel.format.thrift_value import STRUCT, encode_list_header, encode_varint
 from accel.memory import pool
 from accel.ranges import Buffer
 
-__all__ = ["SplicePlan", "SplicedChunk", "plan_splice", "splice", "splice_groups"]
+__all__ = [
+    "SchemaMemo",
+    "SplicePlan",
+    "SplicedChunk",
+    "plan_splice",
+    "splice",
+    "splice_groups",
+]
+
+T = TypeVar("T")
+
+
+class SchemaMemo(Generic[T]):
+    """Values by schema, key-value metadata and question; the least recently used goes first.
+
+    Parameters
+    ----------
+    entries : int
+        How many are kept.
+
+    Notes
+    -----
+    A schema is known by its identity and metadata by what it holds: each scan of one cached file has the
+    same schema, and a mapping of its own. May be used from several threads.
+    """
+
+    def __init__(self, entries: int) -> None:
+        self._lock = threading.Lock()
+        self._entries: LRUCache[Hashable, tuple[ParquetSchema, Mapping[str, bytes], T]] = LRUCache(entries)
+
+    def get(self, schema: ParquetSchema, key_value: Mapping[str, bytes], question: Hashable) -> T | None:
+        """The value that was put for these, or None."""
+        with self._lock:
+            entry = self._entries.get((id(schema), question))
+        # An id may have been used again: the entry keeps its schema alive, so identity settles it.
+        if entry is None or entry[0] is not schema:
+            return None
+        return entry[2] if entry[1] is key_value or entry[1] == key_value else None
+
+    def put(self, schema: ParquetSchema, key_value: Mapping[str, bytes], question: Hashable, value: T) -> T:
+        """Keep a value; returns it."""
+        with self._lock:
+            self._entries[id(schema), question] = (schema, key_value, value)
+        return value
+
 
 _MAX_DEPTH = 100
 """pyarrow builds its schema by recursion."""

@@ -10,8 +10,7 @@ import pyarrow as pa
 
 from accel.decode.arrow import translate_errors
 from accel.decode.chunks import ChunkPages
-from accel.decode.dictionary import longest_text
-from accel.decode.entries import stays_indexed
+from accel.decode.dictionary_decode import longest_text, stays_indexed
 from accel.decode.extensions import is_dressed
 from accel.decode.verify import PageFacts
 from accel.errors import ParquetFormatError

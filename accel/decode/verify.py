@@ -10,20 +10,21 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 from cachetools import LRUCache
 
 from accel.decode.chunks import ChunkPages
-from accel.decode.value_sizes import check_sizes, value_width
 from accel.errors import AccelError, MemoryLimitError, ParquetFormatError
 from accel.format.model import Encoding, Leaf, PageTable, PageType, Physical, SchemaElement
 from accel.format.page_header import parse_page_header
 from accel.format.page_index import PageIndexMismatchError
 from accel.format.page_runs import walk_pages
-from accel.planning.decoded_size import level_bytes
+from accel.format.runs import find_runs
+from accel.planning.decoded_size import BOOLEAN_BYTES, level_bytes
 from accel.planning.pages import READABLE_CODECS
 from accel.ranges import Buffer
 
@@ -35,13 +36,17 @@ __all__ = [
     "IS_DATA",
     "IS_DICTIONARY",
     "DictionaryFacts",
+    "PageBody",
     "PageFacts",
+    "begins_with_levels",
+    "check_sizes",
+    "check_text_sizes",
     "needs_dictionary",
     "page_body",
+    "value_width",
     "verify_chunk",
     "walk_dictionary",
 ]
-
 
 _MAX_PAGES = 1 << 24
 _DICTIONARY_ENCODINGS = (Encoding.PLAIN_DICTIONARY, Encoding.RLE_DICTIONARY)
@@ -157,7 +162,7 @@ def page_body(
 ) -> bytes | None:
     """What a v1 page decompresses to, by the numbers of its buffer and its page; None where it does not, or to more
     than `memory_limit` bytes."""
-    from accel.decode.bodies import decompress
+    from accel.decode.codecs import decompress
 
     table = tables[number]
     size = int(table.uncompressed[page])
@@ -346,3 +351,151 @@ def _prefixed(walked: list[PageTable], element: SchemaElement) -> int:
         # Each value may repeat all that came before it in its page. Floats: these may be vast.
         total += int((table.num_values[pages].astype(float) * table.uncompressed[pages]).sum())
     return total
+
+
+PageBody: TypeAlias = Callable[[int, int], bytes | None]
+
+_WIDTHS = {
+    Physical.BOOLEAN: BOOLEAN_BYTES,
+    Physical.INT32: 4,
+    Physical.INT64: 8,
+    Physical.INT96: 12,
+    Physical.FLOAT: 4,
+    Physical.DOUBLE: 8,
+    Physical.BYTE_ARRAY: 4,
+}
+
+
+def value_width(element: SchemaElement) -> int:
+    """Bytes of a value as it is decoded, and, but for booleans, as it is stored; of a text, those of its length."""
+    if element.physical is Physical.FIXED_LEN_BYTE_ARRAY:
+        return element.type_length
+    return 4 if element.physical is None else _WIDTHS[element.physical]
+
+
+def check_sizes(
+    walked: Sequence[PageTable], leaf: Leaf, element: SchemaElement, *, body: PageBody | None = None
+) -> None:
+    """Hold PLAIN pages without levels against what their values take.
+
+    Where there is less, values are missing. More may lie behind the values, as fastparquet lets it; but where the page
+    begins with levels, the schema says `required` of a column that was written as `optional`, and pyarrow would take
+    the levels for values.
+
+    Parameters
+    ----------
+    body : callable, optional
+        Gives what a page decompresses to, by the numbers of its buffer and its page; None where it does not decompress.
+        Without it no page may have more than its values.
+    """
+    if any((table.num_nulls > 0).any() for table in walked):
+        raise ParquetFormatError("a page with nulls, of a column that the schema says has none")
+    if leaf.max_repetition or element.physical in (None, Physical.BYTE_ARRAY):
+        return
+    bits = 1 if element.physical is Physical.BOOLEAN else 8 * value_width(element)
+    for number, table in enumerate(walked):
+        due = (table.num_values * bits + 7) >> 3
+        other = (
+            (table.encoding == Encoding.PLAIN)
+            & (table.type == PageType.DATA_PAGE)
+            & (table.uncompressed != due)
+        )
+        if not any(other.tolist()):
+            continue
+        for page in np.flatnonzero(other).tolist():
+            count, size = int(table.num_values[page]), int(table.uncompressed[page])
+            raw = body(number, page) if size > due[page] and body is not None else None
+            if raw is None or begins_with_levels(raw, count):
+                raise ParquetFormatError(
+                    f"a page of {size} bytes for {count} values, which take {int(due[page])}"
+                )
+
+
+def begins_with_levels(raw: bytes, count: int) -> bool:
+    """Whether a v1 page begins with just the definition levels of so many values, each of which may be null."""
+    stop = 4 + int.from_bytes(raw[:4], "little")
+    if not 4 < stop <= len(raw):
+        return False
+    return find_runs(raw[:stop], start=4, width=1, count=count, most_runs=count) is not None
+
+
+_PREFIX = 4
+_OFFSETS: dict[int, np.dtype[Any]] = {
+    pa.lib.Type_STRING: np.dtype(np.int32),
+    pa.lib.Type_BINARY: np.dtype(np.int32),
+    pa.lib.Type_LARGE_STRING: np.dtype(np.int64),
+    pa.lib.Type_LARGE_BINARY: np.dtype(np.int64),
+}
+
+
+def check_text_sizes(
+    array: pa.ChunkedArray, facts: PageFacts, *, leaf: Leaf, body: PageBody | None = None
+) -> None:
+    """That the PLAIN texts of a required column are not levels.
+
+    Where they take up less than their page and it begins with levels, they are. Else pyarrow passes over what is left.
+
+    Parameters
+    ----------
+    array : ChunkedArray
+        All values of the pages.
+    body : callable, optional
+        As in `check_sizes`.
+
+    Raises
+    ------
+    ParquetFormatError
+        They are.
+    """
+    offsets = _OFFSETS.get(array.type.id)
+    if leaf.max_definition or offsets is None:
+        return
+    if len(array) != facts.num_values or array.null_count:
+        return
+    pages = [
+        (encoding, size - levels, number, page, kind)
+        for number, table in enumerate(facts.tables)
+        for page, (kind, encoding, size, levels) in enumerate(
+            zip(
+                table.type.tolist(),
+                table.encoding.tolist(),
+                table.uncompressed.tolist(),
+                table.level_bytes.tolist(),
+                strict=True,
+            )
+        )
+        if IS_DATA[kind]
+    ]
+    counts = facts.page_values
+    before = _bytes_before(array, np.cumsum(counts), offsets)
+    came = before - np.append(0, before[:-1]) + _PREFIX * counts
+    for (encoding, due, number, page, kind), texts, count in zip(
+        pages, came.tolist(), counts.tolist(), strict=True
+    ):
+        if encoding != Encoding.PLAIN or texts == due:
+            continue
+        if kind == PageType.DATA_PAGE_V2 and texts < due:
+            # Its levels do not lie among its texts.
+            continue
+        raw = body(number, page) if texts < due and body is not None else None
+        if raw is None or begins_with_levels(raw, count):
+            raise ParquetFormatError(
+                f"a page of {due} bytes whose {count} texts take {texts}; the schema says that none is null"
+            )
+
+
+def _bytes_before(array: pa.ChunkedArray, rows: Int64s, kind: np.dtype[Any]) -> Int64s:
+    """How many bytes of text lie before these rows (ascending; the array's length is one, too)."""
+    out = np.zeros(len(rows), np.int64)
+    start = base = at = 0
+    for chunk in array.chunks:
+        count = len(chunk)
+        if not count:
+            continue
+        places = np.frombuffer(chunk.buffers()[1], kind, count + 1, chunk.offset * kind.itemsize)
+        stop = int(rows.searchsorted(start + count, "right"))
+        base -= int(places[0])
+        out[at:stop] = places[rows[at:stop] - start].astype(np.int64) + base
+        base += int(places[count])
+        start, at = start + count, stop
+    return out

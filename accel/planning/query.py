@@ -71,7 +71,7 @@ class FileQuery:
 class _Compiled:
     """The compiled forms of one question, by the file's schema; for files without partition values.
 
-    Files share their schema objects where their schemas are equal (`decode.shared_schemas`), so identity finds nearly all.
+    Files share their schema objects where their schemas are equal (`decode.arrow`), so identity finds nearly all.
     """
 
     def __init__(self) -> None:

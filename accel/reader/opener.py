@@ -16,7 +16,7 @@ import pyarrow as pa
 from accel.cache.cache import Cache, file_key
 from accel.cache.disk_entry import recorded
 from accel.cache.freshness import HeldFiles
-from accel.decode.shared_schemas import arrow_schema, holds_instants, shared_schema
+from accel.decode.arrow import arrow_schema, holds_instants, shared_schema
 from accel.errors import AccelError, ObjectChangedError
 from accel.metrics import Metrics
 from accel.options import Int96Unit, Options

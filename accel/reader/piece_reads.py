@@ -23,7 +23,7 @@ from accel.reader.task_reads import PieceRead, TaskReads
 from accel.store.slices import breathe
 
 if TYPE_CHECKING:
-    from accel.decode.leaf_bytes import LeafBytes
+    from accel.decode.chunks import LeafBytes
 
 __all__ = [
     "Neighbour",

@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, TypeVar
 import pyarrow as pa
 
 from accel.cache.cache import Cache, file_key
-from accel.decode.calls import DecodePiece, DecodeStack, MatchPiece
-from accel.decode.pool import DecodePool
-from accel.decode.stored import bare_page
+from accel.decode.codecs import is_uncompressed
+from accel.decode.pool import DecodePiece, DecodePool, DecodeStack, MatchPiece
 from accel.errors import AccelError, IndexFormatError
 from accel.format.model import SchemaElement
 from accel.metrics import Metrics
@@ -60,9 +59,8 @@ _INLINE_EXPANSION = 16
 _INLINE_SOUGHT, _INLINE_SOUGHT_EXPANSION = 4, 8
 # Its dictionaries may be so many times as large: a page names few of their entries, but all are decoded.
 _INLINE_DICTIONARIES = 4
-# A dictionary that needs no decompression counts as this much smaller: nothing else in it takes long, and of few rows the
-# entries are picked where they lie.
-_BARE = 8
+# A dictionary that needs no decompression counts as this much smaller: nothing else in it takes long.
+_UNCOMPRESSED = 8
 # Columns of a piece: each costs a fifth of a millisecond, however little it holds.
 _INLINE_LEAVES = 12
 # Column chunks of row groups decoded together: each costs a quarter of that.
@@ -364,11 +362,11 @@ class Reader:
         for leaf in read.leaves.values():
             page = leaf.dictionary
             if page is not None:
-                dictionaries += len(page) // _BARE if bare_page(page) is not None else len(page)
+                dictionaries += len(page) // _UNCOMPRESSED if is_uncompressed(page) else len(page)
         return dictionaries <= _INLINE_DICTIONARIES * little and piece.held_bytes <= expansion * little
 
 
 def _read_dictionary(page: memoryview, codec: int, element: SchemaElement, kind: pa.DataType) -> pa.Array:
-    from accel.decode.dictionary import dictionary_values
+    from accel.decode.dictionary_decode import dictionary_values
 
     return dictionary_values(page, codec, element, arrow_type=kind)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from accel.arrays import own_copy
 from accel.cache.cache import Cache
-from accel.decode.stored import BarePage, StoredPage, store_page
+from accel.decode.codecs import StoredPage, UncompressedPage, store_page
 from accel.metrics import Metrics
 from accel.options import MIB
 from accel.planning.pages import LeafReads, Piece, dictionary_wants
@@ -249,13 +249,13 @@ class DictionaryReads:
     async def _renew(self, sought: Sought) -> None:
         """Take pages as another lookup has stored them, or is about to, so that they need no decompression here."""
         for key, page in sought.stash.items():
-            if len(page) < _WORTH_STORING or isinstance(page.obj, BarePage):
+            if len(page) < _WORTH_STORING or isinstance(page.obj, UncompressedPage):
                 continue
             storing = self.cache.flights.join(self._key(key))
             if storing is not None:
                 await asyncio.wait((storing,))
             found = self.cached(key)
-            if isinstance(found, BarePage):
+            if isinstance(found, UncompressedPage):
                 sought.stash[key] = memoryview(found)
 
     async def _store(self, due: Sequence[_Due], sought: Sought) -> None:

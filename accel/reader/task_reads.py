@@ -9,7 +9,7 @@ from functools import partial
 
 from accel.cache.cache import Cache, file_key
 from accel.cache.pinned_reads import PinnedReads
-from accel.decode.leaf_bytes import LeafBytes
+from accel.decode.chunks import LeafBytes
 from accel.decode.verify import needs_dictionary
 from accel.errors import AccelError
 from accel.format.model import OffsetIndex

@@ -1,7 +1,7 @@
 """Small pieces that are to be decoded on one event loop, and their pages decompressed meanwhile where they are many.
 
 A piece alone is decoded at once. Those that come while others are decoded wait for the end of that turn of the loop, and
-where they are many by then a thread decompresses the pages of all (`decode.ahead`), while the loop decodes those before them.
+where they are many by then a thread decompresses the pages of all (`decode.chunks`), while the loop decodes those before them.
 """
 
 from __future__ import annotations
@@ -18,8 +18,7 @@ from accel.format.model import Codec
 from accel.planning.pages import Piece
 
 if TYPE_CHECKING:
-    from accel.decode.ahead import LonePage, Unpacked
-    from accel.decode.leaf_bytes import LeafBytes
+    from accel.decode.chunks import LeafBytes, SinglePage, Unpacked
 
 __all__ = ["Unpacking", "unpacking_of"]
 
@@ -33,7 +32,7 @@ _MOST_BYTES: Final = 16 << 20
 class _Waiting:
     """A piece that waits for its turn."""
 
-    pages: Sequence[LonePage]
+    pages: Sequence[SinglePage]
     nbytes: int
     told: asyncio.Future[Sequence[Unpacked | None]]
     """What became of each page; nothing of none, where they are left to the decoder."""
@@ -62,7 +61,7 @@ class Unpacking:
             self._engaged = True
             loop.call_soon(self._look, pool)
             return leaves
-        pages = _lone_pages(piece, leaves)
+        pages = _single_pages(piece, leaves)
         if not pages or pool.threads < 2:
             return leaves
         waiting = _Waiting(list(pages.values()), piece.held_bytes, loop.create_future())
@@ -70,7 +69,7 @@ class Unpacking:
         found = await waiting.told
         unpacked = dict(zip(pages, found, strict=False))
         return {
-            leaf: held if (page := unpacked.get(leaf)) is None else replace(held, ahead=page)
+            leaf: held if (page := unpacked.get(leaf)) is None else replace(held, unpacked=page)
             for leaf, held in leaves.items()
         }
 
@@ -93,7 +92,7 @@ class Unpacking:
 
     def _begin(self, group: Sequence[_Waiting], pool: DecodePool) -> bool:
         try:
-            from accel.decode.ahead import unpack_pages
+            from accel.decode.chunks import unpack_pages
 
             call = pool.begin(unpack_pages, [page for one in group for page in one.pages])
         except Exception:  # noqa: BLE001 - the process ends, or has no memory left: nobody is left waiting
@@ -116,7 +115,7 @@ class Unpacking:
             start = stop
 
 
-def _lone_pages(piece: Piece, leaves: Mapping[int, LeafBytes]) -> dict[int, LonePage]:
+def _single_pages(piece: Piece, leaves: Mapping[int, LeafBytes]) -> dict[int, SinglePage]:
     """By leaf, the pages of those that have a single one, which is compressed."""
     return {
         part.reads.leaf: (leaves[part.reads.leaf].pages[0], part.reads.codec)

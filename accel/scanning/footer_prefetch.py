@@ -17,7 +17,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Generic, TypeVar
 
-from accel.decode.shared_schemas import shared_schema
+from accel.decode.arrow import shared_schema
 from accel.errors import AccelError, refuse_unforeseen
 from accel.format.footer import FooterBytes, parse_footer
 from accel.format.footers import Alike, learn_alike, read_alike

@@ -9,7 +9,7 @@ from typing import Protocol
 import pyarrow as pa
 
 from accel.arrays import change_fields
-from accel.decode.indexed import check_indices
+from accel.decode.dictionary_arrays import check_indices
 from accel.format.footer import ARROW_SCHEMA_KEY
 
 __all__ = ["arrow_schema_pairs", "storable"]

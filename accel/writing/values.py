@@ -15,7 +15,7 @@ from accel.arrays import whole
 from accel.decode.arrow import projected_schema
 from accel.decode.chunks import ChunkPages
 from accel.decode.columns import decode_columns
-from accel.decode.indexed import Values
+from accel.decode.dictionary_arrays import Values
 from accel.errors import ColumnNotFoundError, MemoryLimitError, SchemaMismatchError
 from accel.format.model import FileMetadata, Leaf, OffsetIndex
 from accel.indexes.kind import ChunkValues

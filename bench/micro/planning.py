@@ -28,8 +28,8 @@ from typing import Any
 import pyarrow as pa
 
 import accel
-from accel.decode.dictionary import dictionary_values
-from accel.decode.shared_schemas import arrow_schema, shared_schema
+from accel.decode.arrow import arrow_schema, shared_schema
+from accel.decode.dictionary_decode import dictionary_values
 from accel.format.model import SchemaElement
 from accel.planning.file_entry import FileEntry
 from accel.planning.filing import plan_file

@@ -21,8 +21,9 @@ import pyarrow.parquet as pq
 
 import accel
 import accel.reader.reader
-from accel.decode import apart, bare, entries, mixed
-from accel.format.model import Codec
+from accel.decode import dictionary_decode as entries
+from accel.decode import direct_decoders as apart
+from accel.decode import rewritten_pages as bare
 from accel.testing import DictStore
 from tests.corrupt.page_changes import INDEXED, change_page
 from tests.corrupt.page_parts import Page, PageId, Parts
@@ -295,12 +296,9 @@ def _judge(case: Case, found: tuple[str, Any], start: int, stop: int) -> tuple[s
 
 def _settings(rng: random.Random) -> None:
     """Sizes from which on ways of decoding are taken, so that small pages take each."""
-    mixed._LEAST_ROWS = rng.choice([1, 1 << 14])
     apart.MOST_PICKED = rng.choice([0, 1 << 15, 1 << 15])
     apart._SEVERAL = rng.choice([1, 4])
     apart._RARE = rng.choice([1, 64])
-    apart._LEAST_PAGES = 1
-    apart._WITH_CONTEXTS = frozenset(rng.choice([[], Codec]))
     entries.FEW_VALUES = rng.choice([0, 4096])
     bare._LEAST_PAGE = rng.choice([0, 16 << 10])
 

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 
 import accel
-from accel.decode import snappy
-from accel.decode.bodies import decompress
+from accel.decode import codecs as snappy
+from accel.decode.plain_pages import decompress
 from accel.format.model import Codec
 from accel.testing import DictStore, Layout, write_file
 

@@ -13,8 +13,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from accel.decode import bare, snappy, spliced
-from accel.decode.indexed import Values
+from accel.decode import codecs as snappy
+from accel.decode import columns as spliced
+from accel.decode import rewritten_pages as bare
+from accel.decode.dictionary_arrays import Values
 from accel.decode.splice import SplicedChunk
 from accel.errors import AccelError
 from accel.planning.selection import RowSelection

@@ -15,10 +15,11 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from accel.decode import apart, columns, entries, mixed, units
-from accel.decode.indexed import Values
+from accel.decode import columns, units
+from accel.decode import dictionary_decode as entries
+from accel.decode import direct_decoders as apart
+from accel.decode.dictionary_arrays import Values
 from accel.decode.trim import is_view
-from accel.format.model import Codec
 from tests.unit.decode.selected import (
     assert_same,
     decode,
@@ -112,12 +113,9 @@ def test_every_way_gives_what_pyarrow_gives(seed: int, monkeypatch: pytest.Monke
     rng = random.Random(seed)
     rows = rng.choice([1, 60, 400, 2500])
     data, _ = _file(rng, rows)
-    monkeypatch.setattr(mixed, "_LEAST_ROWS", 1)
     monkeypatch.setattr(apart, "MOST_PICKED", rng.choice([0, 1 << 15]))
     monkeypatch.setattr(apart, "_SEVERAL", rng.choice([1, 4]))
     monkeypatch.setattr(entries, "FEW_VALUES", rng.choice([0, 4096]))
-    monkeypatch.setattr(apart, "_LEAST_PAGES", 1)
-    monkeypatch.setattr(apart, "_WITH_CONTEXTS", frozenset(rng.choice([[], Codec])))
     groups = len(open_metadata(data).group_rows)
     for group in range(groups):
         count = int(open_metadata(data).group_rows[group])
@@ -128,5 +126,5 @@ def test_every_way_gives_what_pyarrow_gives(seed: int, monkeypatch: pytest.Monke
                 assert_same(decode(data, chosen, group=group, whole=whole, values=values), expected)
             with monkeypatch.context() as slow:
                 slow.setattr(units, "stays_indexed", lambda *given, **named: False)
-                slow.setattr(columns, "read_apart", lambda *given, **named: None)
+                slow.setattr(columns, "read_directly", lambda *given, **named: None)
                 assert_same(decode(data, chosen, group=group, whole=whole, values=Values.DECODED), expected)

@@ -15,8 +15,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import accel
-from accel.decode import ahead
-from accel.decode.ahead import LonePage, Unpacked
+from accel.decode import chunks
+from accel.decode.chunks import SinglePage, Unpacked
 from accel.testing import DictStore
 from tests.property.test_stacks import KINDS, _damage, _plain
 
@@ -93,14 +93,14 @@ def answers(data: bytes, asked: Sequence[dict[str, Any]], *, at_once: bool) -> l
 def test_at_once_as_one_by_one(part: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("accel.reader.unpacking._FEWEST", 2)
     seen = Counter[str]()
-    real = ahead.unpack_pages
+    real = chunks.unpack_pages
 
-    def looked_at(pages: Sequence[LonePage]) -> list[Unpacked | None]:
+    def looked_at(pages: Sequence[SinglePage]) -> list[Unpacked | None]:
         found = real(pages)
         seen.update("left" if one is None else "together" for one in found)
         return found
 
-    monkeypatch.setattr(ahead, "unpack_pages", looked_at)
+    monkeypatch.setattr(chunks, "unpack_pages", looked_at)
     rng = random.Random(SEED + part)
     for _ in range(FILES):
         data = file_of(rng)

@@ -15,8 +15,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from accel.decode import apart, columns, mixed
-from accel.decode.indexed import Values
+from accel.decode import columns
+from accel.decode import direct_decoders as apart
+from accel.decode.dictionary_arrays import Values
 from tests.unit.decode.selected import assert_same, decode, open_metadata, random_rows, truth
 
 _CODECS = ["none", "snappy", "gzip", "brotli", "zstd", "lz4"]
@@ -128,7 +129,6 @@ def test_plain_pages_give_what_pyarrow_gives(seed: int, monkeypatch: pytest.Monk
     rng = random.Random(seed)
     rows = rng.choice([1, 9, 60, 400, 2500])
     data = _file(rng, rows)
-    monkeypatch.setattr(mixed, "_LEAST_ROWS", 1)
     assert len(open_metadata(data).group_rows) == 1
     for _ in range(5):
         chosen, whole = random_rows(rng, rows), rng.random() < 0.3
@@ -136,7 +136,7 @@ def test_plain_pages_give_what_pyarrow_gives(seed: int, monkeypatch: pytest.Monk
         for values in Values:
             assert_same(decode(data, chosen, whole=whole, values=values), expected)
         with monkeypatch.context() as slow:
-            slow.setattr(columns, "read_apart", lambda *given, **named: None)
+            slow.setattr(columns, "read_directly", lambda *given, **named: None)
             assert_same(decode(data, chosen, whole=whole), expected)
 
 

@@ -15,11 +15,11 @@ from dataclasses import replace
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from accel.decode import apart, entries
+from accel.decode import dictionary_decode as entries
+from accel.decode import direct_decoders as apart
 from accel.decode.arrow import projected_schema
 from accel.decode.columns import decode_columns
 from accel.errors import AccelError
-from accel.format.model import Codec
 from accel.planning.selection import RowSelection
 from accel.ranges import Buffer
 from tests.unit.decode.selected import chosen_pages, open_metadata, random_rows
@@ -75,7 +75,6 @@ def run(seed: int, count: int) -> Counter[str]:
             # Both ways of reading what is dictionary-encoded.
             apart.MOST_PICKED = rng.choice([0, 1 << 15])
             apart._SEVERAL, entries.FEW_VALUES = rng.choice([1, 4]), rng.choice([0, 4096])
-            apart._LEAST_PAGES, apart._WITH_CONTEXTS = 1, frozenset(Codec)
             rows = random_rows(rng, _ROWS)
             if not rows:
                 rows = RowSelection.all(_ROWS)

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from accel.decode.arrow import projected_schema
 from accel.decode.chunks import ChunkPages
 from accel.decode.columns import decode_columns
-from accel.decode.indexed import Values, is_indexed, look_up
+from accel.decode.dictionary_arrays import Values, is_indexed, look_up
 from accel.decode.verify import needs_dictionary
 from accel.errors import IndexFormatError
 from accel.format.footer import parse_footer, parse_tail

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from accel.decode import ahead
-from accel.decode.ahead import Unpacked
+from accel.decode import chunks
+from accel.decode.chunks import Unpacked
 from accel.format.model import Codec
 from accel.format.page_runs import walk_pages
 from accel.format.thrift import I32, read_struct, write_struct
@@ -41,7 +41,7 @@ def body_of(page: bytes, codec: int = Codec.ZSTD) -> bytes:
 
 
 def unpack_pages(given: Sequence[bytes], codec: int = Codec.ZSTD) -> list[Unpacked | None]:
-    return ahead.unpack_pages([(page, codec) for page in given])
+    return chunks.unpack_pages([(page, codec) for page in given])
 
 
 NUMBERS = pa.array(np.arange(5000) * 7919 % 10_007)
@@ -117,7 +117,7 @@ def test_one_that_does_not_decompress_leaves_all_to_the_decoder() -> None:
 
 def test_a_large_one_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
     first, second, *_ = sorted(pages(TEXTS), key=lambda page: len(body_of(page)))
-    monkeypatch.setattr(ahead, "_LARGEST", len(body_of(second)) - 1)
+    monkeypatch.setattr(chunks, "_LARGEST", len(body_of(second)) - 1)
     found = unpack_pages([second, first])
     assert [one is None for one in found] == [True, len(body_of(first)) == len(body_of(second))]
 
@@ -134,7 +134,7 @@ def test_of_other_codecs_only_the_one_that_does_not_decompress_is_left() -> None
 
 def test_pages_of_several_codecs() -> None:
     zstd, snappy = pages(NUMBERS)[0], pages(NUMBERS, compression="snappy")[0]
-    found = ahead.unpack_pages([(zstd, Codec.ZSTD), (snappy, Codec.SNAPPY), (zstd, Codec.SNAPPY)])
+    found = chunks.unpack_pages([(zstd, Codec.ZSTD), (snappy, Codec.SNAPPY), (zstd, Codec.SNAPPY)])
     assert [one is None for one in found] == [False, False, True]
     bodies = [one.body.tobytes() for one in found[:2]]  # type: ignore[union-attr]
     assert bodies == [body_of(zstd), body_of(snappy, Codec.SNAPPY)]

@@ -10,8 +10,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from accel.decode import bare, snappy
-from accel.decode.bare import bare_chunk
+from accel.decode import codecs as snappy
+from accel.decode import rewritten_pages as bare
+from accel.decode.rewritten_pages import bare_chunk
 from accel.decode.verify import PageFacts, verify_chunk
 from accel.format.page_header import parse_page_header
 from accel.format.page_runs import walk_pages

@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from accel.decode.bodies import decompress
-from accel.decode.stored import store_page
+from accel.decode.codecs import store_page
+from accel.decode.plain_pages import decompress
 from accel.format.model import Codec, Encoding, PageType
 from accel.format.thrift import I32, STRUCT, write_struct
 

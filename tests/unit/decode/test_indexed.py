@@ -11,11 +11,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from accel.decode import entries, indexed, units
+from accel.decode import dictionary_arrays as indexed
+from accel.decode import dictionary_decode as entries
+from accel.decode import units
 from accel.decode.arrow import projected_schema
 from accel.decode.columns import decode_columns
-from accel.decode.entries import stays_indexed
-from accel.decode.indexed import Values, is_indexed, look_up
+from accel.decode.dictionary_arrays import Values, is_indexed, look_up
+from accel.decode.dictionary_decode import stays_indexed
 from accel.decode.verify import PageFacts, verify_chunk
 from accel.errors import MemoryLimitError, ParquetFormatError
 from accel.format.model import Codec

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from accel.decode.arrow import open_reader
-from accel.decode.lone_column import lone_column
+from accel.decode.dictionary_decode import lone_column
 from accel.decode.splice import SplicedChunk, plan_splice, splice
 from accel.format.model import Physical, Repetition
 

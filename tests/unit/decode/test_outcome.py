@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import accel
-from accel.decode import outcome
+from accel.decode import piece as outcome
 from accel.format.thrift_value import BINARY, I32, I64, LIST, STRUCT, ThriftList, write_struct
 from accel.testing import DictStore
 

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from accel.decode.page_begin import page_begins_with_row
+from accel.decode.chunks import page_begins_with_row
 from accel.format.model import Codec
 from accel.format.page_runs import walk_pages
 from accel.testing import Layout, table, write_file

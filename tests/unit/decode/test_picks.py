@@ -10,8 +10,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from accel.decode import apart, columns, picks
-from accel.decode.picks import PickedPages
+from accel.decode import columns
+from accel.decode import dictionary_decode as picks
+from accel.decode import direct_decoders as apart
+from accel.decode.dictionary_decode import PickedPages
 from accel.errors import ParquetFormatError
 from accel.format.thrift_value import encode_varint
 from accel.planning.selection import RowSelection

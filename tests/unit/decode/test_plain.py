@@ -10,10 +10,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from accel.decode import bodies
-from accel.decode.bodies import data_pages
-from accel.decode.forms import Form, Shape, form_of, widen
-from accel.decode.plain import is_plain, read_plain
+from accel.decode import plain_pages as bodies
+from accel.decode.plain_pages import Form, Shape, data_pages, form_of, is_plain, read_plain, widen
 from accel.decode.verify import verify_chunk
 from accel.errors import ParquetFormatError
 from accel.planning.selection import RowSelection

@@ -3,7 +3,7 @@
 import pyarrow as pa
 
 from accel.decode.arrow import projected_schema
-from accel.decode.schema_memo import SchemaMemo
+from accel.decode.splice import SchemaMemo
 from accel.format.model import ParquetSchema
 from accel.testing import write_file
 from tests.unit.decode.selected import open_metadata

@@ -11,8 +11,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from accel.decode import snappy
-from accel.decode.bodies import decompress
+from accel.decode import codecs as snappy
+from accel.decode.plain_pages import decompress
 from accel.format.model import Codec
 
 _SIZES = [0, 1, 59, 60, 61, 1_000, 65_535, 65_536, 65_537, 300_000]

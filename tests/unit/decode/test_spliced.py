@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from accel.decode.spliced import cut_calls
+from accel.decode.columns import cut_calls
 from accel.decode.units import Unit
 from accel.format.model import Codec
 

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from accel.decode.chunks import ChunkPages
-from accel.decode.stacked_pages import StackedPages, Unusual, verify_stack
+from accel.decode.stack import StackedPages, Unusual, verify_stack
 from accel.decode.verify import verify_chunk
 from accel.errors import ParquetFormatError
 from accel.format.model import Codec, Encoding, PageType

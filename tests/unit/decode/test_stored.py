@@ -11,11 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accel.decode import plain
-from accel.decode.dictionary import dictionary_values
-from accel.decode.forms import form_of
-from accel.decode.plain import read_entries
-from accel.decode.stored import _STORES, BarePage, StoredPage, bare_page, store_bytes, store_page
+from accel.decode.codecs import _STORES, StoredPage, store_bytes, store_page
+from accel.decode.dictionary_decode import dictionary_values
 from accel.format.footer import parse_footer
 from accel.format.model import Codec
 from accel.format.page_header import parse_page_header
@@ -107,48 +104,3 @@ PICKED = {
     "few": (pa.array([7]), [0]),
     "decimals": (pa.array(range(50_000)).cast(pa.decimal128(22, 0)), [49_999, 13_106, 13_107, 13_108]),
 }
-
-
-@pytest.mark.parametrize("values", PICKED)
-@pytest.mark.parametrize("codec", ["snappy", "gzip", "zstd", "lz4"])
-def test_entries_are_picked_where_they_lie(codec: str, values: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    array, chosen = PICKED[values]
-    page, number, element = first_page(array, codec, dictionary_pagesize_limit=1 << 24)
-    stored = store_page(page, number)
-    assert bare_page(stored) is bare_page(memoryview(stored)) is stored
-    assert bare_page(page) is bare_page(memoryview(stored)[:-1]) is None
-    form = form_of(array.type, element)  # type: ignore[arg-type]
-    ask = {"kind": array.type, "form": form, "chosen": np.array(chosen)}
-    expected = array.take(pa.array(chosen))
-    assert read_entries(page, number, **ask).equals(expected)  # type: ignore[arg-type,union-attr]
-    copied: list[int] = []
-    real = plain.decompress
-
-    def counted(body: memoryview, codec: int, *, size: int) -> object:
-        copied.append(size)
-        return real(body, codec, size=size)
-
-    monkeypatch.setattr(plain, "decompress", counted)
-    for view in (stored, memoryview(stored), stored):
-        assert read_entries(view, number, **ask).equals(expected)  # type: ignore[arg-type,union-attr]
-    # Texts are looked through once; gzip's blocks are of any size.
-    assert len(copied) == (3 if codec == "gzip" else 1 if pa.types.is_string(array.type) else 0)
-    monkeypatch.setattr(plain, "_MOST_SOUGHT", 0)
-    assert read_entries(stored, number, **ask).equals(expected)  # type: ignore[arg-type,union-attr]
-
-
-def test_texts_of_several_lengths_are_not_picked() -> None:
-    array = pa.array([f"text {i}" for i in range(5000)])
-    page, number, element = first_page(array, "zstd")
-    stored = store_page(page, number)
-    ask = {"kind": array.type, "form": form_of(array.type, element), "chosen": np.array([1, 2])}  # type: ignore[arg-type]
-    assert isinstance(stored, BarePage)
-    for _ in range(2):
-        assert read_entries(stored, number, **ask) is None  # type: ignore[arg-type]
-    assert stored.even == 0
-    # Their bytes come to a size that texts of one length have, and they are not of one.
-    odd = pa.array(["ab", "c", "def", "gh"])
-    page, number, element = first_page(odd, "zstd")
-    stored = store_page(page, number)
-    assert read_entries(stored, number, **ask) is None  # type: ignore[arg-type]
-    assert stored.even == 0  # type: ignore[attr-defined]

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 
 from accel import kernels
-from accel.decode import texts
-from accel.decode.texts import take_texts, text_starts
+from accel.decode import dictionary_arrays as texts
+from accel.decode.dictionary_arrays import take_texts
 
 _KINDS = [pa.string(), pa.large_string(), pa.binary(), pa.large_binary()]
 
@@ -37,9 +37,6 @@ def _random(rng: random.Random) -> tuple[pa.Array, pa.Array]:
 def test_as_arrow_takes_them(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     rng = random.Random(seed)
     monkeypatch.setattr(texts, "_LEAST_VALUES", 1)
-    monkeypatch.setattr(texts, "_LEAST_TUPLED", 1)
-    monkeypatch.setattr(texts, "_LEAST_USES", rng.choice([0, 4]))
-    monkeypatch.setattr(texts, "_STARTS_STEP", 16)
     dictionary, indices = _random(rng)
     found = take_texts(dictionary, indices)
     found.validate(full=True)
@@ -51,14 +48,12 @@ def test_as_arrow_takes_them(seed: int, monkeypatch: pytest.MonkeyPatch) -> None
 def test_an_index_that_names_no_entry_is_refused(
     words: list[str], place: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(texts, "_LEAST_TUPLED", 1)
     indices = pa.array(np.array([0, 1] * 5000 + [place], np.int32))
     with pytest.raises(pa.ArrowIndexError):
         take_texts(pa.array(words), indices)
 
 
 def test_what_stands_under_a_null_is_no_index(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(texts, "_LEAST_TUPLED", 1)
     places = np.array([0, 1, 77, 1] * 5000, np.int32)
     valid = pa.py_buffer(np.packbits(places != 77, bitorder="little"))
     indices = pa.Array.from_buffers(pa.int32(), len(places), [valid, pa.py_buffer(places)])
@@ -66,20 +61,3 @@ def test_what_stands_under_a_null_is_no_index(monkeypatch: pytest.MonkeyPatch) -
         found = take_texts(pa.array(words), indices)
         found.validate(full=True)
         assert found.to_pylist() == [words[0], words[1], None, words[1]] * 5000
-
-
-def test_starts_are_made_once_and_are_long_enough() -> None:
-    narrow = np.dtype(np.int32)
-    first = text_starts(7, 1000, offset_type=narrow)
-    assert text_starts(7, 900, offset_type=narrow) is first
-    longer = text_starts(7, first.size, offset_type=narrow)
-    assert np.frombuffer(longer, np.int32)[: first.size + 1].tolist() == list(range(0, 7 * first.size + 1, 7))
-    assert text_starts(7, 1000, offset_type=narrow) is longer
-    assert np.frombuffer(text_starts(7, 10, offset_type=np.dtype(np.int64)), np.int64)[:3].tolist() == [
-        0,
-        7,
-        14,
-    ]
-    # As many as 32 bits reach, and no further.
-    most = (2**31 - 1) // (1 << 20)
-    assert np.frombuffer(text_starts(1 << 20, most, offset_type=narrow), np.int32)[-1] == most << 20

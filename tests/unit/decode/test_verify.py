@@ -15,7 +15,7 @@ import pytest
 from accel.decode.arrow import projected_schema
 from accel.decode.chunks import ChunkPages
 from accel.decode.columns import decode_columns
-from accel.decode.dictionary import longest_text
+from accel.decode.dictionary_decode import longest_text
 from accel.decode.verify import needs_dictionary, verify_chunk
 from accel.errors import AccelError, MemoryLimitError, ParquetFormatError
 from accel.format.page_header import parse_page_header

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
-from accel.decode.lone_column import lone_column
+from accel.decode.dictionary_decode import lone_column
 from accel.format.annotations import ConvertedType, LogicalType, time_unit
 from accel.format.model import Physical, Repetition
 from tests.unit.format.files import parse, write

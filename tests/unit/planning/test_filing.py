@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from accel.decode.dictionary import dictionary_values
+from accel.decode.dictionary_decode import dictionary_values
 from accel.errors import AccelError, EncryptedFileError, IndexFormatError, ParquetFormatError
 from accel.planning import task_files
 from accel.planning.file_entry import FileEntry

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 import accel
-from accel.decode.stored import StoredPage, store_page
+from accel.decode.codecs import StoredPage, store_page
 from accel.errors import StoreError
 from accel.planning.task import ScanTask
 from accel.ranges import ByteRange

@@ -13,8 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import accel
+from accel.decode.codecs import StoredPage, UncompressedPage, store_page
 from accel.decode.piece import decode_piece
-from accel.decode.stored import BarePage, StoredPage, store_page
 from accel.errors import StoreError
 from accel.metrics import Metrics
 from accel.planning.pages import Piece, PieceSize, cut_pieces
@@ -189,7 +189,7 @@ async def test_who_reads_meanwhile_takes_the_stored_dictionary_too(monkeypatch: 
     assert await look_up(5) == [names[5]]
     keys = range(100, 1700, 200)
     assert await asyncio.gather(*map(look_up, keys)) == [[names[key]] for key in keys]
-    assert (taken, len(made)) == ([bytes] + [BarePage] * len(keys), 1)
+    assert (taken, len(made)) == ([bytes] + [UncompressedPage] * len(keys), 1)
 
 
 def test_a_dictionary_met_again_is_kept_stored(monkeypatch: pytest.MonkeyPatch) -> None:

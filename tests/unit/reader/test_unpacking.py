@@ -12,9 +12,8 @@ import pyarrow as pa
 import pytest
 
 import accel
-from accel.decode import ahead
-from accel.decode.ahead import LonePage, Unpacked
-from accel.decode.leaf_bytes import LeafBytes
+from accel.decode import chunks
+from accel.decode.chunks import LeafBytes, SinglePage, Unpacked
 from accel.decode.pool import DecodePool
 from accel.format.model import Codec
 from accel.planning.pages import LeafReads, Piece, PieceLeaf
@@ -79,14 +78,14 @@ def pool() -> Iterator[DecodePool]:
 def calls(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many pages each call was given."""
     made: list[int] = []
-    real = ahead.unpack_pages
+    real = chunks.unpack_pages
 
-    def counted(given: Sequence[LonePage]) -> list[Unpacked | None]:
+    def counted(given: Sequence[SinglePage]) -> list[Unpacked | None]:
         assert threading.current_thread().name.startswith("accel-decode")
         made.append(len(given))
         return real(given)
 
-    monkeypatch.setattr(ahead, "unpack_pages", counted)
+    monkeypatch.setattr(chunks, "unpack_pages", counted)
     return made
 
 
@@ -97,14 +96,14 @@ def asked(many: int, pool: DecodePool) -> list[asyncio.Task[Mapping[int, LeafByt
 
 def held_up(monkeypatch: pytest.MonkeyPatch) -> tuple[threading.Event, threading.Event]:
     """Have calls wait: told when one has begun, and for what it waits."""
-    begun, go_on, real = threading.Event(), threading.Event(), ahead.unpack_pages
+    begun, go_on, real = threading.Event(), threading.Event(), chunks.unpack_pages
 
-    def slow(given: Sequence[LonePage]) -> list[Unpacked | None]:
+    def slow(given: Sequence[SinglePage]) -> list[Unpacked | None]:
         begun.set()
         assert go_on.wait(10)
         return real(given)
 
-    monkeypatch.setattr(ahead, "unpack_pages", slow)
+    monkeypatch.setattr(chunks, "unpack_pages", slow)
     return begun, go_on
 
 
@@ -137,7 +136,7 @@ async def test_the_pages_of_many_are_decompressed_in_one_call(pool: DecodePool, 
         assert {n: leaves[n] for n in OTHERS} == OTHERS
         for n in (0, 1):
             assert (leaves[n].dictionary, leaves[n].pages) == (None, given[n].pages)
-            assert leaves[n].ahead.body.tobytes() == body_of(bytes(given[n].pages[0]))  # type: ignore[union-attr]
+            assert leaves[n].unpacked.body.tobytes() == body_of(bytes(given[n].pages[0]))  # type: ignore[union-attr]
 
 
 async def test_a_call_has_no_more_than_its_bytes(
@@ -147,7 +146,7 @@ async def test_a_call_has_no_more_than_its_bytes(
     found = await asyncio.gather(*asked(1 + 3 * 4, pool))
     # What is left after two calls is too little for a third.
     assert calls == [6, 6]
-    assert [leaves[0].ahead is not None for leaves in found] == [False] + 6 * [True] + 6 * [False]
+    assert [leaves[0].unpacked is not None for leaves in found] == [False] + 6 * [True] + 6 * [False]
 
 
 async def test_one_larger_than_that_is_a_call(
@@ -168,7 +167,7 @@ async def test_those_that_come_meanwhile_are_the_next_call(
     await asyncio.sleep(0)
     assert not any(task.done() for task in (*first[1:], *second))
     go_on.set()
-    assert all(leaves[0].ahead is not None for leaves in await asyncio.gather(*first[1:], *second))
+    assert all(leaves[0].unpacked is not None for leaves in await asyncio.gather(*first[1:], *second))
     assert calls == [16, 18]
     # And all is as it was before.
     await test_one_alone_goes_on_at_once(pool, [])
@@ -181,7 +180,7 @@ async def test_who_has_gone_is_not_waited_for(pool: DecodePool, calls: list[int]
         task.cancel()
     found = await asyncio.gather(*tasks, return_exceptions=True)
     assert [type(one) for one in found[1:4]] == 3 * [asyncio.CancelledError]
-    assert all(leaves[1].ahead is not None for leaves in found[4:])  # type: ignore[index]
+    assert all(leaves[1].unpacked is not None for leaves in found[4:])  # type: ignore[index]
     assert calls == [2 * 9]
 
 
@@ -196,17 +195,17 @@ async def test_who_goes_while_a_thread_is_at_it(pool: DecodePool, monkeypatch: p
     assert isinstance(found[5], asyncio.CancelledError)
     others = [*found[1:5], *found[6:]]
     for number, leaves in zip([1, 2, 3, 4, 6, 7, 8, 9, 10], others, strict=True):
-        assert leaves[0].ahead.body.tobytes() == body_of(PAGES[number % len(PAGES)])  # type: ignore[index]
+        assert leaves[0].unpacked.body.tobytes() == body_of(PAGES[number % len(PAGES)])  # type: ignore[index]
 
 
 @pytest.mark.parametrize("error", [MemoryError(), RuntimeError("mine"), pa.ArrowInvalid("odd")])
 async def test_what_fails_is_left_to_the_decoder(
     pool: DecodePool, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
-    def fail(given: Sequence[LonePage]) -> list[Unpacked | None]:
+    def fail(given: Sequence[SinglePage]) -> list[Unpacked | None]:
         raise error
 
-    monkeypatch.setattr(ahead, "unpack_pages", fail)
+    monkeypatch.setattr(chunks, "unpack_pages", fail)
     assert await asyncio.gather(*asked(20, pool)) == [held(number) for number in range(20)]
 
 
@@ -216,7 +215,7 @@ async def test_a_page_that_does_not_decompress(pool: DecodePool) -> None:
     small = piece(leaf(0, 1), leaf(1, 1))
     found = await asyncio.gather(*(waits.before(small, odd, pool=pool) for _ in range(10)))
     assert all(leaves[0] == odd[0] for leaves in found)
-    assert [leaves[1].ahead is not None for leaves in found] == [False] + 9 * [True]
+    assert [leaves[1].unpacked is not None for leaves in found] == [False] + 9 * [True]
 
 
 def one_thread() -> DecodePool:

@@ -1,13 +1,14 @@
 """Values that stay indices into their dictionary until it is known which rows are wanted.
 
 pyarrow looks them up faster than it decodes them; where few rows are kept, only theirs are looked up. Which columns,
-and how: `accel.decode.entries`.
+and how: `accel.decode.dictionary_decode`.
 """
 
 from __future__ import annotations
 
 import enum
 from collections.abc import Sequence
+from typing import Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -17,11 +18,19 @@ from accel import kernels
 from accel.arrays import WIDE_TEXTS, packed_validity, validity
 from accel.decode.arrow import translate_errors
 from accel.decode.extensions import holds_dictionary
-from accel.decode.texts import take_texts
 from accel.decode.trim import is_view, take_views
 from accel.errors import MemoryLimitError, ParquetFormatError
 
-__all__ = ["MOST_JOINED", "Values", "check_indices", "is_indexed", "join_arrays", "look_up", "named_bytes"]
+__all__ = [
+    "MOST_JOINED",
+    "Values",
+    "check_indices",
+    "is_indexed",
+    "join_arrays",
+    "look_up",
+    "named_bytes",
+    "take_texts",
+]
 
 Ints = npt.NDArray[np.integer]
 
@@ -221,3 +230,46 @@ def _valid_places(indices: pa.Array) -> Ints:
 def _unsigned(places: Ints) -> Ints:
     """Negative numbers as vast ones."""
     return places.view(f"u{places.dtype.itemsize}")
+
+
+OffsetType: TypeAlias = np.dtype[np.int32] | np.dtype[np.int64]
+
+_LEAST_VALUES = 1 << 12
+"""Arrow takes fewer texts one by one sooner."""
+_MOST_TEXT: Final = 1 << 30
+
+
+def take_texts(dictionary: pa.Array, indices: pa.Array) -> pa.Array:
+    """As Arrow's `take` of strings or binaries, large or not.
+
+    Parameters
+    ----------
+    indices : pyarrow.Array
+        Of int32; null where the text is to be.
+
+    Raises
+    ------
+    pyarrow.ArrowIndexError
+        One names no entry.
+    """
+    entries, count = len(dictionary), len(indices)
+    if count < _LEAST_VALUES or not entries or dictionary.null_count or indices.type.id != pa.lib.Type_INT32:
+        return kernels.take(dictionary, indices)
+    _, places, data = dictionary.buffers()
+    wide = dictionary.type.id in WIDE_TEXTS
+    offset_type: OffsetType = np.dtype(np.int64) if wide else np.dtype(np.int32)
+    offsets = np.frombuffer(places, offset_type, entries + 1, dictionary.offset * offset_type.itemsize)
+    lengths = np.diff(offsets)
+    longest = int(lengths.max())
+    if data is None or not longest or longest * count > _MOST_TEXT:
+        return kernels.take(dictionary, indices)
+    if longest == int(lengths.min()):
+        kind = pa.binary(longest)
+        fixed = pa.Array.from_buffers(kind, entries, [None, data.slice(int(offsets[0]))])
+        taken = kernels.take(fixed, indices)
+        valid, values = taken.buffers()
+        ends = np.arange(0, (taken.offset + count + 1) * longest, longest, dtype=offset_type)
+        return pa.Array.from_buffers(
+            dictionary.type, count, [valid, pa.py_buffer(ends), values], taken.null_count, taken.offset
+        )
+    return kernels.take(dictionary, indices)

@@ -1,0 +1,524 @@
+"""Data pages, and the bytes of their values where none is null.
+
+Sources: parquet-format `Encodings.md` (PLAIN; RLE/bit-packed hybrid), `parquet.thrift` (DataPageHeader,
+DataPageHeaderV2); README (nulls, data pages).
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import repeat
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from accel.arrays import WIDE_TEXTS
+from accel.decode.chunks import ChunkPages
+from accel.decode.codecs import Bytes, check_crc, decompress
+from accel.decode.verify import PageFacts
+from accel.format.annotations import time_unit
+from accel.format.model import Codec, Encoding, PageType, Physical, SchemaElement
+from accel.format.page_header import PageHeader, parse_page_header
+from accel.format.runs import find_runs
+from accel.format.thrift_value import encode_varint
+from accel.memory import allocate
+from accel.planning.selection import RowSelection
+from accel.ranges import Buffer
+
+if TYPE_CHECKING:
+    from accel.arrays import Int64s
+
+__all__ = [
+    "DataPage",
+    "Form",
+    "Shape",
+    "data_pages",
+    "form_of",
+    "is_plain",
+    "plain_size",
+    "present_levels",
+    "put",
+    "read_entries",
+    "read_plain",
+    "uniform_length",
+    "value_bytes",
+    "widen",
+]
+
+
+class DataPage(NamedTuple):
+    """One data page of a flat column."""
+
+    body: memoryview
+    """As stored."""
+    codec: int
+    """Of the values; a v2 page may say that they are stored as they are."""
+    is_v2: bool
+    uncompressed: int
+    """Bytes of the body after decompression."""
+    num_values: int
+    """Nulls included."""
+    num_nulls: int
+    """-1 where the header does not tell."""
+    encoding: int
+    level_bytes: int
+    """Of a v2 page's definition levels, which lie uncompressed before its values; -1 where it has others too."""
+    level_encoding: int
+    crc: int
+    """Unsigned; -1 without one, and 0 stands for none, too."""
+    unpacked: Bytes | None
+    """The body of a v1 page, where it was decompressed beforehand."""
+
+
+def data_pages(chunk: ChunkPages, facts: PageFacts) -> list[DataPage]:
+    """The data pages of a chunk, in order."""
+    pages: list[DataPage] = []
+    unpacked = None if chunk.unpacked is None else chunk.unpacked.body
+    for buffer, table in zip(chunk.buffers, facts.tables, strict=True):
+        view = memoryview(buffer)
+        kinds = table.type.tolist()
+        compressed, levels = table.is_compressed.tolist(), table.level_bytes.tolist()
+        bodies = zip(table.body.tolist(), table.end.tolist(), strict=True)
+        definitions = zip(levels, table.definition_bytes.tolist(), strict=True)
+        columns = (
+            [view[start:end] for start, end in bodies],
+            [chunk.codec if packed else Codec.UNCOMPRESSED for packed in compressed],
+            [kind == _V2 for kind in kinds],
+            table.uncompressed.tolist(),
+            table.num_values.tolist(),
+            table.num_nulls.tolist(),
+            table.encoding.tolist(),
+            [some if some == of_depth else -1 for some, of_depth in definitions],
+            table.level_encoding.tolist(),
+            table.crc.tolist(),
+            repeat(unpacked, len(kinds)),
+        )
+        found = map(DataPage._make, zip(*columns, strict=True))
+        if set(kinds) <= _DATA:
+            pages.extend(found)
+        else:
+            pages.extend(page for page, kind in zip(found, kinds, strict=True) if kind in _DATA)
+    return pages
+
+
+_V2: Final = int(PageType.DATA_PAGE_V2)
+_DATA: Final = frozenset({int(PageType.DATA_PAGE), _V2})
+
+
+def plain_size(page: DataPage, *, optional: bool) -> int:
+    """Bytes of a page's values, as the header tells; -1 where they are not PLAIN, or nulls among them.
+
+    Of a v1 page of an optional column it does not tell: then, what they come to if none is null.
+    """
+    if page.encoding != Encoding.PLAIN or page.num_nulls > 0:
+        return -1
+    if page.is_v2:
+        return page.uncompressed - page.level_bytes if page.level_bytes >= 0 else -1
+    if not optional:
+        return page.uncompressed
+    if page.level_encoding != Encoding.RLE:
+        return -1
+    return page.uncompressed - len(present_levels(page.num_values))
+
+
+def value_bytes(pages: Iterable[DataPage], *, optional: bool) -> Iterator[Bytes | None]:
+    """The bytes of each page's values, whatever their encoding; None where some are null, or the page does not decode.
+
+    A page of which nothing comes is left to pyarrow, which reports what is wrong with it.
+
+    Raises
+    ------
+    ParquetFormatError
+        The checksum of a page does not match.
+    """
+    for page in pages:
+        check_crc(page.body, page.crc)
+        yield _value_bytes(page, optional)
+
+
+def _value_bytes(page: DataPage, optional: bool) -> Bytes | None:
+    if page.is_v2:
+        stop = page.level_bytes
+        if (
+            page.num_nulls > 0
+            or stop < 0
+            or (optional and not _all_present(page.body[:stop], page.num_values))
+        ):
+            return None
+        return decompress(page.body[stop:], page.codec, size=page.uncompressed - stop)
+    raw = page.unpacked
+    if raw is None:
+        raw = decompress(page.body, page.codec, size=page.uncompressed)
+    if raw is None or not optional:
+        return raw
+    if page.level_encoding != Encoding.RLE:
+        return None
+    levels = present_levels(page.num_values)
+    return raw[len(levels) :] if raw[: len(levels)].tobytes() == levels else None
+
+
+@lru_cache(64)
+def present_levels(count: int) -> bytes:
+    """Levels of a v1 page without nulls, as writers have them: their length, then one run of ones."""
+    run = encode_varint(count << 1) + b"\x01"
+    return len(run).to_bytes(4, "little") + run
+
+
+def _all_present(levels: memoryview, count: int) -> bool:
+    """Whether definition levels of one bit, in RLE runs, say of just so many values that none is null."""
+    runs = find_runs(levels.tobytes(), start=0, width=1, count=count, most_runs=_MOST_RUNS)
+    # Packed ones have nulls more often than not.
+    return runs is not None and min(runs.values, default=1) == 1
+
+
+_MOST_RUNS: Final = 64
+
+
+_DECIMAL_BYTES: Final = 16
+
+
+class Shape(enum.Enum):
+    """What becomes of a value's bytes."""
+
+    COPIED = "copied"
+    """They are Arrow's too."""
+    NARROWED = "narrowed"
+    """An integer, of which Arrow's type holds the lower bytes."""
+    WIDENED = "widened"
+    """A little-endian integer becomes a decimal."""
+    SWAPPED = "swapped"
+    """A big-endian integer becomes a decimal."""
+    TEXT = "text"
+    """Its length in four bytes, then the value."""
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """Values of one type."""
+
+    shape: Shape
+    width: int
+    """Bytes of a value in the page; 0 for texts, of which each page has its own."""
+    out: int
+    """Bytes of a value in Arrow; 0 for texts."""
+    one_by_one: bool
+    """pyarrow makes each value by itself, which takes it several times what a copy does."""
+
+
+_OF_4: Final = frozenset({pa.lib.Type_INT32, pa.lib.Type_UINT32, pa.lib.Type_DATE32})
+_OF_8: Final = frozenset({pa.lib.Type_INT64, pa.lib.Type_UINT64, pa.lib.Type_DURATION})
+_NARROW: Final = {
+    pa.lib.Type_INT8: 1,
+    pa.lib.Type_UINT8: 1,
+    pa.lib.Type_INT16: 2,
+    pa.lib.Type_UINT16: 2,
+}
+_MOMENTS: Final = {
+    pa.lib.Type_TIME32: Physical.INT32,
+    pa.lib.Type_TIME64: Physical.INT64,
+    pa.lib.Type_TIMESTAMP: Physical.INT64,
+}
+_TEXTS: Final = frozenset(
+    {pa.lib.Type_STRING, pa.lib.Type_BINARY, pa.lib.Type_LARGE_STRING, pa.lib.Type_LARGE_BINARY}
+)
+
+_TEXT: Final = Form(Shape.TEXT, 0, 0, True)
+_COPY_4: Final = Form(Shape.COPIED, 4, 4, False)
+_COPY_8: Final = Form(Shape.COPIED, 8, 8, False)
+
+
+def form_of(kind: pa.DataType, element: SchemaElement) -> Form | None:
+    """How PLAIN values of a column become an array of this type, which pyarrow gives it; None where that is
+    left to pyarrow."""
+    number, physical = kind.id, element.physical
+    if physical is Physical.BYTE_ARRAY:
+        return _TEXT if number in _TEXTS else None
+    if physical is Physical.FIXED_LEN_BYTE_ARRAY:
+        return _fixed(kind, element.type_length)
+    if physical is Physical.DOUBLE:
+        return _COPY_8 if number == pa.lib.Type_DOUBLE else None
+    if physical is Physical.FLOAT:
+        return _COPY_4 if number == pa.lib.Type_FLOAT else None
+    if physical is not Physical.INT32 and physical is not Physical.INT64:
+        return None
+    size, same = (4, _OF_4) if physical is Physical.INT32 else (8, _OF_8)
+    if number in same or (_MOMENTS.get(number) is physical and kind.unit == time_unit(element)):
+        return _COPY_4 if size == 4 else _COPY_8
+    if number == pa.lib.Type_DECIMAL128:
+        return Form(Shape.WIDENED, size, _DECIMAL_BYTES, True)
+    if physical is Physical.INT32 and number in _NARROW:
+        return Form(Shape.NARROWED, size, _NARROW[number], False)
+    return None
+
+
+def _fixed(kind: pa.DataType, width: int) -> Form | None:
+    if not width:
+        return None
+    if kind.id == pa.lib.Type_DECIMAL128:
+        return Form(Shape.SWAPPED, width, _DECIMAL_BYTES, True) if width <= _DECIMAL_BYTES else None
+    if kind.id in (pa.lib.Type_FIXED_SIZE_BINARY, pa.lib.Type_HALF_FLOAT) and kind.byte_width == width:
+        return Form(Shape.COPIED, width, width, True)
+    return None
+
+
+def put(form: Form, raw: Bytes, data: Bytes, row: int) -> None:
+    """Values as they lie in a page into Arrow's bytes, from some row on. Texts are none of these."""
+    start, count = form.out * row, len(raw) // form.width
+    if form.shape is Shape.COPIED:
+        data[start : start + len(raw)] = raw
+        return
+    part = data[start : start + form.out * count]
+    if form.shape is Shape.NARROWED:
+        part.view(f"<u{form.out}")[:] = raw.view("<u4")
+        return
+    words = part.view("<i8").reshape(count, 2)
+    if form.shape is Shape.SWAPPED:
+        widen(raw, form.width, out=words)
+        return
+    words[:, 0] = raw.view(f"<i{form.width}")
+    np.right_shift(words[:, 0], 63, out=words[:, 1])
+
+
+def widen(raw: Bytes, width: int, *, out: Int64s) -> None:
+    """Big-endian integers of 1 to 16 bytes, two's complement, as rows of two words, the low one first."""
+    count = len(out)
+    low, high = out[:, 0], out[:, 1]
+    if width > 8:
+        low[:] = _words(raw, count, width, width - 8)
+        high[:] = _words(raw, count, width, 0)
+        high >>= 8 * (_DECIMAL_BYTES - width)
+        return
+    # The word that begins with a value has bytes of the next behind it, which the last values have not.
+    inside = max(0, count - (7 // width + 1))
+    low[:inside] = _words(raw, inside, width, 0)
+    tail = np.zeros((count - inside) * width + 8, np.uint8)
+    tail[:-8] = raw[inside * width :]
+    low[inside:] = _words(tail, count - inside, width, 0)
+    low >>= 64 - 8 * width
+    np.right_shift(low, 63, out=high)
+
+
+def _words(raw: Bytes, count: int, width: int, offset: int) -> Int64s:
+    words: Int64s = np.ndarray((count,), ">i8", raw, offset, (width,)) if count else np.zeros(0, np.int64)
+    return words
+
+
+Ints = npt.NDArray[np.integer]
+
+_PREFIX = 4
+_MOST_TEXT = (1 << 31) - 1
+"""Bytes that 32-bit offsets reach."""
+
+
+def is_plain(page: DataPage, form: Form, *, optional: bool) -> bool:
+    """Whether a page has the size that values of this form have if none is null; whether they are is seen later."""
+    size, count = plain_size(page, optional=optional), page.num_values
+    if form.shape is not Shape.TEXT:
+        return size == form.width * count
+    return size >= _PREFIX * count and (size % count == 0 if count else size == 0)
+
+
+def read_plain(
+    pages: Sequence[DataPage],
+    rows: RowSelection,
+    *,
+    kind: pa.DataType,
+    form: Form,
+    optional: bool,
+) -> pa.Array | None:
+    """The selected rows of pages that are each `is_plain`; None where one of them turns out not to be.
+
+    Parameters
+    ----------
+    rows : RowSelection
+        Counted from the first row of the pages given.
+    kind, form
+        Of the array, and how its values lie.
+    optional : bool
+        Whether the pages have definition levels.
+
+    Raises
+    ------
+    ParquetFormatError
+        A checksum does not match.
+    """
+    ends = np.array([page.num_values for page in pages]).cumsum()
+    chosen = rows.row_numbers() if rows.count < int(ends[-1]) else None
+    cuts = (ends if chosen is None else chosen.searchsorted(ends)).tolist()
+    texts = form.shape is Shape.TEXT
+    widths = [_width(page, form, optional=optional) for page in pages]
+    counts = [cut - before for before, cut in zip([0, *cuts], cuts, strict=False)]
+    sink = (_Texts if texts else _Values)(kind, form, counts, widths)
+    if not sink.fits:
+        return None
+    wanted = [page for page, count in zip(pages, counts, strict=True) if count]
+    values = value_bytes(wanted, optional=optional)
+    done = first = 0
+    few = _Few(sink)
+    for end, cut, width in zip(ends.tolist(), cuts, widths, strict=True):
+        if cut > done:
+            raw = next(values)
+            if raw is None or (texts and not _is_uniform(raw, width)):
+                return None
+            if chosen is not None and cut - done < end - first:
+                few.put(raw.view(f"V{width}").take(chosen[done:cut] - first).view(np.uint8), width)
+            else:
+                few.flush()
+                sink.put(raw, width)
+        done, first = cut, end
+    few.flush()
+    return sink.array()
+
+
+def read_entries(
+    page: Buffer, codec: int, *, kind: pa.DataType, form: Form, chosen: Ints | None = None
+) -> pa.Array | None:
+    """The entries of a dictionary page (header included) of such values, all or those with the `chosen` numbers;
+    None where it is not of that form.
+
+    Raises
+    ------
+    ParquetFormatError
+        The checksum does not match.
+    """
+    header = parse_page_header(page)
+    count, size = header.num_values, header.uncompressed_size
+    texts = form.shape is Shape.TEXT
+    width = form.width if not texts else size // count if count else _PREFIX
+    if size != width * count or (texts and width < _PREFIX):
+        return None
+    kept = count if chosen is None else len(chosen)
+    sink = (_Texts if texts else _Values)(kind, form, [kept], [width])
+    if not sink.fits:
+        return None
+    raw = _entries_of(page, header, codec)
+    if raw is None or (texts and not _is_uniform(raw, width)):
+        return None
+    if chosen is not None:
+        raw = raw.view(f"V{width}").take(chosen).view(np.uint8)
+    sink.put(raw, width)
+    return sink.array()
+
+
+def uniform_length(page: Buffer, codec: int) -> int | None:
+    """The bytes of each text of a dictionary page (header included) whose texts are all of one length; else None.
+
+    Raises
+    ------
+    ParquetFormatError
+        The checksum does not match.
+    """
+    header = parse_page_header(page)
+    count, size = header.num_values, header.uncompressed_size
+    if not count or size % count or size < _PREFIX * count:
+        return None
+    raw = _entries_of(page, header, codec)
+    return size // count - _PREFIX if raw is not None and _is_uniform(raw, size // count) else None
+
+
+def _entries_of(page: Buffer, header: PageHeader, codec: int) -> Bytes | None:
+    body = memoryview(page)[header.header_length :][: header.compressed_size]
+    check_crc(body, header.crc)
+    return decompress(body, codec, size=header.uncompressed_size)
+
+
+def _width(page: DataPage, form: Form, *, optional: bool) -> int:
+    """Bytes of one value in a page that is `is_plain`."""
+    if form.width or not page.num_values:
+        return form.width
+    return plain_size(page, optional=optional) // page.num_values
+
+
+def _is_uniform(raw: Bytes, width: int) -> bool:
+    """Whether texts behind their lengths, so many bytes each if they are all of one length, are."""
+    lengths: Ints = np.ndarray((len(raw) // width,), "<u4", raw, 0, (width,))
+    return bool((lengths == width - _PREFIX).all())
+
+
+class _Few:
+    """Values chosen from pages: those of several pages are put together, as each call costs more than a few of them."""
+
+    def __init__(self, sink: _Values | _Texts) -> None:
+        self._sink = sink
+        self._parts: list[Bytes] = []
+        self._width = self._held = 0
+
+    def put(self, raw: Bytes, width: int) -> None:
+        if width != self._width or self._held > _MOST_HELD:
+            self.flush()
+            self._width = width
+        self._parts.append(raw)
+        self._held += len(raw)
+
+    def flush(self) -> None:
+        """Pass on what is held."""
+        if self._parts:
+            self._sink.put(
+                np.concatenate(self._parts) if len(self._parts) > 1 else self._parts[0], self._width
+            )
+        self._parts, self._held = [], 0
+
+
+_MOST_HELD = 64 << 10
+"""Bytes: more are not worth another copy."""
+
+
+class _Values:
+    """Values of a fixed width, put behind each other."""
+
+    fits = True
+
+    def __init__(self, kind: pa.DataType, form: Form, counts: Sequence[int], widths: Sequence[int]) -> None:
+        self._kind, self._form, self._count = kind, form, sum(counts)
+        self._out = allocate(self._count * form.out)
+        self._data = np.frombuffer(self._out, np.uint8)
+        self._row = 0
+
+    def put(self, raw: Bytes, width: int) -> None:
+        """Values as they lie in a page."""
+        put(self._form, raw, self._data, self._row)
+        self._row += len(raw) // width
+
+    def array(self) -> pa.Array:
+        """All of them."""
+        return pa.Array.from_buffers(self._kind, self._count, [None, self._out], 0)
+
+
+class _Texts:
+    """Texts, those of a page all of one length, put behind each other."""
+
+    def __init__(self, kind: pa.DataType, form: Form, counts: Sequence[int], widths: Sequence[int]) -> None:
+        self._kind, self._count = kind, sum(counts)
+        wide = kind.id in WIDE_TEXTS
+        total = sum(count * (width - _PREFIX) for count, width in zip(counts, widths, strict=True) if count)
+        self.fits = wide or total <= _MOST_TEXT
+        if not self.fits:
+            return
+        self._dtype = np.dtype(np.int64 if wide else np.int32)
+        self._out = allocate(total)
+        self._places = allocate((self._count + 1) * self._dtype.itemsize)
+        self._data = np.frombuffer(self._out, np.uint8)
+        self._offsets = np.frombuffer(self._places, self._dtype)
+        self._offsets[-1] = total
+        self._row = self._byte = 0
+
+    def put(self, raw: Bytes, width: int) -> None:
+        """Texts behind their lengths, as they lie in a page."""
+        count, length = len(raw) // width, width - _PREFIX
+        row, start = self._row, self._byte
+        self._row, self._byte = row + count, start + count * length
+        if length:
+            values = np.ndarray((count,), f"V{length}", raw, _PREFIX, (width,))
+            self._data[start : self._byte].view(f"V{length}")[:] = values
+            self._offsets[row : self._row] = np.arange(start, self._byte, length)
+        else:
+            self._offsets[row : self._row] = start
+
+    def array(self) -> pa.Array:
+        """All of them."""
+        return pa.Array.from_buffers(self._kind, self._count, [None, self._places, self._out], 0)
