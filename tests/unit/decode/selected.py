@@ -91,7 +91,6 @@ def chosen_pages(data: bytes, meta: FileMetadata, group: int, leaf: int, rows: R
         stop_rows=stops[pages],
         num_values=int(meta.chunks.num_values[group, leaf]),
         whole=False,
-        sizes=index.size[pages],
     )
 
 

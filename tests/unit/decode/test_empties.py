@@ -76,7 +76,6 @@ def _with_empty_pages(chunk: ChunkPages, rng: random.Random) -> ChunkPages:
         buffers=tuple(buffers),
         first_rows=first,
         stop_rows=np.where(is_own, chunk.stop_rows[owns], first),
-        sizes=None,
     )
 
 
