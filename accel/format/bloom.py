@@ -14,9 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from accel.errors import IndexFormatError, ParquetFormatError
-from accel.format.reading import Raw, Reading
-from accel.format.thrift import read_struct
-from accel.format.thrift_value import I32, STRUCT
+from accel.format.domain import Raw, Reading
+from accel.format.thrift import I32, STRUCT, read_struct
 from accel.ranges import Buffer
 
 __all__ = [

@@ -12,30 +12,34 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeGuard
 
-from accel.errors import IndexFormatError
-from accel.format.checksums import Checksum, check_seal, checksum, seal
-from accel.format.fingerprint import fingerprint
-from accel.format.footer import TOC_KEY
-from accel.format.idx1 import IDX1_KEY, encode_idx1, idx1_range, parse_idx1, parse_idx1_offset
+import numpy as np
+import pyarrow as pa
+
+from accel.errors import IndexFormatError, SchemaMismatchError
+from accel.format.footer import IDX1_KEY, TOC_KEY
 from accel.format.model import FileMetadata
-from accel.format.packed_heads import LONGEST_HEAD
 from accel.ranges import Buffer
 
 __all__ = [
     "IDX1_KEY",
+    "LONGEST_HEAD",
     "TOC_KEY",
     "Checksum",
     "Covered",
     "Entry",
     "Toc",
+    "check_seal",
     "checksum",
     "encode_idx1",
     "encode_toc",
     "fingerprint",
     "idx1_range",
+    "pack_head",
     "parse_idx1",
     "parse_idx1_offset",
     "parse_toc",
+    "seal",
+    "unpack_head",
     "verify_blob",
     "verify_head",
 ]
@@ -325,3 +329,203 @@ def _compare(entry: Entry, data: Buffer, expected: int) -> None:
             f"the {entry.kind} index of column {'.'.join(entry.column)!r} has a wrong checksum",
             hint="embed it again",
         )
+
+
+LONGEST_HEAD = 4 << 20
+"""Bytes; a longer one is not packed, nor unpacked."""
+_LEVEL = 9
+
+
+def pack_head(head: bytes) -> bytes:
+    """As a Zstandard frame."""
+    return bytes(pa.Codec("zstd", compression_level=_LEVEL).compress(head, asbytes=True))
+
+
+def unpack_head(data: Buffer, length: int) -> bytes:
+    """The head of so many bytes; it is yet to be held against its checksum.
+
+    Raises
+    ------
+    IndexFormatError
+        The data is no such frame.
+    """
+    if not 0 < length <= LONGEST_HEAD:
+        raise IndexFormatError(f"the head of an index, {length} bytes, does not come packed")
+    try:
+        return bytes(pa.decompress(data, decompressed_size=length, codec="zstd", asbytes=True))
+    except (pa.ArrowException, OSError) as error:
+        raise IndexFormatError(f"the head of an index does not unpack: {error}") from None
+
+
+_BOUNDS = (
+    ("min_start", "min_length"),
+    ("max_start", "max_length"),
+    ("old_min_start", "old_min_length"),
+    ("old_max_start", "old_max_length"),
+)
+
+
+def fingerprint(metadata: FileMetadata) -> int:
+    """XXH64, seed 0, over the shape of the file's data.
+
+    It does not depend on the keys and values of the footer, nor on page indexes and bloom filters, which
+    writing an index changes. It tells a file from one with other rows, unless both lie in the same way
+    and have the same statistics.
+    """
+    import xxhash
+
+    chunks = metadata.chunks
+    hasher = xxhash.xxh64()
+    leaves = len(metadata.schema.leaves)
+    hasher.update(np.array([metadata.num_rows, metadata.num_row_groups, leaves], "<i8").tobytes())
+    hasher.update(np.ascontiguousarray(metadata.group_rows, "<i8").tobytes())
+    for figures in (
+        chunks.num_values,
+        chunks.data_page_offset,
+        chunks.dictionary_page_offset,
+        chunks.compressed,
+        chunks.uncompressed,
+        chunks.null_count,
+    ):
+        hasher.update(np.ascontiguousarray(figures, "<i8").tobytes())
+    footer = memoryview(metadata.footer)
+    for start_name, length_name in _BOUNDS:
+        starts = getattr(chunks, start_name).ravel().tolist()
+        lengths = getattr(chunks, length_name).ravel().tolist()
+        for start, length in zip(starts, lengths, strict=True):
+            bound = b"" if start < 0 else footer[start : start + length]
+            hasher.update((len(bound) if start >= 0 else -1).to_bytes(8, "little", signed=True))
+            hasher.update(bound)
+    return int(hasher.intdigest())
+
+
+_SEAL = b',"checksum":"%016x"}'
+_SEAL_BYTES = len(_SEAL % 0)
+
+
+def checksum(data: Buffer) -> int:
+    """XXH64, seed 0."""
+    import xxhash
+
+    return int(xxhash.xxh64_intdigest(data))
+
+
+class Checksum:
+    """The same, of bytes that come piece by piece."""
+
+    __slots__ = ("_state",)
+
+    def __init__(self) -> None:
+        import xxhash
+
+        self._state = xxhash.xxh64()
+
+    def add(self, data: Buffer) -> None:
+        self._state.update(data)
+
+    @property
+    def value(self) -> int:
+        return int(self._state.intdigest())
+
+
+def seal(text: bytes) -> bytes:
+    """A JSON object that is not empty, with a last field "checksum": of all that stands before the comma ahead of it."""
+    body = text[:-1]
+    return body + _SEAL % checksum(body)
+
+
+def check_seal(text: bytes) -> None:
+    """Raises IndexFormatError where the object is not as it was sealed."""
+    body = text[:-_SEAL_BYTES]
+    if text[-_SEAL_BYTES:] != _SEAL % checksum(body):
+        raise IndexFormatError("the table of contents has a wrong checksum", hint="embed the indexes again")
+
+
+_MAGIC = b"IDX1"
+_HEAD = 12
+_MAX_DIGITS = 19
+
+
+def parse_idx1_offset(metadata: FileMetadata) -> int | None:
+    """Where the footer says that the index starts; None where it says nothing.
+
+    Raises
+    ------
+    IndexFormatError
+        The key's value is not ASCII digits, or points outside the file's body.
+    """
+    raw = metadata.key_value.get(IDX1_KEY)
+    if raw is None:
+        return None
+    if not raw.isdigit() or len(raw) > _MAX_DIGITS:
+        raise IndexFormatError(f"{IDX1_KEY} is no offset: {raw[:40]!r}", place="footer")
+    offset = int(raw)
+    if not len(_MAGIC) <= offset <= metadata.footer_start - _HEAD:
+        raise IndexFormatError(f"{IDX1_KEY} points outside the file: {offset}", place="footer")
+    return offset
+
+
+def idx1_range(metadata: FileMetadata) -> tuple[int, int] | None:
+    """Half-open bytes that hold the index, and possibly more behind it; None where there is none.
+
+    Its length stands in its own head, so this ends where what the footer locates begins.
+
+    Raises IndexFormatError as `parse_idx1_offset` does.
+    """
+    offset = parse_idx1_offset(metadata)
+    if offset is None:
+        return None
+    chunks = metadata.chunks
+    end = metadata.footer_start
+    for starts in (
+        chunks.column_index_offset,
+        chunks.offset_index_offset,
+        chunks.bloom_offset,
+        chunks.start,
+    ):
+        behind = starts[starts > offset]
+        if len(behind):
+            end = min(end, int(behind.min()))
+    return offset, end
+
+
+def parse_idx1(data: Buffer) -> frozenset[bytes]:
+    """The texts of an index, as UTF-8; what follows it is not looked at.
+
+    The empty text is always taken to be among those of an empty payload.
+
+    Raises
+    ------
+    IndexFormatError
+        The magic, the length or the text is wrong.
+    """
+    view = memoryview(data)
+    if bytes(view[:4]) != _MAGIC or len(view) < _HEAD:
+        raise IndexFormatError(f"an IDX1 index starts with {bytes(view[:4])!r}", hint="is the offset right?")
+    length = int.from_bytes(view[4:_HEAD], "little")
+    if length > len(view) - _HEAD:
+        raise IndexFormatError(f"an IDX1 index of {length} bytes has room for {len(view) - _HEAD}")
+    payload = bytes(view[_HEAD : _HEAD + length])
+    try:
+        payload.decode()
+    except UnicodeDecodeError as error:
+        raise IndexFormatError(f"an IDX1 index is not UTF-8: {error}") from None
+    return frozenset(payload.split(b"\n"))
+
+
+def encode_idx1(texts: Iterable[str]) -> bytes:
+    """The index of a set of texts, sorted.
+
+    Raises
+    ------
+    SchemaMismatchError
+        A text would read back as another: it holds a line end, ends with what some readers take for a
+        part of one, or is the empty one alone.
+    """
+    values = sorted(set(texts))
+    if values == [""] or any("\n" in value or value.endswith("\r") for value in values):
+        raise SchemaMismatchError(
+            "idx1 cannot hold a text with a line end, nor the empty one alone", hint="distinct can hold any"
+        )
+    payload = "\n".join(values).encode()
+    return _MAGIC + len(payload).to_bytes(8, "little") + payload

@@ -17,7 +17,6 @@ import numpy as np
 import numpy.typing as npt
 
 from accel.errors import EncryptedFileError, ParquetFormatError, refuse_unforeseen
-from accel.format.chunk_table import build_chunks
 from accel.format.model import (
     ARROW_SCHEMA_KEY,
     ChunkTable,
@@ -26,7 +25,7 @@ from accel.format.model import (
     ParquetSchema,
     SchemaElement,
 )
-from accel.format.row_groups import LEAST_BYTES, GroupReader, RowGroups
+from accel.format.row_groups import LEAST_BYTES, GroupReader, RowGroups, build_chunks
 from accel.format.schema import build_schema, read_elements
 from accel.format.thrift import BINARY, I16, I64, LIST, STRUCT, ThriftReader
 from accel.ranges import Buffer
@@ -53,7 +52,7 @@ AMONG_OTHERS = "Of a directory that holds other files too, name dir/*.parquet, o
 TOC_KEY = "accel.indexes"
 """Under this key a file tells of its indexes: `format.embedded` reads it."""
 IDX1_KEY = "distinct_index_offset"
-"""And under this one of an `IDX1` index: `format.idx1` does."""
+"""And under this one of an `IDX1` index: `format.embedded` does."""
 _ENCRYPTED_MAGIC = b"PARE"
 _REQUIRED = {2: LIST, 3: I64, 4: LIST}
 """The types of FileMetaData's required fields, `version` aside."""
@@ -229,7 +228,7 @@ def _read_groups(reader: ThriftReader, elements: list[SchemaElement]) -> RowGrou
     leaves = sum(element.physical is not None for element in elements[1:])
     groups = None
     if count * leaves >= FEWEST_AT_ONCE:
-        from accel.format.chunk_lanes import read_groups_at_once
+        from accel.format.footer_batch import read_groups_at_once
 
         groups = read_groups_at_once(reader, count, leaves)
     if groups is None:

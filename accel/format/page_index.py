@@ -10,10 +10,21 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from accel.errors import IndexFormatError, ParquetFormatError
-from accel.format.chunk import read_ints
 from accel.format.model import ColumnIndex, FileMetadata, OffsetIndex
-from accel.format.thrift import BINARY, FALSE, I16, I64, LIST, STRUCT, TRUE, ThriftReader
-from accel.format.varints import decode_tokens, read_zigzags, split_tokens
+from accel.format.row_groups import read_ints
+from accel.format.thrift import (
+    BINARY,
+    FALSE,
+    I16,
+    I64,
+    LIST,
+    STRUCT,
+    TRUE,
+    ThriftReader,
+    decode_tokens,
+    read_zigzags,
+    split_tokens,
+)
 from accel.ranges import Buffer
 
 if TYPE_CHECKING:

@@ -15,10 +15,20 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from accel.ranges import Buffer
+
 if TYPE_CHECKING:
     from accel.arrays import Int64s
 
-__all__ = ["LONGEST_HEAD", "Runs", "find_runs", "read_head", "unpack_runs"]
+__all__ = [
+    "LONGEST_HEAD",
+    "MOST_BYTES",
+    "Runs",
+    "begins_with_row",
+    "find_runs",
+    "read_head",
+    "unpack_runs",
+]
 
 LONGEST_HEAD: Final = 5
 """Bytes of the number that a run begins with, which has 32 bits."""
@@ -134,3 +144,21 @@ def unpack_runs(data: bytes, runs: Runs, *, width: int, count: int) -> Int64s:
     numbers >>= places & 7
     numbers &= (1 << width) - 1
     return numbers if packed is None else np.where(packed, numbers, repeated)
+
+
+_MOST_LEVEL = 4
+"""Bytes of one level."""
+MOST_BYTES = LONGEST_HEAD + _MOST_LEVEL
+"""More bytes of the levels are not looked at."""
+
+
+def begins_with_row(levels: Buffer, max_repetition: int) -> bool:
+    """Whether the first of these repetition levels is 0; False where that cannot be told."""
+    width = max_repetition.bit_length()
+    whole = (width + 7) >> 3
+    front = bytes(memoryview(levels)[: LONGEST_HEAD + whole])
+    head, at = read_head(front, 0)
+    # A run of one level, or the first of packed ones: its lowest bits.
+    first = front[at : at + whole]
+    level = int.from_bytes(first, "little") & ((1 << width) - 1)
+    return bool(head) and len(first) == whole and not level

@@ -3,7 +3,7 @@
 Each rule names its source. Some faults of other readers' lists need no rule here:
 
 - PARQUET-686 (parquet-mr before 1.10, parquet-cpp before 1.3): the deprecated bounds are of signed order. They are
-  read of types only whose order is signed (`format.reading`).
+  read of types only whose order is signed (`format.domain`).
 - PARQUET-297 (parquet-mr that left out `created_by`): those versions wrote the deprecated bounds of bytes only.
 - PARQUET-1065 (INT96): such bounds are never read, whoever wrote them.
 - apache/arrow-rs issue 6256 (parquet-rs before 53.1): an absent null count is never zero.
@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 import pyarrow as pa
 
-from accel.format.annotations import ConvertedType, LogicalType
 from accel.format.model import ARROW_SCHEMA_KEY, Leaf, Physical, Repetition, SchemaElement
+from accel.format.schema import ConvertedType, LogicalType
 
 if TYPE_CHECKING:
     from accel.format.model import FileMetadata
@@ -45,7 +45,7 @@ _LONGEST: Final = 300
 # "parquet-mr version 1.8.0rc2-SNAPSHOT (build abc)", "Polars", "ClickHouse v25.7.1".
 # Compiled when the first file is opened, not when the module is imported.
 _WRITER: Final = r"(.*?)(?:\s+(?:version|(?=v[0-9]))\s*([^(]*).*)?"
-_VERSION: Final = r"v?([0-9]{1,9})(?:\.([0-9]{1,9}))?(?:\.([0-9]{1,9}))?"
+_VERSION: Final = r"v?([0-9]{1,9})(?![0-9])(?:\.([0-9]{1,9}))?(?:\.([0-9]{1,9}))?"
 
 
 @dataclass(frozen=True, slots=True)

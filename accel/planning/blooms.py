@@ -26,13 +26,13 @@ from accel.format.bloom import (
     plain_keys,
     probe_block,
 )
-from accel.format.reading import Reading, reading_of
+from accel.format.domain import Reading, reading_of
 from accel.format.writers import doubts_about
 from accel.planning.handle import FileHandle
 from accel.planning.query import FileQuery
 from accel.planning.witness import Statement, Witnesses
 from accel.predicate.atoms import Against, Among, Node, Order, column_atoms
-from accel.predicate.evidence import Evidence
+from accel.predicate.prune import Evidence
 from accel.ranges import ByteRange, Kind, ReadKey, Stash, Want
 
 __all__ = ["Blooms"]

@@ -255,7 +255,7 @@ class FileHandle(Viewed):
         """Where an `IDX1` index starts, if the file has one: a scan may name its column."""
         if IDX1_KEY not in self.kin.key_value:
             return None
-        from accel.format.idx1 import idx1_range
+        from accel.format.embedded import idx1_range
 
         try:
             found = idx1_range(self.metadata)

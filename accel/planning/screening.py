@@ -19,9 +19,7 @@ from accel.planning.handle import FileHandle
 from accel.planning.pruning import group_bounds
 from accel.planning.query import FileQuery
 from accel.planning.shelf import Shelf, group_starts
-from accel.predicate.constant import constant_bounds
-from accel.predicate.evidence import Verdict
-from accel.predicate.prune import prune
+from accel.predicate.prune import Verdict, constant_bounds, prune
 
 if TYPE_CHECKING:
     from accel.arrays import Int64s

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from accel.predicate.atoms import Node
-from accel.predicate.evidence import Evidence
-from accel.predicate.prune import Witness
+from accel.predicate.prune import Evidence, Witness
 
 if TYPE_CHECKING:
     from accel.arrays import Int64s

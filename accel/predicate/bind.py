@@ -7,7 +7,7 @@ from typing import TypeAlias
 import pyarrow as pa
 
 from accel.arrays import from_numpy
-from accel.errors import PredicateError
+from accel.errors import ColumnNotFoundError, PredicateError
 from accel.predicate import expr as ast
 from accel.predicate.atoms import (
     Against,
@@ -25,13 +25,23 @@ from accel.predicate.atoms import (
     Order,
     Pair,
     Truth,
+    compile_pattern,
 )
 from accel.predicate.coerce import nearest_double, order_atom
+from accel.predicate.expr import Column, column_named
 from accel.predicate.kinds import Family, Kind, kind_of
-from accel.predicate.membership import joined, membership
-from accel.predicate.resolve import follow, place, resolve
+from accel.predicate.membership import array_keys, joined, list_keys, membership
 
-__all__ = ["Bound", "BoundColumn", "KnownKeys", "bind", "binds_long"]
+__all__ = [
+    "Bound",
+    "BoundColumn",
+    "KnownKeys",
+    "bind",
+    "binds_long",
+    "follow",
+    "resolve",
+    "resolve_named",
+]
 
 KnownKeys: TypeAlias = "dict[tuple[int, Kind], tuple[ast.InList | ast.InArray, Keys]]"
 """What lists of IN have come to, by the node and the kind of column."""
@@ -168,7 +178,7 @@ class _Binder:
         if column.kind.family is not Family.BOOLEAN:
             raise PredicateError(
                 f"{_shown(named, column)} is not boolean and is no predicate alone",
-                position=place(named.position),
+                position=named.position,
                 hint="compare it with something",
             )
         return Against(ordinal, Order.EQ, True)
@@ -178,7 +188,7 @@ class _Binder:
         if isinstance(left, ast.Literal):
             op, left, right = _MIRRORED.get(op, op), right, left
         if isinstance(left, ast.Literal):
-            raise PredicateError("a comparison without a column", position=place(expr.position))
+            raise PredicateError("a comparison without a column", position=expr.position)
         if isinstance(right, ast.Column):
             return self.pair(op, left, right)
         ordinal, column = self.column(left)
@@ -210,7 +220,7 @@ class _Binder:
         if not nulls and not _comparable(first.kind.family, second.kind.family):
             raise PredicateError(
                 f"{_shown(left, first)} cannot be compared with {_shown(right, second)}",
-                position=place(right.position),
+                position=right.position,
             )
         if not distinct:
             return Truth(None) if nulls else _negated(Pair(a, b, order), negated)
@@ -228,8 +238,6 @@ class _Binder:
         doubles = ordinal in self._doubles
         keys = self.keys(expr, kind_of(pa.float64()) if doubles else column.kind, _shown(expr.column, column))
         if doubles:
-            from accel.predicate.keys import array_keys
-
             where, position = _shown(expr.column, column), expr.position
             keys = array_keys(from_numpy(keys.sorted), column.kind, where=where, position=position)
         with_null = None in expr.values if isinstance(expr, ast.InList) else expr.values.null_count > 0
@@ -240,8 +248,6 @@ class _Binder:
         # The entry keeps the node alive: its id stays its own.
         known = self.known.get((id(expr), kind))
         if known is None:
-            from accel.predicate.keys import array_keys, list_keys
-
             if isinstance(expr, ast.InArray):
                 keys = array_keys(expr.values, kind, where=where, position=expr.position)
             else:
@@ -252,14 +258,12 @@ class _Binder:
 
     def like(self, expr: ast.Like) -> Node:
         ordinal, column = self.column(expr.column)
-        from accel.predicate.like import compile_pattern
-
         pattern = compile_pattern(expr.pattern, ignore_case=expr.ignore_case, position=expr.position)
         if column.kind.family is Family.NULL:
             return Truth(None)
         if column.kind.family is not Family.TEXT:
             raise PredicateError(
-                f"{_shown(expr.column, column)} is not text and has no LIKE", position=place(expr.position)
+                f"{_shown(expr.column, column)} is not text and has no LIKE", position=expr.position
             )
         if pattern.literal is not None:
             if not pattern.literal and (pattern.open_start or pattern.open_end):
@@ -272,7 +276,7 @@ class _Binder:
         if column.kind.family is Family.OPAQUE:
             raise PredicateError(
                 f"{_shown(named, column)} cannot be compared",
-                position=place(named.position),
+                position=named.position,
                 hint="only IS NULL and IS NOT NULL apply to it",
             )
 
@@ -303,3 +307,129 @@ def _negated(node: Node, negated: bool) -> Node:
 
 def _shown(named: ast.Column, column: BoundColumn) -> str:
     return f"column {named.name!r} ({column.type})"
+
+
+def resolve(column: Column, schema: pa.Schema) -> BoundColumn:
+    """Find a column: a top-level one, or a field down through structs.
+
+    Its first names may together be one name at the top level, with dots in it, as far as `Column.head` allows. Of such
+    readings the first is meant that the schema has, from the shortest name on or, by `Column.whole_first`, the longest.
+
+    Raises
+    ------
+    ColumnNotFoundError
+        There is no such column.
+    PredicateError
+        The name is ambiguous, or a part of the path has no fields.
+    """
+    path = column.path
+    refusal: PredicateError | ColumnNotFoundError | None = None
+    cuts = range(1, column.head + 1)
+    for cut in reversed(cuts) if column.whole_first else cuts:
+        top = ".".join(path[:cut])
+        if not _has(column, top, schema):
+            continue
+        try:
+            return follow(column, (top, *path[cut:]), schema=schema)
+        except (PredicateError, ColumnNotFoundError) as error:
+            refusal = refusal or error
+    missing = refusal or _missing(column, path[0], schema.names)
+    if column.head == 1:
+        missing.hint = _other_reading(column, schema) or missing.hint
+    raise missing
+
+
+def resolve_named(name: str, schema: pa.Schema) -> BoundColumn:
+    """The same for a name that is a value of the caller's."""
+    return resolve(column_named(name), schema)
+
+
+def _has(column: Column, name: str, schema: pa.Schema) -> bool:
+    """Whether there is a top-level column of this name; an error where there are several."""
+    found = schema.get_all_field_indices(name)
+    if len(found) > 1:
+        raise _ambiguous(column, name)
+    return bool(found)
+
+
+def follow(column: Column, path: tuple[str, ...], *, schema: pa.Schema) -> BoundColumn:
+    """The column at a path whose first name the schema has once; errors are those of `resolve`."""
+    field = schema.field(path[0])
+    for depth in range(1, len(path)):
+        field = _child(column, field, path, depth)
+    return BoundColumn(path, field.type)
+
+
+def _child(column: Column, field: pa.Field, parts: tuple[str, ...], depth: int) -> pa.Field:
+    above, part = ".".join(parts[:depth]), parts[depth]
+    kind = field.type
+    if not pa.types.is_struct(kind):
+        raise PredicateError(
+            f"column {above!r} is {field.type} and has no field {part!r}",
+            position=column.position,
+            hint="a dotted path goes through structs only",
+        )
+    found = kind.get_all_field_indices(part)
+    if len(found) > 1:
+        raise _ambiguous(column, f"{above}.{part}")
+    if not found:
+        raise _missing(column, part, [f.name for f in kind], within=above)
+    return kind.field(found[0])
+
+
+def _missing(
+    column: Column, name: str, names: list[str], *, within: str | None = None
+) -> ColumnNotFoundError:
+    import difflib
+
+    close = difflib.get_close_matches(name, names, 3)
+    close += [other for other in names if other.lower() == name.lower() and other not in close][:3]
+    inside = f" in {within!r}" if within else ""
+    if close:
+        hint = "did you mean " + " or ".join(repr(other) for other in close) + "?"
+    else:
+        shown = ", ".join(names[:10]) + (", ..." if len(names) > 10 else "")
+        hint = f"there are: {shown}" if names else "there are no columns"
+        if names and within is None and column.position >= 0:
+            hint += f"; {_as_text(column.name)}"
+    detail = f": no {name!r}{inside}" if name != column.name else ""
+    return ColumnNotFoundError(
+        f"no column {column.name!r}{detail}", column=None if within else name, hint=hint
+    )
+
+
+def _other_reading(column: Column, schema: pa.Schema) -> str | None:
+    """What to write where the dots of an exact name were meant to lead into structs, or those between exact names to be
+    part of a name."""
+    name, is_text = column.name, column.position >= 0
+    if len(column.path) > 1:
+        if name not in schema.names:
+            return None
+        from accel.predicate.sql import name_sql
+
+        return f"the column of that name is {name_sql(Column((name,))) if is_text else repr(name)}"
+    meant = column_named(name)
+    if meant.head == 1:
+        return None
+    try:
+        resolve(meant, schema)
+    except (PredicateError, ColumnNotFoundError):
+        return None
+    if is_text:
+        return f"in double quotes a dot is part of the name; without them {name} is the field of a struct"
+    return f"the name of a filter list is exact; the field of a struct is {tuple(name.split('.'))}"
+
+
+def _as_text(name: str) -> str:
+    """What may be meant by a name, in a predicate that is text."""
+    if name in ("None", "none", "nan", "NaN"):
+        return "null is NULL, after IS or IS NOT" if "o" in name else "write DOUBLE 'NaN'"
+    if len(name) > 60:
+        return "text stands in single quotes"
+    from accel.predicate.advice import text_advice
+
+    return text_advice(name)
+
+
+def _ambiguous(column: Column, name: str) -> PredicateError:
+    return PredicateError(f"column {name!r} is ambiguous: several have that name", position=column.position)

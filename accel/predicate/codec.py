@@ -18,6 +18,7 @@ from typing import Any
 
 from accel.errors import PredicateError
 from accel.predicate.expr import (
+    MAX_DEPTH,
     And,
     Column,
     Compare,
@@ -37,10 +38,14 @@ from accel.predicate.expr import (
     depth_of,
 )
 from accel.predicate.fold import check_pattern
-from accel.predicate.literal import literal_value
-from accel.predicate.literal_text import number_from_text
-from accel.predicate.moments import date_from_text, text_from_moment, time_from_text, timestamp_from_text
-from accel.predicate.parser import MAX_DEPTH
+from accel.predicate.literal import (
+    date_from_text,
+    literal_value,
+    number_from_text,
+    text_from_moment,
+    time_from_text,
+    timestamp_from_text,
+)
 
 __all__ = ["decode", "encode"]
 

@@ -17,7 +17,14 @@ from accel.format.domain import Domain
 from accel.predicate.atoms import Against, Fixed, Negation, Node, Order
 from accel.predicate.expr import Ticks, Value
 from accel.predicate.kinds import Family, Kind
-from accel.predicate.resolve import place
+from accel.predicate.literal import (
+    date_from_text,
+    nanos_of_date,
+    nanos_of_instant,
+    nanos_of_time,
+    time_from_text,
+    timestamp_from_text,
+)
 
 __all__ = ["Cut", "cut", "key", "nearest_double", "order_atom"]
 
@@ -107,7 +114,7 @@ def _plain(value: Value, kind: Kind, where: str, position: int) -> bool | float 
         try:
             return value.encode()
         except UnicodeEncodeError:
-            raise PredicateError("the text has a lone surrogate", position=place(position)) from None
+            raise PredicateError("the text has a lone surrogate", position=position) from None
     raise _refusal(value, kind, where, position)
 
 
@@ -209,14 +216,6 @@ def _nanos(value: Value, family: Family) -> int | None:
 
     Text is read as a timestamp for dates too: `d < '2013-01-31 12:00'` holds for that day.
     """
-    from accel.predicate.moments import (
-        nanos_of_date,
-        nanos_of_instant,
-        nanos_of_time,
-        time_from_text,
-        timestamp_from_text,
-    )
-
     if isinstance(value, str):
         try:
             value = time_from_text(value) if family is Family.TIME else timestamp_from_text(value)
@@ -251,8 +250,6 @@ _HINTS = {
 
 def _hint(value: Value, family: Family) -> str | None:
     if isinstance(value, str) and family in (Family.DATE, Family.TIME, Family.TIMESTAMP):
-        from accel.predicate.moments import date_from_text, time_from_text, timestamp_from_text
-
         # What is no moment at all is told as the column's own kind.
         read = {Family.DATE: date_from_text, Family.TIME: time_from_text}.get(family, timestamp_from_text)
         try:
@@ -268,6 +265,6 @@ def _refusal(value: Value, kind: Kind, where: str, position: int) -> PredicateEr
         shown = shown[:57] + "..."
     return PredicateError(
         f"{where} cannot be compared with {shown}",
-        position=place(position),
+        position=position,
         hint=_hint(value, kind.family),
     )

@@ -22,9 +22,8 @@ from accel.predicate.expr import (
     column_of,
     join,
 )
-from accel.predicate.fold import check_pattern
+from accel.predicate.fold import check_pattern, member_of
 from accel.predicate.literal import literal_value
-from accel.predicate.members import member_of
 
 __all__ = ["ColumnExpr", "Condition", "col"]
 

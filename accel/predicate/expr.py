@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 __all__ = [
+    "MAX_DEPTH",
     "MAX_LIST",
     "And",
     "Column",
@@ -42,6 +43,8 @@ __all__ = [
     "join",
 ]
 
+MAX_DEPTH = 200
+"""Deepest tree, and most parentheses and NOTs that may be open at one place of a text."""
 MAX_LIST = 1000
 """Longer lists of one type become an Arrow array: they bind, travel and match faster so."""
 

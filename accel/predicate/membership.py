@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+import datetime
+import math
 from collections import Counter
-from collections.abc import Sequence
-from typing import TypeAlias
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Any, TypeAlias
 
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from accel import kernels as pc
+from accel.arrays import bytes_array, integers, integers_array, mask, sort_distinct, validity, whole
 from accel.format.domain import Domain
 from accel.predicate.atoms import (
     Against,
@@ -20,9 +29,19 @@ from accel.predicate.atoms import (
     Order,
     Truth,
 )
-from accel.predicate.kinds import Family
+from accel.predicate.coerce import key
+from accel.predicate.expr import Ticks, Value
+from accel.predicate.kinds import Family, Kind, kind_of, native
 
-__all__ = ["MANY", "joined", "membership"]
+__all__ = [
+    "MANY",
+    "array_keys",
+    "joined",
+    "keys_near",
+    "list_keys",
+    "membership",
+    "native_keys",
+]
 
 _End: TypeAlias = "tuple[int, bool, bool | int | float | bytes]"
 """A column, whether it is the upper end of a range, and the value there, which is in the range."""
@@ -63,7 +82,6 @@ def joined(kind: type[AllOf | AnyOf], operands: Sequence[Node], columns: Sequenc
     }
     if not many:
         return operands[0] if len(operands) == 1 else kind(tuple(operands))
-    from accel.predicate.keys import native_keys
 
     out: list[Node] = []
     for column in sorted(many):
@@ -128,3 +146,169 @@ def _ends(kind: type[AllOf | AnyOf], node: Node, columns: Sequence[BoundColumn])
         return ((atom.column, upper, value if upper else int(value) + 1),)
     # A range whose end is not in it holds other values beside that one.
     return ((atom.column, upper, value),) if upper is (atom.order is Order.LE) else ()
+
+
+def list_keys(values: Iterable[Value], kind: Kind, *, where: str, position: int) -> Keys:
+    """The keys (none of them None) that a column of this kind can hold.
+
+    Raises
+    ------
+    PredicateError
+        One of them cannot be compared with the column.
+    """
+    found = {key(value, kind, where=where, position=position) for value in values}
+    return native_keys((value for value in found if value is not None), kind)
+
+
+def native_keys(values: Iterable[bool | int | float | bytes], kind: Kind) -> Keys:
+    """The same of native values of the column, each once but for NaN."""
+    found = list(values)
+    if kind.domain is Domain.FLOAT:
+        return _keys(np.array(found, np.float64), kind)
+    if kind.domain is Domain.BYTES:
+        return _bytes_keys(sorted(value for value in found if isinstance(value, bytes)), kind)
+    ordered = sorted(value for value in found if isinstance(value, int))
+    return _keys(_integer_array(ordered, kind), kind)
+
+
+def array_keys(values: pa.Array, kind: Kind, *, where: str, position: int) -> Keys:
+    """The same for an Arrow array; its nulls are passed over."""
+    values = whole(values)
+    theirs = kind_of(values.type)
+    if theirs.family is Family.NULL:
+        return list_keys((), kind, where=where, position=position)
+    if theirs.domain is Domain.BYTES and kind.domain is Domain.BYTES and theirs.family is kind.family:
+        plain = pc.unique(native(values)).drop_null().cast(kind.native)
+        ordered = plain.take(pc.array_sort_indices(plain))
+        return Keys(ordered, _objects(ordered.to_pylist()))
+    numbers = _same_group(values, theirs, kind)
+    if numbers is not None:
+        return _keys(numbers, kind)
+    return list_keys(_python_values(values, theirs), kind, where=where, position=position)
+
+
+def keys_near(keys: Keys, values: pa.Array) -> Keys:
+    """Those of the keys (one or more) that any of some native values may equal: no more than there are values."""
+    kind, ordered = kind_of(values.type), keys.sorted
+    points: npt.NDArray[Any]
+    if kind.domain is Domain.BYTES:
+        points = _objects(values.drop_null().to_pylist())
+    else:
+        points = integers(values)
+        if points.dtype == object:
+            points = points[(points >= ordered[0]) & (points <= ordered[-1])]
+        # What the keys' type has no room for is none of them, and may become any.
+        points = points.astype(ordered.dtype)
+    places = sort_distinct(np.searchsorted(ordered, points))
+    near = ordered[places[places < len(ordered)]]
+    found = _bytes_keys(near.tolist(), kind) if kind.domain is Domain.BYTES else _keys(near, kind)
+    return replace(found, nan=keys.nan)
+
+
+def _same_group(values: pa.Array, theirs: Kind, kind: Kind) -> npt.NDArray[Any] | None:
+    """Native numbers of `kind`, unsorted, what cannot occur left out; None where it takes Python."""
+    if Family.DURATION in (theirs.family, kind.family) and theirs.family is not kind.family:
+        return None
+    if theirs.family.group is not kind.family.group or not {theirs.domain, kind.domain} <= {
+        Domain.INTEGER,
+        Domain.FLOAT,
+    }:
+        return None
+    plain = native(values)
+    raw = integers(plain)[validity(plain)]
+    if raw.dtype == object:
+        return None
+    if kind.domain is Domain.FLOAT:
+        return raw.astype(np.float64) if theirs.denominator == 1 == theirs.numerator else None
+    if theirs.domain is Domain.FLOAT:
+        return _whole_floats(raw, kind) if kind.step == (1, 1) else None
+    # v * theirs.step = n * kind.step, in lowest terms n = v * up / down.
+    up, down = theirs.numerator * kind.denominator, theirs.denominator * kind.numerator
+    shared = math.gcd(up, down)
+    up, down = up // shared, down // shared
+    if down > 1:
+        if down > np.iinfo(np.int64).max:
+            return None
+        raw = raw.astype(np.int64, copy=False) if raw.dtype != np.uint64 else raw
+        raw = raw[raw % down == 0] // down
+    low, high = kind.limits
+    low, high = -(-low // up), high // up
+    info = np.iinfo(raw.dtype)
+    if low > info.min:
+        raw = raw[raw >= low]
+    if high < info.max:
+        raw = raw[raw <= high]
+    width = np.uint64 if low == 0 or raw.dtype == np.uint64 else np.int64
+    if up == 1:
+        return raw
+    if up > np.iinfo(np.int64).max:
+        return None
+    product = max((abs(int(raw.min())), abs(int(raw.max()))), default=0) * up if len(raw) else 0
+    return raw.astype(width) * up if product <= np.iinfo(np.int64).max else None
+
+
+def _whole_floats(raw: npt.NDArray[Any], kind: Kind) -> npt.NDArray[Any]:
+    low, high = kind.limits
+    # The limits as doubles: the upper one rounds up to a power of two, hence the strict test.
+    fits = (raw >= float(low)) & (raw < float(high + 1)) & (raw == np.floor(raw))
+    numbers = raw[fits]
+    if len(numbers) and float(np.abs(numbers).max()) >= 1 << 63:
+        # Decimals have room for them, int64 has not.
+        return _integer_array(sorted({int(number) for number in numbers.tolist()}), kind)
+    found: npt.NDArray[Any] = numbers.astype(np.uint64 if low == 0 else np.int64)
+    return found
+
+
+def _python_values(values: pa.Array, theirs: Kind) -> Iterable[Value]:
+    if theirs.family in (Family.DATE, Family.TIMESTAMP, Family.TIME):
+        plain = native(values)
+        name = "time" if theirs.family is Family.TIME else "timestamp"
+        for tick in integers(plain)[validity(plain)].tolist():
+            yield Ticks(name, tick * theirs.numerator)
+        return
+    if theirs.family is Family.BOOLEAN:
+        plain = native(values)
+        yield from mask(plain)[validity(plain)].tolist()
+        return
+    if theirs.domain is Domain.BYTES and theirs.family is not Family.TEXT:
+        plain = native(values)
+        yield from plain.drop_null().to_pylist()
+        return
+    if theirs.family is Family.DURATION:
+        # What compares with durations has been seen to: to be refused, any will do.
+        refused: Any = datetime.timedelta(0)
+        yield from [refused] if values.null_count < len(values) else []
+        return
+    yield from (value for value in values.to_pylist() if value is not None)
+
+
+def _integer_array(ordered: list[int], kind: Kind) -> npt.NDArray[Any]:
+    if kind.native.bit_width > 64:
+        return _objects(ordered)
+    return np.array(ordered, np.uint64 if kind.limits[0] == 0 else np.int64)
+
+
+def _keys(numbers: npt.NDArray[Any], kind: Kind) -> Keys:
+    nan = False
+    if kind.domain is Domain.FLOAT:
+        without = numbers[~np.isnan(numbers)]
+        nan = len(without) < len(numbers)
+        numbers = sort_distinct(without + 0.0)
+        # Hashing tells the zeros apart: either key stands for both.
+        hashed = np.append(numbers, -0.0) if bool((numbers == 0).any()) else numbers
+        return Keys(integers_array(hashed, kind.native), numbers, nan)
+    if kind.domain is Domain.BOOLEAN:
+        return Keys(pa.nulls(0, pa.bool_()), numbers.astype(bool), False)
+    if numbers.dtype != object:
+        numbers = sort_distinct(numbers)
+    return Keys(integers_array(numbers, kind.native), numbers, nan)
+
+
+def _bytes_keys(ordered: list[bytes], kind: Kind) -> Keys:
+    return Keys(bytes_array(ordered, kind.native), _objects(ordered))
+
+
+def _objects(values: list[Any]) -> npt.NDArray[Any]:
+    out = np.empty(len(values), object)
+    out[:] = values
+    return out

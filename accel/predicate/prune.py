@@ -6,20 +6,25 @@ is above every number, so an upper bound does not bound it).
 
 from __future__ import annotations
 
+import enum
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
-from accel.format.domain import Bounds
+from accel.arrays import integers, mask
+from accel.format.domain import Bounds, Domain
 from accel.predicate.atoms import (
     Against,
     AllOf,
     Among,
     AnyOf,
     Bound,
+    BoundColumn,
     Fixed,
     IsTrue,
     Matches,
@@ -31,15 +36,92 @@ from accel.predicate.atoms import (
     Pattern,
     Truth,
 )
-from accel.predicate.claims import Claims, alike, claims_of, where_both, where_flagged
-from accel.predicate.evidence import Evidence
+from accel.predicate.kinds import kind_of, native
 
 if TYPE_CHECKING:
     from accel.arrays import Bools
 
-__all__ = ["Witness", "prune"]
+__all__ = [
+    "Claims",
+    "Evidence",
+    "Verdict",
+    "Witness",
+    "alike",
+    "claims_of",
+    "constant_bounds",
+    "prune",
+    "range_bounds",
+    "where_both",
+    "where_flagged",
+]
 
 Values: TypeAlias = npt.NDArray[Any]
+
+
+class Verdict(enum.IntEnum):
+    """The answer of one level for one unit."""
+
+    NONE = 0
+    """No row can make the predicate true: drop the unit."""
+    SOME = 1
+    """Some rows may, some may not (or it is unknown): the exact filter decides."""
+    ALL = 2
+    """Every row makes it true: no filter column is needed."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Evidence:
+    """Which outcomes of a three-valued predicate are possible in each unit.
+
+    Closed under NOT (swap true and false), AND and OR. All three set means unknown.
+    """
+
+    may_true: Bools
+    may_false: Bools
+    may_null: Bools
+
+    @classmethod
+    def unknown(cls, n: int) -> Evidence:
+        """Of `n` units of which nothing is known: each may be anything."""
+        return cls(np.ones(n, bool), np.ones(n, bool), np.ones(n, bool))
+
+    def __len__(self) -> int:
+        return len(self.may_true)
+
+    def part(self, begin: int, end: int) -> Evidence:
+        """Of a half-open range of the units."""
+        return Evidence(self.may_true[begin:end], self.may_false[begin:end], self.may_null[begin:end])
+
+    def meet(self, other: Evidence) -> Evidence:
+        """Of the same predicate, what both leave possible."""
+        return Evidence(
+            self.may_true & other.may_true, self.may_false & other.may_false, self.may_null & other.may_null
+        )
+
+    def __invert__(self) -> Evidence:
+        return Evidence(self.may_false, self.may_true, self.may_null)
+
+    def __and__(self, other: Evidence) -> Evidence:
+        # Per-row outcomes of the two sides are not known to be independent: allow every combination.
+        return Evidence(
+            self.may_true & other.may_true,
+            self.may_false | other.may_false,
+            (self.may_null & (other.may_null | other.may_true)) | (other.may_null & self.may_true),
+        )
+
+    def __or__(self, other: Evidence) -> Evidence:
+        return Evidence(
+            self.may_true | other.may_true,
+            self.may_false & other.may_false,
+            (self.may_null & (other.may_null | other.may_false)) | (other.may_null & self.may_false),
+        )
+
+    def verdicts(self) -> npt.NDArray[np.int8]:
+        """One `Verdict` a unit."""
+        surely = self.may_true & ~(self.may_false | self.may_null)
+        return self.may_true.astype(np.int8) + surely  # the numbers of NONE, SOME, ALL
+
+
 Witness: TypeAlias = Callable[[Node], Evidence | None]
 """What indexes know of a part of the tree, by unit; None where they cannot say."""
 
@@ -253,3 +335,225 @@ def _search(keys: Values, points: Values, side: Any) -> Values:
 
 def _starting(values: Values, prefix: bytes) -> Bools:
     return np.fromiter((value.startswith(prefix) for value in values), bool, len(values))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Claims:
+    """One column's bounds, read once: what may stand in each unit."""
+
+    domain: Domain
+    """Of the column, as the predicate takes it."""
+    lower: Values
+    upper: Values
+    has_lower: Bools
+    has_upper: Bools
+    null: Bools
+    """A null may occur."""
+    plain: Bools
+    """A value that is neither null nor NaN may occur."""
+    nan: Bools
+    bounded: bool = False
+    """Every unit has both bounds."""
+
+    @property
+    def value(self) -> Bools:
+        return self.plain | self.nan
+
+    def below(self, test: Callable[[Values], Any]) -> Bools:
+        """Where the lower bound passes, or is unknown."""
+        return self._may(self.has_lower, self.lower, test)
+
+    def above(self, test: Callable[[Values], Any]) -> Bools:
+        """Where the upper bound passes, or is unknown."""
+        return self._may(self.has_upper, self.upper, test)
+
+    def single(self, point: Any) -> Bools:
+        """Where both bounds are known, and this."""
+        if self.bounded:
+            return np.asarray((self.lower == point) & (self.upper == point), bool)
+        same = where_flagged(self.has_lower, self.lower, test=lambda low: low == point)
+        return same & where_flagged(self.has_upper, self.upper, test=lambda high: high == point)
+
+    def _may(self, known: Bools, bounds: Values, test: Callable[[Values], Any]) -> Bools:
+        passes = (
+            np.asarray(test(bounds), bool)
+            if self.bounded
+            else ~known | where_flagged(known, bounds, test=test)
+        )
+        return self.plain & passes
+
+    def evidence(self, may_true: Bools, may_false: Bools) -> Evidence:
+        return Evidence(may_true, may_false, self.null)
+
+
+def claims_of(column: BoundColumn, given: Bounds | None, *, n: int) -> Claims:
+    """What bounds claim of a column; worked out once for bounds that are kept, and asked again."""
+    domain = column.kind.domain
+    if given is None:
+        return _read(domain, None, n)
+    known = given.read
+    if isinstance(known, Claims) and known.domain is domain:
+        return known
+    claims = _read(domain, given, n)
+    given.keep_read(claims)
+    return claims
+
+
+def _read(domain: Domain, given: Bounds | None, n: int) -> Claims:
+    float_column = domain is Domain.FLOAT
+    if given is None:
+        everything, nothing = np.ones(n, bool), np.zeros(n, bool)
+        void = np.zeros(n, np.int64)
+        nan = everything if float_column else nothing
+        return Claims(domain, void, void, nothing, nothing, everything, everything, nan)
+    nulls, total, nans = given.null_count, given.num_values, given.nan_count
+    null = nulls != 0
+    value = (nulls != total) | (nulls < 0)
+    if float_column and bool(nans.any()):
+        nan, plain = value & (nans != 0), value
+        counted = nans >= 0
+        if bool(counted.any()):
+            known = (nulls >= 0) & (total >= 0) & (nulls <= total)
+            plain = value & ~(known & counted & (nans == total - nulls))
+    else:
+        nan, plain = np.zeros(n, bool), value
+    has_lower, has_upper = given.has_lower, given.has_upper
+    if given.domain is not domain:
+        has_lower = has_upper = np.zeros(n, bool)
+    both = has_lower & has_upper
+    bounded = bool(both.all())
+    crossed = where_both(both, given.lower, given.upper, np.greater)
+    if bool(crossed.any()):
+        # Bounds that contradict themselves claim nothing.
+        has_lower, has_upper, bounded = has_lower & ~crossed, has_upper & ~crossed, False
+    return Claims(domain, given.lower, given.upper, has_lower, has_upper, null, plain, nan, bounded)
+
+
+def where_flagged(flags: Bools, values: Values, *, test: Callable[[Values], Any]) -> Bools:
+    """The test where flagged, else False; what stands elsewhere is never looked at."""
+    if bool(flags.all()):
+        return np.asarray(test(values), bool)
+    out = np.zeros(len(flags), bool)
+    if bool(flags.any()):
+        out[flags] = np.asarray(test(values[flags]), bool)
+    return out
+
+
+def where_both(flags: Bools, a: Values, b: Values, test: Callable[[Values, Values], Any]) -> Bools:
+    if bool(flags.all()):
+        return np.asarray(test(*alike(a, b)), bool)
+    out = np.zeros(len(flags), bool)
+    if bool(flags.any()):
+        left, right = alike(a[flags], b[flags])
+        out[flags] = np.asarray(test(left, right), bool)
+    return out
+
+
+def alike(a: Values, b: Values) -> tuple[Values, Values]:
+    # int64 with uint64 would meet as doubles.
+    return (a, b) if a.dtype == b.dtype else (a.astype(object), b.astype(object))
+
+
+def constant_bounds(scalar: pa.Scalar, num_values: npt.NDArray[np.int64]) -> Bounds:
+    """Exact bounds of units that hold nothing but one value.
+
+    Parameters
+    ----------
+    scalar : pyarrow.Scalar
+        The value; a null makes columns that are all null. Its type is the column's.
+    num_values : array of int64
+        Rows of each unit.
+    """
+    kind = kind_of(scalar.type)
+    n = len(num_values)
+    none = np.zeros(n, np.int64)
+    if not scalar.is_valid:
+        void = np.zeros(n, _DTYPES[kind.domain])
+        absent = np.zeros(n, bool)
+        return Bounds(kind.domain, void, void, absent, absent, num_values, num_values, none)
+    while isinstance(scalar, pa.DictionaryScalar | pa.ExtensionScalar | pa.RunEndEncodedScalar):
+        scalar = scalar.value
+    plain = native(pa.repeat(scalar, 1))
+    has = np.full(n, kind.domain is not Domain.NONE)
+    nans = none
+    lower = upper = np.zeros(n, _DTYPES[kind.domain])
+    if kind.domain is Domain.BYTES:
+        lower = np.empty(n, object)
+        lower[:] = [plain[0].as_py()] * n
+        upper = lower
+    elif kind.domain is Domain.BOOLEAN:
+        lower = upper = np.full(n, bool(mask(plain)[0]))
+    elif kind.domain is not Domain.NONE:
+        value = integers(plain)[0]
+        if kind.domain is Domain.INTEGER:
+            wide = np.uint64 if isinstance(value, np.unsignedinteger) else np.int64
+            lower = upper = np.full(n, value, object if isinstance(value, int) else wide)
+        elif math.isnan(value):
+            has, nans = np.zeros(n, bool), num_values
+        else:
+            zero = value == 0
+            lower = np.full(n, -0.0 if zero else value, np.float64)
+            upper = np.full(n, 0.0 if zero else value, np.float64)
+    return Bounds(kind.domain, lower, upper, has, has, num_values, none, nans)
+
+
+_DTYPES = {
+    Domain.INTEGER: np.int64,
+    Domain.FLOAT: np.float64,
+    Domain.BYTES: object,
+    Domain.BOOLEAN: bool,
+    Domain.NONE: np.int64,
+}
+
+
+def range_bounds(
+    lower: pa.Scalar | None,
+    upper: pa.Scalar | None,
+    *,
+    kind: pa.DataType,
+    num_values: int,
+    null_count: int | None,
+    nan_count: int | None,
+) -> Bounds:
+    """Bounds of one unit whose values lie between two scalars, as somebody outside the file tells.
+
+    Parameters
+    ----------
+    lower, upper : pyarrow.Scalar or None
+        Inclusive; None, null, NaN, and what does not fit the column's type bound nothing.
+    kind : pyarrow.DataType
+        Of the column.
+    num_values : int
+        Values of the unit, nulls included; -1 where unknown.
+    null_count, nan_count : int or None
+        None where unknown.
+    """
+    counts = np.array([num_values], np.int64)
+    domain = kind_of(kind).domain
+    low, high = _one_bound(lower, kind, counts), _one_bound(upper, kind, counts)
+    if domain is Domain.NONE or domain is not Domain.FLOAT:
+        nans = np.zeros(1, np.int64)
+    else:
+        nans = np.array([-1 if nan_count is None else nan_count], np.int64)
+    void = np.zeros(1, _DTYPES[domain])
+    return Bounds(
+        domain,
+        void if low is None else low.lower,
+        void if high is None else high.upper,
+        np.array([low is not None]),
+        np.array([high is not None]),
+        counts,
+        np.array([-1 if null_count is None else null_count], np.int64),
+        nans,
+    )
+
+
+def _one_bound(scalar: pa.Scalar | None, kind: pa.DataType, counts: npt.NDArray[np.int64]) -> Bounds | None:
+    if scalar is None or not scalar.is_valid:
+        return None
+    try:
+        exact = scalar if scalar.type.equals(kind) else scalar.cast(kind)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        return None
+    found = constant_bounds(exact, counts)
+    return found if bool(found.has_lower[0]) else None

@@ -11,7 +11,6 @@ from itertools import islice
 from typing import Any
 
 from accel.errors import PredicateError
-from accel.predicate.cursor import OPERATOR_WORDS
 from accel.predicate.expr import (
     And,
     Column,
@@ -28,9 +27,8 @@ from accel.predicate.expr import (
     Ticks,
     Value,
 )
-from accel.predicate.literal import literal_value
-from accel.predicate.literal_text import TYPE_WORDS
-from accel.predicate.moments import text_from_moment
+from accel.predicate.literal import TYPE_WORDS, literal_value, text_from_moment
+from accel.predicate.parser import OPERATOR_WORDS
 
 __all__ = ["literal_sql", "name_sql", "to_sql"]
 

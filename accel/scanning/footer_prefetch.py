@@ -20,7 +20,7 @@ from typing import Any, Final, Generic, TypeVar
 from accel.decode.shared_schemas import shared_schema
 from accel.errors import AccelError, refuse_unforeseen
 from accel.format.footer import FooterBytes, parse_footer
-from accel.format.footers import Alike, learn_alike, read_alike
+from accel.format.footer_batch import Alike, learn_alike, read_alike
 from accel.format.model import FileMetadata, ParquetSchema
 from accel.format.packed import PackedMetadata
 from accel.planning.file_entry import FileEntry
@@ -476,7 +476,7 @@ class FooterBatchParser:
     """Parses the footers of one scan that arrive at about the same time together, where they are laid out alike.
 
     A footer of a few column chunks takes an interpreter longer than its request; thirty at once take little longer than
-    three (`format.footers`).
+    three (`format.footer_batch`).
 
     Parameters
     ----------

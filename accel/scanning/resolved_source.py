@@ -280,7 +280,7 @@ class ResolvedSource:
             data_set, output = settle_schemas(schema, spec.columns, alone=alone, folded=folded)
             embedded: dict[tuple[str, ...], str] = {}
             if spec.embedded:
-                from accel.predicate.resolve import resolve_named
+                from accel.predicate.bind import resolve_named
 
                 embedded = {resolve_named(name, data_set).path: kind for name, kind in spec.embedded.items()}
             if spec.where is not None:

@@ -13,8 +13,19 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from accel.errors import ParquetFormatError
-from accel.format.thrift import BINARY, FALSE, I32, I64, LIST, STRUCT, ThriftReader, write_struct
-from accel.format.thrift_value import Struct, encode_list_header, encode_zigzag
+from accel.format.thrift import (
+    BINARY,
+    FALSE,
+    I32,
+    I64,
+    LIST,
+    STRUCT,
+    Struct,
+    ThriftReader,
+    encode_list_header,
+    encode_zigzag,
+    write_struct,
+)
 
 if TYPE_CHECKING:
     from accel.arrays import Int64s

@@ -21,8 +21,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from accel.format.annotations import ConvertedType, LogicalType, time_unit
 from accel.format.model import Physical, SchemaElement
+from accel.format.schema import ConvertedType, LogicalType, time_unit
 from accel.format.thrift import BINARY, I32, I64, LIST, TRUE, ThriftList, write_struct
 
 if TYPE_CHECKING:

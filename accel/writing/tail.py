@@ -17,10 +17,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from accel.errors import AccelError
-from accel.format.embedded import Entry, verify_head
+from accel.format.embedded import LONGEST_HEAD, Entry, pack_head, unpack_head, verify_head
 from accel.format.footer import MAGIC, parse_footer
 from accel.format.model import FileMetadata
-from accel.format.packed_heads import LONGEST_HEAD, pack_head, unpack_head
 from accel.format.page_index import chunk_offset_index, parse_column_index
 from accel.planning.opening import MOST_TAIL
 from accel.writing.building import BuiltIndex

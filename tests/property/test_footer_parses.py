@@ -17,7 +17,8 @@ import numpy as np
 import pytest
 
 from accel.errors import AccelError
-from accel.format import chunk_lanes, footer, schema
+from accel.format import footer, schema
+from accel.format import footer_batch as chunk_lanes
 from accel.format.footer import parse_footer
 from accel.format.model import FileMetadata
 from accel.format.thrift import (

@@ -8,7 +8,7 @@ import pytest
 
 from accel.errors import AccelError
 from accel.format.footer import FooterBytes, parse_footer
-from accel.format.footers import Alike, learn_alike, read_alike
+from accel.format.footer_batch import Alike, learn_alike, read_alike
 from accel.format.model import FileMetadata
 from accel.format.packed import unpack
 from bench.micro.footers import WRITERS

@@ -25,9 +25,8 @@ from accel.indexes.question import question_of
 from accel.predicate.atoms import column_atoms
 from accel.predicate.bind import bind
 from accel.predicate.evaluate import outcome
-from accel.predicate.evidence import Evidence
 from accel.predicate.expr import Column, Compare, Expr, InList, IsNull, Like, Literal, Not, Op
-from accel.predicate.prune import prune
+from accel.predicate.prune import Evidence, prune
 
 D = decimal.Decimal
 NAN, INF = math.nan, math.inf

@@ -21,9 +21,8 @@ from accel.format.bloom import (
     plain_keys,
     probe_block,
 )
-from accel.format.domain import Domain
-from accel.format.reading import Raw, Reading
-from accel.format.thrift_value import BINARY, I32, STRUCT, Struct, write_struct
+from accel.format.domain import Domain, Raw, Reading
+from accel.format.thrift import BINARY, I32, STRUCT, Struct, write_struct
 from tests.unit.format.files import parse
 
 INT64 = Reading(domain=Domain.INTEGER, raw=Raw.INT64, width=8)

@@ -7,7 +7,7 @@ import random
 import numpy as np
 import pytest
 
-from accel.format.lanes import Field, Lanes, as_words
+from accel.format.footer_columns import Field, Lanes, as_words
 from accel.format.thrift import BINARY, I32, I64, STRUCT, TRUE, Struct, ThriftReader, write_struct
 
 NUMBERS = [

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from accel.format.likeness import Likenesses
-from accel.format.schema import read_elements
+from accel.format.schema import Likenesses, read_elements
 from accel.format.thrift import BINARY, I32, I64, STRUCT, TRUE, Struct, ThriftReader, write_struct
 
 

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from accel.errors import IndexFormatError
 from accel.format import page_index
+from accel.format.page_header import walk_pages
 from accel.format.page_index import parse_column_index, parse_offset_index
-from accel.format.page_runs import walk_pages
 from accel.format.thrift import BINARY, I32, I64, LIST, STRUCT, TRUE, ThriftList, ThriftReader, write_struct
 from tests.unit.format.files import parse, write
 
