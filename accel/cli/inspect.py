@@ -32,7 +32,7 @@ from accel.reader.reader import Reader
 from accel.store import runtime
 from accel.store.client import Client
 from accel.store.clients import client_for
-from accel.tables.discover import discover
+from accel.tables.path_source import discover
 from accel.writing.report import idle_warning
 
 if TYPE_CHECKING:
