@@ -18,7 +18,7 @@ from accel.options import MIB, Options
 from accel.writing.index_building import BuiltIndex, IndexSet, in_asked_order, join_groups
 from accel.writing.original import Original, open_original
 from accel.writing.page_indexes import BoundsBuilder, PageIndexes, PageIndexMaking
-from accel.writing.report import EmbeddedIndex, EmbedReport, idle_warning
+from accel.writing.report import EmbeddedIndex, EmbedReport, idle_warnings
 from accel.writing.scratch import Scratch
 from accel.writing.source import HeldSource, LocalSource, Source
 from accel.writing.tail import NewTail, make_tail, verify_tail
@@ -303,15 +303,6 @@ def report_on(made: Made, *, path: str, written: bool) -> EmbedReport:
     """What was made, in numbers."""
     tail, metadata = made.tail, made.original.metadata
     indexes = _summaries(made.built)
-    idle = [
-        idle_warning(
-            f"{path}: the {index.kind} index of {index.column}",
-            count=index.count,
-            idle=index.idle,
-            shortcoming=index.shortcoming,
-        )
-        for index in indexes
-    ]
     return EmbedReport(
         path=path,
         written=written,
@@ -325,7 +316,7 @@ def report_on(made: Made, *, path: str, written: bool) -> EmbedReport:
         index_bytes=tail.index_bytes,
         page_index_bytes=tail.page_index_bytes,
         seconds=time.perf_counter() - made.begun,
-        warnings=(*made.original.warnings, *(warning for warning in idle if warning is not None)),
+        warnings=(*made.original.warnings, *idle_warnings(path, indexes)),
     )
 
 

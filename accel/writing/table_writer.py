@@ -6,7 +6,6 @@ import base64
 import contextlib
 import os
 import tempfile
-import warnings
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Integral, Real
@@ -29,7 +28,7 @@ from accel.store.clients import Connector
 from accel.store.local_target import write_beside
 from accel.store.location import Location, parse_url
 from accel.store.range_store import Writer
-from accel.writing.report import EmbedReport
+from accel.writing.report import EmbedReport, warn_of_idle
 from accel.writing.source import LocalSource
 from accel.writing.survey import prepare, report_on
 from accel.writing.wanted import Indexes
@@ -422,8 +421,7 @@ def write_table(
         for part in made.tail.read():
             file.write(part)
     report = report_on(made, path=str(location), written=True)
-    for warning in report.warnings:
-        warnings.warn(warning, stacklevel=2)
+    warn_of_idle(report)
     return report
 
 
