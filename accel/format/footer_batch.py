@@ -5,7 +5,7 @@ Source: parquet-format `parquet.thrift` (FileMetaData).
 Such footers differ in their row groups only: the bytes before those, up to the schema's end, are the same, and so
 are the bytes behind them. The same bytes mean the same, so they need no second reading; and the elements of
 several lists of row groups, one list after the other, are those of one longer list, which is read in lockstep
-(`format.chunk_lanes`). Where anything does not fit, nothing is read here: a footer means the same whoever reads it.
+(`format.footer_batch`). Where anything does not fit, nothing is read here: a footer means the same whoever reads it.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from accel.planning.file_entry import FileBlock, FileEntry
 from accel.store.client import Client
 from accel.store.local_store import FileStore, etag_of
 from accel.store.range_store import ObjectEntry, PageSeen
-from accel.tables.discover import discover
+from accel.tables.path_source import discover
 
 S3 = "s3://bucket"
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accel.tables.pattern import Glob, has_hidden, is_hidden, split_glob
+from accel.tables.named_source import Glob, has_hidden, is_hidden, split_glob
 
 
 @pytest.mark.parametrize(

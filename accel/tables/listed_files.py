@@ -2,19 +2,32 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import NoReturn
+from typing import Final, NoReturn, Protocol
 
-from accel.errors import ObjectNotFoundError
+from accel.errors import ObjectNotFoundError, StoreError
+from accel.metrics import Metrics
 from accel.planning.file_entry import FileEntry
-from accel.store.location import LOCAL_ROOT
+from accel.store.faults import system_error
+from accel.store.local_store import etag_of
+from accel.store.location import LOCAL_ROOT, Location
 from accel.store.range_store import ObjectEntry
 from accel.store.slices import each
-from accel.tables.pattern import has_hidden
-from accel.tables.source import Named, SourceShape, looked_for
+from accel.tables.named_source import Named, SourceShape, has_hidden, looked_for
 
-__all__ = ["choose", "choose_surely", "lies_below", "nothing", "visible"]
+__all__ = [
+    "HeadClient",
+    "choose",
+    "choose_surely",
+    "expand",
+    "find_markers",
+    "lies_below",
+    "nothing",
+    "visible",
+]
 
 
 async def choose(item: Named, entries: Sequence[ObjectEntry]) -> Sequence[FileEntry]:
@@ -154,3 +167,119 @@ def lies_below(prefix: str, entries: Sequence[ObjectEntry]) -> bool:
     """Whether one of the entries, in the order of their paths, has the prefix."""
     place = bisect_left(entries, prefix, key=lambda entry: entry.path)
     return place < len(entries) and entries[place].path.startswith(prefix)
+
+
+_AT_ONCE: Final = 16
+
+
+class HeadClient(Protocol):
+    """What this needs of `store.client.Client`."""
+
+    async def head(self, path: str, *, metrics: Metrics | None = None) -> ObjectEntry:
+        """Size and etag of one object."""
+        ...
+
+
+async def find_markers(files: Iterable[FileEntry], client: HeadClient, *, metrics: Metrics) -> set[str]:
+    """The paths, of some files that a store listed, which no object has.
+
+    The marker `x.parquet/` is listed as `x.parquet` by obstore, as an empty file of that name is; only the store can
+    tell them apart. It is asked for 16 at a time, as long as one of them is a marker: an empty file ends the scan.
+    """
+    doubtful = [file.path for file in files if file.size == 0]
+    found: set[str] = set()
+    for start in range(0, len(doubtful), _AT_ONCE):
+        async with asyncio.TaskGroup() as group:
+            paths = doubtful[start : start + _AT_ONCE]
+            asked = {path: group.create_task(_is_missing(path, client, metrics)) for path in paths}
+        missing = {path for path, task in asked.items() if task.result()}
+        if not missing:
+            break
+        found |= missing
+    return found
+
+
+async def _is_missing(path: str, client: HeadClient, metrics: Metrics) -> bool:
+    try:
+        await client.head(path, metrics=metrics)
+    except ObjectNotFoundError:
+        return True
+    except StoreError:
+        pass  # it cannot be asked, or does not say: whoever reads the file will be told
+    return False
+
+
+def expand(item: Named) -> tuple[Sequence[FileEntry], Sequence[Named]]:
+    """The files that match a local glob, sorted by path, and else the directories that do.
+
+    Symbolic links are followed, save in a circle.
+
+    Raises
+    ------
+    ObjectNotFoundError
+        Neither a file nor a directory matches.
+    StoreError
+        A directory on the way cannot be read.
+    """
+    pattern = item.pattern
+    if pattern is None:
+        raise TypeError("a glob has a pattern")
+    files: list[str] = []
+    directories: list[str] = []
+    root = f"/{item.prefix}" if item.prefix else "/"
+    pending = [("", pattern.start, frozenset[tuple[int, int]]())]
+    while pending:
+        relative, states, above = pending.pop()
+        names, identity = _read(os.path.join(root, relative), item)
+        if identity is None or identity in above:
+            continue
+        for name, is_directory in names:
+            after = pattern.step(states, name)
+            path = f"{relative}/{name}" if relative else name
+            if not after:
+                continue
+            if is_directory:
+                if pattern.accepts(after):
+                    directories.append(path)
+                pending.append((path, after, above | {identity}))
+            elif pattern.accepts(after) and not pattern.directories:
+                files.append(path)
+    if not files and not directories:
+        nothing(item)
+    return [item.named_below(path, _version(root, path)) for path in sorted(files)], [
+        _directory(item, path) for path in sorted(_outermost(directories))
+    ]
+
+
+def _version(root: str, relative: str) -> tuple[int, str] | None:
+    try:
+        found = os.stat(os.path.join(root, relative))
+    except OSError:  # it went since: whoever opens it says so
+        return None
+    return found.st_size, etag_of(found)
+
+
+def _read(path: str, item: Named) -> tuple[list[tuple[str, bool]], tuple[int, int] | None]:
+    try:
+        status = os.stat(path)
+        with os.scandir(path) as entries:
+            names = [(e.name, e.is_dir()) for e in entries if e.is_dir() or e.is_file()]
+    except (FileNotFoundError, NotADirectoryError):
+        return [], None
+    except OSError as error:
+        raise system_error(error, path=path, place=f"pattern {item.text}") from error
+    return names, (status.st_dev, status.st_ino)
+
+
+def _outermost(directories: Sequence[str]) -> list[str]:
+    kept: list[str] = []
+    for path in sorted(directories, key=lambda d: d.split("/")):
+        if not kept or not path.startswith(kept[-1] + "/"):
+            kept.append(path)
+    return kept
+
+
+def _directory(item: Named, relative: str) -> Named:
+    file = item.named_below(relative)
+    location = Location(item.location.scheme, item.location.root, file.path + "/")
+    return Named(item.text, location, SourceShape.DIRECTORY, file.url + "/")
