@@ -11,7 +11,6 @@ import numpy as np
 
 from accel.errors import IndexFormatError, ParquetFormatError
 from accel.format.model import ColumnIndex, FileMetadata, OffsetIndex
-from accel.format.row_groups import read_ints
 from accel.format.thrift import (
     BINARY,
     FALSE,
@@ -22,6 +21,7 @@ from accel.format.thrift import (
     TRUE,
     ThriftReader,
     decode_tokens,
+    read_ints,
     read_zigzags,
     split_tokens,
 )

@@ -7,15 +7,26 @@ Like generated Thrift code, a known field of another type is passed over as an u
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from accel.errors import ParquetFormatError
 from accel.format.model import MISPLACED, ChunkTable, Encoding, PageType, ParquetSchema, SortingColumn
-from accel.format.thrift import BINARY, FALSE, I16, I32, I64, LIST, STRUCT, TRUE, ThriftReader
+from accel.format.thrift import (
+    BINARY,
+    FALSE,
+    I16,
+    I32,
+    I64,
+    LIST,
+    STRUCT,
+    TRUE,
+    Handler,
+    ThriftReader,
+    read_ints,
+)
 from accel.format.writers import leaves_out_dictionary_header
 
 if TYPE_CHECKING:
@@ -26,7 +37,6 @@ __all__ = [
     "SLOTS",
     "WIDTH",
     "GroupReader",
-    "Handler",
     "RowGroups",
     "allows",
     "build_chunks",
@@ -34,7 +44,6 @@ __all__ = [
     "empty_row",
     "read_chunk_on",
     "read_chunks",
-    "read_ints",
     "read_sorting_columns",
 ]
 
@@ -89,65 +98,6 @@ _DICTIONARY_ENCODINGS = (int(Encoding.PLAIN_DICTIONARY), int(Encoding.RLE_DICTIO
 _EMPTY = [-1] * WIDTH
 for _name in ("encodings", "external", "encrypted"):
     _EMPTY[_SLOT[_name]] = 0
-
-Handler: TypeAlias = Callable[[ThriftReader, list[int]], None]
-
-
-def read_ints(
-    reader: ThriftReader,
-    row: list[int],
-    *,
-    slots: Mapping[int, int],
-    handlers: Mapping[int, Handler],
-    field: int = 0,
-) -> None:
-    """Read one struct: integer fields into `row` by `slots`, others by the handler of `field << 4 | type`.
-
-    What neither names is passed over. `field` is the last one that has been read already. Raises
-    IndexError where the data ends early.
-    """
-    buf = reader.buf
-    pos = reader.pos
-    while True:
-        head = buf[pos]
-        pos += 1
-        if head > 15:
-            field += head >> 4
-        elif head == 0:
-            reader.pos = pos
-            return
-        else:
-            reader.pos = pos
-            field = reader.zigzag()
-            pos = reader.pos
-        ctype = head & 15
-        if 4 <= ctype <= 6:
-            value = buf[pos]
-            pos += 1
-            if value > 127:
-                value &= 127
-                shift = 7
-                while True:
-                    byte = buf[pos]
-                    pos += 1
-                    if byte < 128:
-                        value |= byte << shift
-                        break
-                    value |= (byte & 127) << shift
-                    shift += 7
-                    if shift > 63:
-                        reader.fail("a number of more than ten bytes")
-            slot = slots.get(field)
-            if slot is not None:
-                row[slot] = (value >> 1) ^ -(value & 1)
-        else:
-            reader.pos = pos
-            handler = handlers.get(field << 4 | ctype)
-            if handler is None:
-                reader.skip(ctype)
-            else:
-                handler(reader, row)
-            pos = reader.pos
 
 
 def allows(reader: ThriftReader, count: int) -> bool:

@@ -6,7 +6,7 @@ Source: apache/thrift `doc/specs/thrift-compact-protocol.md`.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeAlias
 
@@ -34,6 +34,7 @@ __all__ = [
     "STRUCT",
     "TRUE",
     "UUID",
+    "Handler",
     "Struct",
     "ThriftList",
     "ThriftMap",
@@ -42,6 +43,7 @@ __all__ = [
     "encode_list_header",
     "encode_varint",
     "encode_zigzag",
+    "read_ints",
     "read_struct",
     "read_zigzags",
     "split_tokens",
@@ -462,3 +464,63 @@ def read_zigzags(reader: ThriftReader, count: int) -> Int64s:
             reader.pos += int(tokens[0][-1] + tokens[1][-1])
             return values
     return np.array([reader.zigzag() for _ in range(count)], np.int64)
+
+
+Handler: TypeAlias = Callable[[ThriftReader, list[int]], None]
+
+
+def read_ints(
+    reader: ThriftReader,
+    row: list[int],
+    *,
+    slots: Mapping[int, int],
+    handlers: Mapping[int, Handler],
+    field: int = 0,
+) -> None:
+    """Read one struct: integer fields into `row` by `slots`, others by the handler of `field << 4 | type`.
+
+    What neither names is passed over. `field` is the last one that has been read already. Raises
+    IndexError where the data ends early.
+    """
+    buf = reader.buf
+    pos = reader.pos
+    while True:
+        head = buf[pos]
+        pos += 1
+        if head > 15:
+            field += head >> 4
+        elif head == 0:
+            reader.pos = pos
+            return
+        else:
+            reader.pos = pos
+            field = reader.zigzag()
+            pos = reader.pos
+        ctype = head & 15
+        if 4 <= ctype <= 6:
+            value = buf[pos]
+            pos += 1
+            if value > 127:
+                value &= 127
+                shift = 7
+                while True:
+                    byte = buf[pos]
+                    pos += 1
+                    if byte < 128:
+                        value |= byte << shift
+                        break
+                    value |= (byte & 127) << shift
+                    shift += 7
+                    if shift > 63:
+                        reader.fail("a number of more than ten bytes")
+            slot = slots.get(field)
+            if slot is not None:
+                row[slot] = (value >> 1) ^ -(value & 1)
+        else:
+            reader.pos = pos
+            handler = handlers.get(field << 4 | ctype)
+            if handler is None:
+                reader.skip(ctype)
+            else:
+                handler(reader, row)
+            pos = reader.pos
