@@ -24,7 +24,7 @@ from accel.format.writers import Doubts, doubts_about, miscounts_nulls
 
 if TYPE_CHECKING:
     from accel.arrays import Bools, Int64s
-    from accel.format.packed import Kin, PackedMetadata
+    from accel.format.packed import PackedMetadata, SharedMetadata
 
 __all__ = [
     "agrees_with_chunk",
@@ -117,11 +117,11 @@ def joined_chunk_bounds(
         sizes = np.array([len(file.footer) for file in files], np.int64)
         shift = np.repeat(np.cumsum(sizes) - sizes, [file.num_row_groups for file in files])
     stored = _Statistics(rows, columns.__getitem__, blob, shift)
-    return _chunk_bounds(files[0].kin, leaf_ordinal, stored, arrow_type)
+    return _chunk_bounds(files[0].shared, leaf_ordinal, stored, arrow_type)
 
 
 def _chunk_bounds(
-    metadata: FileMetadata | Kin, leaf_ordinal: int, stored: _Statistics, arrow_type: pa.DataType
+    metadata: FileMetadata | SharedMetadata, leaf_ordinal: int, stored: _Statistics, arrow_type: pa.DataType
 ) -> Bounds:
     rows, column = stored.rows, stored.column
     leaf = metadata.schema.leaves[leaf_ordinal]
@@ -285,7 +285,7 @@ def _settle_page_nulls(index: ColumnIndex, page_rows: Int64s, doubts: Doubts, ch
     return nulls
 
 
-def _is_ordered(metadata: FileMetadata | Kin, leaf_ordinal: int, reading: Reading) -> bool:
+def _is_ordered(metadata: FileMetadata | SharedMetadata, leaf_ordinal: int, reading: Reading) -> bool:
     order = metadata.column_orders[leaf_ordinal]
     if order == ColumnOrder.IEEE754_TOTAL:
         return reading.domain is Domain.FLOAT

@@ -60,7 +60,7 @@ _TYPE_DEFINED = b"\x1c\x00\x00"
 """The column order that everybody writes."""
 
 
-FEWEST_AT_ONCE = 64
+MIN_BATCH_CHUNKS = 64
 """Chunks; fewer are read sooner one by one."""
 
 
@@ -227,10 +227,10 @@ def _read_groups(reader: ThriftReader, elements: list[SchemaElement]) -> RowGrou
         reader.fail(f"{count} row groups where {reader.size - reader.pos} bytes are left")
     leaves = sum(element.physical is not None for element in elements[1:])
     groups = None
-    if count * leaves >= FEWEST_AT_ONCE:
-        from accel.format.footer_batch import read_groups_at_once
+    if count * leaves >= MIN_BATCH_CHUNKS:
+        from accel.format.footer_batch import read_row_groups
 
-        groups = read_groups_at_once(reader, count, leaves)
+        groups = read_row_groups(reader, count, leaves)
     if groups is None:
         groups = RowGroups()
         group_reader = GroupReader(groups)

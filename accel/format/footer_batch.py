@@ -1,11 +1,12 @@
-"""Footers of files that one writer wrote with one schema, read together.
+"""Row groups parsed together: those of one large footer, or of many footers of one writer and one schema.
 
 Source: parquet-format `parquet.thrift` (FileMetaData).
 
-Such footers differ in their row groups only: the bytes before those, up to the schema's end, are the same, and so
-are the bytes behind them. The same bytes mean the same, so they need no second reading; and the elements of
-several lists of row groups, one list after the other, are those of one longer list, which is read in lockstep
-(`format.footer_batch`). Where anything does not fit, nothing is read here: a footer means the same whoever reads it.
+The footers that one writer writes with one schema differ only in their row groups: the bytes up to the schema's end
+and the bytes after the row groups are the same. A `FooterTemplate` holds those bytes and their meaning, so that they
+are parsed once. The row groups of all the footers are concatenated and parsed as one list with numpy
+(`format.thrift_batch`). Where a footer is unusual in any way, nothing is parsed here and `parse_footer` reads it:
+both ways give the same metadata.
 """
 
 from __future__ import annotations
@@ -18,9 +19,8 @@ import numpy as np
 
 from accel.errors import ParquetFormatError
 from accel.format.footer import FooterBytes, find_lost_values
-from accel.format.footer_columns import CHUNK_FIELDS, Field, Lanes, Words, as_words
 from accel.format.model import ChunkTable, FileMetadata, SortingColumn
-from accel.format.packed import Kin, PackedMetadata, pack_chunks
+from accel.format.packed import PackedMetadata, SharedMetadata, pack_chunks
 from accel.format.row_groups import (
     SLOTS,
     GroupReader,
@@ -32,6 +32,7 @@ from accel.format.row_groups import (
     read_sorting_columns,
 )
 from accel.format.thrift import I16, I32, I64, LIST, STRUCT, ThriftReader, encode_list_header
+from accel.format.thrift_batch import CHUNK_FIELDS, Field, StructBatch, Words, as_words
 from accel.format.writers import leaves_out_dictionary_header
 from accel.ranges import Buffer
 
@@ -39,44 +40,44 @@ if TYPE_CHECKING:
     from accel.arrays import Int64s
 
 __all__ = [
-    "Alike",
-    "learn_alike",
-    "read_alike",
-    "read_groups_at_once",
+    "FooterTemplate",
+    "find_template",
+    "parse_footers",
+    "read_row_groups",
 ]
 
 _PADDING: Final = bytes(16)
-"""Behind the last row group: lanes look at eight bytes at a time."""
+"""Follows the last row group, because the batch reads eight bytes at a time."""
 _ROWS_HEAD: Final = 1 << 4 | I64
 _GROUPS_HEAD: Final = 1 << 4 | LIST
 _MOST_ROWS: Final = 1 << 40
-"""Of one row group; what has more is left to the plain reader's checks."""
+"""Most rows of a regular row group; `parse_footer` checks those with more."""
 _POSITIONS: Final = ("min_start", "max_start", "old_min_start", "old_max_start")
-"""The columns that point into the footer."""
+"""The columns of the ChunkTable that point into the footer."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Alike:
-    """The bytes that the footers of one writer and one schema share, and what they say."""
+class FooterTemplate:
+    """The bytes that the footers of one writer and one schema have in common, and their meaning."""
 
     head: bytes
-    """From the first byte up to the schema's end."""
+    """The bytes up to the schema's end."""
     tail: bytes
-    """From the end of the row groups to the last byte."""
-    kin: Kin
-    """What these bytes say."""
+    """The bytes after the row groups."""
+    shared: SharedMetadata
+    """The metadata that these bytes encode."""
 
     def fits(self, data: bytes) -> bool:
-        """Whether a footer may be one of these."""
+        """Return whether a footer begins and ends as the template does."""
         head, tail = self.head, self.tail
         return len(data) > len(head) + len(tail) and data.startswith(head) and data.endswith(tail)
 
 
-def learn_alike(metadata: FileMetadata) -> Alike | None:
-    """What others may have in common with a footer that was read; None where it is not as usual."""
+def find_template(metadata: FileMetadata) -> FooterTemplate | None:
+    """Derive the template of a parsed footer; None where its fields are not in the usual order and types."""
     data = metadata.footer
     if leaves_out_dictionary_header(metadata.created_by):
-        return None  # ends depend on what other chunks of the file there are
+        return None  # a chunk's end depends on the file's other chunks
     reader = ThriftReader(data)
     ends: list[int] = []
     try:
@@ -90,33 +91,33 @@ def learn_alike(metadata: FileMetadata) -> Alike | None:
         return None
     if len(ends) < 4 or data[ends[1]] != _ROWS_HEAD or data[ends[2]] != _GROUPS_HEAD:
         return None
-    return Alike(data[: ends[1]], data[ends[3] :], Kin.of(metadata))
+    return FooterTemplate(data[: ends[1]], data[ends[3] :], SharedMetadata.of(metadata))
 
 
-def read_alike(alike: Alike, footers: Sequence[FooterBytes]) -> list[PackedMetadata] | None:
-    """What `parse_footer` gives for each of some footers that fit, packed, or None: nothing has been read then.
+def parse_footers(template: FooterTemplate, footers: Sequence[FooterBytes]) -> list[PackedMetadata] | None:
+    """Parse footers that fit a template; None where one of them is unusual or invalid.
 
-    Whatever one of them has that is not usual, or not right, leaves all of them to `parse_footer`.
+    On None the caller parses each by `parse_footer`, which gives the same metadata or the error.
     """
-    schema = alike.kin.schema
+    schema = template.shared.schema
     try:
-        begins, counts = _find_lists(alike, footers)
+        begins, counts = _find_lists(template, footers)
     except ParquetFormatError:
         return None
     parts = [
-        footer.data[begin : len(footer.data) - len(alike.tail)]
+        footer.data[begin : len(footer.data) - len(template.tail)]
         for footer, begin in zip(footers, begins, strict=True)
     ]
     joined = b"".join((*parts, _PADDING))
     reader = ThriftReader(joined)
-    # One beyond the last of each file's bytes, and of each file's row groups.
+    # The exclusive ends of each file's bytes and row groups.
     ends = np.cumsum([len(part) for part in parts])
     last = np.cumsum(counts)
-    groups = read_groups_at_once(reader, int(last[-1]), len(schema.leaves))
+    groups = read_row_groups(reader, int(last[-1]), len(schema.leaves))
     if groups is None or not np.array_equal(np.array([0, *groups.ends], np.int64)[last], ends):
         return None
     try:
-        found = _build(alike, footers, groups, np.array(counts, np.int64))
+        found = _build(template, footers, groups, np.array(counts, np.int64))
     except (ParquetFormatError, OverflowError):
         return None
     if found is None:
@@ -126,25 +127,27 @@ def read_alike(alike: Alike, footers: Sequence[FooterBytes]) -> list[PackedMetad
     for name in _POSITIONS:
         positions = getattr(chunks, name)
         np.add(positions, np.repeat(shift, counts)[:, None], out=positions, where=positions >= 0)
-    return _divide(alike.kin, footers, groups, rows, pack_chunks(chunks, rows, sizes=sizes), last.tolist())
+    return _divide(
+        template.shared, footers, groups, rows, pack_chunks(chunks, rows, sizes=sizes), last.tolist()
+    )
 
 
-def _find_lists(alike: Alike, footers: Sequence[FooterBytes]) -> tuple[list[int], list[int]]:
-    """Where the first row group of each footer is, and how many there are."""
+def _find_lists(template: FooterTemplate, footers: Sequence[FooterBytes]) -> tuple[list[int], list[int]]:
+    """Return the offset of each footer's first row group, and the number of its row groups."""
     begins, counts = [], []
-    leaves = len(alike.kin.schema.leaves)
+    leaves = len(template.shared.schema.leaves)
     for footer in footers:
         data = footer.data
         if footer.footer_start < 0 or footer.footer_start + len(data) > footer.file_size:
             raise ParquetFormatError("a footer beyond its file")
-        reader = ThriftReader(data, len(alike.head))
+        reader = ThriftReader(data, len(template.head))
         if reader.byte() != _ROWS_HEAD:
             reader.fail("no number of rows")
         reader.varint()
         if reader.byte() != _GROUPS_HEAD:
             reader.fail("no row groups")
         count = reader.list_of(STRUCT)
-        if reader.pos > len(data) - len(alike.tail) or not allows(reader, count * leaves):
+        if reader.pos > len(data) - len(template.tail) or not allows(reader, count * leaves):
             reader.fail("no room for row groups")
         begins.append(reader.pos)
         counts.append(count)
@@ -152,32 +155,32 @@ def _find_lists(alike: Alike, footers: Sequence[FooterBytes]) -> tuple[list[int]
 
 
 def _build(
-    alike: Alike, footers: Sequence[FooterBytes], groups: RowGroups, counts: Int64s
+    template: FooterTemplate, footers: Sequence[FooterBytes], groups: RowGroups, counts: Int64s
 ) -> tuple[Int64s, Int64s, ChunkTable] | None:
-    """Rows, sizes and chunks of all row groups, checked as those of one file are."""
+    """Return the rows, sizes and chunks of all row groups, with the checks of `parse_footer`; None where one fails."""
     rows, sizes = np.array(groups.rows, np.int64), np.array(groups.sizes, np.int64)
     if (rows < 0).any() or (rows > _MOST_ROWS).any():
         return None
     starts = np.repeat(np.array([footer.footer_start for footer in footers], np.int64), counts)
-    kin = alike.kin
+    shared = template.shared
     chunks = build_chunks(
-        groups.chunks(len(kin.schema.leaves)),
-        kin.schema,
+        groups.chunks(len(shared.schema.leaves)),
+        shared.schema,
         footer_start=starts[:, None],
-        created_by=kin.created_by,
+        created_by=shared.created_by,
     )
     return None if find_lost_values(rows, chunks) is not None else (rows, sizes, chunks)
 
 
 def _divide(
-    kin: Kin,
+    shared: SharedMetadata,
     footers: Sequence[FooterBytes],
     groups: RowGroups,
     rows: Int64s,
     numbers: Int64s,
     last: Sequence[int],
 ) -> list[PackedMetadata]:
-    """To each file what is its own of all that was read together: views of that."""
+    """Give each file its part of the arrays, as views."""
     is_sorted = any(groups.sorting)
     before = [0, *np.cumsum(rows).tolist()]
     out = []
@@ -185,7 +188,7 @@ def _divide(
     for footer, end in zip(footers, last, strict=True):
         out.append(
             PackedMetadata(
-                kin,
+                shared,
                 numbers[begin:end],
                 tuple(groups.sorting[begin:end]) if is_sorted else None,
                 footer.data,
@@ -199,31 +202,31 @@ def _divide(
 
 
 _FEW_GROUPS: Final = 16
-"""Row groups; with fewer their ends are sooner read one by one."""
+"""Fewest row groups whose last fields are read together; reading fewer one by one is faster."""
 _TAIL: Final[tuple[Field, ...]] = (
-    (2, I64, lambda lanes: {"size": lanes.number()}),
-    (3, I64, lambda lanes: {"rows": lanes.number()}),
-    (5, I64, lambda lanes: {"offset": lanes.number()}),
-    (6, I64, lambda lanes: {"compressed": lanes.number()}),
-    (7, I16, lambda lanes: {"ordinal": lanes.number()}),
+    (2, I64, lambda batch: {"size": batch.number()}),
+    (3, I64, lambda batch: {"rows": batch.number()}),
+    (5, I64, lambda batch: {"offset": batch.number()}),
+    (6, I64, lambda batch: {"compressed": batch.number()}),
+    (7, I16, lambda batch: {"ordinal": batch.number()}),
 )
-"""Of a RowGroup, after its chunks, but for its sorting columns."""
+"""The fields of a RowGroup after its chunks, without its sorting columns."""
 _BLOCK: Final = 1 << 16
-"""Bytes that are searched at a time: small enough for the processor's own memory."""
+"""Bytes searched at a time: small enough for the processor's cache."""
 _USUAL_BITS: Final = np.uint64(0x0F_00_F1_00_00)
 _USUAL: Final = np.uint64(I32 << 32)
-"""Of what is found: a physical type's number, and a list of such."""
+"""The expected bytes there: a physical type's number, and a list of i32."""
 _FILE_OFFSET: Final = 2 << 4 | I64
-"""The header of a ColumnChunk's field before its metadata, as its first."""
+"""The header of `file_offset` as the first field of a ColumnChunk."""
 _OFFSET_BITS: Final = np.array([0, 0, *(int("80" * n + "ff", 16) for n in range(1, 8))], np.uint64)
 _OFFSETS: Final = np.array([0, 0, *(int("80" * n + f"{_FILE_OFFSET:02x}", 16) for n in range(7))], np.uint64)
-"""By how many bytes that field has: the bits that tell a header and a number of so many bytes, and what they are."""
+"""By the number of bytes of that field: the mask of its header and of its varint's top bits, and their values."""
 
 
-def read_groups_at_once(reader: ThriftReader, num_groups: int, num_leaves: int) -> RowGroups | None:
+def read_row_groups(reader: ThriftReader, num_groups: int, num_leaves: int) -> RowGroups | None:
     """Read the elements of FileMetaData's list of row groups, and move `reader` behind them.
 
-    None, and nothing has been read, where they are not as usual.
+    Return None, without moving the reader, where they are not as usual.
     """
     count = num_groups * num_leaves
     buf = reader.buf
@@ -233,32 +236,32 @@ def read_groups_at_once(reader: ThriftReader, num_groups: int, num_leaves: int) 
     heads = _find_chunks(buf, words, reader.pos, count)
     if heads is None:
         return None
-    lanes = Lanes(words, heads, last=2)
+    batch = StructBatch(words, heads, last=2)
     shape = num_groups, num_leaves
     try:
-        found = lanes.read(CHUNK_FIELDS)
-        ends = lanes.pos
-        odd = np.flatnonzero(lanes.odd)
-        rows = np.empty((len(odd), len(SLOTS)), np.int64)
-        for place, lane in enumerate(odd.tolist()):
-            plain = ThriftReader(buf, int(heads[lane]))
+        found = batch.read(CHUNK_FIELDS)
+        ends = batch.pos
+        irregular = np.flatnonzero(batch.irregular)
+        rows = np.empty((len(irregular), len(SLOTS)), np.int64)
+        for place, struct in enumerate(irregular.tolist()):
+            plain = ThriftReader(buf, int(heads[struct]))
             rows[place] = read_chunk_on(plain)
-            ends[lane] = plain.pos
+            ends[struct] = plain.pos
         groups = _read_groups(reader, words, heads.reshape(shape), ends.reshape(shape))
     except (ParquetFormatError, IndexError, OverflowError):
         return None
     if groups is None:
         return None
-    # What no chunk has is one array for all such fields: who changes absent numbers leaves them absent.
+    # Fields that no chunk has share one array: `build_chunks` leaves absent values unchanged.
     absent: dict[int, Int64s] = {}
     groups.numbers = arrays = {}
     empty = empty_row()
     for name, slot in SLOTS.items():
         values = found.get(name)
-        if len(odd):
+        if len(irregular):
             if values is None:
                 values = np.full(count, empty[slot], np.int64)
-            values[odd] = rows[:, slot]
+            values[irregular] = rows[:, slot]
         elif values is None:
             values = absent.get(empty[slot])
             if values is None:
@@ -268,7 +271,8 @@ def read_groups_at_once(reader: ThriftReader, num_groups: int, num_leaves: int) 
 
 
 def _find_chunks(buf: bytes, words: Words, begin: int, count: int) -> Int64s | None:
-    """Where chunks' metadata may be: the header of its struct, of its type, of its list of encodings."""
+    """Find the headers of the chunks' metadata structs, by the headers of the two fields that follow; None where their
+    number is not `count`."""
     data = np.frombuffer(buf, np.uint8, len(buf) - begin, begin)
     found = []
     like, other = np.empty((2, _BLOCK), np.bool_)
@@ -289,12 +293,12 @@ def _find_chunks(buf: bytes, words: Words, begin: int, count: int) -> Int64s | N
 
 
 def _read_groups(reader: ThriftReader, words: Words, heads: Int64s, ends: Int64s) -> RowGroups | None:
-    """Read what is around the chunks; None where they and it are not all that is there."""
+    """Read the fields around the chunks; None where the bytes hold anything else."""
     buf = reader.buf
     num_leaves = heads.shape[1]
     if ends.max() >= len(words):
-        return None  # and no lane has left the buffer
-    # How a RowGroup with so many chunks begins.
+        return None  # a chunk has left the buffer
+    # The first bytes of a RowGroup with this number of chunks.
     opening = bytes((1 << 4 | LIST,)) + encode_list_header(STRUCT, num_leaves)
     groups = RowGroups()
     group_reader = GroupReader(groups)
@@ -322,7 +326,7 @@ def _read_groups(reader: ThriftReader, words: Words, heads: Int64s, ends: Int64s
 
 
 def _is_all(words: Words, starts: Int64s, heads: Int64s) -> bool:
-    """Whether between chunks' starts and their metadata there is the file offset, and nothing else."""
+    """Return whether only the file offset lies between each chunk's start and its metadata."""
     lengths = heads - starts
     if lengths.min() < 2 or lengths.max() > 8:
         return False
@@ -334,33 +338,33 @@ def _is_all(words: Words, starts: Int64s, heads: Int64s) -> bool:
 def _read_tails(
     buf: Buffer, words: Words, ends: Int64s
 ) -> list[tuple[int, int, int, tuple[SortingColumn, ...]]]:
-    """Of each row group its rows, its bytes, where it ends, its sorting; the end is 0 where it is to be read plainly."""
+    """Return the rows, bytes, end and sorting of each row group; the end is 0 where `GroupReader` must read it."""
     nothing: list[tuple[int, int, int, tuple[SortingColumn, ...]]] = [(0, 0, 0, ())] * len(ends)
     if len(ends) < _FEW_GROUPS:
         return nothing
-    lanes = Lanes(words, ends, last=1)
+    batch = StructBatch(words, ends, last=1)
     sorting: list[tuple[SortingColumn, ...]] = [()]
 
-    def read_sorting(lanes: Lanes) -> dict[str, Int64s]:
-        """The first lane's; the others' bytes must be the same."""
-        at = lanes.pos + 1
+    def read_sorting(batch: StructBatch) -> dict[str, Int64s]:
+        """Read the sorting columns of the first row group; others are irregular unless their bytes are equal."""
+        at = batch.pos + 1
         plain = ThriftReader(buf, int(at[0]))
         sorting.append(read_sorting_columns(plain))
         size = plain.pos - int(at[0])
         for ahead in range(0, size, 8):
             part = words[at + ahead] << np.uint64(8 * max(0, 8 - (size - ahead)))
-            lanes.odd |= part != part[0]
-        lanes.move(size + 1)
+            batch.irregular |= part != part[0]
+        batch.move(size + 1)
         return {"sorting": np.ones(len(at), np.int64)}
 
     try:
-        found = lanes.read((*_TAIL[:2], (4, LIST, read_sorting), *_TAIL[2:]))
-    except IndexError:  # the last one is within the last bytes
+        found = batch.read((*_TAIL[:2], (4, LIST, read_sorting), *_TAIL[2:]))
+    except IndexError:  # the last row group ends in the buffer's last bytes
         return nothing
     if not found.keys() >= {"rows", "size"}:
         return nothing
-    usual = ~lanes.odd & (found["rows"] >= 0) & (found["size"] >= 0)
-    after = np.where(usual, lanes.pos, 0).tolist()
+    usual = ~batch.irregular & (found["rows"] >= 0) & (found["size"] >= 0)
+    after = np.where(usual, batch.pos, 0).tolist()
     sorted_by = found.get("sorting", np.zeros(len(ends), np.int64))
     columns = [sorting[index] if index > 0 else () for index in sorted_by.tolist()]
     return list(zip(found["rows"].tolist(), found["size"].tolist(), after, columns, strict=True))

@@ -26,7 +26,7 @@ from accel.format.schema import ConvertedType, LogicalType
 
 if TYPE_CHECKING:
     from accel.format.model import FileMetadata
-    from accel.format.packed import Kin
+    from accel.format.packed import SharedMetadata
 
 __all__ = [
     "BELIEVED",
@@ -308,12 +308,14 @@ def _rules_for(created_by: str) -> tuple[_Rule, ...]:
     )
 
 
-def doubts_about(metadata: FileMetadata | Kin, leaf_ordinal: int, *, arrow_type: pa.DataType) -> Doubts:
+def doubts_about(
+    metadata: FileMetadata | SharedMetadata, leaf_ordinal: int, *, arrow_type: pa.DataType
+) -> Doubts:
     """What is not believed of a column, whoever is known to have written the file.
 
     Parameters
     ----------
-    metadata : FileMetadata or Kin
+    metadata : FileMetadata or SharedMetadata
     leaf_ordinal : int
     arrow_type : pyarrow.DataType
         What the column decodes to in this file.

@@ -35,7 +35,7 @@ from accel.predicate.membership import array_keys, joined, list_keys, membership
 __all__ = [
     "Bound",
     "BoundColumn",
-    "KnownKeys",
+    "KeyCache",
     "bind",
     "binds_long",
     "follow",
@@ -43,7 +43,7 @@ __all__ = [
     "resolve_named",
 ]
 
-KnownKeys: TypeAlias = "dict[tuple[int, Kind], tuple[ast.InList | ast.InArray, Keys]]"
+KeyCache: TypeAlias = "dict[tuple[int, Kind], tuple[ast.InList | ast.InArray, Keys]]"
 """What lists of IN have come to, by the node and the kind of column."""
 
 # Values; many more take longer than a loop should be held up.
@@ -69,7 +69,7 @@ def binds_long(expr: ast.Expr) -> bool:
 
 
 def bind(
-    expr: ast.Expr, schema: pa.Schema, *, meant: pa.Schema | None = None, known: KnownKeys | None = None
+    expr: ast.Expr, schema: pa.Schema, *, meant: pa.Schema | None = None, known: KeyCache | None = None
 ) -> Bound:
     """Resolve the columns of a predicate and put its literals into their terms.
 
@@ -122,7 +122,7 @@ _MIRRORED = {ast.Op.LT: ast.Op.GT, ast.Op.LE: ast.Op.GE, ast.Op.GT: ast.Op.LT, a
 class _Binder:
     """One walk of a tree: collects its columns."""
 
-    def __init__(self, schema: pa.Schema, meant: pa.Schema | None, known: KnownKeys) -> None:
+    def __init__(self, schema: pa.Schema, meant: pa.Schema | None, known: KeyCache) -> None:
         self.schema = schema
         self.meant = meant
         self.known = known

@@ -20,7 +20,7 @@ from typing import Any, Final, Generic, TypeVar
 from accel.decode.shared_schemas import shared_schema
 from accel.errors import AccelError, refuse_unforeseen
 from accel.format.footer import FooterBytes, parse_footer
-from accel.format.footer_batch import Alike, learn_alike, read_alike
+from accel.format.footer_batch import FooterTemplate, find_template, parse_footers
 from accel.format.model import FileMetadata, ParquetSchema
 from accel.format.packed import PackedMetadata
 from accel.planning.file_entry import FileEntry
@@ -486,7 +486,7 @@ class FooterBatchParser:
 
     def __init__(self, shared: Callable[[ParquetSchema], ParquetSchema]) -> None:
         self._shared = shared
-        self._templates: deque[Alike] = deque(maxlen=_TEMPLATES)
+        self._templates: deque[FooterTemplate] = deque(maxlen=_TEMPLATES)
         self._failed_templates = 0
 
     def parse(self, tails: Sequence[Tail]) -> list[FileMetadata | PackedMetadata | None]:
@@ -533,16 +533,16 @@ class FooterBatchParser:
             return waiting
         metadata = replace(metadata, schema=self._shared(metadata.schema))
         found[place] = metadata
-        kind = learn_alike(metadata)
+        kind = find_template(metadata)
         if kind is not None:
             self._templates.appendleft(kind)
         return rest
 
 
-def _read_alike(kind: Alike, footers: Sequence[FooterBytes]) -> list[PackedMetadata] | None:
+def _read_alike(kind: FooterTemplate, footers: Sequence[FooterBytes]) -> list[PackedMetadata] | None:
     try:
         with refuse_unforeseen("footer"):
-            return read_alike(kind, footers)
+            return parse_footers(kind, footers)
     except AccelError:
         # Parsed one by one, the footer that is damaged is named by its file.
         return None

@@ -35,7 +35,7 @@ from accel.store.fetch import same_etag
 from accel.store.threads import WORK
 
 if TYPE_CHECKING:
-    from accel.predicate.bind import KnownKeys
+    from accel.predicate.bind import KeyCache
 
 __all__ = ["MetadataAnswers", "ResolvedSource"]
 
@@ -273,7 +273,7 @@ class ResolvedSource:
         if last:
             schema = pa.schema([*schema, *last])
         bound = None
-        keys: KnownKeys = {}
+        keys: KeyCache = {}
         try:
             alone = spec.schema is None and self._is_single(block) and not spec.by_position
             folded = self.answers is not None

@@ -27,7 +27,7 @@ from accel.predicate.atoms import (
     Pair,
     Truth,
 )
-from accel.predicate.bind import KnownKeys, bind, binds_long
+from accel.predicate.bind import KeyCache, bind, binds_long
 from accel.predicate.evaluate import outcome
 from accel.predicate.expr import (
     And,
@@ -369,7 +369,7 @@ def test_what_binds_long(where: Any, long: bool) -> None:
 
 
 def test_keys_are_found_once_for_each_kind_of_column() -> None:
-    known: KnownKeys = {}
+    known: KeyCache = {}
     expr = InArray(A, pa.array(range(100)))
     first = bind(expr, SCHEMA, known=known).root
     assert bind(expr, SCHEMA, known=known).root.keys is first.keys  # type: ignore[union-attr]

@@ -1,11 +1,11 @@
-"""Many Thrift structs of one kind, read in lockstep: a lane each, numpy over all lanes.
+"""Many Thrift structs of one kind, read field by field with numpy over all of them.
 
 Source: apache/thrift `doc/specs/thrift-compact-protocol.md`.
 
-Eight bytes of every lane are looked at together: a field's header and the number behind it. A lane where
-something else comes than ascending fields that the caller names, each of its usual type, ends up marked
-as odd, and what was read from it means nothing: it is for the plain reader. So nothing is decided here
-about what is valid, only about what is usual.
+The next eight bytes of every struct are read together: a field's header and the number behind it. A struct is
+marked irregular where anything else comes than ascending fields that the caller names, each of its usual type.
+What was read from an irregular struct means nothing, and `ThriftReader` reads it instead. So this module decides
+nothing about what is valid, only about what is usual.
 """
 
 from __future__ import annotations
@@ -25,80 +25,82 @@ if TYPE_CHECKING:
 __all__ = [
     "CHUNK_FIELDS",
     "Field",
-    "Lanes",
+    "StructBatch",
     "Value",
     "Words",
     "as_words",
 ]
 
 Words: TypeAlias = npt.NDArray[np.uint64]
-Value: TypeAlias = "Callable[[Lanes], dict[str, Int64s]]"
+Value: TypeAlias = "Callable[[StructBatch], dict[str, Int64s]]"
 Field: TypeAlias = "tuple[int, int, Value]"
 """A field's number, its compact type (TRUE: either boolean), and what reads its header and value."""
 
 _STOPS: Final = [np.uint64(int.from_bytes(b"\x80" * count, "little")) for count in range(9)]
-"""By how many bytes there are: the bits that are clear in a number's last byte."""
+"""By the number of bytes: the top bit of each, which is clear in a varint's last byte."""
 _SEVENS: Final = np.uint64(0x7F7F_7F7F_7F7F_7F7F)
 _STEPS: Final = (
     (8, np.uint64(0x007F_007F_007F_007F), np.uint64(0x7F00_7F00_7F00_7F00), np.uint64(1)),
     (16, np.uint64(0x0000_3FFF_0000_3FFF), np.uint64(0x3FFF_0000_3FFF_0000), np.uint64(2)),
     (32, np.uint64(0x0000_0000_0FFF_FFFF), np.uint64(0x0FFF_FFFF_0000_0000), np.uint64(4)),
 )
-"""Sevens of bits are joined to fourteens, and so on: needed beyond how many bits, lower part, upper, shift."""
+"""Steps that join groups of 7 bits to 14, 28 and 56: bits above which a step is needed, masks of the lower and
+the upper half, shift."""
 _ALL: Final = 64
-"""The length in bits of a number that does not end within the bytes looked at."""
+"""The length in bits of a varint that does not end within the bytes read."""
 
 
 def as_words(data: bytes) -> Words:
-    """The eight bytes from each position on as a number: a view that overlaps itself, `len(data) - 7` long."""
+    """Return the eight bytes from each position on as a number: an overlapping view, `len(data) - 7` long."""
     return np.ndarray((len(data) - 7,), "<u8", buffer=data, strides=(1,))
 
 
-class Lanes:
-    """Positions in one buffer, moved together.
+class StructBatch:
+    """The positions of many structs in one buffer, moved together.
 
     Parameters
     ----------
     words : array of uint64
-        Of `as_words`.
+        The buffer, as `as_words` gives it.
     pos : array of int64
-        Where each lane is: at a field's header.
+        Where each struct's next field header is.
     last : int
-        The number of the field before it; 0 at the start of a struct.
+        The number of the field before that; 0 at the start of a struct.
 
-    Every method raises IndexError when a lane has left the buffer, or is in its last seven bytes.
+    Every method raises IndexError when a position leaves the buffer or reaches its last seven bytes.
     """
 
-    __slots__ = ("_left", "_word", "last", "odd", "pos", "words")
+    __slots__ = ("_left", "_word", "irregular", "last", "pos", "words")
 
     def __init__(self, words: Words, pos: Int64s, *, last: int = 0) -> None:
         self.words = words
         self.pos = pos
         self.last: int | Int64s = last
-        self.odd: Bools = np.zeros(len(pos), np.bool_)
+        self.irregular: Bools = np.zeros(len(pos), np.bool_)
         self._word: Words = np.zeros(0, np.uint64)
         self._left = 0
 
-    def word(self, need: int = 8) -> Words:
-        """What follows each position: at least `need` bytes, zeros behind. Not to be written to."""
-        if self._left < need:
+    def word(self, least: int = 8) -> Words:
+        """Return at least `least` bytes from each position on, padded with zeros. Callers must not write to it."""
+        if self._left < least:
             self._word = self.words[self.pos]
             self._left = 8
         return self._word
 
     def skip(self, count: int) -> None:
-        """Move every lane by as many bytes."""
+        """Move every position by the same number of bytes."""
         self.pos = self.pos + count
         self._left -= count
         if self._left > 0:
             self._word = self._word >> np.uint64(8 * count)
 
     def move(self, counts: Int64s | int) -> None:
+        """Move each position by its own number of bytes."""
         self.pos = self.pos + counts
         self._left = 0
 
     def read(self, fields: Sequence[Field]) -> dict[str, Int64s]:
-        """Read structs up to and with their STOP; returns what the fields' readers do, -1 for who has none."""
+        """Read the structs up to and including STOP; return the arrays of the fields' readers, -1 where a field is absent."""
         into: dict[str, Int64s] = {}
         head = self.word(1) & np.uint64(0xFF)
         for field, ctype, value in fields:
@@ -117,7 +119,7 @@ class Lanes:
             else:
                 self._read_some(np.flatnonzero(hits), field, value, into)
             head = self.word(1) & np.uint64(0xFF)
-        self.odd |= head != 0
+        self.irregular |= head != 0
         self.skip(1)
         return into
 
@@ -138,22 +140,22 @@ class Lanes:
             into[name] = whole = np.full(len(self.pos), -1, np.int64)
             whole[index] = values
 
-    def part(self, index: Int64s) -> Lanes:
-        """Some of the lanes, to be moved by themselves."""
-        part = Lanes(self.words, self.pos[index])
+    def part(self, index: Int64s) -> StructBatch:
+        """Return some of the structs as a batch that moves by itself."""
+        part = StructBatch(self.words, self.pos[index])
         if self._left > 0:
             part._word, part._left = self._word[index], self._left
         return part
 
-    def join(self, index: Int64s, part: Lanes) -> None:
-        """Take over where the lanes of `part` have got to."""
+    def join(self, index: Int64s, part: StructBatch) -> None:
+        """Take over the positions that `part` has reached."""
         self.pos = self.pos.copy()
         self.pos[index] = part.pos
         self._left = 0
-        self.odd[index] |= part.odd
+        self.irregular[index] |= part.irregular
 
     def number(self) -> Int64s:
-        """The signed numbers after the headers."""
+        """Read the signed numbers after the field headers."""
         value = self._varint()
         low = value & np.uint64(1)
         value >>= np.uint64(1)
@@ -161,35 +163,35 @@ class Lanes:
         return value.view(np.int64)
 
     def span(self) -> tuple[Int64s, Int64s]:
-        """Starts and lengths of the binaries after the headers."""
+        """Read the binaries after the field headers; return their starts and lengths."""
         length = self._varint().view(np.int64)
         start = self.pos
         self.move(length)
         return start, length
 
     def _varint(self) -> Words:
-        """The unsigned numbers after a byte of header: up to seven bytes."""
+        """Read the unsigned numbers, of up to seven bytes, after a header of one byte."""
         word = self.word(4)
-        value, bits = _cut(word, self._left)
+        value, bits = _cut_varint(word, self._left)
         longest = int(bits.max(initial=0))
         if longest == _ALL and self._left < 8:
             self._left = 0
-            value, bits = _cut(self.word(), 8)
+            value, bits = _cut_varint(self.word(), 8)
             longest = int(bits.max(initial=0))
         if longest == _ALL:
-            self.odd |= bits == _ALL
+            self.irregular |= bits == _ALL
         elif longest == int(bits.min(initial=longest)):
             self.skip(1 + longest // 8)
-            return _join(value, longest)
+            return _join_bits(value, longest)
         bits += 8
         self.pos = self.pos + (bits >> 3)
         self._left -= 1 + longest // 8
         if self._left > 0:
             self._word = self._word >> bits
-        return _join(value, longest)
+        return _join_bits(value, longest)
 
     def pass_numbers(self, counts: Int64s) -> None:
-        """Go over as many numbers as `counts` says, without a header between them."""
+        """Skip `counts` varints that follow one another without headers."""
         index = np.flatnonzero(counts)
         if not len(index):
             return
@@ -201,7 +203,7 @@ class Lanes:
     def _pass_numbers(self, counts: Int64s) -> None:
         ends = ~self.word() & _STOPS[8]
         taken = np.minimum(np.bitwise_count(ends), counts)
-        self.odd |= taken == 0  # a number of more than eight bytes
+        self.irregular |= taken == 0  # a number of more than eight bytes
         for count in range(1, int(taken.max(initial=0))):
             ends = np.where(taken > count, ends & (ends - np.uint64(1)), ends)
         ends ^= ends - np.uint64(1)
@@ -211,8 +213,8 @@ class Lanes:
             self.pass_numbers(rest)
 
 
-def _cut(word: Words, left: int) -> tuple[Words, npt.NDArray[np.uint8]]:
-    """The varint behind the first byte, not yet joined, and its bits with all eight of a byte."""
+def _cut_varint(word: Words, left: int) -> tuple[Words, npt.NDArray[np.uint8]]:
+    """Return the bytes of the varint behind the first byte, and its length in bits (eight a byte)."""
     value = word >> np.uint64(8)
     ends = ~value
     ends &= _STOPS[left - 1]
@@ -221,8 +223,8 @@ def _cut(word: Words, left: int) -> tuple[Words, npt.NDArray[np.uint8]]:
     return value, np.bitwise_count(ends)
 
 
-def _join(value: Words, longest: int) -> Words:
-    """The numbers that the sevens of bits spell, in place."""
+def _join_bits(value: Words, longest: int) -> Words:
+    """Join the groups of seven bits to numbers, in place."""
     if longest > 8:
         value &= _SEVENS
     for beyond, lower, upper, shift in _STEPS:
@@ -236,9 +238,9 @@ def _join(value: Words, longest: int) -> Words:
 
 
 _FEW: Final = 6
-"""Encodings that are looked at: what eight bytes hold besides two headers."""
+"""Most encodings in a regular list: what eight bytes hold besides two headers."""
 _MANY: Final = 14
-"""Elements of a list that is so short that its header is one byte."""
+"""Most elements of a list whose header is one byte."""
 
 
 def _byte(word: Words, at: int) -> Int64s:
@@ -246,86 +248,86 @@ def _byte(word: Words, at: int) -> Int64s:
 
 
 def _number(name: str) -> Value:
-    return lambda lanes: {name: lanes.number()}
+    return lambda batch: {name: batch.number()}
 
 
-def _passed(lanes: Lanes) -> dict[str, Int64s]:
-    lanes.number()
+def _passed(batch: StructBatch) -> dict[str, Int64s]:
+    batch.number()
     return {}
 
 
 def _span(name: str) -> Value:
-    def read(lanes: Lanes) -> dict[str, Int64s]:
-        start, length = lanes.span()
+    def read(batch: StructBatch) -> dict[str, Int64s]:
+        start, length = batch.span()
         return {f"{name}_start": start, f"{name}_length": length}
 
     return read
 
 
 def _flag(name: str) -> Value:
-    def read(lanes: Lanes) -> dict[str, Int64s]:
-        value = _byte(lanes.word(1), 0) & 15
-        lanes.skip(1)
+    def read(batch: StructBatch) -> dict[str, Int64s]:
+        value = _byte(batch.word(1), 0) & 15
+        batch.skip(1)
         return {name: FALSE - value}
 
     return read
 
 
 def _struct(*fields: Field) -> Value:
-    return lambda lanes: lanes.nested(fields)
+    return lambda batch: batch.nested(fields)
 
 
-def _list_sizes(lanes: Lanes, etype: int, most: int) -> Int64s:
-    """The sizes of short lists, whose header, behind the field's, is left where it is; 0 in odd lanes."""
-    header = _byte(lanes.word(2), 1)
+def _list_sizes(batch: StructBatch, etype: int, most: int) -> Int64s:
+    """Return the sizes of short lists, without moving past their headers; 0 for irregular structs."""
+    header = _byte(batch.word(2), 1)
     size = header >> 4
-    odd = (header & 15) != etype
-    odd |= size > most
-    if odd.any():
-        lanes.odd |= odd
-        size[odd] = 0
+    irregular = (header & 15) != etype
+    irregular |= size > most
+    if irregular.any():
+        batch.irregular |= irregular
+        size[irregular] = 0
     return size
 
 
-def _read_encodings(lanes: Lanes) -> dict[str, Int64s]:
-    size = _list_sizes(lanes, I32, _FEW)
-    word = lanes.word()
+def _read_encodings(batch: StructBatch) -> dict[str, Int64s]:
+    size = _list_sizes(batch, I32, _FEW)
+    word = batch.word()
     bits = np.zeros(len(size), np.int64)
     for at in range(int(size.max(initial=0))):
         code = _byte(word, 2 + at)
         here = size > at
-        lanes.odd |= here & ((code & 0xC1) != 0)  # negative, or of two bytes, or unknown
+        batch.irregular |= here & ((code & 0xC1) != 0)  # negative, of two bytes, or unknown
         bits |= np.where(here, 1 << (code >> 1), 0)
-    lanes.move(size + 2)
+    batch.move(size + 2)
     return {"encodings": bits}
 
 
-def _pass_path(lanes: Lanes) -> dict[str, Int64s]:
-    size = _list_sizes(lanes, BINARY, _MANY)
-    lanes.odd |= size == 0
-    lanes.skip(1)
-    lanes.span()
+def _pass_path(batch: StructBatch) -> dict[str, Int64s]:
+    size = _list_sizes(batch, BINARY, _MANY)
+    batch.irregular |= size == 0
+    batch.skip(1)
+    batch.span()
     for at in range(1, int(size.max(initial=0))):
         index = np.flatnonzero(size > at)
-        part = lanes.part(index)
+        part = batch.part(index)
         part.move(-1)  # a span has a byte before it
         part.span()
-        lanes.join(index, part)
+        batch.join(index, part)
     return {}
 
 
-def _read_encoding_stats(lanes: Lanes) -> dict[str, Int64s]:
-    size = _list_sizes(lanes, STRUCT, _MANY)
-    lanes.skip(2)
+def _read_encoding_stats(batch: StructBatch) -> dict[str, Int64s]:
+    size = _list_sizes(batch, STRUCT, _MANY)
+    batch.skip(2)
     dictionary = np.zeros(len(size), np.int64)
     plain = np.zeros(len(size), np.int64)
     for at in range(int(size.max(initial=0))):
         index = np.flatnonzero(size > at)
-        part = lanes if len(index) == len(size) else lanes.part(index)
+        part = batch if len(index) == len(size) else batch.part(index)
         kind, encoding, count = _encoding_stat(part)
-        if part is not lanes:
-            lanes.join(index, part)
-        # As they stand, zigzag: twice their numbers.
+        if part is not batch:
+            batch.join(index, part)
+        # The bytes are zigzag numbers: twice the values.
         is_data = (kind == PageType.DATA_PAGE << 1) | (kind == PageType.DATA_PAGE_V2 << 1)
         is_dictionary = (encoding == Encoding.PLAIN_DICTIONARY << 1) | (
             encoding == Encoding.RLE_DICTIONARY << 1
@@ -335,30 +337,30 @@ def _read_encoding_stats(lanes: Lanes) -> dict[str, Int64s]:
     return {"dictionary_pages": dictionary, "plain_pages": plain}
 
 
-def _encoding_stat(lanes: Lanes) -> tuple[Int64s, Int64s, Int64s]:
-    """A page type and an encoding, as they stand in one byte each, and their number of pages."""
-    word = lanes.word()
-    odd = (word & np.uint64(0xFF_80_FF_80_FF)) != 0x15_00_15_00_15
+def _encoding_stat(batch: StructBatch) -> tuple[Int64s, Int64s, Int64s]:
+    """Read one PageEncodingStats: page type and encoding as raw zigzag bytes, and the number of pages."""
+    word = batch.word()
+    irregular = (word & np.uint64(0xFF_80_FF_80_FF)) != 0x15_00_15_00_15
     kind, encoding, count, after = (_byte(word, at) for at in (1, 3, 5, 6))
     long = count > 127
     if long.any():
-        odd |= long & (after > 127)
+        irregular |= long & (after > 127)
         count = np.where(long, count & 127 | after << 7, count)
-        lanes.move(long.astype(np.int64) + 7)
+        batch.move(long.astype(np.int64) + 7)
         after = np.where(long, _byte(word, 7), after)
     else:
-        lanes.skip(7)
-    odd |= after != 0  # STOP
-    odd |= (count & 1) != 0  # negative
-    lanes.odd |= odd
+        batch.skip(7)
+    irregular |= after != 0  # STOP
+    irregular |= (count & 1) != 0  # negative
+    batch.irregular |= irregular
     return kind, encoding, count >> 1
 
 
 def _levels(name: str) -> Value:
-    def read(lanes: Lanes) -> dict[str, Int64s]:
-        size = _list_sizes(lanes, I64, _MANY)
-        lanes.skip(2)
-        lanes.pass_numbers(size)
+    def read(batch: StructBatch) -> dict[str, Int64s]:
+        size = _list_sizes(batch, I64, _MANY)
+        batch.skip(2)
+        batch.pass_numbers(size)
         return {name: size}
 
     return read
@@ -404,4 +406,4 @@ CHUNK_FIELDS: Final[tuple[Field, ...]] = (
     (6, I64, _number("column_index_offset")),
     (7, I32, _number("column_index_length")),
 )
-"""Of a ColumnChunk, from its metadata on."""
+"""The fields of a ColumnChunk from its metadata on."""
