@@ -1,13 +1,14 @@
-"""What metadata says of one column's values, ready to be compared.
+"""Comparable bounds of a column's values, and how they are decoded from the bytes in the metadata.
 
-The Parquet specification's sources: `parquet.thrift` (Statistics, ColumnIndex, ColumnOrder).
+Sources: parquet-format `parquet.thrift` (Statistics, ColumnIndex, ColumnOrder, ConvertedType, LogicalType),
+`LogicalTypes.md`.
 """
 
 from __future__ import annotations
 
 import enum
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -21,13 +22,13 @@ if TYPE_CHECKING:
     from accel.arrays import Bools, Int64s
 
 __all__ = [
+    "BoundEncoding",
     "Bounds",
     "Domain",
-    "Raw",
-    "Reading",
+    "RawType",
+    "bound_encoding",
     "decode_bounds",
     "plain_type",
-    "reading_of",
 ]
 
 
@@ -49,11 +50,11 @@ class Domain(enum.Enum):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Bounds:
-    """What metadata proves of the values of one column in n units; every array has length n.
+    """Proven bounds and counts of one column's values in n units (files, row groups or pages); every array has length n.
 
     Where `has_lower` (`has_upper`) is set, every value of the unit that is neither null nor NaN is
-    >= `lower` (<= `upper`). A bound need not occur as a value (writers truncate). Nothing at all
-    is claimed where the flags are unset: unknown keeps.
+    >= `lower` (<= `upper`). A bound need not occur as a value, since writers truncate. Where the
+    flags are unset any value may occur.
     """
 
     domain: Domain
@@ -67,21 +68,14 @@ class Bounds:
     """-1 unknown (absent is never zero)."""
     nan_count: Int64s
     """-1 unknown; 0 for domains without NaN."""
-    read: object = field(default=None, init=False, repr=False)
-    """What pruning made of them, for the next question; it follows from the rest."""
-
-    def keep_read(self, made: object) -> None:
-        """Remember it."""
-        object.__setattr__(self, "read", made)
 
     def __len__(self) -> int:
         return len(self.has_lower)
 
     def take(self, units: Int64s) -> Bounds:
-        """The same claims for other units: unit i of the result is a part of unit `units[i]`.
+        """Return the bounds for other units: unit i of the result is a part of unit `units[i]`.
 
-        Counts then are only right as "none", "all" or "some", which is all that pruning asks: a count
-        that is neither zero nor everything becomes unknown.
+        A count that is neither zero nor everything becomes unknown, because it need not hold for a part.
         """
         values = self.num_values[units]
         return Bounds(
@@ -96,7 +90,7 @@ class Bounds:
         )
 
     def part(self, begin: int, end: int) -> Bounds:
-        """The claims for a half-open range of the units, as they are: views."""
+        """Return the bounds of a half-open range of the units, as views."""
         return Bounds(
             self.domain,
             self.lower[begin:end],
@@ -110,7 +104,7 @@ class Bounds:
 
     @classmethod
     def join(cls, parts: Sequence[Bounds]) -> Bounds:
-        """The claims of some that are `alike`, one after the other."""
+        """Concatenate bounds that are `joinable`."""
         return cls(
             parts[0].domain,
             np.concatenate([part.lower for part in parts]),
@@ -123,8 +117,8 @@ class Bounds:
         )
 
     @staticmethod
-    def alike(parts: Sequence[Bounds]) -> bool:
-        """Whether they are of one domain and type."""
+    def joinable(parts: Sequence[Bounds]) -> bool:
+        """Return whether all bounds have one domain and one numpy type."""
         first = parts[0]
         for part in parts:
             if part.domain is not first.domain:
@@ -135,7 +129,7 @@ class Bounds:
 
     @classmethod
     def unknown(cls, num_values: Int64s) -> Bounds:
-        """Nothing is known of `len(num_values)` units but their sizes."""
+        """Return bounds of units of which only the sizes are given."""
         n = len(num_values)
         nothing = np.full(n, -1, np.int64)
         empty: npt.NDArray[np.generic] = np.zeros(n, np.int64)
@@ -148,7 +142,7 @@ def _all_or_none(count: Int64s, total: Int64s) -> Int64s:
     return np.where((count == 0) | ((count == total) & (total >= 0)), count, -1)
 
 
-class Raw(enum.Enum):
+class RawType(enum.Enum):
     """How the bytes of a bound encode it (parquet-format `Encodings.md`, PLAIN, without a length)."""
 
     BOOLEAN = "boolean"
@@ -165,25 +159,25 @@ class Raw(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reading:
-    """How to turn the raw bounds of one column into values of its domain."""
+class BoundEncoding:
+    """How the raw bounds of one column encode values of its domain."""
 
     domain: Domain
-    raw: Raw
+    raw: RawType
     width: int = 0
-    """Bytes of every raw bound; 0 where they vary. For BYTES, the most there can be, 0 being any."""
+    """Bytes of every raw bound; 0 where they vary. For BYTES the maximum, where 0 is no limit."""
     signed_order: bool = False
     """The deprecated `min` and `max`, compared as signed, are right for this type."""
     factor: int = 1
-    """Of Arrow's ticks (or unscaled units) to Parquet's."""
+    """Arrow's ticks (or unscaled units) in one of Parquet's."""
     least: int | None = None
-    """What the Arrow type can hold, in Parquet's ticks, where the Parquet type can hold more: values
-    beyond may wrap when decoded, so that bounds count only where both are there and within."""
+    """The range of the Arrow type in Parquet's ticks, where the Parquet type has a wider one. Values outside
+    may wrap when they are decoded, so bounds count only where both exist and lie inside."""
     greatest: int | None = None
 
 
-class _Sense(enum.Enum):
-    """What the annotation says, the older kind of annotation put into terms of the newer."""
+class _Meaning(enum.Enum):
+    """The meaning of an annotation, whether LogicalType or ConvertedType."""
 
     NONE = "none"
     TEXT = "text"
@@ -196,78 +190,78 @@ class _Sense(enum.Enum):
     UUID = "uuid"
     FLOAT16 = "float16"
     OPAQUE = "opaque"
-    """No order, or one that is not known here: INTERVAL, VARIANT, GEOMETRY, whatever comes next."""
+    """No order, or an unknown one: INTERVAL, VARIANT, GEOMETRY, later types."""
 
 
-_LOGICAL: dict[int, _Sense] = {
-    LogicalType.STRING: _Sense.TEXT,
-    LogicalType.ENUM: _Sense.TEXT,
-    LogicalType.DECIMAL: _Sense.DECIMAL,
-    LogicalType.DATE: _Sense.DATE,
-    LogicalType.TIME: _Sense.TIME,
-    LogicalType.TIMESTAMP: _Sense.TIMESTAMP,
-    LogicalType.JSON: _Sense.TEXT,
-    LogicalType.BSON: _Sense.TEXT,
-    LogicalType.UUID: _Sense.UUID,
-    LogicalType.FLOAT16: _Sense.FLOAT16,
+_LOGICAL: dict[int, _Meaning] = {
+    LogicalType.STRING: _Meaning.TEXT,
+    LogicalType.ENUM: _Meaning.TEXT,
+    LogicalType.DECIMAL: _Meaning.DECIMAL,
+    LogicalType.DATE: _Meaning.DATE,
+    LogicalType.TIME: _Meaning.TIME,
+    LogicalType.TIMESTAMP: _Meaning.TIMESTAMP,
+    LogicalType.JSON: _Meaning.TEXT,
+    LogicalType.BSON: _Meaning.TEXT,
+    LogicalType.UUID: _Meaning.UUID,
+    LogicalType.FLOAT16: _Meaning.FLOAT16,
 }
-"""INTEGER aside, which says itself whether it is signed."""
-_CONVERTED: dict[int, _Sense] = {
-    ConvertedType.UTF8: _Sense.TEXT,
-    ConvertedType.ENUM: _Sense.TEXT,
-    ConvertedType.DECIMAL: _Sense.DECIMAL,
-    ConvertedType.DATE: _Sense.DATE,
-    ConvertedType.TIME_MILLIS: _Sense.TIME,
-    ConvertedType.TIME_MICROS: _Sense.TIME,
-    ConvertedType.TIMESTAMP_MILLIS: _Sense.TIMESTAMP,
-    ConvertedType.TIMESTAMP_MICROS: _Sense.TIMESTAMP,
-    ConvertedType.UINT_8: _Sense.UNSIGNED,
-    ConvertedType.UINT_16: _Sense.UNSIGNED,
-    ConvertedType.UINT_32: _Sense.UNSIGNED,
-    ConvertedType.UINT_64: _Sense.UNSIGNED,
-    ConvertedType.INT_8: _Sense.SIGNED,
-    ConvertedType.INT_16: _Sense.SIGNED,
-    ConvertedType.INT_32: _Sense.SIGNED,
-    ConvertedType.INT_64: _Sense.SIGNED,
-    ConvertedType.JSON: _Sense.TEXT,
-    ConvertedType.BSON: _Sense.TEXT,
+"""INTEGER is missing because its parameters give the sign."""
+_CONVERTED: dict[int, _Meaning] = {
+    ConvertedType.UTF8: _Meaning.TEXT,
+    ConvertedType.ENUM: _Meaning.TEXT,
+    ConvertedType.DECIMAL: _Meaning.DECIMAL,
+    ConvertedType.DATE: _Meaning.DATE,
+    ConvertedType.TIME_MILLIS: _Meaning.TIME,
+    ConvertedType.TIME_MICROS: _Meaning.TIME,
+    ConvertedType.TIMESTAMP_MILLIS: _Meaning.TIMESTAMP,
+    ConvertedType.TIMESTAMP_MICROS: _Meaning.TIMESTAMP,
+    ConvertedType.UINT_8: _Meaning.UNSIGNED,
+    ConvertedType.UINT_16: _Meaning.UNSIGNED,
+    ConvertedType.UINT_32: _Meaning.UNSIGNED,
+    ConvertedType.UINT_64: _Meaning.UNSIGNED,
+    ConvertedType.INT_8: _Meaning.SIGNED,
+    ConvertedType.INT_16: _Meaning.SIGNED,
+    ConvertedType.INT_32: _Meaning.SIGNED,
+    ConvertedType.INT_64: _Meaning.SIGNED,
+    ConvertedType.JSON: _Meaning.TEXT,
+    ConvertedType.BSON: _Meaning.TEXT,
 }
 _NANOS = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1_000, "ns": 1}
 _DAY_MILLIS = 86_400_000
 
 
-def reading_of(element: SchemaElement, arrow_type: pa.DataType) -> Reading | None:
-    """How the bounds of a leaf are to be read; None where the pair of types is not understood.
+def bound_encoding(element: SchemaElement, arrow_type: pa.DataType) -> BoundEncoding | None:
+    """Return how the bounds of a leaf are encoded; None where the pair of types is not supported.
 
-    Dictionary, run-end encoded and extension types stand for what they hold.
+    Dictionary, run-end encoded and extension types count as their value or storage type.
     """
     kind = plain_type(arrow_type)
-    sense = _sense(element)
+    meaning = _meaning(element)
     physical = element.physical
-    if kind is None or sense is _Sense.OPAQUE or physical is None or physical is Physical.INT96:
+    if kind is None or meaning is _Meaning.OPAQUE or physical is None or physical is Physical.INT96:
         return None
     if physical in (Physical.INT32, Physical.INT64):
-        return _read_integer(element, physical, sense, kind)
+        return _read_integer(element, physical, meaning, kind)
     if physical in (Physical.BYTE_ARRAY, Physical.FIXED_LEN_BYTE_ARRAY):
-        return _read_bytes(element, sense, kind)
-    if sense is not _Sense.NONE:
+        return _read_bytes(element, meaning, kind)
+    if meaning is not _Meaning.NONE:
         return None
     if physical is Physical.BOOLEAN:
         if not pa.types.is_boolean(kind):
             return None
-        return Reading(domain=Domain.BOOLEAN, raw=Raw.BOOLEAN, width=1, signed_order=True)
+        return BoundEncoding(domain=Domain.BOOLEAN, raw=RawType.BOOLEAN, width=1, signed_order=True)
     width = 4 if physical is Physical.FLOAT else 8
     if not pa.types.is_floating(kind) or kind.bit_width < 8 * width:
         return None
-    raw = Raw.FLOAT32 if width == 4 else Raw.FLOAT64
-    return Reading(domain=Domain.FLOAT, raw=raw, width=width, signed_order=True)
+    raw = RawType.FLOAT32 if width == 4 else RawType.FLOAT64
+    return BoundEncoding(domain=Domain.FLOAT, raw=raw, width=width, signed_order=True)
 
 
 def plain_type(kind: pa.DataType) -> pa.DataType | None:
-    """The type that dictionaries, runs and extensions stand for; None for one that is compared in another way."""
+    """Return the type below dictionaries, runs and extensions; None for one whose storage compares differently."""
     while True:
         if isinstance(kind, pa.BaseExtensionType):
-            if kind.extension_name == "arrow.bool8":  # stored as numbers, compared as truth values
+            if kind.extension_name == "arrow.bool8":  # stored as int8, compared as booleans
                 return None
             kind = kind.storage_type
         elif pa.types.is_dictionary(kind) or pa.types.is_run_end_encoded(kind):
@@ -276,31 +270,33 @@ def plain_type(kind: pa.DataType) -> pa.DataType | None:
             return kind
 
 
-def _sense(element: SchemaElement) -> _Sense:
+def _meaning(element: SchemaElement) -> _Meaning:
     if element.logical_type is not None:
         if element.logical_type == LogicalType.INTEGER:
-            return _Sense.SIGNED if element.logical_params.get("signed") else _Sense.UNSIGNED
-        return _LOGICAL.get(element.logical_type, _Sense.OPAQUE)
+            return _Meaning.SIGNED if element.logical_params.get("signed") else _Meaning.UNSIGNED
+        return _LOGICAL.get(element.logical_type, _Meaning.OPAQUE)
     if element.converted_type is not None:
-        return _CONVERTED.get(element.converted_type, _Sense.OPAQUE)
-    return _Sense.NONE
+        return _CONVERTED.get(element.converted_type, _Meaning.OPAQUE)
+    return _Meaning.NONE
 
 
-def _factor(element: SchemaElement, sense: _Sense, kind: pa.DataType) -> int | None:
-    """Arrow's ticks in one of Parquet's; None where they do not go with each other."""
+def _factor(element: SchemaElement, meaning: _Meaning, kind: pa.DataType) -> int | None:
+    """Return Arrow's ticks in one of Parquet's; None where the types do not fit each other."""
     t = pa.types
-    if sense in (_Sense.NONE, _Sense.SIGNED, _Sense.UNSIGNED):
+    if meaning in (_Meaning.NONE, _Meaning.SIGNED, _Meaning.UNSIGNED):
         # pyarrow stores durations as plain INT64 in their own unit.
-        return 1 if t.is_integer(kind) or (sense is _Sense.NONE and t.is_duration(kind)) else None
-    if sense is _Sense.DECIMAL:
+        return 1 if t.is_integer(kind) or (meaning is _Meaning.NONE and t.is_duration(kind)) else None
+    if meaning is _Meaning.DECIMAL:
         if not t.is_decimal(kind):
             return None
         logical = element.logical_type is not None
         shift = kind.scale - (element.logical_params.get("scale", 0) if logical else element.scale)
         return 10**shift if 0 <= shift <= 76 else None
-    if sense is _Sense.DATE:
+    if meaning is _Meaning.DATE:
         return 1 if t.is_date32(kind) else _DAY_MILLIS if t.is_date64(kind) else None
-    if (sense is _Sense.TIME and t.is_time(kind)) or (sense is _Sense.TIMESTAMP and t.is_timestamp(kind)):
+    if (meaning is _Meaning.TIME and t.is_time(kind)) or (
+        meaning is _Meaning.TIMESTAMP and t.is_timestamp(kind)
+    ):
         stored = time_unit(element)
         if stored is None or _NANOS[stored] % _NANOS[kind.unit]:
             return None
@@ -309,20 +305,20 @@ def _factor(element: SchemaElement, sense: _Sense, kind: pa.DataType) -> int | N
 
 
 def _read_integer(
-    element: SchemaElement, physical: Physical, sense: _Sense, kind: pa.DataType
-) -> Reading | None:
-    factor = _factor(element, sense, kind)
+    element: SchemaElement, physical: Physical, meaning: _Meaning, kind: pa.DataType
+) -> BoundEncoding | None:
+    factor = _factor(element, meaning, kind)
     if factor is None:
         return None
     bits = 32 if physical is Physical.INT32 else 64
-    unsigned = sense is _Sense.UNSIGNED
+    unsigned = meaning is _Meaning.UNSIGNED
     if unsigned:
-        raw = Raw.UINT32 if bits == 32 else Raw.UINT64
+        raw = RawType.UINT32 if bits == 32 else RawType.UINT64
     else:
-        raw = Raw.INT32 if bits == 32 else Raw.INT64
+        raw = RawType.INT32 if bits == 32 else RawType.INT64
     source = (0, (1 << bits) - 1) if unsigned else _signed_limits(bits)
     least, greatest = _limits(source, kind, factor)
-    return Reading(
+    return BoundEncoding(
         domain=Domain.INTEGER,
         raw=raw,
         width=bits // 8,
@@ -333,31 +329,31 @@ def _read_integer(
     )
 
 
-def _read_bytes(element: SchemaElement, sense: _Sense, kind: pa.DataType) -> Reading | None:
+def _read_bytes(element: SchemaElement, meaning: _Meaning, kind: pa.DataType) -> BoundEncoding | None:
     t = pa.types
     width = element.type_length
-    if sense is _Sense.FLOAT16:
+    if meaning is _Meaning.FLOAT16:
         if width != 2 or not t.is_floating(kind):
             return None
-        return Reading(domain=Domain.FLOAT, raw=Raw.FLOAT16, width=2)
-    if sense is _Sense.DECIMAL:
-        factor = _factor(element, sense, kind)
+        return BoundEncoding(domain=Domain.FLOAT, raw=RawType.FLOAT16, width=2)
+    if meaning is _Meaning.DECIMAL:
+        factor = _factor(element, meaning, kind)
         if factor is None:
             return None
         least, greatest = _limits(_signed_limits(8 * (width or 1024)), kind, factor)
-        return Reading(
+        return BoundEncoding(
             domain=Domain.INTEGER,
-            raw=Raw.BIG_ENDIAN,
+            raw=RawType.BIG_ENDIAN,
             width=width,
             factor=factor,
             least=least,
             greatest=greatest,
         )
-    if sense not in (_Sense.NONE, _Sense.TEXT, _Sense.UUID):
+    if meaning not in (_Meaning.NONE, _Meaning.TEXT, _Meaning.UUID):
         return None
     if not (_is_bytes(kind) or (t.is_fixed_size_binary(kind) and kind.byte_width == width)):
         return None
-    return Reading(domain=Domain.BYTES, raw=Raw.BYTES, width=width)
+    return BoundEncoding(domain=Domain.BYTES, raw=RawType.BYTES, width=width)
 
 
 def _is_bytes(kind: pa.DataType) -> bool:
@@ -371,7 +367,7 @@ def _signed_limits(bits: int) -> tuple[int, int]:
 
 
 def _limits(source: tuple[int, int], kind: pa.DataType, factor: int) -> tuple[int | None, int | None]:
-    """What the Arrow type holds, in Parquet's ticks; None where it holds all that Parquet's type does."""
+    """Return the range of the Arrow type in Parquet's ticks; None where it covers that of Parquet's type."""
     if pa.types.is_unsigned_integer(kind):
         least, greatest = 0, (1 << kind.bit_width) - 1
     else:
@@ -387,61 +383,61 @@ MAX_DECIMAL_BYTES: Final = 1024
 
 Values = npt.NDArray[Any]
 
-_FIXED: dict[Raw, np.dtype[Any]] = {
-    Raw.BOOLEAN: np.dtype(np.uint8),
-    Raw.INT32: np.dtype("<i4"),
-    Raw.INT64: np.dtype("<i8"),
-    Raw.UINT32: np.dtype("<u4"),
-    Raw.UINT64: np.dtype("<u8"),
-    Raw.FLOAT16: np.dtype("<f2"),
-    Raw.FLOAT32: np.dtype("<f4"),
-    Raw.FLOAT64: np.dtype("<f8"),
+_FIXED: dict[RawType, np.dtype[Any]] = {
+    RawType.BOOLEAN: np.dtype(np.uint8),
+    RawType.INT32: np.dtype("<i4"),
+    RawType.INT64: np.dtype("<i8"),
+    RawType.UINT32: np.dtype("<u4"),
+    RawType.UINT64: np.dtype("<u8"),
+    RawType.FLOAT16: np.dtype("<f2"),
+    RawType.FLOAT32: np.dtype("<f4"),
+    RawType.FLOAT64: np.dtype("<f8"),
 }
 _WIDE = {"u": np.uint64, "i": np.int64, "f": np.float64}
 
 
 def decode_bounds(
-    blob: bytes, reading: Reading, *, start: Int64s, length: Int64s, wanted: Bools
+    blob: bytes, encoding: BoundEncoding, *, start: Int64s, length: Int64s, wanted: Bools
 ) -> tuple[Values, Bools]:
-    """Decode the bounds where `wanted`; returns the values and where there is one.
+    """Decode the bounds where `wanted`; return the values and where they are valid.
 
-    There is none where the bytes are of a length that the type does not have, where a float is NaN,
-    and where the number is beyond the reading's limits. `start` and `length` lie within `blob`.
+    A bound is invalid where its length does not fit the type, where it is NaN, and where it lies
+    outside the encoding's limits. `start` and `length` lie within `blob`.
     """
-    if reading.raw is Raw.BYTES:
-        return _decode_bytes(blob, reading.width, start, length, wanted)
-    if reading.raw is Raw.BIG_ENDIAN:
-        values, has = _decode_big_endian(blob, reading.width, start, length, wanted)
+    if encoding.raw is RawType.BYTES:
+        return _decode_bytes(blob, encoding.width, start, length, wanted)
+    if encoding.raw is RawType.BIG_ENDIAN:
+        values, has = _decode_big_endian(blob, encoding.width, start, length, wanted)
     else:
-        has = wanted & (length == reading.width)
-        values = _gather(blob, start, has, reading.width).view(_FIXED[reading.raw])[:, 0]
-        if reading.raw is Raw.BOOLEAN:
+        has = wanted & (length == encoding.width)
+        values = _gather(blob, start, has, encoding.width).view(_FIXED[encoding.raw])[:, 0]
+        if encoding.raw is RawType.BOOLEAN:
             return values == 1, has & (values <= 1)
         values = values.astype(_WIDE[values.dtype.kind])
         if values.dtype.kind == "f":
             return values, has & ~np.isnan(values)
-    return _rescale(values, has, reading)
+    return _rescale(values, has, encoding)
 
 
-def _rescale(values: Values, has: Bools, reading: Reading) -> tuple[Values, Bools]:
-    """Numbers in Arrow's ticks; those beyond the limits are dropped before they can overflow."""
-    if reading.least is not None and reading.greatest is not None:
-        least, greatest = reading.least, reading.greatest
+def _rescale(values: Values, has: Bools, encoding: BoundEncoding) -> tuple[Values, Bools]:
+    """Scale to Arrow's ticks; bounds outside the limits are dropped before they can overflow."""
+    if encoding.least is not None and encoding.greatest is not None:
+        least, greatest = encoding.least, encoding.greatest
         if values.dtype.kind != "O":  # numpy compares with a number of its own type only
             info = np.iinfo(values.dtype)
             least, greatest = max(least, int(info.min)), min(greatest, int(info.max))
         has = has & (values >= least).astype(bool) & (values <= greatest).astype(bool)
-    if reading.factor == 1:
+    if encoding.factor == 1:
         return values, has
     values = np.where(has, values, 0)
     widest = max((abs(int(end)) for end in (values.min(initial=0), values.max(initial=0))), default=0)
-    if values.dtype.kind != "O" and widest * reading.factor >= 1 << 63:
+    if values.dtype.kind != "O" and widest * encoding.factor >= 1 << 63:
         values = values.astype(object)
-    return values * reading.factor, has
+    return values * encoding.factor, has
 
 
 def _gather(blob: bytes, start: Int64s, has: Bools, width: int) -> npt.NDArray[np.uint8]:
-    """The `width` bytes at each start, in rows; zeros where there is nothing to take."""
+    """Return the `width` bytes at each start, as rows; zeros where `has` is unset."""
     rows = np.zeros((len(start), width), np.uint8)
     if has.any():
         data = np.frombuffer(blob, np.uint8)
@@ -452,7 +448,7 @@ def _gather(blob: bytes, start: Int64s, has: Bools, width: int) -> npt.NDArray[n
 def _decode_bytes(
     blob: bytes, width: int, start: Int64s, length: Int64s, wanted: Bools
 ) -> tuple[Values, Bools]:
-    # Bounds of fixed-length values may be cut short, never be longer; an empty one is no bound.
+    # A bound of a fixed-length type may be truncated but never longer; an empty one is no bound.
     has = wanted & (length > 0) & (length <= width) if width else wanted
     values = np.empty(len(start), object)
     values[:] = [

@@ -103,7 +103,7 @@ def prune_pages(
         ]
     sizes = [len(one.cuts) for one in cut]
     witness = together([(witnesses.of_rows(one.row_group, one.cuts), len(one.cuts)) for one in cut])
-    verdicts = prune(query.bound, bounds, sum(sizes), witness=witness).verdicts()
+    verdicts = prune(query.bound, bounds, sum(sizes), index_evidence=witness).verdicts()
     kept, sure = verdicts != Verdict.NONE, verdicts == Verdict.ALL
     all_kept, any_sure = bool(kept.all()), bool(sure.any())
     out = []
@@ -176,7 +176,7 @@ def _join(handle: FileHandle, cut: Sequence[_Cut]) -> dict[tuple[str, ...], Boun
         if known is not None and len(known[0]) == len(parts) and all(map(operator.is_, known[0], parts)):
             out[path] = known[1]
             continue
-        if not Bounds.alike(parts):
+        if not Bounds.joinable(parts):
             return None
         joined = out[path] = Bounds.join(parts)
         if as_held:

@@ -239,10 +239,10 @@ def _bind(
 
     schema, keys = question.schema, question.compiled.keys
     if file is None:
-        return bind(where, schema, known=keys), {}
+        return bind(where, schema, key_cache=keys), {}
     from accel.planning.overlay import conformed_columns, overlay
 
-    bound = bind(where, overlay(schema, file), meant=schema, known=keys)
+    bound = bind(where, overlay(schema, file), query_schema=schema, key_cache=keys)
     return bound, conformed_columns(bound, schema, file=file)
 
 

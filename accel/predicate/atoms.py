@@ -1,9 +1,9 @@
-"""A predicate that has met a schema: few kinds of atoms over native values.
+"""The bound predicate: a tree of a few kinds of nodes over the native values of columns.
 
-One normal form serves the exact filter and pruning alike, so they cannot disagree on what a literal
-means. In the integer domains `x < 10.005` on a decimal of scale 2 has become `x <= 1000`; what cannot
-occur has become `Fixed`; the other operators are negations, which three-valued logic allows
-because every domain is totally ordered (NaN above every number).
+The exact filter and pruning use this one normal form, so they cannot disagree about a literal. In the
+integer domains `x < 10.005` on a decimal of scale 2 becomes `x <= 1000`; a comparison with a fixed result
+becomes `Fixed`; the other operators are negations, which three-valued logic allows because every domain
+is totally ordered (NaN above every number).
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ __all__ = [
 
 
 class Order(enum.Enum):
-    """The orders that need an atom; the others are their negations."""
+    """The comparisons that atoms have; all others are negations of these."""
 
     EQ = "="
     LT = "<"
@@ -56,13 +56,12 @@ class Order(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class BoundColumn:
-    """A column of the schema: the names from the top level down, and its Arrow type."""
+    """A column of the schema: its path of names from the top level, and its Arrow type."""
 
     path: tuple[str, ...]
     type: pa.DataType
-    # Asked for a dozen times a question.
     kind: Kind = field(init=False, repr=False, compare=False)
-    """The comparison that the type takes part in."""
+    """How values of the type compare."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "kind", kind_of(self.type))
@@ -80,7 +79,7 @@ class Truth:
 
 @dataclass(frozen=True, slots=True)
 class Fixed:
-    """NULL where the column is null, else always `value`."""
+    """`value` for every row, except NULL where the column is null."""
 
     column: int
     value: bool
@@ -88,9 +87,9 @@ class Fixed:
 
 @dataclass(frozen=True, slots=True)
 class Against:
-    """The column's native value against one of its domain; NULL where the column is null.
+    """Compares the column's native value with one of its domain; NULL where the column is null.
 
-    Integers know EQ and LE, booleans EQ, floats and bytes all; a NaN stands with EQ only.
+    Integers use EQ and LE, booleans EQ, floats and bytes all three; NaN is compared by EQ only.
     """
 
     column: int
@@ -100,7 +99,7 @@ class Against:
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """One column against another, by exact value."""
+    """Compares one column with another, by exact value."""
 
     left: int
     right: int
@@ -109,20 +108,20 @@ class Pair:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Keys:
-    """A set of native values: no null among them, no NaN, sorted, each once."""
+    """A sorted set of native values, without null and NaN."""
 
     values: pa.Array
-    """In the column's native type."""
+    """The values in the column's native type."""
     sorted: npt.NDArray[Any]
-    """The same, as numpy (bytes and wide decimals as objects)."""
+    """The values as numpy (bytes and wide decimals as objects)."""
     nan: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Among:
-    """The column's value is one of the keys (or NaN, where `keys.nan`).
+    """Tests whether the column's value is one of the keys (or NaN, where `keys.nan`).
 
-    NULL where the column is null, and on a miss where `with_null`.
+    NULL where the column is null, and also for other values where `with_null` is set.
     """
 
     column: int
@@ -132,30 +131,30 @@ class Among:
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """A LIKE pattern, taken apart.
+    """A LIKE pattern, compiled.
 
-    `regex` (RE2, anchored) decides, unless `literal` and the flags say that a plain search does.
-    `lower` and `upper` (exclusive) bound the bytes of whatever matches; None is no bound.
+    `regex` (RE2, anchored) decides, unless `literal` and the flags allow a plain search. `lower` and
+    `upper` (exclusive) bound the bytes of every match; None is no bound.
     """
 
     regex: str
     ignore_case: bool
     literal: bytes | None
-    """The text of a pattern that is one text, with or without a `%` at its ends; None for others."""
+    """The text of a pattern that has no wildcard but a `%` at its ends; None for other patterns."""
     open_start: bool
     """The pattern begins with `%`."""
     open_end: bool
-    """It ends with one."""
+    """The pattern ends with `%`."""
     lower: bytes
     upper: bytes | None
     runs: tuple[str, ...] = ()
-    """The literal runs in order: what matches has each (by its other cases, where case is ignored)."""
+    """The literal runs in order: every match contains each (in any case, where case is ignored)."""
     least: int = 0
-    """Characters that whatever matches has at least."""
+    """The fewest characters of a match."""
 
     @property
     def prefix(self) -> bytes | None:
-        """The prefix that alone decides, if one does."""
+        """The prefix that alone decides a match, if there is one."""
         if self.literal is None or self.open_start or not self.open_end or self.ignore_case:
             return None
         return self.literal
@@ -169,14 +168,14 @@ class Matches:
 
 @dataclass(frozen=True, slots=True)
 class Null:
-    """IS NULL: never NULL itself."""
+    """IS NULL, which is never NULL itself."""
 
     column: int
 
 
 @dataclass(frozen=True, slots=True)
 class IsTrue:
-    """NULL becomes FALSE."""
+    """Turns NULL into FALSE."""
 
     operand: Node
 
@@ -205,14 +204,14 @@ Atom: TypeAlias = Null | Fixed | Against | Among | Matches
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """A predicate bound to a schema: its columns, each once, and the tree that names them by ordinal."""
+    """A predicate bound to a schema: its distinct columns, and the tree that refers to them by ordinal."""
 
     columns: tuple[BoundColumn, ...]
     root: Node
 
 
 def column_atoms(node: Node) -> Iterator[Atom]:
-    """The atoms over one column in a bound tree, in order: what a witness is asked for."""
+    """Yield the atoms over one column in a bound tree, in order; these are what indexes answer."""
     match node:
         case AllOf() | AnyOf():
             for operand in node.operands:
@@ -226,7 +225,7 @@ def column_atoms(node: Node) -> Iterator[Atom]:
 
 
 def single_column_parts(node: Node) -> Iterator[tuple[int, Node]]:
-    """The largest parts of a tree that are over one column each, with that column, in order."""
+    """Yield the largest parts of a tree that are over one column each, with that column, in order."""
     columns = _columns_in(node)
     if len(columns) == 1:
         yield next(iter(columns)), node
@@ -252,7 +251,7 @@ def _columns_in(node: Node) -> frozenset[int]:
 
 
 def over_first_column(node: Node) -> Node:
-    """A tree over one column, as if that column were the only one."""
+    """Return a tree over one column with that column renumbered as the only one."""
     match node:
         case AllOf() | AnyOf():
             return replace(node, operands=tuple(over_first_column(operand) for operand in node.operands))
@@ -266,11 +265,11 @@ def over_first_column(node: Node) -> Node:
             return replace(node, column=0)
 
 
-# Characters whose other cases are not ASCII: no byte range of ASCII holds them.
+# ASCII letters that have a non-ASCII case variant, which no range of ASCII bytes covers.
 _STRAY = frozenset("kKsS")
 
 _MOST_CHARACTERS = 10_000
-"""Of a pattern that RE2 decides, which fails to compile seven times as many wildcards."""
+"""Most characters of a pattern that RE2 decides; it fails to compile seven times as many wildcards."""
 _SHOWN = 40
 
 _ANY = object()
@@ -278,12 +277,12 @@ _ONE = object()
 
 
 def compile_pattern(text: str, *, ignore_case: bool, position: int) -> Pattern:
-    """Take a LIKE pattern apart.
+    """Compile a LIKE pattern.
 
     Raises
     ------
     PredicateError
-        The pattern ends in a lone backslash, holds a lone surrogate, or is too long to be matched.
+        The pattern ends in a lone backslash, has a lone surrogate, or is too long.
     """
     parts = _parts(text, position)
     regex = "".join(".*" if part is _ANY else "." if part is _ONE else _escape(str(part)) for part in parts)
@@ -319,13 +318,13 @@ def compile_pattern(text: str, *, ignore_case: bool, position: int) -> Pattern:
 
 
 def successor(prefix: bytes) -> bytes | None:
-    """The least bytes above everything that starts with `prefix`; None where there is none."""
+    """Return the least bytes above everything that starts with `prefix`; None where there are none."""
     head = prefix.rstrip(b"\xff")
     return head[:-1] + bytes([head[-1] + 1]) if head else None
 
 
 def _parts(text: str, position: int) -> list[object]:
-    """Literal runs, `_ANY` (never two in a row) and `_ONE`."""
+    """Split into literal runs, `_ANY` (never twice in a row) and `_ONE`."""
     parts: list[object] = []
     run: list[str] = []
 
@@ -366,7 +365,7 @@ def _range(run: str, ignore_case: bool) -> tuple[bytes, bytes | None]:
     if not ignore_case:
         prefix = run.encode()
         return prefix, successor(prefix)
-    # Upper-case ASCII letters stand before lower-case ones, so the two spellings are the two ends.
+    # Upper-case ASCII letters sort before lower-case ones, so the two spellings are the two ends.
     length = next((i for i, c in enumerate(run) if not c.isascii() or c in _STRAY), len(run))
     head = run[:length]
     return head.upper().encode(), successor(head.lower().encode())

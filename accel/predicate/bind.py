@@ -1,4 +1,4 @@
-"""Predicate and schema brought together: names become columns, literals native values."""
+"""Binding a predicate to a schema: names become columns, literals become native values."""
 
 from __future__ import annotations
 
@@ -44,16 +44,16 @@ __all__ = [
 ]
 
 KeyCache: TypeAlias = "dict[tuple[int, Kind], tuple[ast.InList | ast.InArray, Keys]]"
-"""What lists of IN have come to, by the node and the kind of column."""
+"""The keys of IN lists, by the id of the node and the kind of column; the node is stored to keep its id its own."""
 
-# Values; many more take longer than a loop should be held up.
+# Values of IN lists; binding many more would block the event loop for too long.
 _LONG = 5000
-# A condition takes as long as so many values.
+# A condition costs as much as this many values.
 _CONDITION = 10
 
 
 def binds_long(expr: ast.Expr) -> bool:
-    """Whether binding it is long work: it has thousands of values or hundreds of conditions."""
+    """Return whether binding takes long: the predicate has thousands of values or hundreds of conditions."""
     left = _LONG
     stack = [expr]
     while stack and left >= 0:
@@ -69,35 +69,39 @@ def binds_long(expr: ast.Expr) -> bool:
 
 
 def bind(
-    expr: ast.Expr, schema: pa.Schema, *, meant: pa.Schema | None = None, known: KeyCache | None = None
+    expr: ast.Expr,
+    schema: pa.Schema,
+    *,
+    query_schema: pa.Schema | None = None,
+    key_cache: KeyCache | None = None,
 ) -> Bound:
-    """Resolve the columns of a predicate and put its literals into their terms.
+    """Resolve the columns of a predicate and convert its literals to their types.
 
     Parameters
     ----------
     expr : Expr
         Any predicate.
     schema : pyarrow.Schema
-        The columns as the rows will come; their decoded types decide how values compare.
-    meant : pyarrow.Schema, optional
-        The columns that the predicate is about, where those are some file's. Beside floats a literal is a double:
-        it stays that where the file has whole numbers.
-    known : dict, optional
-        Keys of its lists that were found before; takes those that are found now.
+        The schema of the rows; its decoded types decide how values compare.
+    query_schema : pyarrow.Schema, optional
+        The schema of the whole data set, where `schema` is one file's. A literal compared with a float column of
+        it is rounded to a double even where the file stores integers.
+    key_cache : dict, optional
+        The keys of IN lists that were converted before; those converted now are added.
 
     Returns
     -------
     Bound
-        Immutable, picklable; its columns stand in order of first appearance, each once.
+        Immutable and picklable; it has each column once, in order of first appearance.
 
     Raises
     ------
     ColumnNotFoundError
-        There is no such column; the hint lists names that are close.
+        A column does not exist; the hint lists similar names.
     PredicateError
-        A comparison that has no meaning, at the literal's position where it has one.
+        Two things cannot be compared; the error has the position of the literal where it has one.
     """
-    binder = _Binder(schema, meant, {} if known is None else known)
+    binder = _Binder(schema, query_schema, {} if key_cache is None else key_cache)
     try:
         root = binder.node(expr)
     except RecursionError:
@@ -120,12 +124,12 @@ _MIRRORED = {ast.Op.LT: ast.Op.GT, ast.Op.LE: ast.Op.GE, ast.Op.GT: ast.Op.LT, a
 
 
 class _Binder:
-    """One walk of a tree: collects its columns."""
+    """Binds one tree, collecting its columns."""
 
-    def __init__(self, schema: pa.Schema, meant: pa.Schema | None, known: KeyCache) -> None:
+    def __init__(self, schema: pa.Schema, query_schema: pa.Schema | None, key_cache: KeyCache) -> None:
         self.schema = schema
-        self.meant = meant
-        self.known = known
+        self.query_schema = query_schema
+        self.key_cache = key_cache
         self.columns: list[BoundColumn] = []
         self._ordinals: dict[tuple[str, ...], int] = {}
         self._seen: dict[ast.Column, int] = {}
@@ -134,15 +138,15 @@ class _Binder:
     def column(self, named: ast.Column) -> tuple[int, BoundColumn]:
         ordinal = self._seen.get(named)
         if ordinal is None:
-            bound = resolve(named, self.schema if self.meant is None else self.meant)
-            meant = bound.kind.family
-            if self.meant is not None:
-                # A file's own fields are nothing that a name could mean.
+            bound = resolve(named, self.schema if self.query_schema is None else self.query_schema)
+            family = bound.kind.family
+            if self.query_schema is not None:
+                # Names resolve against the query's schema only, never against fields that just this file has.
                 bound = follow(named, bound.path, schema=self.schema)
             ordinal = self._ordinals.setdefault(bound.path, len(self.columns))
             if ordinal == len(self.columns):
                 self.columns.append(bound)
-                if meant is Family.FLOAT and bound.kind.family is Family.INTEGER:
+                if family is Family.FLOAT and bound.kind.family is Family.INTEGER:
                     self._doubles.add(ordinal)
             self._seen[named] = ordinal
         return ordinal, self.columns[ordinal]
@@ -230,7 +234,7 @@ class _Binder:
     def among(self, expr: ast.InList | ast.InArray) -> Node:
         ordinal, column = self.column(expr.column)
         self.ordered(expr.column, column)
-        # A disjunction of nothing: false, of a null too.
+        # An empty list is an empty disjunction: false, even for null.
         if not len(expr.values):
             return Truth(False)
         if column.kind.family is Family.NULL:
@@ -244,17 +248,16 @@ class _Binder:
         return membership(ordinal, column, keys, with_null=with_null)
 
     def keys(self, expr: ast.InList | ast.InArray, kind: Kind, where: str) -> Keys:
-        """The keys of a list for a column of this kind, found out once."""
-        # The entry keeps the node alive: its id stays its own.
-        known = self.known.get((id(expr), kind))
-        if known is None:
+        """Return the keys of a list for a column of this kind, converted once."""
+        cached = self.key_cache.get((id(expr), kind))
+        if cached is None:
             if isinstance(expr, ast.InArray):
                 keys = array_keys(expr.values, kind, where=where, position=expr.position)
             else:
                 present = (value for value in expr.values if value is not None)
                 keys = list_keys(present, kind, where=where, position=expr.position)
-            known = self.known[id(expr), kind] = expr, keys
-        return known[1]
+            cached = self.key_cache[id(expr), kind] = expr, keys
+        return cached[1]
 
     def like(self, expr: ast.Like) -> Node:
         ordinal, column = self.column(expr.column)
@@ -282,7 +285,7 @@ class _Binder:
 
 
 def _flat(expr: ast.And | ast.Or, kind: type[ast.And | ast.Or]) -> list[ast.Expr]:
-    """The operands of nested ANDs (ORs) in order, without recursion: chains may be long."""
+    """Return the operands of nested ANDs (ORs) in order, without recursion, since chains may be long."""
     out: list[ast.Expr] = []
     stack: list[ast.Expr] = [expr]
     while stack:
@@ -295,7 +298,7 @@ def _flat(expr: ast.And | ast.Or, kind: type[ast.And | ast.Or]) -> list[ast.Expr
 
 
 def _comparable(a: Family, b: Family) -> bool:
-    # A UUID column may stand beside its bytes, but not beside text.
+    # A UUID column compares with bytes but not with text.
     return a.group is b.group or {a, b} == {Family.UUID, Family.BINARY}
 
 
@@ -312,15 +315,15 @@ def _shown(named: ast.Column, column: BoundColumn) -> str:
 def resolve(column: Column, schema: pa.Schema) -> BoundColumn:
     """Find a column: a top-level one, or a field down through structs.
 
-    Its first names may together be one name at the top level, with dots in it, as far as `Column.head` allows. Of such
-    readings the first is meant that the schema has, from the shortest name on or, by `Column.whole_first`, the longest.
+    The first names of the path may together be one top-level name with dots in it, as far as `Column.head` allows. The
+    first such reading that the schema has is used, from the shortest name on or, by `Column.whole_first`, the longest.
 
     Raises
     ------
     ColumnNotFoundError
-        There is no such column.
+        The column does not exist.
     PredicateError
-        The name is ambiguous, or a part of the path has no fields.
+        The name is ambiguous, or a part of the path is no struct.
     """
     path = column.path
     refusal: PredicateError | ColumnNotFoundError | None = None
@@ -340,12 +343,12 @@ def resolve(column: Column, schema: pa.Schema) -> BoundColumn:
 
 
 def resolve_named(name: str, schema: pa.Schema) -> BoundColumn:
-    """The same for a name that is a value of the caller's."""
+    """Resolve a name that is a Python value, as in `columns=`; errors are those of `resolve`."""
     return resolve(column_named(name), schema)
 
 
 def _has(column: Column, name: str, schema: pa.Schema) -> bool:
-    """Whether there is a top-level column of this name; an error where there are several."""
+    """Return whether there is a top-level column of this name; raise where there are several."""
     found = schema.get_all_field_indices(name)
     if len(found) > 1:
         raise _ambiguous(column, name)
@@ -353,7 +356,7 @@ def _has(column: Column, name: str, schema: pa.Schema) -> bool:
 
 
 def follow(column: Column, path: tuple[str, ...], *, schema: pa.Schema) -> BoundColumn:
-    """The column at a path whose first name the schema has once; errors are those of `resolve`."""
+    """Return the column at a path whose first name the schema has once; errors are those of `resolve`."""
     field = schema.field(path[0])
     for depth in range(1, len(path)):
         field = _child(column, field, path, depth)
@@ -399,8 +402,7 @@ def _missing(
 
 
 def _other_reading(column: Column, schema: pa.Schema) -> str | None:
-    """What to write where the dots of an exact name were meant to lead into structs, or those between exact names to be
-    part of a name."""
+    """Return the other way to write a name: dots as part of it, or as a path into structs; None where neither exists."""
     name, is_text = column.name, column.position >= 0
     if len(column.path) > 1:
         if name not in schema.names:
@@ -421,7 +423,7 @@ def _other_reading(column: Column, schema: pa.Schema) -> str | None:
 
 
 def _as_text(name: str) -> str:
-    """What may be meant by a name, in a predicate that is text."""
+    """Return a hint for a name in predicate text that was probably meant as a literal."""
     if name in ("None", "none", "nan", "NaN"):
         return "null is NULL, after IS or IS NOT" if "o" in name else "write DOUBLE 'NaN'"
     if len(name) > 60:

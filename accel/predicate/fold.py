@@ -1,4 +1,7 @@
-"""Comparisons that hold no column: their answer, by the same rules as for columns."""
+"""Building conditions from literals: comparisons without a column are evaluated, lists of IN become nodes.
+
+Literals compare by the same rules as columns (`accel.predicate.coerce`).
+"""
 
 from __future__ import annotations
 
@@ -36,7 +39,7 @@ __all__ = [
 
 
 def compare_values(op: Op, left: Value, right: Value) -> bool | None:
-    """`left op right` in three-valued logic; ValueError where the two cannot be compared."""
+    """Evaluate `left op right` in three-valued logic; raise ValueError where the two cannot be compared."""
     if left is None or right is None:
         if op is Op.DISTINCT:
             return left is not right
@@ -72,7 +75,7 @@ def _order(left: Any, right: Any) -> int:
     return 0 if a == b else -1 if a < b else 1
 
 
-# A date is its midnight; text stands for its UTF-8 bytes.
+# A date compares as its midnight, text as its UTF-8 bytes.
 _MIXED = ({"date", "timestamp"}, {"text", "binary"})
 _NOUN = {
     "number": "a number",
@@ -84,7 +87,7 @@ _NOUN = {
     "timestamp": "a timestamp",
 }
 _FROM_TEXT: dict[str, Callable[[str], Value]] = {
-    "date": timestamp_from_text,  # as a date if that is all it is
+    "date": timestamp_from_text,  # which reads a date too
     "time": time_from_text,
     "timestamp": timestamp_from_text,
 }
@@ -113,7 +116,7 @@ def _kind(value: Value) -> str:
 
 
 def _key(value: Any) -> Any:
-    """What orders as the value does among its kind; NaN above every number and equal to itself."""
+    """Return a key that orders as the value does within its kind; NaN is equal to itself and above every number."""
     match value:
         case bool() | bytes():
             return value
@@ -134,13 +137,13 @@ def _key(value: Any) -> Any:
 
 
 def check_pattern(pattern: str) -> None:
-    """ValueError for a LIKE pattern that ends within an escape."""
+    """Raise ValueError for a LIKE pattern that ends within an escape."""
     if pattern.endswith("\\") and (len(pattern) - len(pattern.rstrip("\\"))) % 2:
         raise ValueError("the pattern ends with a backslash that escapes nothing; write two")
 
 
 def like_value(value: str, pattern: str, *, ignore_case: bool) -> bool:
-    """Whether the text matches the LIKE pattern; ValueError for a pattern that is none."""
+    """Return whether the text matches the LIKE pattern; raise ValueError for an invalid pattern."""
     check_pattern(pattern)
     if ignore_case:
         value, pattern = fold_case(value), fold_case(pattern)
@@ -152,7 +155,7 @@ def like_value(value: str, pattern: str, *, ignore_case: bool) -> bool:
     if len(runs) == 1:
         return head.end() == len(value)
     position = head.end()
-    # The leftmost place for each run leaves the most for those after it: no backtracking.
+    # The leftmost match of each run leaves the most text for the runs after it, so none is retried.
     for run in runs[1:-1]:
         found = run.search(value, position)
         if found is None:
@@ -163,7 +166,7 @@ def like_value(value: str, pattern: str, *, ignore_case: bool) -> bool:
 
 
 def fold_case(text: str) -> str:
-    """Unicode's simple case folding: one character stays one character, so `_` still means one."""
+    """Apply Unicode's simple case folding, which keeps the number of characters, so that `_` still matches one."""
     folded = text.casefold()
     if len(folded) == len(text):
         return folded
@@ -179,7 +182,7 @@ def _fold_char(char: str) -> str:
 
 @lru_cache(maxsize=64)
 def _runs(pattern: str) -> list[re.Pattern[str]]:
-    """What stands between the `%` of a pattern, each an expression of fixed length."""
+    """Compile the runs between the `%` of a pattern; each matches texts of one length."""
     runs: list[list[str]] = [[]]
     chars = iter(pattern)
     for char in chars:
@@ -202,15 +205,15 @@ _OWN = {int, float, str}
 
 
 def member_of(column: Column, values: object) -> InList | InArray:
-    """The node for `column IN values`; a null among the values stays one.
+    """Return the node for `column IN values`; nulls among the values are preserved.
 
-    Arrow arrays, and what offers itself as one, are kept as arrays; so are numpy arrays of numbers
-    or timestamps and lists of more than `MAX_LIST` values of one type.
+    Arrow arrays, objects that export one, numpy arrays of numbers or timestamps, and lists of more than
+    `MAX_LIST` values of one type become an Arrow array.
 
     Raises
     ------
     PredicateError
-        When `values` is no collection, or one of them cannot be a literal.
+        `values` is no collection, or one of them cannot be a literal.
     """
     array = _as_array(values)
     if array is not None:
@@ -219,9 +222,9 @@ def member_of(column: Column, values: object) -> InList | InArray:
         hint = "give one of its columns" if hasattr(values, "column_names") else "write [value]"
         raise PredicateError(f"IN takes a collection of values, not a {type(values).__name__}", hint=hint)
     if isinstance(values, set | frozenset):
-        values = sorted(values, key=repr)  # one predicate, one text, in every process
+        values = sorted(values, key=repr)  # the same order in every process
     elements = list(_elements(values))
-    # Of these types each value is its own literal: what an array has no room for is told in the plain way.
+    # Values of these types are their own literals. What an array cannot hold is converted one by one below.
     if len(elements) > MAX_LIST and _types(elements) <= _OWN:
         with contextlib.suppress(UnicodeEncodeError):
             array = _array_of_literals(elements)
@@ -231,7 +234,7 @@ def member_of(column: Column, values: object) -> InList | InArray:
 
 
 def list_member(column: Column, literals: Sequence[Value], *, position: int = -1) -> InList | InArray:
-    """The node for `column IN literals`: an array where they are many and of one type."""
+    """Return the node for `column IN literals`, with an array where they are many and of one type."""
     array = _array_of_literals(literals) if len(literals) > MAX_LIST else None
     if array is not None:
         return InArray(column, array, position)
@@ -248,7 +251,7 @@ def _elements(values: Iterable[Any]) -> Iterable[Any]:
             raise PredicateError("IN takes an array of one dimension")
         import numpy as np
 
-        # As numpy scalars: tolist() would make ints of datetime64[ns].
+        # As numpy scalars, because tolist() turns datetime64[ns] into ints.
         return [None if value is np.ma.masked else value for value in values]
     return values
 
@@ -264,14 +267,16 @@ def _as_array(values: object) -> pa.Array | pa.ChunkedArray | None:
     pandas = module == "pandas" and hasattr(values, "to_numpy")
     if pandas and getattr(values, "ndim", 1) != 1:
         raise PredicateError("IN takes an array of one dimension")
-    if module == "polars" and str(getattr(values, "dtype", "")) == "Object":  # it would give addresses
+    if (
+        module == "polars" and str(getattr(values, "dtype", "")) == "Object"
+    ):  # its Arrow export holds addresses
         return None
     chunked = not pandas and hasattr(values, "__arrow_c_stream__")
     if not pandas and not chunked and not hasattr(values, "__arrow_c_array__"):
         return None
     import pyarrow as pa
 
-    # What Arrow has no type for is told, or taken, value by value.
+    # Values that Arrow has no type for are converted, or refused, one by one.
     with contextlib.suppress(pa.ArrowException, OverflowError):
         return pa.chunked_array(values) if chunked else pa.array(values, from_pandas=pandas)
     return None
@@ -287,13 +292,15 @@ def _checked(array: Any) -> pa.Array:
     kind = array.type.value_type if pa.types.is_dictionary(array.type) else array.type
     if pa.types.is_nested(kind) or pa.types.is_interval(kind) or pa.types.is_run_end_encoded(kind):
         raise PredicateError(f"an array of {array.type} cannot be the list of IN")
-    if getattr(kind, "extension_name", "").startswith("pandas."):  # numbers, of a calendar that no column has
+    if getattr(kind, "extension_name", "").startswith(
+        "pandas."
+    ):  # stored as numbers of a calendar that no column has
         raise PredicateError(f"values of {kind.extension_name} cannot be the list of IN")
-    return _with_nulls_told(array) if pa.types.is_dictionary(array.type) else array
+    return _without_null_entries(array) if pa.types.is_dictionary(array.type) else array
 
 
-def _with_nulls_told(coded: pa.DictionaryArray) -> pa.DictionaryArray:
-    """The same where no index points at an entry that is null: nobody counts these."""
+def _without_null_entries(coded: pa.DictionaryArray) -> pa.DictionaryArray:
+    """Return the array without indices of null entries, which its null count does not include."""
     if not coded.dictionary.null_count:
         return coded
     import pyarrow as pa
@@ -307,21 +314,21 @@ def _with_nulls_told(coded: pa.DictionaryArray) -> pa.DictionaryArray:
 
 
 def _from_numpy(values: Any) -> pa.Array | None:
-    """Numbers and timestamps by their buffer: `pa.array` would import pandas."""
+    """Convert numbers and timestamps by their buffers, because `pa.array` would import pandas."""
     import numpy as np
     import pyarrow as pa
 
     if not isinstance(values, np.ndarray) or values.ndim != 1:
         return None
-    told = ~np.ma.getmaskarray(values)
+    valid = ~np.ma.getmaskarray(values)
     if values.dtype.kind in "iuf" and values.dtype.itemsize <= 8:
         kind = pa.from_numpy_dtype(values.dtype)
         plain = np.ascontiguousarray(values, values.dtype.newbyteorder("="))
-        return _with_nulls(kind, told, [pa.py_buffer(plain.tobytes())])
+        return _with_nulls(kind, valid, [pa.py_buffer(plain.tobytes())])
     if values.dtype.kind == "M" and np.datetime_data(values.dtype) in _TIMESTAMPS:
         kind = pa.timestamp(np.datetime_data(values.dtype)[0])
         plain = np.ascontiguousarray(values, values.dtype.newbyteorder("="))
-        return _with_nulls(kind, ~np.isnat(plain) & told, [pa.py_buffer(plain.tobytes())])
+        return _with_nulls(kind, ~np.isnat(plain) & valid, [pa.py_buffer(plain.tobytes())])
     return None
 
 
@@ -338,27 +345,27 @@ def _with_nulls(kind: Any, valid: Any, buffers: list[Any]) -> pa.Array:
 
 
 def _array_of_literals(values: Collection[Value]) -> pa.Array | None:
-    """An array of literals that are all of one type, or None."""
+    """Return an array of literals that are all of one type; None for others."""
     import numpy as np
     import pyarrow as pa
 
     types = _types(values)
     if len(types) != 1:
         return None
-    known: list[Any] = [value for value in values if value is not None]
+    present: list[Any] = [value for value in values if value is not None]
     valid = np.ones(len(values), bool)
-    if len(known) < len(values):
+    if len(present) < len(values):
         valid[:] = [value is not None for value in values]
     kind = types.pop()
     if kind in (str, bytes):
-        chunks = [value.encode() if kind is str else value for value in known]
+        chunks = [value.encode() if kind is str else value for value in present]
         lengths = np.zeros(len(values), np.int64)
         lengths[valid] = [len(chunk) for chunk in chunks]
         offsets = np.concatenate(([0], np.cumsum(lengths))).astype(np.int64)
         data = pa.py_buffer(b"".join(chunks))
         to = pa.large_string() if kind is str else pa.large_binary()
         return _with_nulls(to, valid, [pa.py_buffer(offsets.tobytes()), data])
-    found = _fixed_width(kind, known)
+    found = _fixed_width(kind, present)
     if found is None:
         return None
     to, numbers = found
@@ -367,23 +374,23 @@ def _array_of_literals(values: Collection[Value]) -> pa.Array | None:
     return _with_nulls(to, valid, [pa.py_buffer(spread.tobytes())])
 
 
-def _fixed_width(kind: type, known: list[Any]) -> tuple[Any, Any] | None:
+def _fixed_width(kind: type, present: list[Any]) -> tuple[Any, Any] | None:
     import numpy as np
     import pyarrow as pa
 
     if kind is int:
-        low, high = min(known), max(known)
+        low, high = min(present), max(present)
         if -(1 << 63) <= low and high < 1 << 63:
-            return pa.int64(), np.array(known, np.int64)
+            return pa.int64(), np.array(present, np.int64)
         if low >= 0 and high < 1 << 64:
-            return pa.uint64(), np.array(known, np.uint64)
+            return pa.uint64(), np.array(present, np.uint64)
     elif kind is float:
-        return pa.float64(), np.array(known, np.float64)
+        return pa.float64(), np.array(present, np.float64)
     elif kind is datetime.date:
-        return pa.date32(), np.array([value.toordinal() - EPOCH_ORDINAL for value in known], np.int32)
+        return pa.date32(), np.array([value.toordinal() - EPOCH_ORDINAL for value in present], np.int32)
     elif kind is datetime.datetime:
-        zones = {value.utcoffset() is None for value in known}
+        zones = {value.utcoffset() is None for value in present}
         if len(zones) == 1:
-            micros = np.array([nanos_of_instant(value) // 1000 for value in known], np.int64)
+            micros = np.array([nanos_of_instant(value) // 1000 for value in present], np.int64)
             return pa.timestamp("us", None if zones.pop() else "UTC"), micros
     return None

@@ -1,4 +1,7 @@
-"""Literals from Python, numpy and Arrow values."""
+"""Literals: values of Python, numpy, pandas and Arrow, numbers and moments of predicate text.
+
+Dates, times and timestamps are exact to the nanosecond, in the years 0001 to 9999.
+"""
 
 from __future__ import annotations
 
@@ -48,12 +51,12 @@ _NUMPY_NANOS = {
 
 
 def literal_value(value: object) -> Value:
-    """A Python, numpy, pandas or pyarrow scalar as a literal of the tree, exact.
+    """Convert a Python, numpy, pandas or pyarrow scalar exactly to a literal.
 
     Raises
     ------
     PredicateError
-        When the value has no literal form (a duration, a list, a struct, a time with a zone, ...).
+        The value has no literal form (a duration, a list, a struct, a time with a zone, ...).
     """
     kind = type(value)
     if value is None or kind is bool:
@@ -80,7 +83,7 @@ def _checked_number(value: Any) -> int | float:
 
 
 def shown(value: object) -> str:
-    """The value for a message: its repr, cut where it is long."""
+    """Return a value for a message: its repr, shortened where it is long."""
     try:
         text = repr(value)
     except Exception:  # noqa: BLE001 - a caller's repr may raise anything (pyarrow's does, out of range)
@@ -89,7 +92,7 @@ def shown(value: object) -> str:
 
 
 def _converted(value: Any) -> Value:
-    """`literal_value` for everything but the plainest types."""
+    """Convert a value that is not exactly None, bool, str, int or float."""
     module = type(value).__module__.partition(".")[0]
     if module == "numpy":
         return _from_numpy(value)
@@ -188,12 +191,12 @@ def _from_datetime64(value: Any, np: Any) -> Value:
 
 
 def _from_pandas(value: Any) -> Value:
-    # By name: pandas is never imported here. NaT and NA are the nulls of pandas.
+    # Types are compared by name because pandas is not imported here. NaT and NA are its nulls.
     name = type(value).__name__
     if name in ("NaTType", "NAType"):
         return None
     if name == "Timestamp":
-        # The nanoseconds that a Timestamp holds beyond those of the datetime that it also is.
+        # A Timestamp has nanoseconds beyond the microseconds of its datetime.
         nanos = nanos_of_instant(value.to_pydatetime(warn=False)) + int(value.nanosecond)
         return instant_from_nanos(nanos, utc=value.tzinfo is not None)
     if name == "Timedelta":
@@ -233,13 +236,13 @@ def _from_arrow(value: Any) -> Value:
 
 
 MAX_DIGITS = 4000
-"""Most digits of a number literal, and the largest power of ten either way: what is beyond cannot be meant."""
+"""Most digits of a number literal, and its largest power of ten in either direction."""
 
 TYPE_WORDS = frozenset({"DATE", "TIME", "TIMESTAMP", "DOUBLE", "X"})
 
 
 def number_from_text(text: str) -> int | decimal.Decimal:
-    """`7` is an int; with a point or an exponent it is an exact Decimal. ValueError when out of range."""
+    """Parse a number: `7` is an int, one with a point or an exponent an exact Decimal. Raise ValueError when out of range."""
     if len(text) > 2 * MAX_DIGITS:
         raise ValueError(f"a number of {len(text):,} characters; at most {MAX_DIGITS:,} digits")
     if text.isdigit():
@@ -256,7 +259,7 @@ def number_from_text(text: str) -> int | decimal.Decimal:
 
 
 def bounded(value: decimal.Decimal) -> decimal.Decimal:
-    """The number, if it has no more digits and powers of ten than may be; else ValueError."""
+    """Return the number, or raise ValueError where it exceeds MAX_DIGITS digits or powers of ten."""
     if not value:
         return decimal.Decimal("-0" if value.is_signed() else 0)
     if abs(value.adjusted()) > MAX_DIGITS or len(value.as_tuple().digits) > MAX_DIGITS:
@@ -265,7 +268,7 @@ def bounded(value: decimal.Decimal) -> decimal.Decimal:
 
 
 def typed_from_text(word: str, text: str) -> Value:
-    """The value of a typed literal such as `DATE '2013-01-31'`; ValueError when the text is none."""
+    """Parse a typed literal such as `DATE '2013-01-31'`; raise ValueError when the text is invalid."""
     if word == "X":
         return _bytes_from_hex(text)
     if word == "DOUBLE":
@@ -302,7 +305,7 @@ EPOCH_ORDINAL = datetime.date(1970, 1, 1).toordinal()
 _FIRST_NANOS = (datetime.date.min.toordinal() - EPOCH_ORDINAL) * DAY_NANOS
 _END_NANOS = (datetime.date.max.toordinal() - EPOCH_ORDINAL + 1) * DAY_NANOS
 
-# Compiled by `re` where the first one is met: most predicates have none.
+# Compiled by `re` on first use, since most predicates have no dates.
 _DATE = r"(\d{4})-(\d{2})-(\d{2})"
 _TIME = r"(\d{2}):(\d{2})(?::(\d{2})(?:\.(\d{1,9}))?)?"
 _TIMESTAMP = (
@@ -312,7 +315,7 @@ _TIMESTAMP = (
 
 
 def date_from_text(text: str) -> datetime.date:
-    """`2013-01-31`, years 0001 to 9999; anything else is a ValueError."""
+    """Parse `2013-01-31`, in the years 0001 to 9999; raise ValueError for other text."""
     match = re.fullmatch(_DATE, text, re.ASCII)
     if match is None:
         raise ValueError(f"{text[:40]!r} is not a date; write YYYY-MM-DD")
@@ -324,7 +327,7 @@ def date_from_text(text: str) -> datetime.date:
 
 
 def date_from_days(days: int) -> datetime.date:
-    """The date that many days after 1970-01-01; a ValueError outside the years 0001 to 9999."""
+    """Return the date this many days after 1970-01-01; raise ValueError outside the years 0001 to 9999."""
     try:
         return datetime.date.fromordinal(days + EPOCH_ORDINAL)
     except (ValueError, OverflowError):
@@ -342,12 +345,12 @@ def _clock_nanos(text: str) -> int:
 
 
 def time_from_text(text: str) -> datetime.time | Ticks:
-    """`23:59`, `23:59:59` or `23:59:59.999999999`; anything else is a ValueError."""
+    """Parse `23:59`, `23:59:59` or `23:59:59.999999999`; raise ValueError for other text."""
     return time_from_nanos(_clock_nanos(text))
 
 
 def time_from_nanos(nanos: int) -> datetime.time | Ticks:
-    """The time of the day that many nanoseconds after midnight; `Ticks` only where it must be."""
+    """Return the time this many nanoseconds after midnight, as `Ticks` only where microseconds are too coarse."""
     if not 0 <= nanos < DAY_NANOS:
         raise ValueError("a time of the day is at least 00:00:00 and below 24:00:00")
     micros, rest = divmod(nanos, 1000)
@@ -358,10 +361,10 @@ def time_from_nanos(nanos: int) -> datetime.time | Ticks:
 
 
 def timestamp_from_text(text: str) -> datetime.datetime | Ticks:
-    """`2013-01-31`, `2013-01-31 23:59[:59[.999999999]]` (or `T`), then a zone or none.
+    """Parse `2013-01-31` or `2013-01-31 23:59[:59[.999999999]]` (or with `T`), and an optional zone.
 
     A zone is `Z`, `UTC` or an offset `+HH`, `+HH:MM`, `+HHMM`; the value is then in UTC.
-    Anything else is a ValueError.
+    Raise ValueError for other text.
     """
     match = re.fullmatch(_TIMESTAMP, text, re.ASCII)
     if match is None:
@@ -381,7 +384,7 @@ def timestamp_from_text(text: str) -> datetime.datetime | Ticks:
 
 
 def instant_from_nanos(nanos: int, *, utc: bool) -> datetime.datetime | Ticks:
-    """The timestamp that many nanoseconds after 1970; a ValueError outside the years 0001 to 9999."""
+    """Return the timestamp this many nanoseconds after 1970; raise ValueError outside the years 0001 to 9999."""
     if not _FIRST_NANOS <= nanos < _END_NANOS:
         raise ValueError("a timestamp must lie in the years 0001 to 9999")
     micros, rest = divmod(nanos, 1000)
@@ -392,7 +395,7 @@ def instant_from_nanos(nanos: int, *, utc: bool) -> datetime.datetime | Ticks:
 
 
 def nanos_of_instant(value: datetime.datetime) -> int:
-    """Nanoseconds since 1970 of a datetime: of its instant in UTC if it has a zone, as it stands if not."""
+    """Return a datetime's nanoseconds since 1970: in UTC if it has a zone, else of its local time."""
     days = value.toordinal() - EPOCH_ORDINAL
     seconds = (value.hour * 60 + value.minute) * 60 + value.second
     nanos = days * DAY_NANOS + seconds * 1_000_000_000 + value.microsecond * 1000
@@ -403,18 +406,18 @@ def nanos_of_instant(value: datetime.datetime) -> int:
 
 
 def nanos_of_date(day: datetime.date) -> int:
-    """Nanoseconds from 1970 to the day's begin."""
+    """Return the nanoseconds from 1970 to the day's start."""
     return (day.toordinal() - EPOCH_ORDINAL) * DAY_NANOS
 
 
 def nanos_of_time(value: datetime.time) -> int:
-    """Nanoseconds since midnight."""
+    """Return the nanoseconds since midnight."""
     seconds = (value.hour * 60 + value.minute) * 60 + value.second
     return seconds * 1_000_000_000 + value.microsecond * 1000
 
 
 def text_from_moment(value: datetime.date | datetime.time | Ticks) -> str:
-    """The text that reads back as exactly this date, time or timestamp (a zone is written as UTC)."""
+    """Render a date, time or timestamp as text that parses to the same value (a zone is written as UTC)."""
     if isinstance(value, Ticks):
         days, nanos = divmod(value.nanos, DAY_NANOS)
         seconds, fraction = divmod(nanos, 1_000_000_000)

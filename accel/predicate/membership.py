@@ -1,4 +1,4 @@
-"""Equalities in a bound tree: lists of IN, many of one column as such a list, and ranges that hold one value."""
+"""Equalities in a bound tree: IN lists, many equalities of one column, and ranges that hold one value."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ __all__ = [
 ]
 
 _End: TypeAlias = "tuple[int, bool, bool | int | float | bytes]"
-"""A column, whether it is the upper end of a range, and the value there, which is in the range."""
+"""One end of a range: the column, whether it is the upper end, and the inclusive value."""
 
 MANY = 16
-"""Equalities of one column; fewer are compared one by one as fast as they are looked up."""
+"""Fewest equalities of one column that become a membership test; fewer are as fast one by one."""
 
 
 def membership(ordinal: int, column: BoundColumn, keys: Keys, *, with_null: bool) -> Node:
-    """That a column's value is one of the keys, in normal form."""
+    """Return the node that tests whether a column's value is one of the keys."""
     count = len(keys.sorted) + keys.nan
     if count == 0:
         return Truth(None) if with_null else Fixed(ordinal, False)
@@ -67,10 +67,10 @@ def membership(ordinal: int, column: BoundColumn, keys: Keys, *, with_null: bool
 
 
 def joined(kind: type[AllOf | AnyOf], operands: Sequence[Node], columns: Sequence[BoundColumn]) -> Node:
-    """The AND (OR) of the operands, many inequalities (equalities) of one column as one test of membership, and two ends
-    of a range that are one value as an equality.
+    """Return the AND (OR) of the operands in a simpler form.
 
-    They agree on every row: both are null where the column is, and only there.
+    Many inequalities (equalities) of one column become one membership test, and a range whose two ends are one value
+    becomes an equality. Both forms agree on every row: they are null exactly where the column is.
     """
     operands = _with_points(kind, operands, columns)
     tests = [_equality(kind, node) for node in operands]
@@ -97,7 +97,7 @@ def joined(kind: type[AllOf | AnyOf], operands: Sequence[Node], columns: Sequenc
 
 
 def _equality(kind: type[AllOf | AnyOf], node: Node) -> Against | None:
-    """The equality that a node is (in an AND: denies)."""
+    """Return the equality that a node is (in an AND: negates), or None."""
     if kind is AllOf:
         if not isinstance(node, Negation):
             return None
@@ -108,9 +108,9 @@ def _equality(kind: type[AllOf | AnyOf], node: Node) -> Against | None:
 def _with_points(
     kind: type[AllOf | AnyOf], operands: Sequence[Node], columns: Sequence[BoundColumn]
 ) -> Sequence[Node]:
-    """The operands, `x >= v` and `x <= v` in an AND as `x = v`, and `x < v` and `x > v` in an OR as its negation.
+    """Replace `x >= v` and `x <= v` in an AND by `x = v`, and `x < v` and `x > v` in an OR by its negation.
 
-    What answers equality, as a bloom filter does, is asked by it then.
+    So indexes that answer only equality, as bloom filters do, can be used.
     """
     ends: dict[_End, int] = {}
     for at, node in enumerate(operands):
@@ -130,12 +130,12 @@ def _with_points(
 
 
 def _ends(kind: type[AllOf | AnyOf], node: Node, columns: Sequence[BoundColumn]) -> Sequence[_End]:
-    """The ends of a range that a node is, in an AND; in an OR, those of the range that it leaves."""
+    """Return the ends of the range that a node allows in an AND, or excludes in an OR."""
     negated = isinstance(node, Negation)
     atom = node.operand if isinstance(node, Negation) else node
     if isinstance(atom, Fixed):
         of = columns[atom.column].kind
-        # The range of all values has the ends that the type has.
+        # A test that is always true allows the whole range of the type.
         if of.domain is Domain.INTEGER and (atom.value is not negated) is (kind is AllOf):
             return (atom.column, False, of.limits[0]), (atom.column, True, of.limits[1])
         return ()
@@ -144,24 +144,24 @@ def _ends(kind: type[AllOf | AnyOf], node: Node, columns: Sequence[BoundColumn])
     upper, value = negated is (kind is AnyOf), atom.value
     if columns[atom.column].kind.domain is Domain.INTEGER:
         return ((atom.column, upper, value if upper else int(value) + 1),)
-    # A range whose end is not in it holds other values beside that one.
+    # Only an inclusive end can close a range of a single value.
     return ((atom.column, upper, value),) if upper is (atom.order is Order.LE) else ()
 
 
 def list_keys(values: Iterable[Value], kind: Kind, *, where: str, position: int) -> Keys:
-    """The keys (none of them None) that a column of this kind can hold.
+    """Convert literals (no None) to the keys that a column of this kind can hold.
 
     Raises
     ------
     PredicateError
-        One of them cannot be compared with the column.
+        A literal cannot be compared with the column.
     """
     found = {key(value, kind, where=where, position=position) for value in values}
     return native_keys((value for value in found if value is not None), kind)
 
 
 def native_keys(values: Iterable[bool | int | float | bytes], kind: Kind) -> Keys:
-    """The same of native values of the column, each once but for NaN."""
+    """Make keys of native values of the column, which are distinct except for NaN."""
     found = list(values)
     if kind.domain is Domain.FLOAT:
         return _keys(np.array(found, np.float64), kind)
@@ -172,7 +172,7 @@ def native_keys(values: Iterable[bool | int | float | bytes], kind: Kind) -> Key
 
 
 def array_keys(values: pa.Array, kind: Kind, *, where: str, position: int) -> Keys:
-    """The same for an Arrow array; its nulls are passed over."""
+    """Convert an Arrow array to keys, without its nulls; errors are those of `list_keys`."""
     values = whole(values)
     theirs = kind_of(values.type)
     if theirs.family is Family.NULL:
@@ -188,7 +188,7 @@ def array_keys(values: pa.Array, kind: Kind, *, where: str, position: int) -> Ke
 
 
 def keys_near(keys: Keys, values: pa.Array) -> Keys:
-    """Those of the keys (one or more) that any of some native values may equal: no more than there are values."""
+    """Return the keys (at least one is given) that any of the values may equal: at most one for each value."""
     kind, ordered = kind_of(values.type), keys.sorted
     points: npt.NDArray[Any]
     if kind.domain is Domain.BYTES:
@@ -197,7 +197,7 @@ def keys_near(keys: Keys, values: pa.Array) -> Keys:
         points = integers(values)
         if points.dtype == object:
             points = points[(points >= ordered[0]) & (points <= ordered[-1])]
-        # What the keys' type has no room for is none of them, and may become any.
+        # A value outside the keys' type equals no key; whatever it wraps to does no harm.
         points = points.astype(ordered.dtype)
     places = sort_distinct(np.searchsorted(ordered, points))
     near = ordered[places[places < len(ordered)]]
@@ -206,7 +206,7 @@ def keys_near(keys: Keys, values: pa.Array) -> Keys:
 
 
 def _same_group(values: pa.Array, theirs: Kind, kind: Kind) -> npt.NDArray[Any] | None:
-    """Native numbers of `kind`, unsorted, what cannot occur left out; None where it takes Python."""
+    """Convert to native numbers of `kind`, unsorted, without impossible ones; None where numpy cannot do it exactly."""
     if Family.DURATION in (theirs.family, kind.family) and theirs.family is not kind.family:
         return None
     if theirs.family.group is not kind.family.group or not {theirs.domain, kind.domain} <= {
@@ -253,7 +253,7 @@ def _whole_floats(raw: npt.NDArray[Any], kind: Kind) -> npt.NDArray[Any]:
     fits = (raw >= float(low)) & (raw < float(high + 1)) & (raw == np.floor(raw))
     numbers = raw[fits]
     if len(numbers) and float(np.abs(numbers).max()) >= 1 << 63:
-        # Decimals have room for them, int64 has not.
+        # Decimals can hold these numbers, int64 cannot.
         return _integer_array(sorted({int(number) for number in numbers.tolist()}), kind)
     found: npt.NDArray[Any] = numbers.astype(np.uint64 if low == 0 else np.int64)
     return found
@@ -275,7 +275,7 @@ def _python_values(values: pa.Array, theirs: Kind) -> Iterable[Value]:
         yield from plain.drop_null().to_pylist()
         return
     if theirs.family is Family.DURATION:
-        # What compares with durations has been seen to: to be refused, any will do.
+        # Durations of the column's own type were converted above; any duration makes `key` refuse the others.
         refused: Any = datetime.timedelta(0)
         yield from [refused] if values.null_count < len(values) else []
         return
@@ -294,7 +294,7 @@ def _keys(numbers: npt.NDArray[Any], kind: Kind) -> Keys:
         without = numbers[~np.isnan(numbers)]
         nan = len(without) < len(numbers)
         numbers = sort_distinct(without + 0.0)
-        # Hashing tells the zeros apart: either key stands for both.
+        # Arrow's hashing distinguishes the two zeros, so both become keys.
         hashed = np.append(numbers, -0.0) if bool((numbers == 0).any()) else numbers
         return Keys(integers_array(hashed, kind.native), numbers, nan)
     if kind.domain is Domain.BOOLEAN:

@@ -1,4 +1,7 @@
-"""Predicate text to tokens."""
+"""Parses predicate text: tokens, operands, and the tree of conditions.
+
+The dialect is described in docs/predicates.md. Conditions are parsed without recursion.
+"""
 
 from __future__ import annotations
 
@@ -42,8 +45,8 @@ __all__ = [
 MAX_LENGTH = 1 << 24
 """Longest predicate text, in characters."""
 
-# A name is letters, digits and what is beyond ASCII: said by what it is not, which compiles fifty times faster.
-# Possessive, so that a literal that is not closed does not match as a shorter one.
+# A name is letters, digits and non-ASCII characters; the negated class compiles fifty times faster. Quantifiers are
+# possessive, so that an unclosed literal does not match as a shorter one.
 _TOKEN = re.compile(
     r"""[ \t\r\n\f\v]*+(?:
       (?P<name>[^\x00-@\[-^`{-\x7f][^\x00-\#%-/:-@\[-^`{-\x7f]*+)
@@ -82,8 +85,8 @@ class Token(NamedTuple):
     """One token of a predicate.
 
     `kind` is "name", "quoted" (a name in double quotes), "number", "text", "op", "mark" or "end".
-    `value` is the text that it stands for, with the quoting taken off. `word` is what the grammar
-    compares: an unquoted name in upper case, the characters of an operator or mark, else empty.
+    `value` is its text without quotes. `word` is what the grammar compares: an unquoted name in
+    upper case, the characters of an operator or mark, else empty.
     """
 
     kind: str
@@ -93,7 +96,7 @@ class Token(NamedTuple):
 
 
 def tokenize(text: str) -> list[Token]:
-    """The tokens of `text`, the last of kind "end"; a `PredicateError` points at what is none."""
+    """Split text into tokens, the last of kind "end"; raise `PredicateError` at a character that begins none."""
     if len(text) > MAX_LENGTH:
         raise PredicateError(
             f"the predicate has {len(text):,} characters, more than {MAX_LENGTH:,}",
@@ -140,7 +143,7 @@ def _check_encodable(text: str) -> None:
     try:
         text.encode()
     except UnicodeEncodeError as error:
-        # What is shown must be printable itself: "?" for each surrogate, so places stay.
+        # Replace each surrogate by "?", so that the text can be printed and positions stay.
         shown = text.encode("utf-8", "replace").decode()
         raise PredicateError("a lone surrogate is no character", text=shown, position=error.start) from None
 
@@ -182,7 +185,7 @@ def _fault(text: str, position: int) -> PredicateError:
 
 
 OPERATOR_WORDS = frozenset(("AND", "OR", "NOT", "IS", "IN", "BETWEEN", "LIKE", "ILIKE"))
-"""The words that can follow an operand; where an operand is due, each may still be a column."""
+"""Words that can follow an operand. Where an operand is expected, each may still name a column."""
 
 _AFTER = {
     **dict.fromkeys(("+", "-"), "arithmetic is not supported; dates and times stand in quotes"),
@@ -203,7 +206,7 @@ _AFTER = {
     "ISNULL": "write IS NULL",
     "NOTNULL": "write IS NOT NULL",
 }
-"""What may be meant by what stands where a condition has ended."""
+"""Hints by the word that follows a complete condition."""
 
 _CONSTANTS = {"TRUE": True, "FALSE": False, "NULL": None}
 
@@ -218,7 +221,7 @@ class Cursor:
         self._tokens = tokenize(text)
         self._index = 0
 
-    # What goes wrong.
+    # Errors.
 
     def _error(self, message: str, position: int, hint: str | None = None) -> PredicateError:
         return PredicateError(message, text=self._text, position=position, hint=hint)
@@ -263,7 +266,7 @@ class Cursor:
         return False
 
     def _right(self) -> Operand:
-        """An operand, in parentheses or not."""
+        """Read an operand, in parentheses or not."""
         opened = 0
         while self._take("("):
             opened += 1
@@ -273,28 +276,6 @@ class Cursor:
             if not self._take(")"):
                 self._fail(")", self._hint_after())
         return operand
-
-    def _plain_list(self) -> list[Value] | None:
-        """The values up to the next `)`, which is passed, where all are numbers and texts: what `_right` would find.
-
-        None where there is anything else: it is left to the plain way, with the place as it was.
-        """
-        tokens, at = self._tokens, self._index
-        values: list[Value] = []
-        while (kind := tokens[at].kind) in ("number", "text"):
-            word = tokens[at + 1].word
-            if word not in (",", ")"):
-                return None
-            value = tokens[at].value
-            try:
-                values.append(number_from_text(value) if kind == "number" else value)
-            except ValueError:
-                return None
-            at += 2
-            if word == ")":
-                self._index = at
-                return values
-        return None
 
     def _operand(self) -> Operand:
         token = self._tokens[self._index]
@@ -319,7 +300,7 @@ class Cursor:
         self._fail("a column or a literal", self._hint_operand())
 
     def _hint_operand(self) -> str | None:
-        """Of what is no operand, by what stands before it."""
+        """Return a hint for a token that is no operand, by the token before it."""
         token = self._tokens[self._index]
         before = self._tokens[self._index - 1] if self._index else token
         if token.kind == "op" and before.kind == "op":
@@ -406,7 +387,7 @@ _NEGATABLE = frozenset(("IN", "BETWEEN", "LIKE", "ILIKE"))
 
 @dataclass(slots=True)
 class _Group:
-    """An open parenthesis (or the whole text): the ORs of ANDs met so far, and the NOTs that wait."""
+    """An open parenthesis (or the whole text): its terms so far, and the NOTs before the next term."""
 
     position: int
     alternatives: list[Expr] = field(default_factory=list)
@@ -421,17 +402,17 @@ _AFTER_IS = {
     "IN": "write IN, without IS",
 }
 
-# How a statement begins, and a condition does not, save on a column of that name.
+# The beginning of a statement; a condition begins so only with a column of that name.
 _CLAUSE = r"\s*(?:select|where)\s+[\w\"*]"
 
 
 def parse(text: str) -> Expr:
-    """The tree of a predicate.
+    """Parse a predicate.
 
     Raises
     ------
     PredicateError
-        With the text, and the position of the character where something else was expected.
+        The text does not parse; the error has the text and the position of the unexpected character.
     """
     try:
         return _Parser(text).whole()
@@ -464,7 +445,7 @@ def _listed(column: Column, values: list[Value], position: int) -> Expr:
 class _Parser(Cursor):
     __slots__ = ()
 
-    # Conditions, joined by NOT, AND, OR and parentheses.
+    # NOT, AND, OR and parentheses.
 
     def whole(self) -> Expr:
         if self._tokens[0].kind == "end":
@@ -491,7 +472,7 @@ class _Parser(Cursor):
             while True:
                 nesting -= group.nots
                 word = self._tokens[self._index].word
-                if word == ")" and len(groups) > 1 and self._is_bare(group):
+                if word == ")" and len(groups) > 1 and self._is_empty(group):
                     closed: Expr | Operand = node  # a parenthesised operand may still be compared
                 else:
                     self._add(group, node)
@@ -511,14 +492,14 @@ class _Parser(Cursor):
             self._index += 1
 
     @staticmethod
-    def _is_bare(group: _Group) -> bool:
+    def _is_empty(group: _Group) -> bool:
         return not (group.nots or group.terms or group.alternatives)
 
     def _at_not(self) -> bool:
         token = self._tokens[self._index]
         if token.word != "NOT":
             return False
-        # `not = 1`, `not)`: the word can only be a column here.
+        # In `not = 1` and `not)` the word can only be a column.
         following = self._tokens[self._index + 1]
         return following.kind not in ("op", "end") and following.word not in (")", ",", ".")
 
@@ -553,7 +534,7 @@ class _Parser(Cursor):
     # One condition.
 
     def _condition(self, left: Expr | Operand) -> Expr | Operand:
-        """What follows an operand makes it a condition; what follows a condition leaves it as it is."""
+        """Read the rest of the condition that begins with an operand; return a whole condition unchanged."""
         if not isinstance(left, Column | Literal):
             return left
         token = self._tokens[self._index]
@@ -621,10 +602,6 @@ class _Parser(Cursor):
         self._index += 1
         if not self._take("("):
             self._fail("( after IN", "a list stands in parentheses, as in IN (1, 2)")
-        if isinstance(left, Column):
-            plain = self._plain_list()
-            if plain is not None:
-                return _listed(left, plain, position)
         is_query = self._tokens[self._index].word == "SELECT"
         members: list[Operand] = []
         while not self._take(")"):
@@ -639,7 +616,7 @@ class _Parser(Cursor):
                 values.append(member.value)
         if isinstance(left, Column) and len(values) == len(members):
             return _listed(left, values, position)
-        # A list that holds columns, or a literal on the left: what IN stands for.
+        # A list with columns, or a literal on the left: expand IN to equalities joined by OR.
         answers = [self._compared(Op.EQ, left, member, position) for member in members]
         if all(isinstance(answer, Constant) for answer in answers):
             found = {answer.value for answer in answers if isinstance(answer, Constant)}
@@ -658,7 +635,7 @@ class _Parser(Cursor):
         self._index += 1
         pattern = self._right()
         if isinstance(pattern, Literal) and pattern.value is None:
-            return self._compared(Op.EQ, left, pattern, position)  # null in any case
+            return self._compared(Op.EQ, left, pattern, position)  # always null
         if not isinstance(pattern, Literal) or not isinstance(pattern.value, str):
             hint = _as_text(pattern.name) if isinstance(pattern, Column) else None
             raise self._error("expected a pattern: a text literal", pattern.position, hint)

@@ -1,7 +1,7 @@
-"""What bounds and counts prove of a predicate, unit by unit, vectorised.
+"""Pruning: which outcomes of a predicate the bounds of its columns leave possible, for many units at once.
 
-Only the claims of `Bounds` are used. What is not claimed may be: a value anywhere, a null, a NaN (which
-is above every number, so an upper bound does not bound it).
+A unit is a file, a row group, a page or a range of rows. Whatever its bounds and counts do not rule out may
+occur: any value, a null, a NaN (which is above every number, so an upper bound does not bound it).
 """
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ if TYPE_CHECKING:
 __all__ = [
     "Claims",
     "Evidence",
+    "IndexEvidence",
     "Verdict",
-    "Witness",
-    "alike",
     "claims_of",
     "constant_bounds",
     "prune",
     "range_bounds",
+    "same_dtype",
     "where_both",
     "where_flagged",
 ]
@@ -59,12 +59,12 @@ Values: TypeAlias = npt.NDArray[Any]
 
 
 class Verdict(enum.IntEnum):
-    """The answer of one level for one unit."""
+    """The result of pruning for one unit."""
 
     NONE = 0
     """No row can make the predicate true: drop the unit."""
     SOME = 1
-    """Some rows may, some may not (or it is unknown): the exact filter decides."""
+    """Some rows may, others may not: the exact filter decides."""
     ALL = 2
     """Every row makes it true: no filter column is needed."""
 
@@ -82,18 +82,18 @@ class Evidence:
 
     @classmethod
     def unknown(cls, n: int) -> Evidence:
-        """Of `n` units of which nothing is known: each may be anything."""
+        """Return evidence that rules out nothing, for `n` units."""
         return cls(np.ones(n, bool), np.ones(n, bool), np.ones(n, bool))
 
     def __len__(self) -> int:
         return len(self.may_true)
 
     def part(self, begin: int, end: int) -> Evidence:
-        """Of a half-open range of the units."""
+        """Return the evidence of a half-open range of the units."""
         return Evidence(self.may_true[begin:end], self.may_false[begin:end], self.may_null[begin:end])
 
     def meet(self, other: Evidence) -> Evidence:
-        """Of the same predicate, what both leave possible."""
+        """Combine two pieces of evidence about one predicate: what both leave possible."""
         return Evidence(
             self.may_true & other.may_true, self.may_false & other.may_false, self.may_null & other.may_null
         )
@@ -117,13 +117,13 @@ class Evidence:
         )
 
     def verdicts(self) -> npt.NDArray[np.int8]:
-        """One `Verdict` a unit."""
+        """Return one `Verdict` for each unit."""
         surely = self.may_true & ~(self.may_false | self.may_null)
-        return self.may_true.astype(np.int8) + surely  # the numbers of NONE, SOME, ALL
+        return self.may_true.astype(np.int8) + surely  # 0, 1 and 2 are NONE, SOME and ALL
 
 
-Witness: TypeAlias = Callable[[Node], Evidence | None]
-"""What indexes know of a part of the tree, by unit; None where they cannot say."""
+IndexEvidence: TypeAlias = Callable[[Node], Evidence | None]
+"""Returns what indexes prove of a part of the tree, for each unit; None where they cannot answer."""
 
 
 def prune(
@@ -131,39 +131,43 @@ def prune(
     bounds: Mapping[tuple[str, ...], Bounds],
     n: int,
     *,
-    witness: Witness | None = None,
+    index_evidence: IndexEvidence | None = None,
 ) -> Evidence:
-    """Which outcomes the predicate may have in each of n units.
+    """Return the outcomes that the predicate may have in each of n units.
 
     Parameters
     ----------
     bound : Bound
         The predicate.
     bounds : Mapping of tuple of str to Bounds
-        By column path, each of n units and in the ticks of the column's bound type; a column that is
-        missing is unknown.
+        The bounds of each column by path, for n units and in the ticks of the column's bound type; a
+        missing column has no bounds.
     n : int
         Units.
-    witness : callable, optional
-        Asked for every part of the tree; what it rules out is ruled out besides what bounds do. Where the
-        two leave no outcome at all, one of them is wrong, and the bounds alone are believed.
+    index_evidence : callable, optional
+        Called for every part of the tree; what it rules out is ruled out in addition to what the bounds
+        rule out. Where the two together leave no outcome, one of them is wrong, and only the bounds count.
 
     Raises
     ------
     ValueError
-        Bounds that are not of n units.
+        Bounds have another number of units.
     """
     for path, claims in bounds.items():
         if len(claims) != n:
             raise ValueError(f"bounds of {'.'.join(path)!r} have {len(claims)} units, not {n}")
-    return _Units(bound, bounds, n, witness).node(bound.root)
+    return _Units(bound, bounds, n, index_evidence).node(bound.root)
 
 
 class _Units:
     def __init__(
-        self, bound: Bound, bounds: Mapping[tuple[str, ...], Bounds], n: int, witness: Witness | None
+        self,
+        bound: Bound,
+        bounds: Mapping[tuple[str, ...], Bounds],
+        n: int,
+        index_evidence: IndexEvidence | None,
     ) -> None:
-        self.witness = witness
+        self.index_evidence = index_evidence
         self.bound = bound
         self.bounds = bounds
         self.n = n
@@ -178,10 +182,10 @@ class _Units:
 
     def node(self, node: Node) -> Evidence:
         claimed = self.combined(node)
-        known = None if self.witness is None else self.witness(node)
-        if known is None:
+        indexed = None if self.index_evidence is None else self.index_evidence(node)
+        if indexed is None:
             return claimed
-        both = claimed.meet(known)
+        both = claimed.meet(indexed)
         nothing = ~(both.may_true | both.may_false | both.may_null)
         return Evidence(
             np.where(nothing, claimed.may_true, both.may_true),
@@ -246,7 +250,7 @@ def _test(claims: Claims, order: Order, value: bool | float | bytes) -> Evidence
         return claims.evidence(claims.nan, claims.plain)
     point: Any = value
     if isinstance(value, bool) or not isinstance(value, int):
-        # Wrapped, or numpy would strip the trailing zeros of bytes and round large integers.
+        # As an array, because numpy scalars strip the trailing zeros of bytes and round large integers.
         point = np.array([value], object if isinstance(value, bytes) else None)
     return _test_point(claims, order, point)
 
@@ -264,7 +268,7 @@ def _test_point(claims: Claims, order: Order, point: Any) -> Evidence:
 
 def _among(claims: Claims, node: Among) -> Evidence:
     keys = node.keys.sorted
-    # The keys that stand in [lower, upper] are a run of the sorted keys.
+    # The keys within [lower, upper] are consecutive in the sorted keys.
     low, high = claims.has_lower, claims.has_upper
     if claims.bounded:
         inside = _search(keys, claims.upper, "right") - _search(keys, claims.lower, "left")
@@ -300,7 +304,7 @@ def _matches(claims: Claims, pattern: Pattern) -> Evidence:
     may_false = claims.plain
     prefix = pattern.prefix
     if prefix is not None:
-        # All between two values that start with the prefix start with it.
+        # All values between two that start with the prefix start with it too.
         starts = where_flagged(claims.has_lower, claims.lower, test=lambda low: _starting(low, prefix))
         ends = where_flagged(claims.has_upper, claims.upper, test=lambda high: _starting(high, prefix))
         may_false = may_false & ~(starts & ends)
@@ -328,7 +332,7 @@ def _pair(a: Claims, b: Claims, order: Order) -> Evidence:
 
 
 def _search(keys: Values, points: Values, side: Any) -> Values:
-    keys, points = alike(keys, points)
+    keys, points = same_dtype(keys, points)
     found: Values = keys.searchsorted(points, side)
     return found
 
@@ -339,10 +343,10 @@ def _starting(values: Values, prefix: bytes) -> Bools:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Claims:
-    """One column's bounds, read once: what may stand in each unit."""
+    """What may occur in each unit of one column, by its bounds and counts."""
 
     domain: Domain
-    """Of the column, as the predicate takes it."""
+    """The domain in which the predicate compares the column."""
     lower: Values
     upper: Values
     has_lower: Bools
@@ -368,17 +372,17 @@ class Claims:
         return self._may(self.has_upper, self.upper, test)
 
     def single(self, point: Any) -> Bools:
-        """Where both bounds are known, and this."""
+        """Where both bounds are this value."""
         if self.bounded:
             return np.asarray((self.lower == point) & (self.upper == point), bool)
         same = where_flagged(self.has_lower, self.lower, test=lambda low: low == point)
         return same & where_flagged(self.has_upper, self.upper, test=lambda high: high == point)
 
-    def _may(self, known: Bools, bounds: Values, test: Callable[[Values], Any]) -> Bools:
+    def _may(self, has_bound: Bools, bounds: Values, test: Callable[[Values], Any]) -> Bools:
         passes = (
             np.asarray(test(bounds), bool)
             if self.bounded
-            else ~known | where_flagged(known, bounds, test=test)
+            else ~has_bound | where_flagged(has_bound, bounds, test=test)
         )
         return self.plain & passes
 
@@ -387,19 +391,8 @@ class Claims:
 
 
 def claims_of(column: BoundColumn, given: Bounds | None, *, n: int) -> Claims:
-    """What bounds claim of a column; worked out once for bounds that are kept, and asked again."""
+    """Return what bounds claim of a column in each of n units; None are no bounds."""
     domain = column.kind.domain
-    if given is None:
-        return _read(domain, None, n)
-    known = given.read
-    if isinstance(known, Claims) and known.domain is domain:
-        return known
-    claims = _read(domain, given, n)
-    given.keep_read(claims)
-    return claims
-
-
-def _read(domain: Domain, given: Bounds | None, n: int) -> Claims:
     float_column = domain is Domain.FLOAT
     if given is None:
         everything, nothing = np.ones(n, bool), np.zeros(n, bool)
@@ -413,8 +406,8 @@ def _read(domain: Domain, given: Bounds | None, n: int) -> Claims:
         nan, plain = value & (nans != 0), value
         counted = nans >= 0
         if bool(counted.any()):
-            known = (nulls >= 0) & (total >= 0) & (nulls <= total)
-            plain = value & ~(known & counted & (nans == total - nulls))
+            consistent = (nulls >= 0) & (total >= 0) & (nulls <= total)
+            plain = value & ~(consistent & counted & (nans == total - nulls))
     else:
         nan, plain = np.zeros(n, bool), value
     has_lower, has_upper = given.has_lower, given.has_upper
@@ -430,7 +423,7 @@ def _read(domain: Domain, given: Bounds | None, n: int) -> Claims:
 
 
 def where_flagged(flags: Bools, values: Values, *, test: Callable[[Values], Any]) -> Bools:
-    """The test where flagged, else False; what stands elsewhere is never looked at."""
+    """Apply the test where flagged; other values are not read and give False."""
     if bool(flags.all()):
         return np.asarray(test(values), bool)
     out = np.zeros(len(flags), bool)
@@ -440,27 +433,28 @@ def where_flagged(flags: Bools, values: Values, *, test: Callable[[Values], Any]
 
 
 def where_both(flags: Bools, a: Values, b: Values, test: Callable[[Values, Values], Any]) -> Bools:
+    """Apply a test of two arrays where flagged, else False."""
     if bool(flags.all()):
-        return np.asarray(test(*alike(a, b)), bool)
+        return np.asarray(test(*same_dtype(a, b)), bool)
     out = np.zeros(len(flags), bool)
     if bool(flags.any()):
-        left, right = alike(a[flags], b[flags])
+        left, right = same_dtype(a[flags], b[flags])
         out[flags] = np.asarray(test(left, right), bool)
     return out
 
 
-def alike(a: Values, b: Values) -> tuple[Values, Values]:
-    # int64 with uint64 would meet as doubles.
+def same_dtype(a: Values, b: Values) -> tuple[Values, Values]:
+    """Return both arrays in a type that compares exactly: numpy would compare int64 with uint64 as doubles."""
     return (a, b) if a.dtype == b.dtype else (a.astype(object), b.astype(object))
 
 
 def constant_bounds(scalar: pa.Scalar, num_values: npt.NDArray[np.int64]) -> Bounds:
-    """Exact bounds of units that hold nothing but one value.
+    """Return the exact bounds of units that hold a single value, as partition columns and missing columns do.
 
     Parameters
     ----------
     scalar : pyarrow.Scalar
-        The value; a null makes columns that are all null. Its type is the column's.
+        The value, of the column's type; null for a column of nulls.
     num_values : array of int64
         Rows of each unit.
     """
@@ -515,14 +509,14 @@ def range_bounds(
     null_count: int | None,
     nan_count: int | None,
 ) -> Bounds:
-    """Bounds of one unit whose values lie between two scalars, as somebody outside the file tells.
+    """Return the bounds of one unit whose values lie between two scalars, as a catalog or table gives them.
 
     Parameters
     ----------
     lower, upper : pyarrow.Scalar or None
-        Inclusive; None, null, NaN, and what does not fit the column's type bound nothing.
+        Inclusive bounds; None, null, NaN and a value that does not fit the column's type are no bound.
     kind : pyarrow.DataType
-        Of the column.
+        The column's type.
     num_values : int
         Values of the unit, nulls included; -1 where unknown.
     null_count, nan_count : int or None
@@ -531,7 +525,7 @@ def range_bounds(
     counts = np.array([num_values], np.int64)
     domain = kind_of(kind).domain
     low, high = _one_bound(lower, kind, counts), _one_bound(upper, kind, counts)
-    if domain is Domain.NONE or domain is not Domain.FLOAT:
+    if domain is not Domain.FLOAT:
         nans = np.zeros(1, np.int64)
     else:
         nans = np.array([-1 if nan_count is None else nan_count], np.int64)

@@ -1,4 +1,4 @@
-"""Every form of `where` to the one tree."""
+"""The forms that `where` takes, converted to the expression tree: text, filter lists, `col()` expressions, trees."""
 
 from __future__ import annotations
 
@@ -39,18 +39,18 @@ __all__ = [
 ]
 
 Where: TypeAlias = "str | list[Any] | tuple[Any, ...] | Condition | Expr | None"
-"""What `where=` takes: text, pyarrow's filter lists, `accel.col(...)` expressions, a tree, or None."""
+"""The forms of `where=`: text, pyarrow's filter lists, `accel.col(...)` expressions, a tree, or None."""
 
 _NODES = (And, Column, Compare, Constant, InArray, InList, IsNull, Like, Not, Or)
 
 
 def to_expr(where: Where) -> Expr | None:
-    """The tree of a `where`, or None where every row is wanted.
+    """Convert a `where` to the tree; None keeps every row.
 
     Raises
     ------
     PredicateError
-        When it does not parse, is nested too deep, or is nothing that `where` takes.
+        The `where` does not parse, is nested too deeply, or has a type that is not supported.
     """
     if where is None:
         return None
@@ -84,7 +84,7 @@ _OPS = {
 
 
 def from_dnf(filters: Sequence[Any]) -> Expr:
-    """The tree of a filter list as pyarrow takes it.
+    """Convert a filter list in pyarrow's form.
 
     Parameters
     ----------
@@ -100,7 +100,7 @@ def from_dnf(filters: Sequence[Any]) -> Expr:
     Raises
     ------
     PredicateError
-        Naming the term at fault.
+        A term is invalid; the error names it.
     """
     if not isinstance(filters, list | tuple) or not filters:
         raise PredicateError(
@@ -121,7 +121,7 @@ def from_dnf(filters: Sequence[Any]) -> Expr:
 
 
 def _has_operator(item: Sequence[object]) -> bool:
-    """Whether it may be meant as a term by itself."""
+    """Return whether the items may be one term."""
     return len(item) == 3 and isinstance(item[1], str)
 
 
@@ -180,17 +180,17 @@ def _column(name: object) -> Column:
 
 
 def _split_nulls(node: InList | InArray) -> tuple[InList | InArray, bool]:
-    """The node without nulls among its values, and whether there were any."""
+    """Return the node without nulls among its values, and whether there were any."""
     if isinstance(node, InList):
-        known = tuple(value for value in node.values if value is not None)
-        return InList(node.column, known), len(known) < len(node.values)
+        present = tuple(value for value in node.values if value is not None)
+        return InList(node.column, present), len(present) < len(node.values)
     if not node.values.null_count:
         return node, False
     import pyarrow as pa
 
     values = node.values
     if pa.types.is_string_view(values.type) or pa.types.is_binary_view(values.type):
-        # Arrow has no filter for views, which Polars gives.
+        # Arrow cannot filter views, which Polars exports.
         text = pa.types.is_string_view(values.type)
         values = values.cast(pa.large_string() if text else pa.large_binary())
     return InArray(node.column, values.drop_null()), True
@@ -205,5 +205,5 @@ def _not_in(column: Column, values: object) -> Expr:
     node, with_null = _split_nulls(member_of(column, values))
     if not with_null:
         return Or((Not(node), IsNull(column)))
-    # NOT IN of nothing is true of null too.
+    # NOT IN of an empty list is true even for null.
     return Not(node) if len(node.values) else And((Not(node), Not(IsNull(column))))

@@ -287,7 +287,7 @@ class ResolvedSource:
                 from accel.predicate.bind import bind, binds_long
 
                 # Refuses what no file could answer before any is read.
-                work = partial(bind, spec.where, data_set, known=keys)
+                work = partial(bind, spec.where, data_set, key_cache=keys)
                 bound = await WORK.run(work) if binds_long(spec.where) else work()
         except AccelError as error:
             url = block.files[0].url

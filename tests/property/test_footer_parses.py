@@ -17,8 +17,7 @@ import numpy as np
 import pytest
 
 from accel.errors import AccelError
-from accel.format import footer
-from accel.format import footer_batch
+from accel.format import footer, footer_batch
 from accel.format.footer import parse_footer
 from accel.format.model import FileMetadata
 from accel.format.thrift import (

@@ -237,7 +237,7 @@ def test_the_outcomes_of_every_row_are_allowed(name: str, level: Level) -> None:
                     return None
                 return ask(parsed, question, units=len(units), signature=signature_of(sort.type))
 
-            evidence = prune(bound, {}, len(units), witness=witness)
+            evidence = prune(bound, {}, len(units), index_evidence=witness)
             for at, rows in enumerate(units):
                 found = set(outcome(bound, {("c",): rows}, len(rows)).to_pylist())
                 allowed = {
