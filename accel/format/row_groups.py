@@ -1,7 +1,7 @@
-"""Column chunks: the bulk of a footer, decoded into the arrays of a `ChunkTable`.
+"""Row groups and column chunks of a footer: read from Thrift, checked, and turned into a `ChunkTable`.
 
-Source: parquet-format `parquet.thrift` (ColumnChunk, ColumnMetaData, Statistics, PageEncodingStats).
-Like generated Thrift code, a known field of another type is passed over as an unknown one.
+Source: parquet-format `parquet.thrift` (RowGroup, SortingColumn, ColumnChunk, ColumnMetaData, Statistics,
+PageEncodingStats), PARQUET-816. As in generated Thrift code, a field of an unexpected type is skipped.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ __all__ = [
     "read_sorting_columns",
 ]
 
-# The slots of a chunk's row, in the order of ChunkTable's fields as far as these are read as they stand.
+# The slots of a chunk's row, named as the fields of ChunkTable.
 _NAMES = (
     "codec",
     "num_values",
@@ -83,15 +83,15 @@ _NAMES = (
 )
 _SLOT: Final = {name: slot for slot, name in enumerate(_NAMES)}
 PHYSICAL, REPETITIONS, DEFINITIONS = range(len(_NAMES), len(_NAMES) + 3)
-"""The slots of what is checked against the schema and not kept: the physical type, and the lengths of
-the two level histograms."""
+"""Slots that are only checked against the schema: the physical type, and the lengths of the two level
+histograms."""
 WIDTH: Final = DEFINITIONS + 1
 SLOTS: Final = _SLOT | {"physical": PHYSICAL, "repetitions": REPETITIONS, "definitions": DEFINITIONS}
-"""The place in a row of each number of a chunk: ChunkTable's names, and what is only checked."""
+"""The slot of each number of a chunk, by name."""
 _LEAST_BYTES = 16
-"""No real chunk has fewer; keeps what a hostile footer can make us allocate near its own size."""
+"""The fewest bytes of a real chunk; it bounds what a hostile footer can make the reader allocate."""
 
-# Plain numbers: an enum's members take longer to compare with.
+# Plain numbers, because comparing with enum members takes longer.
 _DATA_PAGES = (int(PageType.DATA_PAGE), int(PageType.DATA_PAGE_V2))
 _DICTIONARY_ENCODINGS = (int(Encoding.PLAIN_DICTIONARY), int(Encoding.RLE_DICTIONARY))
 
@@ -101,24 +101,24 @@ for _name in ("encodings", "external", "encrypted"):
 
 
 def allows(reader: ThriftReader, count: int) -> bool:
-    """Whether a footer of that size can have so many chunks."""
+    """Return whether a footer of this size can have `count` chunks."""
     return count * _LEAST_BYTES <= reader.size
 
 
 def empty_row() -> list[int]:
-    """What a chunk is without any field: a number for each of `SLOTS`."""
+    """Return the row of a chunk without any field."""
     return _EMPTY.copy()
 
 
 def read_chunk_on(reader: ThriftReader) -> list[int]:
-    """Read a ColumnChunk whose first two fields have been passed; returns its row."""
+    """Read a ColumnChunk from its third field on; return its row."""
     row = _EMPTY.copy()
     read_ints(reader, row, slots=_CHUNK_INTS, handlers=_CHUNK_OTHERS, field=2)
     return row
 
 
 def read_chunks(reader: ThriftReader, table: array[int]) -> int:
-    """Read a row group's list of ColumnChunk; appends a row of WIDTH numbers each, returns how many.
+    """Read a row group's list of ColumnChunk; append a row of WIDTH numbers for each, and return their number.
 
     Raises ParquetFormatError, or IndexError where the data ends early.
     """
@@ -140,8 +140,7 @@ def read_chunks(reader: ThriftReader, table: array[int]) -> int:
 
 
 def chunk_arrays(table: array[int], num_groups: int, *, num_leaves: int) -> dict[str, Int64s]:
-    """The rows as int64 arrays of shape (row groups, leaves), by ChunkTable's names, and what is only checked:
-    `physical`, and `repetitions` and `definitions`, the lengths of the level histograms (-1: none)."""
+    """Return the rows as int64 arrays of shape (row groups, leaves), by the names of `SLOTS`."""
     rows = np.frombuffer(table, np.int64) if table else np.zeros(0, np.int64)
     columns = np.ascontiguousarray(rows.reshape(num_groups, num_leaves, WIDTH).transpose(2, 0, 1))
     return {name: columns[slot] for name, slot in SLOTS.items()}
@@ -166,24 +165,24 @@ def _read_encodings(reader: ThriftReader, row: list[int]) -> None:
 
 def _read_encoding_stats(reader: ThriftReader, row: list[int]) -> None:
     dictionary = plain = 0
-    known = True
+    complete = True
     stats = [0, 0, 0]
     for _ in range(reader.list_of(STRUCT)):
         stats[0] = stats[1] = stats[2] = -1
         read_ints(reader, stats, slots=_ENCODING_STATS_INTS, handlers=_NO_OTHERS)
-        known &= stats[2] >= 0
+        complete &= stats[2] >= 0
         if stats[0] in _DATA_PAGES:
             if stats[1] in _DICTIONARY_ENCODINGS:
                 dictionary += stats[2]
             else:
                 plain += stats[2]
-    # Where a count is missing or negative, all stay unknown.
-    row[_DICTIONARY_PAGES] = min(dictionary, 0x7FFFFFFF) if known else -1
-    row[_PLAIN_PAGES] = min(plain, 0x7FFFFFFF) if known else -1
+    # If one count is missing or negative, both are unknown.
+    row[_DICTIONARY_PAGES] = min(dictionary, 0x7FFFFFFF) if complete else -1
+    row[_PLAIN_PAGES] = min(plain, 0x7FFFFFFF) if complete else -1
 
 
 def _pass_path(reader: ThriftReader, row: list[int]) -> None:
-    """Columns are matched with the schema by position, as every reader does."""
+    """Skip the path: chunks belong to leaves by position, as in every reader."""
     for _ in range(reader.list_of(BINARY)):
         reader.span()
 
@@ -284,24 +283,24 @@ _STATISTICS_OTHERS: dict[int, Handler] = {
 
 
 LEAST_BYTES: Final = 3
-"""Of a RowGroup that can be valid: it has a number of rows, and ends."""
+"""The fewest bytes of a valid RowGroup: its number of rows, and STOP."""
 _INTS: Final = {3: 1, 2: 2}
 
 
 @dataclass(slots=True)
 class RowGroups:
-    """The row groups: of each its number of chunks, its rows, its bytes, its sorting."""
+    """The row groups as read: for each its number of chunks, rows, bytes and sorting columns."""
 
     columns: list[int] = field(default_factory=list)
     rows: list[int] = field(default_factory=list)
     sizes: list[int] = field(default_factory=list)
     sorting: list[tuple[SortingColumn, ...]] = field(default_factory=list)
     table: array[int] = field(default_factory=lambda: array("q"))
-    """The chunks by row, where they were read one after another."""
+    """The chunks as rows, where they were read one by one."""
     numbers: dict[str, Int64s] | None = None
-    """The chunks by number, where they were read all at once."""
+    """The chunks as arrays by name, where they were read together."""
     ends: list[int] = field(default_factory=list)
-    """Where each row group ends in the bytes, likewise."""
+    """The end of each row group in the bytes, where they were read together."""
 
     def add(self, columns: int, rows: int, size: int, sorting: tuple[SortingColumn, ...] = ()) -> None:
         """Add a row group."""
@@ -311,7 +310,7 @@ class RowGroups:
         self.sorting.append(sorting)
 
     def chunks(self, num_leaves: int) -> dict[str, Int64s]:
-        """The chunks' numbers as `chunk_arrays` has them, given that each group has so many chunks."""
+        """Return the chunks as `chunk_arrays` does, given that each group has `num_leaves` chunks."""
         if self.numbers is not None:
             return self.numbers
         return chunk_arrays(self.table, len(self.rows), num_leaves=num_leaves)
@@ -337,7 +336,7 @@ class GroupReader:
         self._read(reader, 0, -1)
 
     def read_on(self, reader: ThriftReader, columns: int) -> None:
-        """Read a RowGroup of which the list of `columns` chunks has been read."""
+        """Read the rest of a RowGroup behind its list of `columns` chunks."""
         self._read(reader, 1, columns)
 
     def _read(self, reader: ThriftReader, last: int, columns: int) -> None:
@@ -379,19 +378,19 @@ def _read_sorting(reader: ThriftReader) -> SortingColumn:
 
 
 DICTIONARY_HEADER: Final = 100
-"""No dictionary page header of the writers of PARQUET-816 is longer."""
+"""The longest dictionary page header of the writers of PARQUET-816."""
 
 
 def build_chunks(
     found: dict[str, Int64s], schema: ParquetSchema, *, footer_start: int | Int64s, created_by: str
 ) -> ChunkTable:
-    """Check the numbers of all chunks, as `format.chunk.chunk_arrays` has them, and derive the rest.
+    """Check the arrays of `chunk_arrays`, which are modified, and make a ChunkTable of them.
 
-    The arrays are taken over, and changed. `footer_start` may be a column, for row groups of several files; not
-    of a writer of `leaves_out_dictionary_header`.
+    `footer_start` may be an array of shape (row groups, 1), for row groups of several files, unless the writer is
+    one of `leaves_out_dictionary_header`.
 
-    Raises ParquetFormatError naming the first chunk at fault: a physical type other than the
-    schema's, a negative size or count, a range that is not within the file before the footer.
+    Raises ParquetFormatError naming the first invalid chunk: with a physical type other than the schema's, a
+    negative size or count, or a range outside the file or within the footer.
     """
     external, encrypted = found["external"] != 0, found["encrypted"] != 0
     physical = found["physical"]
@@ -399,7 +398,7 @@ def build_chunks(
     checks = _Checks(schema)
     wanted = np.array([schema.elements[leaf.element].physical for leaf in schema.leaves], np.int64)
     checks.refuse(present & (physical != wanted), "a physical type that is not the schema's", physical)
-    # pyarrow refuses these too: levels that the schema does not have would be read as values.
+    # pyarrow refuses these too: it would read levels that the schema does not have as values.
     for name, most in (
         ("repetitions", [leaf.max_repetition for leaf in schema.leaves]),
         ("definitions", [leaf.max_definition for leaf in schema.leaves]),
@@ -410,7 +409,7 @@ def build_chunks(
             f"a histogram of {name} that does not fit the schema, of length",
             length,
         )
-    # A chunk in another file, or whose metadata is encrypted, has no place in this one.
+    # A chunk in another file, or with encrypted metadata, has no range in this file.
     local = present & ~external
     for name in ("codec", "num_values", "compressed", "uncompressed", "data_page_offset"):
         checks.refuse(present & (found[name] < 0), f"no valid {name}", found[name])
@@ -454,7 +453,7 @@ def build_chunks(
 
 
 class _Checks:
-    """Refusals that name the row group and the column."""
+    """Raises errors that name the row group and the column."""
 
     def __init__(self, schema: ParquetSchema) -> None:
         self.schema = schema
@@ -472,7 +471,7 @@ class _Checks:
 
 
 def _place_index(found: dict[str, Int64s], name: str, external: Bools, footer_start: int | Int64s) -> None:
-    """Tell indexes that are absent (-1), and those whose place is outside the file (MISPLACED), by their offsets."""
+    """Set the offset of absent indexes to -1, and of those outside the file to MISPLACED."""
     offset, length = found[f"{name}_offset"], found[f"{name}_length"]
     misplaced = (offset < -1) | (length < -1) | (offset > footer_start)
     misplaced |= (offset > 0) & (length > footer_start - offset)
@@ -487,7 +486,7 @@ def _place_index(found: dict[str, Int64s], name: str, external: Bools, footer_st
 
 
 def _pad(start: Int64s, end: Int64s, local: Bools, footer_start: int) -> Int64s:
-    """Ends moved on by a dictionary header, though not into the next chunk or the footer."""
+    """Extend the ends by a dictionary header, but not into the next chunk or the footer."""
     starts = np.append(np.sort(start[local]), footer_start)
     following = starts[np.minimum(np.searchsorted(starts, start, "right"), len(starts) - 1)]
     padded = np.minimum(end + DICTIONARY_HEADER, following)

@@ -1,4 +1,4 @@
-"""Thrift values of the compact protocol, their types, and how they are written.
+"""Thrift's compact protocol: a reader, a writer, and fast loops for structs of integers and lists of numbers.
 
 Source: apache/thrift `doc/specs/thrift-compact-protocol.md`.
 """
@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
 from accel.errors import ParquetFormatError
 from accel.ranges import Buffer
@@ -39,19 +38,17 @@ __all__ = [
     "ThriftList",
     "ThriftMap",
     "ThriftReader",
-    "decode_tokens",
     "encode_list_header",
     "encode_varint",
     "encode_zigzag",
     "read_ints",
     "read_struct",
     "read_zigzags",
-    "split_tokens",
     "write_struct",
 ]
 
 TRUE: Final = 1
-"""A field's boolean is in its type; in a list both 1 and 2 say "boolean"."""
+"""The type of a boolean field is its value; as a list's element type, 1 and 2 both mean boolean."""
 FALSE: Final = 2
 I8: Final = 3
 I16: Final = 4
@@ -66,7 +63,7 @@ STRUCT: Final = 12
 UUID: Final = 13
 
 MAX_DEPTH: Final = 64
-"""Structs and containers within each other. Parquet's own metadata needs fewer than ten."""
+"""Deepest nesting of structs and containers. Parquet's metadata needs fewer than ten levels."""
 
 Struct: TypeAlias = dict[int, tuple[int, Any]]
 """Field id -> (compact type, value). Values: bool, int, float, bytes, Struct, ThriftList, ThriftMap."""
@@ -74,7 +71,7 @@ Struct: TypeAlias = dict[int, tuple[int, Any]]
 
 @dataclass(slots=True)
 class ThriftList:
-    """A list or a set: the compact type of its elements, and they."""
+    """A list or a set: the compact type of its elements, and the elements."""
 
     etype: int
     items: list[Any]
@@ -82,7 +79,7 @@ class ThriftList:
 
 @dataclass(slots=True)
 class ThriftMap:
-    """A map as pairs, in the order read; both types are 0 for an empty one."""
+    """A map as pairs, in the order of reading; both types are 0 for an empty map."""
 
     ktype: int
     vtype: int
@@ -92,7 +89,7 @@ class ThriftMap:
 def write_struct(fields: Struct) -> bytes:
     """Encode a generic struct, its fields in ascending order of their ids.
 
-    Raises ValueError for what the protocol cannot say (a number beyond int64, an unknown type).
+    Raises ValueError for what the protocol cannot encode (a number beyond int64, an unknown type).
     """
     out = bytearray()
     _write_fields(out, fields, 0)
@@ -158,7 +155,7 @@ def _zigzag(value: int) -> int:
 
 
 def encode_varint(value: int) -> bytes:
-    """A number that is not negative, as ULEB128."""
+    """Encode a nonnegative number as ULEB128."""
     if value < 0x80:
         return bytes((value,))
     out = bytearray()
@@ -167,12 +164,12 @@ def encode_varint(value: int) -> bytes:
 
 
 def encode_zigzag(value: int) -> bytes:
-    """A signed number, as fields of integers hold it. Raises ValueError for one beyond int64."""
+    """Encode a signed number as integer fields have it. Raises ValueError beyond int64."""
     return encode_varint(_zigzag(value))
 
 
 def encode_list_header(etype: int, size: int) -> bytes:
-    """What stands before the elements of a list: their compact type and their number."""
+    """Encode the header of a list: the compact type and the number of its elements."""
     if size < 15:
         return bytes((size << 4 | etype,))
     return bytes((0xF0 | etype,)) + encode_varint(size)
@@ -185,24 +182,24 @@ def _write_varint(out: bytearray, value: int) -> None:
     out.append(value)
 
 
-# Bytes that one element takes at least, by type.
+# The fewest bytes of an element, by type.
 _LEAST = {TRUE: 1, FALSE: 1, I8: 1, I16: 1, I32: 1, I64: 1, DOUBLE: 8, BINARY: 1}
 _LEAST |= {LIST: 1, SET: 1, MAP: 1, STRUCT: 1, UUID: 16}
 
 
 class ThriftReader:
-    """A position in compact-protocol bytes, and what can be read there.
+    """A position in compact-protocol bytes, with methods that read what is there.
 
     Parameters
     ----------
     buf : Buffer
         Bytes, or a contiguous memoryview of unsigned bytes.
     pos, end : int
-        The half-open part of `buf` that may be read; `end` defaults to all of it.
+        The half-open part of `buf` that may be read; `end` defaults to the end of `buf`.
 
-    Every method raises ParquetFormatError on what is not valid there. Hot loops elsewhere work on
-    `buf` and `pos` themselves and write `pos` back; `buf` ends where reading must end, so an
-    IndexError is all the bounds check that single bytes need.
+    Every method raises ParquetFormatError for invalid bytes. Hot loops use `buf` and `pos` directly
+    and write `pos` back; `buf` ends where reading must end, so single bytes need no bounds check
+    but IndexError.
     """
 
     __slots__ = ("buf", "pos", "size")
@@ -228,7 +225,7 @@ class ThriftReader:
         return self.buf[pos]
 
     def varint(self) -> int:
-        """An unsigned number below 2**64."""
+        """Read an unsigned number below 2**64."""
         buf = self.buf
         pos = self.pos
         try:
@@ -256,7 +253,7 @@ class ThriftReader:
         return value
 
     def zigzag(self) -> int:
-        """A signed number within int64: any of i16, i32, i64."""
+        """Read a signed number within int64: an i16, i32 or i64."""
         value = self.varint()
         return (value >> 1) ^ -(value & 1)
 
@@ -267,7 +264,7 @@ class ThriftReader:
         return value
 
     def span(self) -> tuple[int, int]:
-        """Start and length of a binary, which is passed over."""
+        """Skip a binary; return its start and length."""
         length = self.varint()
         start = self.pos
         if length > self.size - start:
@@ -280,11 +277,11 @@ class ThriftReader:
         return bytes(self.buf[start : start + length])
 
     def text(self) -> str:
-        """A binary as UTF-8; what is not is kept by surrogate escapes, as names must stay distinct."""
+        """Read a binary as UTF-8, with surrogate escapes for invalid bytes so that names stay distinct."""
         return self.binary().decode("utf-8", "surrogateescape")
 
     def fields(self) -> Iterator[tuple[int, int]]:
-        """(field id, compact type) of each field up to STOP; the caller reads or skips each value."""
+        """Yield (field id, compact type) of each field up to STOP; the caller reads or skips each value."""
         last = 0
         while True:
             head = self.byte()
@@ -300,7 +297,7 @@ class ThriftReader:
             yield last, ctype
 
     def list_header(self) -> tuple[int, int]:
-        """(element type, size); the size fits into what is left."""
+        """Read (element type, size) and check that the elements fit into the remaining bytes."""
         head = self.byte()
         etype, size = head & 0x0F, head >> 4
         if size == 15:
@@ -315,14 +312,14 @@ class ThriftReader:
         return etype, size
 
     def list_of(self, etype: int) -> int:
-        """The size of a list whose elements must be of that type."""
+        """Read the size of a list whose elements must have this type."""
         found, size = self.list_header()
         if found != etype and size:
             self.fail(f"a list of type {found} where type {etype} belongs")
         return size
 
     def map_header(self) -> tuple[int, int, int]:
-        """(key type, value type, size); the size fits into what is left."""
+        """Read (key type, value type, size) and check that the pairs fit into the remaining bytes."""
         size = self.varint()
         if size == 0:
             return 0, 0, 0
@@ -335,12 +332,12 @@ class ThriftReader:
         return ktype, vtype, size
 
     def expect(self, found: int, wanted: int, name: str) -> None:
-        """Refuse a known field of another type: its value would be read as something else."""
+        """Refuse a field of another type than expected."""
         if found != wanted:
             self.fail(f"{name} is of Thrift type {found}, not {wanted}")
 
     def skip(self, ctype: int, depth: int = 0) -> None:
-        """Pass over the value of a field. (A field's boolean takes no bytes.)"""
+        """Skip the value of a field. A boolean field has no bytes of its own."""
         if ctype > FALSE:
             self._skip_value(ctype, depth)
 
@@ -378,7 +375,7 @@ class ThriftReader:
         self.pos += count
 
     def value(self, ctype: int, depth: int = 0) -> Any:
-        """A generic value, other than a field's boolean; see `Struct`."""
+        """Read a generic value, other than a boolean field; see `Struct`."""
         if I16 <= ctype <= I64:
             return self.zigzag()
         if ctype == BINARY:
@@ -412,57 +409,38 @@ class ThriftReader:
 
 
 def read_struct(buf: Buffer, pos: int = 0) -> tuple[Struct, int]:
-    """Read the generic struct at `pos`; returns it and the position after it.
+    """Read the generic struct at `pos`; return it and the position behind it.
 
-    `write_struct` turns it into the same bytes again if they were in the canonical encoding: fields in
-    ascending order, each header and number as short as it can be.
+    `write_struct` gives the same bytes again if they were canonical: fields in ascending order, each
+    header and number as short as possible.
     """
     reader = ThriftReader(buf, pos)
     return reader.struct(), reader.pos
 
 
 _FEW: Final = 24
-"""Below this many numbers the plain loop is faster."""
+"""Fewest numbers that are decoded with numpy; for fewer the plain loop is faster."""
 _LONGEST: Final = 9
-"""Bytes of a varint that the fast pass takes: 63 bits, which cannot overflow."""
-
-
-def split_tokens(
-    data: npt.NDArray[np.uint8], count: int
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]] | None:
-    """Starts and lengths of the first `count` varints; None where there are not so many."""
-    ends = np.flatnonzero(data < 128)[:count] + 1
-    if len(ends) < count:
-        return None
-    starts = np.empty_like(ends)
-    starts[:1] = 0
-    starts[1:] = ends[:-1]
-    return starts, ends - starts
-
-
-def decode_tokens(data: npt.NDArray[np.uint8], starts: Int64s, lengths: Int64s) -> Int64s | None:
-    """The zigzag numbers of the varints at `starts`; None where one is longer than the fast pass takes."""
-    longest = int(lengths.max(initial=0))
-    if longest > _LONGEST:
-        return None
-    values = (data[starts] & 127).astype(np.int64)
-    for k in range(1, longest):
-        longer = lengths > k
-        values[longer] |= (data[starts[longer] + k] & 127).astype(np.int64) << (7 * k)
-    return (values >> 1) ^ -(values & 1)
+"""Most bytes of a varint decoded with numpy: 63 bits, which cannot overflow int64."""
 
 
 def read_zigzags(reader: ThriftReader, count: int) -> Int64s:
-    """The next `count` numbers; raises ParquetFormatError where one is invalid or they end early."""
+    """Read the next `count` numbers; raises ParquetFormatError where one is invalid or they end early."""
     if count >= _FEW:
-        # A number has at most ten bytes: what lies beyond is none of this run's.
+        # A number has at most ten bytes, and ends at its first byte below 128.
         stop = min(reader.size, reader.pos + 10 * count)
         data = np.frombuffer(reader.buf, np.uint8, stop - reader.pos, reader.pos)
-        tokens = split_tokens(data, count)
-        values = None if tokens is None else decode_tokens(data, *tokens)
-        if tokens is not None and values is not None:
-            reader.pos += int(tokens[0][-1] + tokens[1][-1])
-            return values
+        ends = np.flatnonzero(data < 128)[:count] + 1
+        lengths = np.diff(ends, prepend=0)
+        longest = int(lengths.max(initial=0))
+        if len(ends) == count and longest <= _LONGEST:
+            starts = ends - lengths
+            values = (data[starts] & 127).astype(np.int64)
+            for k in range(1, longest):
+                longer = lengths > k
+                values[longer] |= (data[starts[longer] + k] & 127).astype(np.int64) << (7 * k)
+            reader.pos += int(ends[-1])
+            return (values >> 1) ^ -(values & 1)
     return np.array([reader.zigzag() for _ in range(count)], np.int64)
 
 
@@ -477,10 +455,10 @@ def read_ints(
     handlers: Mapping[int, Handler],
     field: int = 0,
 ) -> None:
-    """Read one struct: integer fields into `row` by `slots`, others by the handler of `field << 4 | type`.
+    """Read a struct: integer fields into `row` by `slots`, other fields by the handler of `field << 4 | type`.
 
-    What neither names is passed over. `field` is the last one that has been read already. Raises
-    IndexError where the data ends early.
+    Fields in neither are skipped. `field` is the last field that has been read already. Raises IndexError
+    where the data ends early.
     """
     buf = reader.buf
     pos = reader.pos
