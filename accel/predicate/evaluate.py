@@ -33,6 +33,7 @@ from accel.predicate.atoms import (
     Pair,
     Pattern,
     Truth,
+    compile_pattern,
 )
 from accel.predicate.kinds import Kind, kind_of, native
 from accel.predicate.membership import keys_near
@@ -44,6 +45,7 @@ __all__ = [
     "compare_arrays",
     "evaluate",
     "holds",
+    "matches_like",
     "outcome",
 ]
 
@@ -271,6 +273,15 @@ def _matches(values: pa.Array, pattern: Pattern) -> Any:
         else pc.starts_with
     )
     return search(text, pattern=plain, ignore_case=pattern.ignore_case)
+
+
+def matches_like(text: str, pattern: str, *, ignore_case: bool) -> bool:
+    """Return whether one text matches a LIKE pattern, by the rules for columns.
+
+    Raises PredicateError for an invalid pattern.
+    """
+    compiled = compile_pattern(pattern, ignore_case=ignore_case, position=-1)
+    return bool(mask(_matches(pa.array([text.encode()], pa.binary()), compiled))[0])
 
 
 Signs = npt.NDArray[np.int8]

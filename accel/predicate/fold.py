@@ -9,9 +9,7 @@ import contextlib
 import datetime
 import decimal
 import math
-import re
 from collections.abc import Callable, Collection, Iterable, Sequence
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from accel.errors import PredicateError
@@ -32,7 +30,6 @@ if TYPE_CHECKING:
 __all__ = [
     "check_pattern",
     "compare_values",
-    "like_value",
     "list_member",
     "member_of",
 ]
@@ -140,65 +137,6 @@ def check_pattern(pattern: str) -> None:
     """Raise ValueError for a LIKE pattern that ends within an escape."""
     if pattern.endswith("\\") and (len(pattern) - len(pattern.rstrip("\\"))) % 2:
         raise ValueError("the pattern ends with a backslash that escapes nothing; write two")
-
-
-def like_value(value: str, pattern: str, *, ignore_case: bool) -> bool:
-    """Return whether the text matches the LIKE pattern; raise ValueError for an invalid pattern."""
-    check_pattern(pattern)
-    if ignore_case:
-        value, pattern = fold_case(value), fold_case(pattern)
-    runs = _runs(pattern)
-    first, last = runs[0], runs[-1]
-    head = first.match(value)
-    if head is None:
-        return False
-    if len(runs) == 1:
-        return head.end() == len(value)
-    position = head.end()
-    # The leftmost match of each run leaves the most text for the runs after it, so none is retried.
-    for run in runs[1:-1]:
-        found = run.search(value, position)
-        if found is None:
-            return False
-        position = found.end()
-    start = len(value) - _length(last)
-    return start >= position and last.match(value, start) is not None
-
-
-def fold_case(text: str) -> str:
-    """Apply Unicode's simple case folding, which keeps the number of characters, so that `_` still matches one."""
-    folded = text.casefold()
-    if len(folded) == len(text):
-        return folded
-    return "".join(map(_fold_char, text))
-
-
-def _fold_char(char: str) -> str:
-    for folded in (char.casefold(), char.lower()):
-        if len(folded) == 1:
-            return folded
-    return char
-
-
-@lru_cache(maxsize=64)
-def _runs(pattern: str) -> list[re.Pattern[str]]:
-    """Compile the runs between the `%` of a pattern; each matches texts of one length."""
-    runs: list[list[str]] = [[]]
-    chars = iter(pattern)
-    for char in chars:
-        if char == "\\":
-            runs[-1].append(re.escape(next(chars)))
-        elif char == "_":
-            runs[-1].append(".")
-        elif char == "%":
-            runs.append([])
-        else:
-            runs[-1].append(re.escape(char))
-    return [re.compile("".join(run), re.DOTALL) for run in runs]
-
-
-def _length(run: re.Pattern[str]) -> int:
-    return len(re.sub(r"\\(.)", r"\1", run.pattern, flags=re.DOTALL))
 
 
 _OWN = {int, float, str}

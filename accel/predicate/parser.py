@@ -639,7 +639,7 @@ class _Parser(Cursor):
         if not isinstance(pattern, Literal) or not isinstance(pattern.value, str):
             hint = _as_text(pattern.name) if isinstance(pattern, Column) else None
             raise self._error("expected a pattern: a text literal", pattern.position, hint)
-        from accel.predicate.fold import check_pattern, like_value
+        from accel.predicate.fold import check_pattern
 
         try:
             check_pattern(pattern.value)
@@ -651,4 +651,6 @@ class _Parser(Cursor):
             return Constant(None)
         if not isinstance(left.value, str):
             raise self._error("LIKE takes text", left.position)
-        return Constant(like_value(left.value, pattern.value, ignore_case=ignore_case))
+        from accel.predicate.evaluate import matches_like
+
+        return Constant(matches_like(left.value, pattern.value, ignore_case=ignore_case))

@@ -21,7 +21,7 @@ from accel.format.embedded import (
     LONGEST_HEAD,
     TOC_KEY,
     Checksum,
-    Covered,
+    CoveredColumn,
     Entry,
     checksum,
     encode_toc,
@@ -301,12 +301,14 @@ def head_of(index: BuiltIndex) -> bytes:
     return bytes(first[: head_bytes(first)])
 
 
-def _covered(index: BuiltIndex) -> tuple[Covered, ...]:
+def _covered(index: BuiltIndex) -> tuple[CoveredColumn, ...]:
     """What an index of several columns speaks of; each column as it is, where its kind does not say."""
     leaves, kind = index.wanted.leaves, index.wanted.kind
     covers = getattr(kind, "covers", None)
     told = [(at, "value") for at in range(len(leaves))] if covers is None else covers()
-    return tuple(Covered(leaves[at].path, index.signatures[at], of) for at, of in told) if leaves else ()
+    return (
+        tuple(CoveredColumn(leaves[at].path, index.signatures[at], of) for at, of in told) if leaves else ()
+    )
 
 
 def check_container(
