@@ -26,7 +26,16 @@ from accel.store.groups import Group
 from accel.store.range_store import ObjectEntry, PageSeen
 from accel.store.slices import breathe, each
 from accel.store.threads import FILES
-from accel.tables.named_source import Named, SourceShape, may_be_local, read_remote, read_source
+from accel.tables.listed_files import (
+    choose,
+    choose_certain_files,
+    expand_local_glob,
+    find_directory_markers,
+    has_prefix,
+    raise_no_files,
+    visible_files,
+)
+from accel.tables.named_source import NamedSource, SourceShape, may_be_local, read_remote, read_source
 
 if TYPE_CHECKING:
     from accel.tables.last_listing import LastListing
@@ -208,7 +217,7 @@ class PathSource(FileSource):
             in_store=self._in_store,
             as_text=self._texts,
             metrics=request.reader.metrics,
-            begun=request.on_entries,
+            on_entries=request.on_entries,
         )
 
 
@@ -224,15 +233,14 @@ def _below(name: str) -> str:
 
 
 _LOGS = {"Delta": "_delta_log/", "Hudi": ".hoodie/"}
-_NO_COLUMNS = pa.schema([])
 _size_of = operator.attrgetter("size")
 
-Begun = Callable[[Iterable[FileEntry]], None]
-"""Is shown the first files of a listing while the others are waited for; it takes as many as it wants."""
+OnEntries = Callable[[Iterable[FileEntry]], None]
+"""Is shown the first files of a listing while the store still lists the others; it takes as many as it wants."""
 
 
 class ListingClient(Protocol):
-    """What listing needs of `store.client.Client`."""
+    """The part of `store.client.Client` that listing uses."""
 
     async def list_below(
         self,
@@ -245,7 +253,7 @@ class ListingClient(Protocol):
         ...
 
     async def head(self, path: str, *, metrics: Metrics | None = None) -> ObjectEntry:
-        """Size and etag of one object: asked of those that are listed as empty files."""
+        """Size and etag of one object; requested for objects that are listed as empty files."""
         ...
 
 
@@ -258,7 +266,7 @@ async def discover(
     in_store: bool = False,
     as_text: Collection[str] = (),
     metrics: Metrics,
-    begun: Begun | None = None,
+    on_entries: OnEntries | None = None,
 ) -> FileBlock:
     """Find the files that a source names.
 
@@ -281,9 +289,9 @@ async def discover(
         Partition columns that are strings, whatever their values look like.
     metrics : Metrics
         Counts the listing requests.
-    begun : callable, optional
-        Of a single directory or pattern that takes several pages to list, it is called with files that are about to
-        be among those returned, while the rest is waited for. Not where paths spell partitions.
+    on_entries : callable, optional
+        Called for a single directory or pattern that takes several pages to list, with files that are about to
+        be among those returned, while the store lists the rest. Not called where paths spell partitions.
 
     Returns
     -------
@@ -309,7 +317,7 @@ async def discover(
     if types is None and len(named) == 1 and named[0].is_plain_file:
         return FileBlock((named[0].as_file(),), _NO_COLUMNS, 0)
     # A schema may take directories for columns that spell no name.
-    listed = await _find_all(named, client_for, metrics, begun if types is None else None)
+    listed = await _find_all(named, client_for, metrics, on_entries if types is None else None)
     if len(named) == len(listed) == 1:
         files = list(listed[0])
     else:
@@ -331,7 +339,7 @@ async def discover(
     return FileBlock(tuple(files), schema, waves)
 
 
-async def _name(texts: Sequence[str], *, glob: bool, in_store: bool) -> Sequence[Named]:
+async def _name(texts: Sequence[str], *, glob: bool, in_store: bool) -> Sequence[NamedSource]:
     read = partial(read_source, glob=glob, in_store=in_store)
     if in_store or not any(map(may_be_local, texts)):
         return await each(texts, read)
@@ -340,8 +348,8 @@ async def _name(texts: Sequence[str], *, glob: bool, in_store: bool) -> Sequence
 
 
 def _owned(
-    named: Sequence[Named], listed: Mapping[int, Sequence[FileEntry]]
-) -> Iterator[tuple[Named, FileEntry]]:
+    named: Sequence[NamedSource], listed: Mapping[int, Sequence[FileEntry]]
+) -> Iterator[tuple[NamedSource, FileEntry]]:
     """All files in order, each with the source that it is of."""
     for i, item in enumerate(named):
         if i in listed:
@@ -352,7 +360,7 @@ def _owned(
 
 
 async def _place(
-    owners: Sequence[Named],
+    owners: Sequence[NamedSource],
     files: list[FileEntry],
     types: pa.Schema | None,
     *,
@@ -386,21 +394,21 @@ def _texts(source: object) -> list[str]:
     return texts
 
 
-def _waves(item: Named) -> int:
+def _waves(item: NamedSource) -> int:
     walked = item.shape is SourceShape.GLOB and item.location.scheme == "file"
     return 0 if item.shape is SourceShape.FILE or walked else 1
 
 
 async def _find_all(
-    named: Sequence[Named],
+    named: Sequence[NamedSource],
     client_for: Callable[[str], ListingClient],
     metrics: Metrics,
-    begun: Begun | None,
+    on_entries: OnEntries | None,
 ) -> Mapping[int, Sequence[FileEntry]]:
-    """The files of every source that needs a listing, by its place; they are listed together."""
+    """The files of every source that needs a listing, by the place of the source; all are listed side by side."""
     pending = [i for i, item in enumerate(named) if item.shape is not SourceShape.FILE]
     if len(pending) == 1:
-        sole = begun if len(named) == 1 else None
+        sole = on_entries if len(named) == 1 else None
         return {pending[0]: await _find(named[pending[0]], client_for, metrics, sole)}
     try:
         async with asyncio.TaskGroup() as group:
@@ -413,62 +421,53 @@ async def _find_all(
 
 
 async def _find(
-    item: Named,
+    item: NamedSource,
     client_for: Callable[[str], ListingClient],
     metrics: Metrics,
-    begun: Begun | None = None,
+    on_entries: OnEntries | None = None,
 ) -> Sequence[FileEntry]:
-    from accel.tables import listed_files as listed
-    from accel.tables import listed_files as local
-
     if item.shape is SourceShape.GLOB and item.location.scheme == "file":
-        matches, directories = await FILES.run(local.expand, item)
+        matches, directories = await FILES.run(expand_local_glob, item)
         if matches or not directories:
             return matches
         files: list[FileEntry] = []
         for directory in directories:
             below = await _list_below(directory, client_for, metrics)
-            files += await listed.visible(directory, below)
-        return files or listed.nothing(item)
-    show = None if begun is None else partial(_show, item, begun)
+            files += await visible_files(directory, below)
+        return files or raise_no_files(item)
+    show = None if on_entries is None else partial(_show, item, on_entries)
     entries = await _list_below(item, client_for, metrics, show)
     if item.shape is not SourceShape.GLOB:
         _warn_of_tables(item, entries, metrics)
-    chosen = await listed.choose(item, entries)
+    chosen = await choose(item, entries)
     if item.location.scheme == "file" or 0 not in map(_size_of, chosen):
         return chosen
-    from accel.tables.listed_files import find_markers
-
-    gone = await find_markers(chosen, client_for(item.location.root), metrics=metrics)
+    gone = await find_directory_markers(chosen, client_for(item.location.root), metrics=metrics)
     if not gone:
         return chosen
-    return await listed.choose(item, [entry for entry in entries if entry.path not in gone])
+    return await choose(item, [entry for entry in entries if entry.path not in gone])
 
 
-def _show(item: Named, begun: Begun, page: Sequence[ObjectEntry]) -> None:
-    from accel.tables import listed_files as listed
-
-    begun(takewhile(_spells_none, listed.choose_surely(item, page)))
+def _show(item: NamedSource, on_entries: OnEntries, page: Sequence[ObjectEntry]) -> None:
+    on_entries(takewhile(_spells_none, choose_certain_files(item, page)))
 
 
 def _spells_none(file: FileEntry) -> bool:
     return not ("=" in file.url or "=" in file.path)
 
 
-def _warn_of_tables(item: Named, entries: Sequence[ObjectEntry], metrics: Metrics) -> None:
+def _warn_of_tables(item: NamedSource, entries: Sequence[ObjectEntry], metrics: Metrics) -> None:
     """A table format keeps files that are no longer part of the table: their rows would be taken for its own."""
-    from accel.tables import listed_files as listed
-
     below = f"{item.prefix}/" if item.prefix else ""
     for kind, log in _LOGS.items():
-        if listed.lies_below(below + log, entries):
+        if has_prefix(below + log, entries):
             text = f"{item.text}: this is a {kind} table, and all of its files are read, those it has dropped too"
             metrics.warn(text)
             warnings.warn(text, stacklevel=2)
 
 
 async def _list_below(
-    item: Named,
+    item: NamedSource,
     client_for: Callable[[str], ListingClient],
     metrics: Metrics,
     begun: PageSeen | None = None,
