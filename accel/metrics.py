@@ -31,7 +31,6 @@ Count: TypeAlias = Literal[
     "data_hits",
     "dictionary_hits",
     "fallbacks",
-    "hedged",
     "indexes_ignored",
     "late_dictionaries",
     "late_pieces",
@@ -82,8 +81,6 @@ class Metrics:
     """Dependent waves of requests of the file that had the most (listing included)."""
     retries: int = 0
     """Requests sent again after one that failed."""
-    hedged: int = 0
-    """Second requests for small ones that were late: counted among the requests too."""
     requests_by_kind: dict[Kind, int] = field(default_factory=dict)
     """`requests`, by what was asked for: "data page", "listing", ..."""
     bytes_by_kind: dict[Kind, int] = field(default_factory=dict)

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from accel.store.calls import see
-from accel.store.faults import one_of
+from accel.store.request_errors import one_of
+from accel.store.tasks import see
 
 __all__ = ["Flights"]
 

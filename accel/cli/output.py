@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from accel.cli.arguments import UsageError
 from accel.errors import redact
-from accel.store.local_target import write_beside
+from accel.store.local_store import write_beside
 from accel.store.location import has_scheme
 
 if TYPE_CHECKING:

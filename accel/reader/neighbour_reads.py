@@ -17,7 +17,7 @@ from accel.reader.piece_reads import decode_read, read_piece, recall_piece
 from accel.reader.reader import Reader
 from accel.reader.task_reads import PieceRead, TaskReads
 from accel.reader.turns import Turn
-from accel.store.slices import breathe
+from accel.store.tasks import breathe
 
 __all__ = ["Neighbour", "Neighbours", "join_neighbours", "read_neighbours"]
 

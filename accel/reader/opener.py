@@ -1,6 +1,6 @@
 """Open files: their metadata from memory, from disk, or by one request; and answer what a step needs.
 
-Everything here runs on the private I/O loop (`store.runtime`).
+Everything here runs on the private I/O loop (`store.io_loop`).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from accel.ranges import Kind, ReadKey, Stash
 from accel.reader.dictionary_reads import cache_dictionary, cached_dictionary, dictionary_key
 from accel.reader.tail_hints import TailHints
 from accel.store.client import Client
-from accel.store.slices import breathe
+from accel.store.tasks import breathe
 
 __all__ = ["Opener", "Tails"]
 

@@ -1,6 +1,6 @@
 """Open files and run pieces of tasks: the one place where plan, I/O and decode meet.
 
-Everything here runs on the private I/O loop (`store.runtime`).
+Everything here runs on the private I/O loop (`store.io_loop`).
 """
 
 from __future__ import annotations

@@ -19,9 +19,8 @@ from accel.planning.file import Listing
 from accel.planning.query import Question
 from accel.scanning.run import Run
 from accel.scanning.session import Session
-from accel.store.calls import begin, see
-from accel.store.cancels import UnaskedTold, closed_early
-from accel.store.faults import foremost
+from accel.store.request_errors import foremost
+from accel.store.tasks import UnaskedTold, begin, closed_early, see
 
 __all__ = ["EarlyRun"]
 

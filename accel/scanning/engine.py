@@ -24,7 +24,7 @@ from accel.scanning.scan_spec import ScanSpec
 from accel.scanning.session import Session
 from accel.scanning.taking import Running, converted_schema
 from accel.store.client import Client
-from accel.store.faults import foremost
+from accel.store.request_errors import foremost
 
 if TYPE_CHECKING:
     from accel.planning.plan import Plan

@@ -20,10 +20,8 @@ from accel.reader.task_reads import TaskReads
 from accel.scanning.intake import Intake
 from accel.scanning.outbox import Item, Line, Outbox
 from accel.scanning.works import FileWork
-from accel.store.cancels import UnaskedTold
-from accel.store.faults import foremost
-from accel.store.groups import Group
-from accel.store.slices import breathe
+from accel.store.request_errors import foremost
+from accel.store.tasks import Group, UnaskedTold, breathe
 
 __all__ = ["FileRun"]
 

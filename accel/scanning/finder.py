@@ -15,8 +15,8 @@ from accel.planning.handle import FileHandle
 from accel.reader.reader import Reader
 from accel.scanning.preloading import load_ahead
 from accel.scanning.scan_spec import ScanSpec
-from accel.store.faults import foremost
-from accel.store.groups import Group
+from accel.store.request_errors import foremost
+from accel.store.tasks import Group
 
 if TYPE_CHECKING:
     from accel.tables.discover import Begun

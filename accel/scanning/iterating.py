@@ -15,7 +15,7 @@ from accel.errors import ObjectChangedError
 from accel.scanning.engine import Engine
 from accel.scanning.scan_runs import ScanRuns
 from accel.scanning.taking import Running
-from accel.store import runtime
+from accel.store import io_loop
 
 __all__ = ["AwaitedBatches", "BlockingBatches", "ToldBatches"]
 
@@ -65,7 +65,7 @@ class BlockingBatches(_Way, Iterator[pa.RecordBatch]):
         self._enter()
         try:
             while (running := self._next_run()) is not None:
-                batch = runtime.run(running.take())
+                batch = io_loop.run(running.take())
                 if batch is not None:
                     self._count(batch)
                     return batch
@@ -131,7 +131,7 @@ class AwaitedBatches(_Way, AsyncIterator[pa.RecordBatch]):
         self._enter()
         try:
             while (running := self._next_run()) is not None:
-                batch = await runtime.bridge(running.take())
+                batch = await io_loop.bridge(running.take())
                 if batch is not None:
                     self._count(batch)
                     return batch

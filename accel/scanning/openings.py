@@ -23,9 +23,8 @@ from accel.reader.opener import Opener
 from accel.scanning.batches import Batches
 from accel.scanning.footer_desk import FooterDesk
 from accel.scanning.width import Width
-from accel.store.cancels import cancelled_within
 from accel.store.client import Client
-from accel.store.slices import breathe
+from accel.store.tasks import breathe, cancelled_within
 
 __all__ = ["Judge", "Opening", "Openings"]
 

@@ -17,7 +17,7 @@ from accel.store.location import LOCAL_ROOT
 
 if TYPE_CHECKING:
     from accel.store.client import Client
-    from accel.store.gate import Gate
+    from accel.store.fetch import Gate
 
 __all__ = ["load_ahead"]
 
@@ -30,7 +30,6 @@ _BINDING = ("accel.predicate.resolve", "accel.predicate.coerce", "accel.predicat
 _READING = (
     "accel.cache.spans",
     "accel.cache.data_cache",
-    "accel.store.pool",
     "accel.decode.dictionary",
     "accel.decode.entries",
     "accel.decode.texts",

@@ -19,9 +19,8 @@ from accel.scanning.file_run import FileRun
 from accel.scanning.intake import Intake
 from accel.scanning.outbox import Item, Outbox
 from accel.scanning.works import FileWork, WorkSource
-from accel.store.calls import begin
-from accel.store.cancels import Beginning, UnaskedTold, closed_early
-from accel.store.faults import foremost
+from accel.store.request_errors import foremost
+from accel.store.tasks import Beginning, UnaskedTold, begin, closed_early
 
 __all__ = ["Run"]
 

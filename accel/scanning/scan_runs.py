@@ -10,7 +10,7 @@ import pyarrow as pa
 from accel.metrics import Metrics
 from accel.scanning.engine import Engine
 from accel.scanning.taking import AnyRun, Running
-from accel.store import runtime
+from accel.store import io_loop
 
 if TYPE_CHECKING:
     from accel.scanning.aggregating import Aggregation
@@ -46,22 +46,22 @@ class ScanRuns:
     def end(self, running: Running) -> None:
         """Stop one run, if it has not ended by itself."""
         if not running.ended:
-            runtime.run_to_end(running.close)
+            io_loop.run_to_end(running.close)
 
     async def end_async(self, running: Running) -> None:
         """`end`, awaited."""
         if not running.ended:
-            await runtime.bridge_to_end(running.close)
+            await io_loop.bridge_to_end(running.close)
 
     def end_all(self) -> None:
         """Stop whatever runs, and wait for what is being stopped."""
         for run in list(self._under_way):
-            runtime.run_to_end(run.close)
+            io_loop.run_to_end(run.close)
 
     async def end_all_async(self) -> None:
         """`end_all`, awaited."""
         for run in list(self._under_way):
-            await runtime.bridge_to_end(run.close)
+            await io_loop.bridge_to_end(run.close)
 
     def limit(self, limit: int | None = None) -> int | None:
         """The lesser of this limit and the scan's own."""
@@ -74,7 +74,7 @@ class ScanRuns:
         # The caller's own iterator is pulled on the caller's thread, never on the I/O loop.
         tables: list[pa.Table] = []
         for part in self._engine.parts():
-            tables.append(runtime.run(self._collect(part, _left(limit, tables))))
+            tables.append(io_loop.run(self._collect(part, _left(limit, tables))))
             if _left(limit, tables) == 0:
                 break
         return _one_table(tables)
@@ -83,7 +83,7 @@ class ScanRuns:
         """`table`, awaited."""
         tables: list[pa.Table] = []
         for part in self._engine.parts():
-            tables.append(await runtime.bridge(self._collect(part, _left(limit, tables))))
+            tables.append(await io_loop.bridge(self._collect(part, _left(limit, tables))))
             if _left(limit, tables) == 0:
                 break
         return _one_table(tables)

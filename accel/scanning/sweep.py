@@ -24,7 +24,7 @@ from accel.planning.query import Question
 from accel.scanning.openings import Opening, Openings
 from accel.scanning.screen import excluded_together
 from accel.scanning.works import FileWork, WorkSource
-from accel.store.slices import breathe
+from accel.store.tasks import breathe
 
 if TYPE_CHECKING:
     from accel.scanning.session import Session

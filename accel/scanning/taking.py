@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 import pyarrow as pa
 
 from accel.errors import AccelError, ObjectChangedError
-from accel.store import runtime
+from accel.store import io_loop
 
 if TYPE_CHECKING:
     from accel.planning.query import Question
@@ -113,7 +113,7 @@ class Running:
         if main is None or main.done():
             self._under_way.discard(self._run)
         elif not self.ended:
-            runtime.start_to_end(partial(_stop, self._run, self._under_way), main.get_loop())
+            io_loop.start_to_end(partial(_stop, self._run, self._under_way), main.get_loop())
 
 
 async def _stop(run: AnyRun, under_way: set[AnyRun]) -> None:

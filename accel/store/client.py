@@ -1,40 +1,45 @@
-"""All reads of one store: merged, gated, retried, pinned and counted."""
+"""All reads of one store, merged, gated, retried, pinned and counted; and the process's registry of clients."""
 
 from __future__ import annotations
 
 import dataclasses
+import operator
+import os
+import threading
+import weakref
 from collections.abc import Sequence
-from contextlib import nullcontext
-from functools import cached_property, partial
-from typing import TYPE_CHECKING
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from cachetools import LRUCache
 
 from accel.errors import (
+    AccelError,
     ObjectChangedError,
     ParquetFormatError,
     StoreError,
+    forget_frames,
 )
 from accel.metrics import Metrics
 from accel.options import MIB, Options
 from accel.planning.coalesce import Fetch, Merging, RequestShape, assemble, joined_bytes
 from accel.planning.file import ObjectId
 from accel.ranges import ByteRange, Kind, Stash, Suffix, Want
-from accel.store.faults import SuffixUnsupportedError, foremost
-from accel.store.fetch import Fetcher, Pin, same_etag
-from accel.store.gate import Gate
-from accel.store.groups import Group
-from accel.store.hedge import Hedge
-from accel.store.location import LOCAL_ROOT
-from accel.store.naming import Naming
+from accel.store import io_loop
+from accel.store.fetch import Fetcher, Gate, Pin, Retry, open_file_limit, same_etag
+from accel.store.identity import ByIdentity
+from accel.store.location import Location, parse_url
 from accel.store.network import Network, network_to
 from accel.store.range_store import Header, ObjectEntry, PageSeen, Payload, RangeStore
-from accel.store.retry import Retry
+from accel.store.request_errors import Naming, SuffixUnsupportedError, foremost
+from accel.store.storage_options import StorageOptions, build_store, credentials_token
+from accel.store.tasks import Group
 from accel.store.threads import WORK
 
 if TYPE_CHECKING:
     from accel.store.listing import Cuts, Listings
-    from accel.store.pool import Pool
 
-__all__ = ["Client"]
+__all__ = ["Client", "Connector", "client_for"]
 
 
 class Client:
@@ -70,8 +75,9 @@ class Client:
         self.token = token
         self.options = options
         self._retry = Retry.of(options) if retry is None else retry
-        self.gate = Gate(options.max_requests_in_flight, max_bytes=options.memory_limit)
-        local = root == LOCAL_ROOT
+        # Each request may need a connection of its own, which is an open file.
+        most = min(options.max_requests_in_flight, max(1, open_file_limit() // 2))
+        self.gate = Gate(most, max_bytes=options.memory_limit)
         self.network = network_to(root, options) if network is None else network
         """What has been learned of the way to the store."""
         self._fetcher = Fetcher(
@@ -79,18 +85,9 @@ class Client:
             gate=self.gate,
             retry=self._retry,
             network=self.network,
-            hedge=Hedge(
-                self.network,
-                self.gate,
-                share=0.0 if local else options.hedge_share,
-                factor=options.hedge_factor,
-                floor=options.hedge_floor,
-            ),
             allow_unpinned=options.allow_unpinned,
         )
         self._cuts = cuts
-        # The ranges that one read wants of a local file are asked for in one call.
-        self._pooled = not local
         # A store that is known to have none need not say so first.
         self.suffixes = bool(getattr(store, "suffixes", True))
         warning = getattr(store, "warning", None)
@@ -105,12 +102,6 @@ class Client:
         from accel.store.listing import Listings
 
         return Listings(self.store, gate=self.gate, retry=self._retry, cuts=self._cuts)
-
-    @cached_property
-    def _pool(self) -> Pool:
-        from accel.store.pool import Pool
-
-        return Pool(self.gate)
 
     def shape(self) -> RequestShape:
         """What requests should look like: as the options say, else as the network is known to be now."""
@@ -161,17 +152,10 @@ class Client:
         payloads: Sequence[Payload]
         with self._naming(path):
             self._check_pin(path, wants, pin)
-            if self._pooled and pin is not None and pin.etag is not None and self._pool.takes(fetches):
-                send, shortest = partial(self._fetch, path), self.shape().merging(0)
-                parts = await self._pool.read(
-                    path, wants, pin=known, metrics=metrics, merging=shortest, send=send
-                )
-                return assemble(wants, parts)
-            with self._pool.passing(len(fetches)) if self._pooled else nullcontext():
-                if len(fetches) == 1:
-                    payloads = [await self._fetch(path, fetches[0], known, metrics)]
-                else:
-                    payloads = await self._fetch_all(path, fetches, known, metrics)
+            if len(fetches) == 1:
+                payloads = [await self._fetch(path, fetches[0], known, metrics)]
+            else:
+                payloads = await self._fetch_all(path, fetches, known, metrics)
             if pin is None:
                 self._check_agreement(path, payloads)
         parts = [(payload.range, payload.data) for payload in payloads]
@@ -332,4 +316,200 @@ def _unpinnable(path: str) -> StoreError:
         "the store gives no etag, so several reads of this object may mix two versions of it",
         path=path,
         hint="options.allow_unpinned reads it without that protection",
+    )
+
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+# What of the options a client is made of; scans that differ in others still share it.
+_OF_CLIENT = operator.attrgetter(
+    "max_gap_bytes",
+    "max_coalesced_bytes",
+    "max_requests_in_flight",
+    "memory_limit",
+    "assumed_latency",
+    "assumed_bandwidth",
+    "connect_timeout",
+    "read_timeout",
+    "transport",
+    "max_attempts",
+    "backoff_base",
+    "backoff_max",
+    "max_unranged_bytes",
+    "allow_unpinned",
+)
+_MOST = 128
+# Of a store of the caller's what is kept for so many different options: a timeout may be another one each time.
+_MOST_OF_ONE = 16
+
+
+class _Registry:
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.clients: LRUCache[tuple[object, ...], Client] = LRUCache(_MOST)
+        # Of the callers' own stores. Nothing here keeps such a store alive.
+        self.tokens = ByIdentity(_new_token, forget=self._forget)
+        # What was learned of them outlives their clients, which last no longer than a scan.
+        self.networks: dict[str, dict[tuple[float, float], Network]] = {}
+        self.cuts: dict[str, Cuts] = {}
+        # What reads them, where that holds nothing of the caller's: obstore takes 6 ms to make a store.
+        self.transports: dict[str, dict[tuple[object, ...], RangeStore]] = {}
+        self.given: weakref.WeakValueDictionary[tuple[object, ...], Client] = weakref.WeakValueDictionary()
+
+    def _forget(self, token: str) -> None:
+        for known in (self.cuts, self.networks, self.transports):
+            known.pop(token, None)
+
+
+def _new_token(_: object) -> str:
+    return f"store-{os.urandom(8).hex()}"
+
+
+_registry = _Registry()
+# A lock that another thread held at the fork would never be released in the child.
+os.register_at_fork(after_in_child=_registry.__init__)  # type: ignore[misc]
+
+
+def client_for(
+    where: Location | str,
+    *,
+    storage_options: StorageOptions | None = None,
+    store: object | None = None,
+    options: Options | None = None,
+) -> Client:
+    """The client of a store; the same one for equal root, options and credentials.
+
+    Parameters
+    ----------
+    where : Location or str
+        A location, or a root as `Location.root` has it.
+    storage_options : mapping, optional
+        obstore's keys, or Hadoop's `fs.s3a.*`; over HTTP, `headers`.
+    store : obstore store or RangeStore, optional
+        Takes the place of the one that `where` names.
+    options : Options, optional
+
+    Raises
+    ------
+    StoreError
+    """
+    io_loop.refuse_fork()
+    options = Options() if options is None else options
+    share = _OF_CLIENT(options)
+    if store is not None:
+        return _client_of(store, options, share)
+    if where == "store:" or (isinstance(where, Location) and where.scheme == "store"):
+        raise StoreError(
+            "this path is of a store of the caller's, which is not here", hint="give it by store="
+        )
+    location = parse_url(where + "/") if isinstance(where, str) else where
+    if storage_options is not None and not hasattr(storage_options, "items"):
+        raise StoreError(f"storage_options is a {type(storage_options).__name__}, not a mapping")
+    if not all(isinstance(name, str) for name in storage_options or ()):
+        unnamed = StoreError("storage_options names an option by something else than text")
+        unnamed.hides = True
+        raise unnamed
+    token = credentials_token(location.root, storage_options)
+    key = (location.root, token, share)
+    with _registry.lock:
+        client = _registry.clients.get(key)
+        if client is None or _is_broken(client.store):
+            try:
+                transport = build_store(location, storage_options, options=options)
+            except AccelError as error:
+                error.hides = True  # from here to the caller all frames hold the options, and these the keys
+                raise
+            client = Client(transport, root=location.root, token=token, options=options)
+            _registry.clients[key] = client
+        return client
+
+
+class Connector:
+    """`client_for` with the options of one call, which neither it nor a failure shows to who looks at variables."""
+
+    def __init__(
+        self, *, storage_options: StorageOptions | None, store: object | None, options: Options
+    ) -> None:
+        self._given: dict[str, Any] = {"storage_options": storage_options, "store": store, "options": options}
+
+    def client(self, where: Location | str) -> Client:
+        """Raises StoreError."""
+        try:
+            return client_for(where, **self._given)
+        except AccelError as error:
+            forget_frames(error)
+            raise
+
+
+def _client_of(store: Any, options: Options, share: tuple[object, ...]) -> Client:
+    with _registry.lock:
+        token = _token_of(store)
+        client = _registry.given.get((token, share))
+        if client is None or _is_broken(client.store):
+            known, assumed = _registry.networks, (options.assumed_latency, options.assumed_bandwidth)
+            network = known.get(token, {}).get(assumed) or network_to("store:", options)
+            _keep(known, token, under=assumed, value=network)
+            cuts = _registry.cuts.get(token)
+            if cuts is None:
+                from accel.store.listing import Cuts
+
+                cuts = _registry.cuts[token] = Cuts()
+            client = Client(
+                _transport_of(store, token, options, share),
+                root="store:",
+                token=token,
+                options=options,
+                network=network,
+                cuts=cuts,
+            )
+            _registry.given[token, share] = client
+        return client
+
+
+def _token_of(store: Any) -> str:
+    """The same for the same object, and never again for another."""
+    try:
+        return _registry.tokens.of(store)
+    except TypeError:
+        raise _no_store(store) from None
+
+
+def _transport_of(store: Any, token: str, options: Options, share: tuple[object, ...]) -> RangeStore:
+    kept = _registry.transports.get(token, {}).get(share)
+    if kept is not None and not _is_broken(kept):
+        _keep(_registry.transports, token, under=share, value=kept)
+        return kept
+    if type(store).__module__.partition(".")[0] == "obstore":
+        from accel.store.s3_store import adapt
+
+        adapted = adapt(store, options)
+        if not adapted.wraps(store):
+            _keep(_registry.transports, token, under=share, value=adapted)
+        return adapted
+    # The class first, which is remembered: an object is held against a protocol each time.
+    if issubclass(type(store), RangeStore) or isinstance(store, RangeStore):
+        serving: RangeStore = store
+        return serving
+    raise _no_store(store)
+
+
+def _keep(known: dict[str, dict[K, V]], token: str, *, under: K, value: V) -> None:
+    """Of one store for as many options as are in use; those not used for longest go."""
+    kept = known.setdefault(token, {})
+    kept.pop(under, None)
+    while len(kept) >= _MOST_OF_ONE:
+        del kept[next(iter(kept))]
+    kept[under] = value
+
+
+def _is_broken(transport: RangeStore) -> bool:
+    """Whether it will fail for as long as it lives: see `ObstoreStore.broken`. Another is made in its place."""
+    return getattr(transport, "broken", None) is True
+
+
+def _no_store(store: object) -> StoreError:
+    return StoreError(
+        f"a {type(store).__name__} cannot serve as a store",
+        hint="give an obstore store, or an object with the `read` of accel.stores.RangeStore",
     )

@@ -1,27 +1,197 @@
-"""One byte range of one object: sent, counted, retried, resumed, and held against its pin."""
+"""One byte range of one object: admitted, sent, counted, retried, resumed, and held against its pin."""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
-from typing import cast
+from types import TracebackType
+from typing import TypeVar, cast
 
 from accel.errors import AccelError, ObjectChangedError, ObjectNotFoundError, StoreError, redact
 from accel.metrics import Metrics
+from accel.options import Options
 from accel.ranges import Buffer, ByteRange, Kind, Suffix
-from accel.store.cancels import cancelled_within, cancels
-from accel.store.faults import IncompleteBodyError, ObjectGoneError, ShortObjectError, SuffixUnsupportedError
-from accel.store.gate import Gate
-from accel.store.hedge import Hedge, Race
 from accel.store.network import Network
 from accel.store.range_store import Gatherer, Payload, RangeStore, can_be_sent, is_weak
-from accel.store.refusals import quoted
-from accel.store.retry import Retry
+from accel.store.request_errors import (
+    IncompleteBodyError,
+    ObjectGoneError,
+    ShortObjectError,
+    SuffixUnsupportedError,
+    quoted,
+)
+from accel.store.tasks import cancelled_within, cancels
 
-__all__ = ["Fetcher", "Pin", "same_etag"]
+__all__ = ["Fetcher", "Gate", "Pin", "Retry", "Slot", "open_file_limit", "same_etag"]
+
+
+def open_file_limit() -> int:
+    """Return how many files the process may have open; many where the system sets no limit."""
+    try:
+        import resource
+    except ImportError:
+        return 1 << 16
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return soft if 0 <= soft < 1 << 16 else 1 << 16
+
+
+class Gate:
+    """First come, first served. Used on one event loop.
+
+    Parameters
+    ----------
+    max_requests : int
+        Requests under way at once.
+    max_bytes : int
+        Sum of the bytes that they have asked for. One request alone may ask for more.
+    """
+
+    def __init__(self, max_requests: int, *, max_bytes: int) -> None:
+        self.max_requests = max_requests
+        self._max_bytes = max_bytes
+        self.requests = 0
+        self.bytes = 0
+        self._queue: deque[tuple[asyncio.Future[None], int]] = deque()
+
+    def slot(self, length: int) -> Slot:
+        """Entered, waits for room for a request of `length` bytes, and holds it."""
+        return Slot(self, length)
+
+    def take_at_once(self, length: int) -> bool:
+        """Take room for a request if nobody waits and there is enough."""
+        if self._queue or not self._fits(length):
+            return False
+        self._take(length)
+        return True
+
+    async def take(self, length: int) -> None:
+        """Wait for room, and take it: see `slot`."""
+        if not self.take_at_once(length):
+            await self._wait(length)
+
+    async def _wait(self, length: int) -> None:
+        turn = asyncio.get_running_loop().create_future()
+        ticket = (turn, length)
+        self._queue.append(ticket)
+        try:
+            await turn  # whoever wakes it has taken the room on its behalf
+        except asyncio.CancelledError:
+            if turn.done() and not turn.cancelled():
+                self.release(length)
+            else:
+                with suppress(ValueError):  # a waker may have dropped it already
+                    self._queue.remove(ticket)
+                self._wake()
+            raise
+
+    def _fits(self, length: int) -> bool:
+        if self.requests == 0:
+            return True
+        return self.requests < self.max_requests and self.bytes + length <= self._max_bytes
+
+    def _take(self, length: int) -> None:
+        self.requests += 1
+        self.bytes += length
+
+    def release(self, length: int) -> None:
+        """Give back what was taken."""
+        self.requests -= 1
+        self.bytes -= length
+        if self._queue:
+            self._wake()
+
+    def _wake(self) -> None:
+        while self._queue and self._fits(self._queue[0][1]):
+            turn, length = self._queue.popleft()
+            if not turn.done():
+                self._take(length)
+                turn.set_result(None)
+
+
+class Slot:
+    """Room for one request, taken by entering it: each request does, and a generator would take twice as long."""
+
+    __slots__ = ("_gate", "_length")
+
+    def __init__(self, gate: Gate, length: int) -> None:
+        self._gate = gate
+        self._length = length
+
+    async def __aenter__(self) -> None:
+        await self._gate.take(self._length)
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._gate.release(self._length)
+
+
+T = TypeVar("T")
+
+
+def _uniform(least: float, most: float) -> float:
+    import random  # takes a millisecond, which a process that repeats nothing need not spend
+
+    return random.uniform(least, most)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retry:
+    """Exponential backoff with full jitter. All times are seconds."""
+
+    max_attempts: int
+    """Tries, the first included."""
+    backoff_base: float
+    backoff_max: float
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+    uniform: Callable[[float, float], float] = _uniform
+
+    @classmethod
+    def of(cls, options: Options) -> Retry:
+        return cls(
+            max_attempts=options.max_attempts,
+            backoff_base=options.backoff_base,
+            backoff_max=options.backoff_max,
+        )
+
+    def pause(self, failures: int, *, retry_after: float | None = None) -> float:
+        """The wait after so many failures: random, but no shorter than the server asks for.
+
+        Never longer than `backoff_max`, whatever the server asks for.
+        """
+        most = min(self.backoff_max, self.backoff_base * 2.0 ** min(failures - 1, 60))
+        wait = self.uniform(0.0, most)
+        if retry_after is not None and retry_after > wait:
+            wait = retry_after
+        return min(wait, self.backoff_max)
+
+    async def wait(self, failures: int, failure: StoreError) -> None:
+        """Wait before the next try, or raise the failure when there is none left or it would not help."""
+        if not failure.transient or failures >= self.max_attempts:
+            if failure.transient and self.max_attempts > 1:
+                failure.message = f"{failure.message}, {failures} times"
+                failure.hint = failure.hint or "options.max_attempts says how often to try"
+            raise failure
+        await self.sleep(self.pause(failures, retry_after=failure.retry_after))
+
+    async def run(self, attempt: Callable[[], Awaitable[T]], *, on_retry: Callable[[], None]) -> T:
+        """Call `attempt` until it succeeds, or fails for good. `on_retry` is called before each repetition."""
+        failures = 0
+        while True:
+            try:
+                return await attempt()
+            except StoreError as error:
+                failures += 1
+                failure = error
+            await self.wait(failures, failure)
+            on_retry()
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,12 +231,10 @@ class Fetcher:
         gate: Gate,
         retry: Retry,
         network: Network,
-        hedge: Hedge,
         allow_unpinned: bool,
     ) -> None:
         self._store = store
         self._network = network
-        self._hedge = hedge
         self._gate = gate
         self._retry = retry
         self._allow_unpinned = allow_unpinned
@@ -90,7 +258,7 @@ class Fetcher:
         failures = 0
         while True:
             try:
-                payload = await self._try(path, rest, anchor.if_match, kind, metrics)
+                payload = await self._send(path, rest, anchor.if_match, kind, metrics)
                 self._verify(anchor, payload.size, payload.etag, path)
                 return payload if body is None else body.finish(payload)
             except IncompleteBodyError as error:
@@ -146,60 +314,29 @@ class Fetcher:
             metrics.count_request(kind, want.length)
         return payloads
 
-    async def _try(
+    async def _send(
         self, path: str, want: ByteRange | Suffix, if_match: str | None, kind: Kind, metrics: Metrics
     ) -> Payload:
-        """One request, or two of which one wins."""
-        delay = self._hedge.delay(want.length)
-        if delay is None:
-            return await self._send(path, want, if_match, kind, metrics)
-        send = partial(self._send, path, want, if_match, kind, metrics)
-        race = Race(self._hedge, delay, send=send, metrics=metrics)
-        try:
-            return await send(sent=race.sent)
-        except (asyncio.CancelledError, StoreError) as error:
-            payload = await race.rescue(error)
-            if payload is None:
-                raise
-            return payload
-        finally:
-            if race.end():
-                await race.wait()
-
-    async def _send(
-        self,
-        path: str,
-        want: ByteRange | Suffix,
-        if_match: str | None,
-        kind: Kind,
-        metrics: Metrics,
-        *,
-        sent: Callable[[], None] | None = None,
-    ) -> Payload:
+        """Send one request, once the gate lets it through, and count it."""
         gate, length = self._gate, want.length
         if not gate.take_at_once(length):
             await gate.take(length)
         received, counts = 0, True
-        company, asked = gate.requests, cancels()
+        in_flight, cancels_before = gate.requests, cancels()
         started = time.perf_counter()
         try:
-            if sent is not None:
-                sent()
             payload = await self._store.read(path, want, if_match=if_match)
             took = time.perf_counter() - started
             received = len(payload.data)
             _check_answer(path, want, payload)
-            self._network.observe(received, took, in_flight=(company + gate.requests) / 2)
+            self._network.observe(received, took, in_flight=(in_flight + gate.requests) / 2)
             return payload
         except IncompleteBodyError as error:
             received = len(error.partial)
             raise
         except asyncio.CancelledError:
-            if cancels() == asked:
+            if cancels() == cancels_before:
                 raise cancelled_within().at(path=path, place=str(want)) from None
-            if sent is not None:
-                # It took so long at least: forgotten, the slow would not count among all.
-                self._network.observe_late(time.perf_counter() - started)
             raise
         except SuffixUnsupportedError as error:
             counts = error.sent
@@ -208,9 +345,9 @@ class Fetcher:
             if isinstance(error, StoreError):
                 raise
             # A store of the caller's that lets its own errors through.
-            passing = isinstance(error, (ConnectionError, TimeoutError))
+            transient = isinstance(error, (ConnectionError, TimeoutError))
             raise StoreError(
-                f"{type(error).__name__}: {redact(str(error))}", path=path, transient=passing
+                f"{type(error).__name__}: {redact(str(error))}", path=path, transient=transient
             ) from error
         finally:
             gate.release(length)

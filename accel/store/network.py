@@ -27,9 +27,8 @@ _SMALL_KEPT = 128
 _LARGE_KEPT = 16
 # What more company did is tried again after so many large requests that had less.
 _TRIED_AGAIN = 32
-# So few say nothing yet; for a 95th percentile it takes more.
+# So few measurements say nothing yet.
 _FEWEST = 3
-_FEWEST_P95 = 20
 # Requests that ran in company wait for each other, too: the quickest quarter tells what the network takes.
 _LATENCY_QUANTILE = 0.25
 _RATE_QUANTILE = 1 - _LATENCY_QUANTILE
@@ -124,8 +123,6 @@ class Network:
     ) -> None:
         self._request_seconds = request_seconds
         self._most_streams = most_streams
-        self.spare = 0.0
-        """Second requests that may be sent: see `Hedge`."""
         self._gap = 0
         self._wide_gap = 0
         self._few_requests = 0
@@ -174,12 +171,6 @@ class Network:
             level.rate.add(rate)
             level.together.add(rate * company)
             self._bandwidths = None
-
-    def observe_late(self, seconds: float) -> None:
-        """Learn of a small request that was given up after so many seconds, if that was longer than most take."""
-        p95 = self.p95
-        if p95 is not None and seconds > p95:
-            self._small.add(seconds)
 
     @property
     def latency(self) -> float:
@@ -245,12 +236,6 @@ class Network:
         found = math.sqrt(2) * self._streams_worth()
         self._few_streams = min(_steady(self._few_streams, found), self._most_streams)
         return self._few_streams
-
-    @property
-    def p95(self) -> float | None:
-        """Seconds within which 95 of 100 recent small requests were answered whole; None while too few were seen."""
-        small = self._small
-        return small.quantile(0.95) if len(small.values) >= _FEWEST_P95 else None
 
     def seconds(self, nbytes: int, requests: int = 1) -> float:
         """What one round trip of so many parallel requests that bring so many bytes together should take."""

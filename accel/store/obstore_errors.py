@@ -11,14 +11,16 @@ from obstore import exceptions
 
 from accel.errors import AccelError, ObjectNotFoundError, StoreError
 from accel.ranges import ByteRange, Suffix
-from accel.store.faults import (
+from accel.store.request_errors import (
+    CREDENTIAL_FAULTS,
     OUT_OF_FILES,
     ShortObjectError,
     SuffixUnsupportedError,
     changed_object,
+    code_in,
+    quoted,
     transient_status,
 )
-from accel.store.refusals import CREDENTIAL_FAULTS, code_in, quoted
 
 __all__ = ["panicked", "translate"]
 

@@ -1,28 +1,135 @@
-"""Any obstore store as a RangeStore and a Lister."""
+"""Any obstore store as a RangeStore, a Lister and a Writer."""
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import math
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
-from typing import Any
+from typing import Any, Final
 
 import obstore
 from obstore.store import AzureStore, GCSStore, HTTPStore, LocalStore, MemoryStore, S3Store
 
-from accel.errors import ParquetFormatError, StoreError
+from accel.errors import AccelError, ObjectChangedError, ParquetFormatError, StoreError
 from accel.memory import allocate
 from accel.options import MIB
 from accel.ranges import Buffer, ByteRange, Suffix
-from accel.store import runtime
-from accel.store.faults import IncompleteBodyError, ShortObjectError, SuffixUnsupportedError, changed_object
-from accel.store.obstore_calls import Watched, watched
-from accel.store.obstore_chunks import Chunks
-from accel.store.obstore_config import UNTOLD, tells_config
+from accel.store import io_loop
+from accel.store.identity import ByIdentity
 from accel.store.obstore_errors import panicked, translate
-from accel.store.range_store import LIST_PAGE, ObjectEntry, Payload, can_be_sent
+from accel.store.range_store import LIST_PAGE, ObjectEntry, Payload, can_be_sent, is_weak
+from accel.store.request_errors import (
+    IncompleteBodyError,
+    ShortObjectError,
+    SuffixUnsupportedError,
+    changed_object,
+)
+from accel.store.tasks import Watched, watched
 
-__all__ = ["ObstoreStore", "with_tries", "without_retries"]
+__all__ = [
+    "UNTOLD",
+    "Chunks",
+    "ObstoreStore",
+    "replace_object",
+    "tells_config",
+    "upload",
+    "with_tries",
+    "without_retries",
+]
+
+UNTOLD = (
+    "obstore cannot tell how the store was made, so it is read through obstore, with retries of obstore's own: "
+    "give what concerns the client (allow_http, timeout, ...) by client_options={...}"
+)
+
+
+def tells_config(store: Any) -> bool:
+    """Whether its `config` can be asked for.
+
+    Of arguments that are for the client obstore makes keys that it panics over, each time, and Rust writes every panic
+    to stderr: so one store is tried once. True of stores that have no `config` to be copied.
+    """
+    return not isinstance(store, (S3Store, GCSStore, AzureStore)) or _tried.of(store)
+
+
+def _try(store: Any) -> bool:
+    try:
+        _ = store.config
+    except BaseException as error:  # a panic is no Exception
+        if isinstance(error, (KeyboardInterrupt, SystemExit)):
+            raise
+        return False
+    return True
+
+
+_tried = ByIdentity(_try)
+
+
+_PATIENCE: Final = 10
+"""Times the read timeout, which is that of one request, that a chunk may take: obstore asks as often as it needs."""
+
+
+class Chunks:
+    """A listing of obstore's, of which it becomes the only owner.
+
+    Parameters
+    ----------
+    stream : obstore's ListStream
+    path : str
+        What is listed, as errors name it.
+    read_timeout : float, optional
+        Seconds, of one request. None: a chunk may take for ever.
+    """
+
+    def __init__(
+        self, stream: AsyncIterator[Sequence[Any]], path: str, *, read_timeout: float | None
+    ) -> None:
+        self._stream: AsyncIterator[Sequence[Any]] | None = stream
+        self._path = path
+        self._seconds = None if read_timeout is None else read_timeout * _PATIENCE
+
+    async def take(self) -> Sequence[Any] | None:
+        """The next chunk, None after the last. Raises what obstore does; cancelled, it ends the request.
+
+        Raises
+        ------
+        StoreError
+            None came in time, however many answers did: some servers send empty pages without an end.
+        """
+        if self._stream is None:
+            return None
+        # Of the running loop's; a cancelled `await` of it would cancel it too early.
+        turn: asyncio.Future[Sequence[Any]] = watched(asyncio.ensure_future(self._stream.__anext__()))
+        try:
+            try:
+                await asyncio.wait((turn,), timeout=self._seconds)
+            except BaseException:
+                self._let_go(turn)
+                raise
+            if turn.done():
+                return turn.result()
+            self._let_go(turn)
+            raise StoreError(
+                f"the store listed nothing more in {self._seconds:g} seconds",
+                path=self._path,
+                hint="it is slow, or sends empty pages without an end; options.read_timeout allows for more",
+            )
+        except StopAsyncIteration:
+            return None
+        finally:
+            # An error keeps its frames, which would keep a call that is waited for at exit.
+            del turn
+
+    def _let_go(self, turn: asyncio.Future[Sequence[Any]]) -> None:
+        # In this order: what obstore's own threads hold of the stream must be the last, when they drop it. One that
+        # Python frees (and only a collection of cycles may) gives its connection back outside of tokio, if an answer has
+        # come meanwhile: hyper's pool panics with its lock held, and so does every later request of that store.
+        self._stream = None
+        with contextlib.suppress(RuntimeError):  # the loop is closed
+            turn.cancel()
+
 
 # A cut body is resumed after the last whole part. A part costs a hand-off from obstore's threads (about 0.1 ms) and a
 # copy: so longer bodies are read whole too, up to a length that is soon here again, unless one was cut lately.
@@ -67,7 +174,7 @@ class ObstoreStore:
 
     async def read(self, path: str, want: ByteRange | Suffix, *, if_match: str | None = None) -> Payload:
         """See `RangeStore.read`. A suffix of an empty object is a ParquetFormatError."""
-        runtime.check_fork()
+        io_loop.check_fork()
         if isinstance(want, Suffix) and not self.suffixes:
             raise SuffixUnsupportedError(path=path, sent=False, certain=True)
         asked: dict[str, Any] = {
@@ -171,7 +278,7 @@ class ObstoreStore:
 
     async def head(self, path: str) -> ObjectEntry:
         """Size and etag of one object, by a HEAD request."""
-        runtime.check_fork()
+        io_loop.check_fork()
         failure: BaseException
         try:
             meta = await watched(obstore.head_async(self._store, path))
@@ -199,7 +306,7 @@ class ObstoreStore:
         self, prefix: str, *, after: str | None = None
     ) -> AsyncGenerator[Sequence[ObjectEntry], None]:
         """See `Pager.pages`."""
-        runtime.check_fork()
+        io_loop.check_fork()
         if isinstance(self._store, HTTPStore):
             raise StoreError("a plain HTTP server cannot list", path=prefix, hint="name the files")
         failure: BaseException
@@ -239,9 +346,7 @@ class ObstoreStore:
         self, path: str, parts: AsyncIterator[bytes], *, size: int, if_match: str | None = None
     ) -> None:
         """See `Writer.write`."""
-        from accel.store.obstore_upload import replace_object, upload
-
-        runtime.check_fork()
+        io_loop.check_fork()
         if if_match is None:
             await upload(self._store, path, parts, size=size)
         else:
@@ -302,3 +407,100 @@ def _promised(
 
 def _mismatch(path: str, want: ByteRange | Suffix, came: int) -> StoreError:
     return StoreError(f"the store sent {came} bytes that are not the wanted ones", path=path, place=str(want))
+
+
+_UPLOAD_PART_BYTES = 8 * 1024 * 1024
+"""S3 takes 10,000 parts of an object: so much larger ones where that is not enough."""
+_MOST_PARTS = 9_000
+_PARTS_IN_FLIGHT = 4
+_RETRIES = 5
+
+
+async def upload(store: Any, path: str, parts: AsyncIterator[bytes], *, size: int) -> None:
+    """Put an object in parts, some of them at once; it is seen when all of it is there.
+
+    A part that fails is sent again. Where `parts` or a request fails for good, the upload is given up.
+    """
+    failure: BaseException
+    raised: list[BaseException] = []
+    try:
+        await watched(
+            obstore.put_async(
+                _with_retries(store),
+                path,
+                _counted(parts, path, size, raised),
+                use_multipart=size > _UPLOAD_PART_BYTES,
+                chunk_size=max(_UPLOAD_PART_BYTES, -(-size // _MOST_PARTS)),
+                max_concurrency=_PARTS_IN_FLIGHT,
+            )
+        )
+    except BaseException as error:  # noqa: BLE001 (a Rust panic is no Exception)
+        # What `parts` raised comes back as it was, not as a failure of the store.
+        failure = raised[0] if raised else translate(error, path)
+    else:
+        return
+    raise failure from None
+
+
+async def replace_object(
+    store: Any, path: str, *, parts: AsyncIterator[bytes], size: int, if_match: str
+) -> None:
+    """Put an object in one request that only succeeds in the place of one version.
+
+    Raises
+    ------
+    ObjectChangedError
+        The store holds another version.
+    StoreError
+        The store knows no conditional put, or the etag is weak, or no header: such a one never matches.
+    """
+    if isinstance(store, LocalStore) or is_weak(if_match) or not can_be_sent(if_match):
+        raise StoreError(
+            "this store cannot replace one certain version of an object",
+            path=path,
+            hint="write to another name, or give a local file by its path",
+        )
+    body = bytearray()
+    async for part in _counted(parts, path, size, []):
+        body += part
+    failure: BaseException
+    try:
+        found = await watched(obstore.head_async(store, path))
+        if found["e_tag"] != if_match:
+            raise ObjectChangedError("the object was changed meanwhile, and is left as it is", path=path)
+        # Google's store goes by version, the others by etag.
+        mode: Any = {"e_tag": if_match}
+        if found["version"] is not None:
+            mode["version"] = found["version"]
+        await watched(obstore.put_async(store, path, body, mode=mode, use_multipart=False))
+    except BaseException as error:  # noqa: BLE001 (a Rust panic is no Exception)
+        failure = _conditional(translate(error, path))
+    else:
+        return
+    raise failure from None
+
+
+async def _counted(
+    parts: AsyncIterator[bytes], path: str, size: int, raised: list[BaseException]
+) -> AsyncIterator[bytes]:
+    done = 0
+    try:
+        async for part in parts:
+            done += len(part)
+            yield part
+        if done != size:
+            raise AccelError(f"{done} bytes were made for an object of {size}", path=path)
+    except Exception as error:
+        raised.append(error)
+        raise
+
+
+def _conditional(error: BaseException) -> BaseException:
+    if isinstance(error, StoreError) and not isinstance(error, ObjectChangedError) and error.status == 501:
+        error.hint = "this store knows no conditional put: write to another name"
+    return error
+
+
+def _with_retries(store: Any) -> Any:
+    """The same store with a few tries a part: above it only the whole upload could be tried again."""
+    return with_tries(store, _RETRIES, where=lambda retries: (retries or {}).get("max_retries") == 0)

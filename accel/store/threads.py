@@ -1,15 +1,11 @@
-"""Threads for calls that would hold up the I/O loop.
-
-Not those of `concurrent.futures`, which event loops use: they take no work once the main thread has ended, though others
-may go on, and the end of a process waits for a call of theirs that never returns. And not one company for all: where
-the server of a file system is gone its calls never return, and nothing else may wait behind them.
-"""
+"""Threads for calls that would hold up the I/O loop, name lookups among them."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import os
+import socket
 import threading
 import time
 import weakref
@@ -18,7 +14,7 @@ from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Any, ParamSpec, TypeVar
 
-__all__ = ["DISK", "FILES", "WORK", "Threads", "end_threads"]
+__all__ = ["DISK", "FILES", "WORK", "Threads", "end_threads", "resolve"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -193,3 +189,26 @@ DISK = Threads("accel-disk", 4, patience=0.5)
 """For the disk cache's files."""
 WORK = Threads("accel-work", min(32, (os.cpu_count() or 1) + 4), patience=10.0)
 """For what takes the processor, beside decoding: copying, decompressing."""
+NAMES = Threads("accel-name", 64, patience=0.0)
+"""For lookups of host names: of one that nobody answers they take half a minute, which nothing may wait for."""
+
+_lookups: dict[tuple[object, ...], asyncio.Future[list[Any]]] = {}
+
+
+async def resolve(host: str, port: int, *, family: int = 0, flags: int = 0) -> list[Any]:
+    """Return the addresses of a TCP server as `socket.getaddrinfo` does; concurrent callers share one lookup.
+
+    A cancelled caller leaves the lookup to its thread, and to those who ask again meanwhile.
+
+    Raises
+    ------
+    OSError, ValueError
+        As `getaddrinfo` does.
+    """
+    key = (asyncio.get_running_loop(), host, port, family, flags)
+    lookup = _lookups.get(key)
+    if lookup is None:
+        lookup = NAMES.begin(lambda: socket.getaddrinfo(host, port, family, socket.SOCK_STREAM, 0, flags))
+        lookup.add_done_callback(lambda _: _lookups.pop(key, None))
+        _lookups[key] = lookup
+    return await asyncio.shield(lookup)

@@ -16,7 +16,7 @@ import pyarrow as pa
 from accel.metrics import Metrics
 from accel.planning.file import DataFile, Listing
 from accel.store.range_store import ObjectEntry, PageSeen
-from accel.store.slices import breathe, each
+from accel.store.tasks import breathe, each
 from accel.store.threads import FILES
 from accel.tables.source import Named, SourceShape, may_be_local, read_source
 

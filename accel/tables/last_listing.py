@@ -11,7 +11,7 @@ from typing import Final
 
 from accel.cache.cache import Cache
 from accel.planning.file import DataFile, Listing
-from accel.store.slices import breathe, each
+from accel.store.tasks import breathe, each
 
 __all__ = ["LastListing"]
 

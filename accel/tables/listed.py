@@ -10,7 +10,7 @@ from accel.errors import ObjectNotFoundError
 from accel.planning.file import DataFile
 from accel.store.location import LOCAL_ROOT
 from accel.store.range_store import ObjectEntry
-from accel.store.slices import each
+from accel.store.tasks import each
 from accel.tables.pattern import has_hidden
 from accel.tables.source import Named, SourceShape, looked_for
 

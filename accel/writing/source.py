@@ -12,7 +12,7 @@ from accel.errors import ObjectChangedError, ObjectNotFoundError, ParquetFormatE
 from accel.metrics import Metrics
 from accel.planning.file import ObjectId
 from accel.ranges import ByteRange, Kind, ReadKey, Want
-from accel.store import runtime
+from accel.store import io_loop
 from accel.store.client import Client
 from accel.store.location import Location
 
@@ -133,7 +133,7 @@ class RemoteSource:
         return self.pin.size
 
     def read(self, ranges: Sequence[tuple[int, int]]) -> list[memoryview]:
-        return runtime.run(self.fetch(ranges)) if ranges else []
+        return io_loop.run(self.fetch(ranges)) if ranges else []
 
     async def fetch(self, ranges: Sequence[tuple[int, int]]) -> list[memoryview]:
         """`read`, on the I/O loop."""
@@ -188,7 +188,7 @@ def open_remote(client: Client, location: Location) -> RemoteSource:
     StoreError
         It cannot be read, or the store gives no etag to pin it by.
     """
-    tail = runtime.run(client.read_tail(location.path, 8, metrics=Metrics()))
+    tail = io_loop.run(client.read_tail(location.path, 8, metrics=Metrics()))
     if tail.size is None or tail.etag is None:
         raise StoreError(
             "the store gives no etag, so a copy of this object may mix two versions of it", path=str(location)

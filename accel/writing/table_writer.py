@@ -14,9 +14,9 @@ import pyarrow as pa
 from accel.cache.written import PART_BYTES, put_object
 from accel.errors import AccelError, StoreError
 from accel.options import KIB, Options, check_options
-from accel.store import runtime
-from accel.store.clients import Connector
-from accel.store.local_target import write_beside
+from accel.store import io_loop
+from accel.store.client import Connector
+from accel.store.local_store import write_beside
 from accel.store.location import Location, parse_url
 from accel.store.range_store import Writer
 from accel.writing.blooms import BloomColumns, bloom_options
@@ -243,7 +243,7 @@ def _target(location: Location, connector: Connector) -> Iterator[BinaryIO]:
         yield scratch
         size = scratch.seek(0, os.SEEK_END)
         try:
-            runtime.run(put_object(client, location.path, parts=_blocks(scratch.fileno(), size), size=size))
+            io_loop.run(put_object(client, location.path, parts=_blocks(scratch.fileno(), size), size=size))
         except AccelError as error:
             raise error.of(str(location)) from error.__cause__
 

@@ -10,12 +10,12 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
-from tests.unit.io.conftest import ObjectServer, Reply, server
 
 import accel
 from accel.options import Transport
-from accel.store import direct_store
+from accel.store import s3_store as direct_store
 from tests.faults.versions import WHERE, expected, version
+from tests.unit.store.conftest import ObjectServer, Reply, server
 
 __all__ = ["server"]
 

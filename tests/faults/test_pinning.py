@@ -10,8 +10,8 @@ from accel.options import Options
 from accel.planning.file import ObjectId
 from accel.ranges import ByteRange, Kind, ReadKey, Suffix, Want
 from accel.store.client import Client
-from accel.store.faults import IncompleteBodyError, ShortObjectError
 from accel.store.range_store import ObjectEntry
+from accel.store.request_errors import IncompleteBodyError, ShortObjectError
 from accel.testing import CutBody, DictStore, FaultStore, OtherVersion
 
 OLD = bytes(i % 251 for i in range(1000))

@@ -12,7 +12,7 @@ from accel.options import Options
 from accel.planning.file import ObjectId
 from accel.ranges import ByteRange, Kind, ReadKey, Suffix, Want
 from accel.store.client import Client
-from accel.store.retry import Retry
+from accel.store.fetch import Retry
 from accel.testing import CutBody, DictStore, FaultStore, OtherVersion, ShortBody, Status, WrongRange
 from accel.testing.faults import Attempt, Fault
 

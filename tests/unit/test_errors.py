@@ -13,7 +13,7 @@ import pytest
 import accel
 from accel import errors
 from accel.errors import AccelError, ObjectNotFoundError, PredicateError, StoreError, redact
-from accel.store.faults import ObjectGoneError
+from accel.store.request_errors import ObjectGoneError
 
 KINDS = [kind for _, kind in inspect.getmembers(errors, inspect.isclass) if issubclass(kind, AccelError)]
 BUILTIN = {

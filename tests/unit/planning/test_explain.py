@@ -32,9 +32,9 @@ QUESTIONS: dict[str, dict[str, Any]] = {
 }
 # No second request for an answer that is late: requests are counted.
 OPTIONS = {
-    "wide": accel.Options(hedge_share=0, tail_hint=30_000),
-    "gaps": accel.Options(hedge_share=0, tail_hint=8, max_gap_bytes=0, max_coalesced_bytes=20_000),
-    "pieces": accel.Options(hedge_share=0, tail_hint=8, piece_bytes=10_000),
+    "wide": accel.Options(tail_hint=30_000),
+    "gaps": accel.Options(tail_hint=8, max_gap_bytes=0, max_coalesced_bytes=20_000),
+    "pieces": accel.Options(tail_hint=8, piece_bytes=10_000),
 }
 
 

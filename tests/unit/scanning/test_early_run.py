@@ -20,7 +20,7 @@ from accel.planning.file import DataFile, Listing
 from accel.planning.handle import FileHandle
 from accel.ranges import ByteRange, Kind, Suffix
 from accel.scanning.early_run import EarlyRun
-from accel.store import runtime
+from accel.store import io_loop
 from accel.store.range_store import ObjectEntry, Payload
 from accel.testing import DictStore, Layout, RecordingStore, table, write_file
 
@@ -98,7 +98,7 @@ def tasks_under_way() -> list[str]:
         own = asyncio.current_task()
         return [str(task.get_coro()) for task in asyncio.all_tasks() if task is not own]
 
-    return runtime.run(look())
+    return io_loop.run(look())
 
 
 # A directory that stays as it is.

@@ -15,7 +15,7 @@ from accel.ranges import Kind
 from accel.reader.reader import Reader
 from accel.scanning.finder import Finder
 from accel.scanning.scan_spec import ScanSpec
-from accel.store.clients import client_for
+from accel.store.client import client_for
 from accel.store.range_store import ObjectEntry
 from accel.testing import DictStore, Layout, RecordingStore, table, write_file
 

@@ -13,8 +13,8 @@ import pytest
 
 import accel
 from accel.errors import StoreError
-from accel.store import listing, runtime
-from accel.store.clients import client_for
+from accel.store import io_loop, listing
+from accel.store.client import client_for
 from accel.store.range_store import ObjectEntry
 from accel.testing import DictStore
 from tests.unit.scanning.many_files import many_files, opening_tasks
@@ -256,7 +256,7 @@ def test_one_that_is_cancelled_leaves_nothing_under_way(store: Paged, turns: int
         task.cancel()
         await asyncio.wait([task])
 
-    runtime.run(play())
+    io_loop.run(play())
     assert opening_tasks() == []
     assert len(cache.flights) == 0
 
@@ -373,7 +373,7 @@ def test_two_cancellations_leave_nobody_waiting(store: Paged, turns: int) -> Non
         await asyncio.sleep(0)
 
     store.between = asyncio.Event().wait
-    runtime.run(play())
+    io_loop.run(play())
     assert len(cache.flights) == 0
     assert opening_tasks() == []
 
@@ -404,7 +404,7 @@ def test_who_waits_for_the_same_first_file_outlives_one_that_is_cancelled(store:
             return await other
 
     store.read, store.wanted = wait, 0  # type: ignore[method-assign]
-    assert runtime.run(play())["key"].to_pylist() == [2]
+    assert io_loop.run(play())["key"].to_pylist() == [2]
     assert len(cache.flights) == 0
 
 

@@ -26,8 +26,8 @@ from accel.reader.task_reads import PieceRead
 from accel.scanning.outbox import Item
 from accel.scanning.run import Run
 from accel.scanning.works import FileWork, Works
-from accel.store.faults import foremost
 from accel.store.network import Network
+from accel.store.request_errors import foremost
 from accel.testing import DictStore, Layout, table, write_file
 
 ROWS = 40

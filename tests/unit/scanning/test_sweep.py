@@ -17,8 +17,8 @@ from accel.planning.handle import FileHandle
 from accel.scanning.engine import Engine
 from accel.scanning.scan_spec import ScanSpec
 from accel.scanning.sweep import Sweep
-from accel.store import runtime
-from accel.store.clients import client_for
+from accel.store import io_loop
+from accel.store.client import client_for
 from accel.testing import DictStore, Layout, RecordingStore, table, write_file
 from tests.unit.scanning.many_files import ROWS, many_files
 
@@ -125,7 +125,7 @@ def test_stale_metadata_is_not_used_unasked(
 ) -> None:
     cache = accel.Cache(max_age=0)
     # A second request for a late answer would be counted.
-    exact = accel.Options(hedge_share=0)
+    exact = accel.Options()
     some = list(objects)[:5]
     accel.plan(some, columns=[], store=store, cache=cache, options=exact)
     store.clear()
@@ -205,7 +205,7 @@ def test_columns_by_position_are_checked_of_every_file(store: RecordingStore) ->
 
     spec = ScanSpec(source=["a", "b", "c"], where=(accel.col("key") == 5).expr, by_position=True)
     with pytest.raises(SchemaMismatchError, match="differ in name or order"):
-        runtime.run(Engine(spec, client, cache=cache, in_store=True).plan(Metrics()))
+        io_loop.run(Engine(spec, client, cache=cache, in_store=True).plan(Metrics()))
 
 
 @pytest.mark.parametrize("cold", [True, False], ids=["opened", "cached"])
@@ -221,7 +221,7 @@ def test_columns_by_position_are_checked_of_what_statistics_exclude(cold: bool) 
     spec = ScanSpec(source=list(inner.objects), where=(accel.col("key") == 5).expr, by_position=True)
     engine = Engine(spec, lambda root: client_for(root, store=inner), cache=cache, in_store=True)
     with pytest.raises(SchemaMismatchError, match="differ in name or order"):
-        runtime.run(engine.plan(Metrics()))
+        io_loop.run(engine.plan(Metrics()))
 
 
 def test_a_partition_that_does_not_fit_is_told_in_its_turn() -> None:
@@ -263,7 +263,7 @@ def test_long_sweeps_leave_the_loop_to_others(objects: dict[str, bytes]) -> None
         counting.cancel()
         return rounds
 
-    assert runtime.run(both()) > 5
+    assert io_loop.run(both()) > 5
 
 
 async def test_many_may_take_from_one_sweep(store: RecordingStore, cache: accel.Cache) -> None:
@@ -286,7 +286,7 @@ async def test_many_may_take_from_one_sweep(store: RecordingStore, cache: accel.
                 group.create_task(take(sweep))
         assert sorted([*taken, *passed]) == list(range(FILES))
 
-    await runtime.bridge(work())
+    await io_loop.bridge(work())
     assert sorted(taken) == [0, 1, 200, 275]
 
 

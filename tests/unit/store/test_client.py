@@ -15,10 +15,10 @@ from accel.options import Options
 from accel.planning.file import ObjectId
 from accel.ranges import ByteRange, Kind, ReadKey, Suffix, Want
 from accel.store.client import Client
-from accel.store.faults import SuffixUnsupportedError
+from accel.store.fetch import Retry
 from accel.store.http_store import HttpStore
 from accel.store.range_store import ObjectEntry, Payload
-from accel.store.retry import Retry
+from accel.store.request_errors import SuffixUnsupportedError
 from accel.testing import DictStore, FaultStore, RecordingStore
 
 Spoil: TypeAlias = Callable[[list[Payload]], list[Payload]]

@@ -11,8 +11,8 @@ from obstore.store import MemoryStore, S3Store
 
 from accel.errors import StoreError
 from accel.options import Options
-from accel.store import clients
-from accel.store.clients import client_for
+from accel.store import client as clients
+from accel.store.client import client_for
 from accel.store.location import parse_url
 from accel.store.obstore_store import ObstoreStore
 from accel.testing import DictStore

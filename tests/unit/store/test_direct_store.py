@@ -14,18 +14,20 @@ import trustme
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from obstore.store import MemoryStore, S3Store
-from tests.unit.io.conftest import ObjectServer, s3_at, status
 
 from accel.errors import AccelError, ObjectChangedError, ObjectNotFoundError, ParquetFormatError, StoreError
 from accel.options import Options, Transport
 from accel.ranges import ByteRange, Suffix
-from accel.store import direct_store, runtime, signing
-from accel.store.connections import connections_to
-from accel.store.direct_store import DirectStore, adapt
-from accel.store.faults import IncompleteBodyError, ShortObjectError, SuffixUnsupportedError
+from accel.store import io_loop
+from accel.store import s3_store as direct_store
+from accel.store import s3_store as signing
+from accel.store.connection_pool import connections_to
 from accel.store.http_store import HttpStore
 from accel.store.obstore_store import ObstoreStore
 from accel.store.range_store import Header, Lister, Pager, RangeStore, Writer
+from accel.store.request_errors import IncompleteBodyError, ShortObjectError, SuffixUnsupportedError
+from accel.store.s3_store import DirectStore, adapt
+from tests.unit.store.conftest import ObjectServer, s3_at, status
 
 BODY = bytes(i % 251 for i in range(1000))
 
@@ -212,7 +214,7 @@ async def test_what_is_refused_is_signed_anew(server: Any, s3: DirectStore, sign
 async def test_a_forked_child_is_refused(
     server: Any, s3: DirectStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(runtime._state, "forked_after_use", True)
+    monkeypatch.setattr(io_loop._state, "forked_after_use", True)
     with pytest.raises(AccelError, match="spawn or forkserver"):
         await s3.read("f", ByteRange(10, 20))
     monkeypatch.undo()

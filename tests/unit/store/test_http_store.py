@@ -11,15 +11,15 @@ from typing import Any
 
 import aiohttp
 import pytest
-from tests.unit.io.conftest import status as answering
 
 from accel.errors import ObjectChangedError, ObjectNotFoundError, ParquetFormatError, StoreError
 from accel.options import Options
 from accel.ranges import ByteRange, Suffix
-from accel.store import runtime
-from accel.store.faults import IncompleteBodyError, ShortObjectError, SuffixUnsupportedError
+from accel.store import io_loop
 from accel.store.http_store import HttpStore, _redirected
 from accel.store.range_store import Header, Lister, ObjectEntry, RangeStore
+from accel.store.request_errors import IncompleteBodyError, ShortObjectError, SuffixUnsupportedError
+from tests.unit.store.conftest import status as answering
 
 BODY = bytes(i % 251 for i in range(1000))
 FAST = Options(read_timeout=0.2, connect_timeout=1.0)
@@ -666,7 +666,7 @@ async def test_a_store_that_is_dropped_closes_its_connections(server: Any) -> No
         sessions.append(it._session)
         assert not sessions[0].closed
 
-    await runtime.bridge(read())
+    await io_loop.bridge(read())
     gc.collect()
     async with asyncio.timeout(5):
         while not sessions[0].closed:

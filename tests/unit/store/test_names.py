@@ -12,15 +12,14 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from tests.unit.io.test_connections import BODY, ask
 
 from accel.errors import StoreError
 from accel.options import Options
 from accel.ranges import ByteRange
-from accel.store import names
-from accel.store.connections import Connections, Origin, Patience, UnreachableError
+from accel.store.connection_pool import Connections, Origin, Patience, UnreachableError
 from accel.store.http_store import HttpStore
-from accel.store.names import resolve
+from accel.store.threads import resolve
+from tests.unit.store.test_connections import BODY, ask
 
 FOUND = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", 9))]
 
@@ -47,10 +46,6 @@ async def lookups(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Lookups]:
     monkeypatch.setattr(socket, "getaddrinfo", it)
     yield it
     it.release.set()
-    for thread in threading.enumerate():
-        if thread.name == "accel-name":
-            thread.join(5)
-    assert names._state.asked == {}
 
 
 async def test_what_is_found() -> None:
@@ -99,22 +94,11 @@ async def test_a_dead_name_is_given_up_in_time_and_asked_for_once(lookups: Looku
     await web.close()
 
 
-async def test_too_many_lookups_fail_at_once(lookups: Lookups, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(names, "_MOST", 2)
-    dead = [asyncio.ensure_future(resolve(f"dead{n}", 80)) for n in range(2)]
-    await asyncio.sleep(0)
-    with pytest.raises(socket.gaierror) as caught:
-        await resolve("alive", 80)
-    assert caught.value.errno == socket.EAI_AGAIN
-    for task in dead:
-        task.cancel()
-
-
 STUCK = """
 import asyncio, os, socket, sys, threading
 import accel
-from accel.store import runtime
-from accel.store.names import resolve
+from accel.store import io_loop
+from accel.store.threads import resolve
 
 real, forked = socket.getaddrinfo, os.getpid()
 def stuck(*question):
@@ -129,7 +113,7 @@ async def give_up():
             await resolve("127.0.0.1", 9)
     except TimeoutError:
         print("given up", flush=True)
-runtime.run(give_up())
+io_loop.run(give_up())
 """
 FORK = """
 child = os.fork()

@@ -7,9 +7,9 @@ import asyncio
 import pytest
 
 from accel.errors import AccelError, StoreError
-from accel.store.cancels import UnaskedTold
 from accel.store.location import LOCAL_ROOT
-from accel.store.naming import Naming
+from accel.store.request_errors import Naming
+from accel.store.tasks import UnaskedTold
 
 
 @pytest.mark.parametrize(

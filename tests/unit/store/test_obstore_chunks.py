@@ -9,14 +9,13 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tests.unit.io.conftest import ObjectServer, Reply, s3_at
 
 from accel.errors import StoreError
 from accel.options import Options, Transport
-from accel.store import obstore_chunks
-from accel.store.direct_store import adapt
-from accel.store.obstore_chunks import Chunks
-from accel.store.obstore_store import ObstoreStore
+from accel.store import obstore_store as obstore_chunks
+from accel.store.obstore_store import Chunks, ObstoreStore
+from accel.store.s3_store import adapt
+from tests.unit.store.conftest import ObjectServer, Reply, s3_at
 
 ONE = b"<Key>d/a</Key><LastModified>2015-10-21T07:28:00.000Z</LastModified><Size>1</Size>"
 

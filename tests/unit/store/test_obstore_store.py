@@ -13,18 +13,17 @@ import pyarrow as pa
 import pytest
 from obstore import exceptions
 from obstore.store import AzureStore, HTTPStore, LocalStore, MemoryStore, S3Store
-from tests.unit.io.conftest import status
 
 import accel
 from accel.errors import ObjectChangedError, ObjectNotFoundError, ParquetFormatError, StoreError
 from accel.ranges import ByteRange, Suffix
 from accel.store import obstore_store
-from accel.store.faults import IncompleteBodyError, ShortObjectError, SuffixUnsupportedError
-from accel.store.obstore_config import UNTOLD
 from accel.store.obstore_errors import translate
-from accel.store.obstore_store import ObstoreStore
+from accel.store.obstore_store import UNTOLD, ObstoreStore
 from accel.store.range_store import Header, Lister, ObjectEntry, RangeStore
+from accel.store.request_errors import IncompleteBodyError, ShortObjectError, SuffixUnsupportedError
 from accel.testing import Layout, table, write_file
+from tests.unit.store.conftest import status
 
 BODY = bytes(i % 251 for i in range(1000))
 

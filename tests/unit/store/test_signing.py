@@ -9,9 +9,9 @@ import pytest
 from obstore.store import AzureStore, GCSStore, LocalStore, MemoryStore, S3Store
 
 from accel.options import Options
-from accel.store import signing
-from accel.store.connections import Origin, Patience
-from accel.store.signing import signer_of
+from accel.store import s3_store as signing
+from accel.store.connection_pool import Origin, Patience
+from accel.store.s3_store import signer_of
 
 OPTIONS = Options(connect_timeout=3.0, read_timeout=4.0)
 KEYS = {"access_key_id": "KEY", "secret_access_key": "SECRET", "region": "eu-north-1"}

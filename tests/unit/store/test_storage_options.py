@@ -15,7 +15,7 @@ import pytest
 from accel.errors import StoreError
 from accel.options import Options
 from accel.store import storage_options
-from accel.store.clients import client_for
+from accel.store.client import client_for
 from accel.store.http_store import HttpStore
 from accel.store.local_store import FileStore
 from accel.store.location import parse_url

@@ -1,8 +1,7 @@
 """The one private event loop of this process, in a thread of its own, behind every face of accel.
 
 Clients, gates and shared loads belong to one event loop, and callers bring several, or none: so all of
-them live on this one, and a caller waits for it. What the hand-off costs is in the performance notes.
-"""
+them live on this one, and a caller waits for it. What the hand-off costs is in the performance notes."""
 
 from __future__ import annotations
 
@@ -17,8 +16,8 @@ from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, TypeVar
 
 from accel.errors import AccelError
-from accel.store import obstore_calls
-from accel.store.calls import Call, begin, see
+from accel.store import tasks as obstore_calls
+from accel.store.tasks import Call, begin, see
 from accel.store.threads import end_threads
 
 __all__ = [

@@ -1,23 +1,31 @@
-"""Failures of one request that the client tells apart from all others."""
+"""The failures of a request, what of a server's own text may be shown, and the names that errors give to objects."""
 
 from __future__ import annotations
 
 import copy
+import re
+from types import MappingProxyType, TracebackType
 from typing import Final
 
-from accel.errors import AccelError, ObjectChangedError, ObjectNotFoundError, StoreError
+from accel.errors import AccelError, ObjectChangedError, ObjectNotFoundError, StoreError, redact
 from accel.ranges import ByteRange
+from accel.store.location import LOCAL_ROOT
 from accel.store.range_store import version_of
+from accel.store.tasks import UnaskedTold
 
 __all__ = [
+    "CREDENTIAL_FAULTS",
     "OUT_OF_FILES",
     "IncompleteBodyError",
+    "Naming",
     "ObjectGoneError",
     "ShortObjectError",
     "SuffixUnsupportedError",
     "changed_object",
+    "code_in",
     "foremost",
     "one_of",
+    "quoted",
     "transient_status",
 ]
 
@@ -122,3 +130,88 @@ def one_of(error: BaseException) -> BaseException:
     if hasattr(error, "__notes__"):
         own.__notes__ = list(error.__notes__)
     return own.with_traceback(error.__traceback__)
+
+
+_CODE = re.compile(r"<Code>([A-Za-z0-9_.]{1,80})</Code>")
+_SCOPE = "the region, or a credential, is not what the store expects: check them in storage_options"
+_EXPIRED = "the credentials have expired: get new ones"
+_TOKEN = "session_token is wrong, or has expired"
+_CLOCK = "this machine's clock is wrong"
+
+CREDENTIAL_FAULTS: Final = MappingProxyType(
+    {
+        "ExpiredToken": _EXPIRED,
+        "TokenRefreshRequired": _EXPIRED,
+        "InvalidToken": _TOKEN,
+        "InvalidTokenId": _TOKEN,
+        "InvalidAccessKeyId": "the store knows no such access_key_id",
+        "SignatureDoesNotMatch": "secret_access_key or account_key is wrong, or a proxy changes what is sent",
+        "RequestTimeTooSkewed": _CLOCK,
+        "RequestExpired": _CLOCK,
+        "AuthorizationHeaderMalformed": _SCOPE,
+        "AuthorizationQueryParametersError": _SCOPE,
+    }
+)
+"""By code, what to do. Some of these come with status 400, which else may mean that the request was not understood."""
+
+_MOST_TEXT = 1024
+# A server may give back what it was sent.
+_NAMED = re.compile(
+    r"([\w-]*(?:signature|credential|token|secret|password|\bsig)[\w-]*[\"']?\s*[=:]\s*[\"']?)[^\s,;&'\"<>]+",
+    re.IGNORECASE,
+)
+_SCHEME = re.compile(r"\b(Bearer|Basic)\s+[^\s,;'\"]+", re.IGNORECASE)
+# Longer than an MD5 or a UUID.
+_OPAQUE = re.compile(r"(?=[0-9+_%~-]*[A-Za-z])([A-Za-z0-9+_%~-]{8})[A-Za-z0-9+_%~-]{32,}")
+
+
+def code_in(body: str) -> str | None:
+    """The word that S3 has for what went wrong, out of the body of its answer; None where there is none."""
+    found = _CODE.search(body)
+    return None if found is None else quoted(found[1], 80)
+
+
+def quoted(text: str, most: int) -> str:
+    """A server's text, fit for a message: at most so many characters, without what looks like a credential."""
+    if len(text) > _MOST_TEXT:
+        # Not within a word, of which the rest would not be known for what it is.
+        text = text[:_MOST_TEXT].rpartition(" ")[0]
+    text = _SCHEME.sub(r"\1 ***", _NAMED.sub(r"\1***", redact(text)))
+    return _OPAQUE.sub(r"\1***", text)[:most]
+
+
+class Naming(UnaskedTold):
+    """Within it, errors name an object as its caller does.
+
+    Parameters
+    ----------
+    root : str
+        Of the store.
+    path : str
+        In it.
+    """
+
+    __slots__ = ("_path", "_root")
+
+    def __init__(self, root: str, path: str) -> None:
+        self._root, self._path = root, path
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if error is None:
+            return
+        try:
+            super().__exit__(kind, error, traceback)
+        except AccelError as told:
+            self._name(told)
+            raise
+        if isinstance(error, AccelError):
+            self._name(error)
+
+    def _name(self, error: AccelError) -> None:
+        whole = self._path if self._root in ("store:", "") else f"{self._root}/{self._path}"
+        error.path = redact(whole.removeprefix(LOCAL_ROOT))

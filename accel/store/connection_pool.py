@@ -1,4 +1,4 @@
-"""All connections to one server: made, kept for the next request, given up when nothing moves."""
+"""All connections to one server: made, reused for the next request, given up when nothing moves."""
 
 from __future__ import annotations
 
@@ -12,14 +12,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from cachetools import LRUCache
 
-from accel.store import runtime
-from accel.store.connection import Connection, Loss, LostError, Reply, Request, new_scratch
-from accel.store.free_files import FreeFiles
+from accel.store import io_loop
+from accel.store.fetch import open_file_limit
+from accel.store.http_connection import Connection, Loss, LostError, Reply, Request, new_scratch
+from accel.store.threads import resolve
 
 if TYPE_CHECKING:
     import ssl
 
+
 __all__ = ["Connections", "Origin", "Patience", "UnreachableError", "connections_to"]
+
 
 # A server that drops idle connections earlier says so at once; what lies between forgets them without a word, but
 # after minutes. A new one costs two or three round trips. As long as obstore's client keeps its own.
@@ -61,7 +64,7 @@ def connections_to(origin: Origin, patience: Patience) -> Connections:
     pool = servers.get((origin, patience))
     if pool is None:
         pool = servers[origin, patience] = Connections(origin, patience)
-        runtime.at_shutdown(pool.close)
+        io_loop.at_shutdown(pool.close)
     return pool
 
 
@@ -82,22 +85,19 @@ class Connections:
         self._context: ssl.SSLContext | None = None
         # The one used last comes first again; each with the time when it became idle, so these are sorted.
         self._idle: dict[Connection, float] = {}
-        shared = _shared()
-        self._all_idle, self._files = shared.idle, shared.files
-        self._most_idle = _open_files() // _SHARE_IDLE
+        self._all_idle = _shared().idle
+        self._most_idle = open_file_limit() // _SHARE_IDLE
         self._busy: set[Connection] = set()
         self._watch: asyncio.TimerHandle | None = None
         self._addresses: list[Any] = []
         self._resolved = float("-inf")
-        self._naming = asyncio.Lock()
         self._closed = False
 
     async def ask(self, request: Request, room: int) -> Reply:
         """Send a request over a connection of the pool; see `Connection.ask`.
 
         A kept connection that ends before the answer begins was most likely closed while it was idle: the
-        request, which changes nothing, is then sent once more over a new one. Where the process may open no more files
-        it waits for a connection that another request lets go, if there is one.
+        request, which changes nothing, is then sent once more over a new one.
 
         Raises
         ------
@@ -106,7 +106,6 @@ class Connections:
         """
         kept = self._take()
         if kept is not None:
-            self._files.hold()
             asked_at = self._loop.time()
             try:
                 return await self._ask(kept, request, room)
@@ -116,7 +115,7 @@ class Connections:
                     self._drop_idle(since=asked_at)
                 if self._closed or error.begun or error.loss is not Loss.CLOSED:
                     raise
-        return await self._ask(await self._open(), request, room)
+        return await self._ask(await self._connect(), request, room)
 
     async def close(self) -> None:
         """Drop all connections; what is under way fails."""
@@ -135,8 +134,7 @@ class Connections:
             return await connection.ask(request, room)
         finally:
             self._busy.discard(connection)
-            usable = connection.usable
-            if not self._files.let_go(self, connection if usable else None) and usable:
+            if connection.usable:
                 self._idle[connection] = self._loop.time()
                 self._all_idle[connection] = self
                 if len(self._all_idle) > self._most_idle:
@@ -182,33 +180,6 @@ class Connections:
 
     # Connecting.
 
-    async def _open(self) -> Connection:
-        """A connection that is new, or that another request has let go; it is held from then on."""
-        self._files.hold()
-        again = False
-        while True:
-            try:
-                return await self._connect()
-            except LostError as error:
-                exhausted = error
-            except BaseException:
-                self._files.let_go(self, None)
-                raise
-            if self._files.held == 1:
-                self._files.let_go(self, None)
-                raise exhausted
-            try:
-                freed = await self._files.wait(self, patience=self._patience.read, again=again)
-            except TimeoutError:
-                raise exhausted from None
-            if self._closed:
-                if not self._files.let_go(self, freed) and freed is not None:
-                    freed.abort()
-                raise LostError(Loss.CLOSED, begun=False)
-            if freed is not None:
-                return freed
-            again = True
-
     async def _connect(self) -> Connection:
         try:
             async with asyncio.timeout(self._patience.connect):
@@ -246,14 +217,11 @@ class Connections:
         return protocol
 
     async def _resolve(self) -> list[Any]:
-        """The server's addresses; asked once for all that wait for them."""
-        from accel.store.names import resolve
-
-        async with self._naming:
-            if not self._addresses or self._loop.time() - self._resolved >= _NAME_SECONDS:
-                self._addresses = await resolve(self._origin.host, self._origin.port)
-                self._resolved = self._loop.time()
-            return self._addresses
+        """Return the server's addresses, which are looked up again after `_NAME_SECONDS`."""
+        if not self._addresses or self._loop.time() - self._resolved >= _NAME_SECONDS:
+            self._addresses = await resolve(self._origin.host, self._origin.port)
+            self._resolved = self._loop.time()
+        return self._addresses
 
     def _security(self) -> ssl.SSLContext:
         if self._context is None:
@@ -264,16 +232,6 @@ class Connections:
         return self._context
 
 
-def _open_files() -> int:
-    """How many files the process may have open; many where the system does not tell."""
-    try:
-        import resource
-    except ImportError:
-        return 1 << 16
-    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return soft if 0 <= soft < 1 << 16 else 1 << 16
-
-
 class _Shared:
     """What all pools of one event loop share."""
 
@@ -281,7 +239,6 @@ class _Shared:
         self.servers: LRUCache[tuple[Origin, Patience], Connections] = LRUCache(_MOST_SERVERS)
         self.idle: dict[Connection, Connections] = {}
         """All idle connections, the one that has been so for longest first: the process's files are one lot."""
-        self.files = FreeFiles()
 
 
 def _shared() -> _Shared:

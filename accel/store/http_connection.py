@@ -11,7 +11,7 @@ from functools import partial
 from typing import cast
 
 from accel.memory import allocate
-from accel.store.response_head import HEAD_END, ResponseHead, read_head
+from accel.store.http_response import HEAD_END, ResponseHead, read_head
 
 __all__ = ["Connection", "Loss", "LostError", "Reply", "Request", "new_scratch"]
 

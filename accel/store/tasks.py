@@ -1,0 +1,311 @@
+"""Tasks on the I/O loop: kept alive, cancelled, grouped, cut into slices, and waited for at exit."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import os
+import sys
+import time
+import weakref
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable
+from contextlib import suppress
+from types import TracebackType
+from typing import Any, Generic, Self, TypeVar
+
+from accel.errors import AccelError, StoreError, forget_frames
+
+__all__ = [
+    "Beginning",
+    "Call",
+    "Group",
+    "UnaskedTold",
+    "Watched",
+    "all_let_go",
+    "begin",
+    "breathe",
+    "cancelled_within",
+    "cancels",
+    "closed_early",
+    "each",
+    "see",
+    "watched",
+]
+
+
+def cancels() -> int:
+    """How often the current task has been asked to end."""
+    task = asyncio.current_task()
+    return 0 if task is None else task.cancelling()
+
+
+def cancelled_within() -> StoreError:
+    """What a CancelledError means that nobody has asked for: whoever waits for a task must hear of it."""
+    return StoreError(
+        "a request was cancelled, and by nobody who waits for it",
+        hint="the store may share what it does with others, one of whom was cancelled",
+        transient=True,
+    )
+
+
+def closed_early() -> AccelError:
+    """What whoever takes from a run that was stopped is told."""
+    return AccelError("the scan was closed before its end", hint="iterate it again to run it anew")
+
+
+class UnaskedTold:
+    """Within it, a CancelledError is raised as what it is where this task has not been cancelled.
+
+    No generator: one is entered for each request.
+
+    Raises
+    ------
+    StoreError
+    """
+
+    __slots__ = ("_before",)
+
+    def __enter__(self) -> None:
+        self._before = cancels()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if isinstance(error, asyncio.CancelledError) and cancels() <= self._before:
+            raise cancelled_within() from None
+
+
+class Beginning:
+    """A task that begins something, which another may stop."""
+
+    __slots__ = ("_cancels", "_stopped", "_task", "left")
+
+    def __init__(self) -> None:
+        self._task = asyncio.current_task()
+        self._cancels = cancels()
+        self._stopped = False
+        self.left: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        """Done when it has begun, or failed to."""
+
+    def stop(self) -> None:
+        if self._task is not None and not self._stopped:
+            self._stopped = True
+            self._task.cancel()
+
+    def was_stopped(self) -> bool:
+        """Told once, of a task that is cancelled: whether that was `stop`, and nobody else."""
+        return self._stopped and self._task is not None and self._task.uncancel() <= self._cancels
+
+
+T = TypeVar("T")
+
+# A loop holds its tasks weakly.
+_tasks: set[asyncio.Task[Any]] = set()
+
+
+def begin(coroutine: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+    """A task on the running event loop that is there until it ends: else one whose waiters are dropped with it would be
+    destroyed midway."""
+    task = asyncio.get_running_loop().create_task(coroutine)
+    _tasks.add(task)
+    task.add_done_callback(_tasks.discard)
+    return task
+
+
+def see(ended: asyncio.Future[Any]) -> None:
+    """Have nobody told that nobody has asked why it failed: whoever would have may be gone."""
+    if not ended.cancelled():
+        ended.exception()
+
+
+class Call(Generic[T]):
+    """One coroutine on the I/O loop, seen from another thread. `deliver` is called there when it has ended."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        coroutine: Coroutine[Any, Any, T],
+        deliver: Callable[[], None],
+    ) -> None:
+        self._coroutine = coroutine
+        self._deliver = deliver
+        self._task: asyncio.Task[T] | None = None
+        self._loop = loop
+        self.ended = False
+
+    def send(self) -> None:
+        """Have it started. Whatever interrupts this, from here on only `cancel` ends the coroutine: it may run already."""
+        self._loop.call_soon_threadsafe(self._start, context=contextvars.copy_context())
+
+    def _start(self) -> None:
+        self._task = self._loop.create_task(self._coroutine)
+        _tasks.add(self._task)
+        self._task.add_done_callback(self._end)
+
+    def _end(self, task: asyncio.Task[T] | None = None) -> None:
+        self.ended = True
+        if task is not None:
+            _tasks.discard(task)
+            see(task)
+        self._deliver()
+
+    def cancel(self) -> None:
+        """From the thread that sent it; the call ends soon after, and says so."""
+        try:
+            self._loop.call_soon_threadsafe(self._cancel)
+        except RuntimeError:  # the loop is closed: nothing runs there any more
+            if self._task is None:
+                self._cancel()
+
+    def _cancel(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+        elif not self.ended:  # it was not sent: that would have come first
+            self._coroutine.close()
+            self._end()
+
+    def result(self) -> T:
+        """Of an ended call: its value, or raise what it raised."""
+        if self._task is None or self._task.cancelled():
+            raise AccelError("the operation was cancelled")
+        failure = self._task.exception()
+        if failure is None:
+            return self._task.result()
+        forget_frames(failure)
+        raise failure
+
+
+class Group(asyncio.TaskGroup):
+    """A task group that has been cancelled says so, also where a task of it has failed.
+
+    Python's own raises the failure then. Before 3.13 nothing is left of the cancellation, so whoever handles the
+    failure, and goes on, cannot be stopped any more; since then it comes at the next await, which one who raises
+    the failure again never reaches, and which may be part of an orderly end.
+    """
+
+    async def __aenter__(self) -> Self:
+        self._cancels = cancels()
+        await super().__aenter__()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        asked = self._asks
+        try:
+            await super().__aexit__(kind, error, traceback)
+        except BaseExceptionGroup:
+            if sys.version_info < (3, 13):
+                task = asyncio.current_task()
+                if task is not None and self._asks and not asked:
+                    # What it has asked of its own task it takes back, but not where that was ending already.
+                    task.uncancel()
+            elif cancels():
+                # Python has cancelled the task anew, for its next await: that is here, and no one else's.
+                with suppress(asyncio.CancelledError):
+                    await asyncio.sleep(0)
+            if cancels() > self._cancels:
+                raise asyncio.CancelledError from None
+            raise
+
+    @property
+    def _asks(self) -> bool:
+        """Whether it has cancelled its own task, for that to hear of a failure."""
+        return bool(getattr(self, "_parent_cancel_requested", False))
+
+
+S = TypeVar("S")
+
+# Seconds of one slice. A look at the clock costs a ten-thousandth of that.
+_SLICE = 0.002
+# Items after which `each` looks at the clock.
+_BLOCK = 64
+
+
+class _Slices:
+    """The slice of one loop that is running, whoever works in it."""
+
+    def __init__(self) -> None:
+        self.until = 0.0
+        self.ending = False
+
+    def begin(self) -> None:
+        self.until = time.monotonic() + _SLICE
+        self.ending = False
+
+
+_of_loop: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _Slices] = weakref.WeakKeyDictionary()
+
+
+async def breathe() -> None:
+    """Awaited between two steps of long work: lets the loop do what else there is once a slice has been used up.
+
+    All that call it on one loop share the slice: many that work at once hold the loop up no longer than one.
+    """
+    loop = asyncio.get_running_loop()
+    slices = _of_loop.get(loop)
+    if slices is None:
+        slices = _of_loop[loop] = _Slices()
+    while time.monotonic() >= slices.until:
+        if not slices.ending:
+            slices.ending = True
+            # The next slice begins with the next round of the loop, before anybody who waits for it.
+            loop.call_soon(slices.begin)
+        await asyncio.sleep(0)
+
+
+async def each(items: Iterable[S], do: Callable[[S], T]) -> list[T]:
+    """What `do` makes of every item, in order; a few of them at a time where they are many."""
+    out: list[T] = []
+    for item in items:
+        out.append(do(item))
+        if not len(out) % _BLOCK:
+            await breathe()
+    return out
+
+
+A = TypeVar("A", bound=Awaitable[Any])
+
+_unfinished_calls: set[weakref.ref[Any]] = set()
+
+
+def watched(call: A) -> A:
+    """The same call, looked after until it is let go of. Every asynchronous call of obstore's goes through here."""
+    _unfinished_calls.add(weakref.ref(call, _unfinished_calls.discard))
+    return call
+
+
+class Watched(Generic[T]):
+    """The same stream of obstore's, each step of it watched."""
+
+    __slots__ = ("_stream",)
+
+    def __init__(self, stream: AsyncIterator[T]) -> None:
+        self._stream = stream
+
+    def __aiter__(self) -> Watched[T]:
+        return self
+
+    def __anext__(self) -> Awaitable[T]:
+        return watched(self._stream.__anext__())
+
+
+def all_let_go() -> bool:
+    """Whether no thread of obstore's will take the interpreter any more. From any thread."""
+    if not _unfinished_calls:
+        return True
+    from obstore.store import MemoryStore
+
+    # What its threads dropped without the interpreter is dropped by whoever calls it next.
+    MemoryStore()
+    return not _unfinished_calls
+
+
+# The parent's threads are not there.
+os.register_at_fork(after_in_child=_unfinished_calls.clear)
