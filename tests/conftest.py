@@ -13,7 +13,7 @@ from typing import Self
 import pytest
 from hypothesis import HealthCheck, settings
 
-from accel.cache import written
+from accel.cache import freshness
 from accel.testing.minio import Minio, find_minio, install_minio
 from accel.testing.proxy import Proxy
 from accel.testing.s3 import S3Admin
@@ -47,7 +47,7 @@ def pytest_configure(config: pytest.Config) -> None:
 def nothing_written() -> None:
     """What tests before this one have written would be asked for first: many stores of theirs have one root, and paths
     are few."""
-    known = written._written
+    known = freshness._written
     known.clear()
     known.others = -math.inf
 

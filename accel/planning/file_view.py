@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from accel.format.embedded import Toc
     from accel.indexes.kind import ParsedIndex
     from accel.planning.pages import LeafReads
-    from accel.planning.remembered import Remembered
+    from accel.planning.remembered import PredicateCache
     from accel.planning.spread import Spread
 
 __all__ = ["FileView", "Viewed"]
@@ -67,7 +67,7 @@ class FileView:
     """By which of these all of them are on their way: see `index_region`; 0 where none is."""
     distrusted: bool = False
     """Its page index contradicts its pages: chunks are read whole."""
-    remembered: Remembered | None = None
+    remembered: PredicateCache | None = None
     """Which rows matched what was asked."""
     weighed: int = 0
     """What `weighty` was when the cache was last told of `nbytes`."""
@@ -112,15 +112,14 @@ class FileView:
     def is_plain(self) -> bool:
         """Whether the footer says all that is in it."""
         noted = self.index_reads or self.distrusted or self.toc is not None or self.bad_toc is not None
-        return not (noted or self.indexes_held or self.remembered)
+        return not (noted or self.indexes_held or self.remembered is not None)
 
     @property
     def nbytes(self) -> int:
         """What holding this costs beside the footer and the numbers in it."""
-        if not (self.indexes_held or self.chunk_bounds or self.readable or self.decoded or self.remembered):
+        if not (self.indexes_held or self.chunk_bounds or self.readable or self.decoded):
             return 0  # as after opening
-        total = 0 if self.remembered is None else self.remembered.nbytes
-        total += sum(i.nbytes for i in self.offset_indexes.values() if i is not None)
+        total = sum(i.nbytes for i in self.offset_indexes.values() if i is not None)
         total += sum(i.nbytes for i in self.column_indexes.values() if i is not None)
         joined = [bounds for _, bounds in self.joined_bounds.values()]
         for bounds in (*self.chunk_bounds.values(), *self.page_bounds.values(), *joined):
@@ -220,11 +219,11 @@ class Viewed:
         self.view.distrusted = value
 
     @property
-    def remembered(self) -> Remembered | None:
+    def remembered(self) -> PredicateCache | None:
         return None if self._view is None else self._view.remembered
 
     @remembered.setter
-    def remembered(self, value: Remembered | None) -> None:
+    def remembered(self, value: PredicateCache | None) -> None:
         self.view.remembered = value
 
     @property

@@ -54,13 +54,13 @@ async def read_piece(
     if lone:
         read = await reader.unpack(read)
     batches, trips = await decode_read(reader, task, reads, read, turn=turn)
-    reads.outcome.keep(piece, batches)
+    reads.result.put(piece, batches)
     return batches, trips
 
 
 def recall_piece(reader: Reader, reads: TaskReads, piece: Piece) -> list[pa.RecordBatch] | None:
     """The batches of one piece, if they are kept."""
-    kept = reads.outcome.recall_piece(piece)
+    kept = reads.result.get_piece(piece)
     if kept is None:
         return None
     matched = sum(batch.num_rows for batch in kept)
@@ -110,7 +110,7 @@ async def filter_piece(
         parts = cut_output(rest, num_rows=task.num_rows, size=size)
     reads.share(parts)
     if not parts:
-        reads.outcome.keep(piece, [])
+        reads.result.put(piece, [])
     return PieceRead(first.piece, kept, first.round_trips), parts
 
 
@@ -127,7 +127,7 @@ async def finish_piece(
     rest = await reads.fetch(part)
     whole = _joined(first, rest, part.rows)
     batches, read = await _decoded(reads, whole, partial(reader.decode, task), turn)
-    reads.outcome.keep(part, batches)
+    reads.result.put(part, batches)
     return batches, first.round_trips + read.round_trips
 
 

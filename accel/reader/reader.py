@@ -221,7 +221,9 @@ class Reader:
             handle.offset_indexes.clear()
             handle.column_indexes.clear()
             handle.page_bounds.clear()
-            handle.remembered = None
+            if handle.remembered is not None:
+                handle.remembered.forget()
+                handle.remembered = None
             self.metrics.warn(f"{redact(file.url)}: the page index contradicts the pages, and is not used")
         self.metrics.add("indexes_ignored")
         return True

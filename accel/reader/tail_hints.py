@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from accel.cache.cache import Cache
+from accel.cache.cache import Cache, CacheKey, Entry
 from accel.options import Options
 from accel.planning.file import DataFile
 from accel.planning.handle import FileHandle
@@ -109,5 +109,6 @@ class TailHints:
             self._cache.put(key, took, 256)
 
 
-def _key(client: Client, file: DataFile) -> tuple[str, str, str]:
-    return "hint", client.token, file.path.partition("?")[0].rpartition("/")[0]
+def _key(client: Client, file: DataFile) -> CacheKey:
+    folder = file.path.partition("?")[0].rpartition("/")[0]
+    return CacheKey(client.token, folder, None, Entry.TAIL_HINT)

@@ -125,7 +125,7 @@ class EarlyRun:
                 self._session.answering.begin_again()
             self._chosen = self._run_of(self._session)
         else:
-            early.reader.opener.held.bear_out(moment)
+            early.reader.opener.freshness.confirm_assumed(moment)
             metrics.deepest(trips)
             self._session, self._chosen = early, run
 
@@ -137,14 +137,14 @@ class EarlyRun:
                     listing = await self._session.listing()
                     return listing.round_trips if listing.files is last.files else None
                 (file,), reader = last.files, self._session.reader
-                current = await reader.opener.held.ask_after(reader.client(file.root), file)
+                current = await reader.opener.freshness.revalidate(reader.client(file.root), file)
         except BaseExceptionGroup as failures:
             failure = foremost(failures)
         else:
             if current is None:
                 return None
             handle, trips = current
-            return trips if all(used is handle for used in early.reader.opener.held.doubted) else None
+            return trips if all(used is handle for used in early.reader.opener.freshness.assumed) else None
         raise failure
 
 

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from accel.cache.cache import Cache
-from accel.cache.folders import Folders
+from accel.cache.cache import Cache, CacheKey, Entry
 from accel.errors import AccelError, ObjectNotFoundError
 from accel.planning.file import DataFile, Listing
 from accel.planning.handle import FileHandle
@@ -27,6 +26,8 @@ __all__ = ["Finder"]
 _NO_COLUMNS = pa.schema([])
 # Over HTTP nothing is listed, and a local directory shows that it is one.
 _NO_DIRECTORIES = ("http:", "https:", "file:")
+# Bytes that the cache counts for a source that is known to be a directory.
+_DIRECTORY_BYTES = 256
 
 
 class Finder:
@@ -55,9 +56,8 @@ class Finder:
         self._reader = reader
         self._in_store = in_store
         self._cache = cache
-        self._folders = Folders() if cache is None else cache.folders
         source = spec.source
-        if isinstance(source, str) and source in self._folders:
+        if isinstance(source, str) and self._is_known_directory(source):
             source = _below(source)
         self._last: LastListing | None = None
         self._sole: DataFile | None = None
@@ -76,7 +76,7 @@ class Finder:
         if self._last is not None:
             return self._last.recall()
         file, reader = self._sole, self._reader
-        if file is None or not reader.opener.held.is_in_doubt(reader.client(file.root), file):
+        if file is None or not reader.opener.freshness.is_stale(reader.client(file.root), file):
             return None
         return Listing((file,), _NO_COLUMNS, 0)
 
@@ -95,10 +95,17 @@ class Finder:
             from accel.tables.last_listing import LastListing
 
             # All that decides what a listing of it is.
-            key = ("listing", source, spec.glob, self._in_store, spec.partitioning, frozenset(spec.texts))
-            self._last = LastListing(cache, key, lambda: reader.client(named.location.root).token)
+            place = (spec.glob, self._in_store, spec.partitioning, frozenset(spec.texts))
+            root = named.location.root
+            self._last = LastListing(
+                cache, lambda: CacheKey(reader.client(root).token, source, None, Entry.LISTING, place)
+            )
         elif named.is_plain_file and not isinstance(spec.partitioning, pa.Schema):
             self._sole = named.as_file()
+
+    def _is_known_directory(self, name: str) -> bool:
+        """Whether a name that looks like a file's was found to be a directory's the last time."""
+        return self._cache is not None and self._cache.peek(_directory_key(name)) is True
 
     async def find(self, *, begun: Begun | None = None, reads: bool = False) -> Listing:
         """The files, once.
@@ -122,7 +129,7 @@ class Finder:
 
     async def _tell_apart(self, only: DataFile, listing: Listing, begun: Begun | None) -> Listing:
         """The file of that name, else what lies below it: Spark writes directories called x.parquet."""
-        if only.url in self._folders:
+        if self._is_known_directory(only.url):
             return await self._open_and_list(only, listing, begun)
         try:
             self.first = await self._reader.open(only)
@@ -131,7 +138,8 @@ class Finder:
                 below = await self._discover(_below(only.url), begun)
             except ObjectNotFoundError:
                 raise missing from None
-            self._folders.add(only.url)
+            if self._cache is not None:
+                self._cache.put(_directory_key(only.url), True, _DIRECTORY_BYTES)
             self._look_back(_below(only.url))
             return replace(below, round_trips=below.round_trips + 1)
         return listing
@@ -158,8 +166,8 @@ class Finder:
         except BaseExceptionGroup as failures:
             failure = foremost(failures)
         else:
-            if missing is None or isinstance(below, ObjectNotFoundError):
-                self._folders.discard(only.url)
+            if self._cache is not None and (missing is None or isinstance(below, ObjectNotFoundError)):
+                self._cache.drop(_directory_key(only.url))
             if missing is None:
                 return listing
             if isinstance(below, Listing):
@@ -185,3 +193,7 @@ class Finder:
 def _below(name: str) -> str:
     """The directory of a name."""
     return f"{name}/"
+
+
+def _directory_key(name: str) -> CacheKey:
+    return CacheKey("", name, None, Entry.DIRECTORY)

@@ -307,7 +307,7 @@ class Openings:
                 raise TypeError("a file that is not open cannot be kept")
             opener.adopt(opening.client, opening.file, handle=opening.handle, hint=opening.hint)
             # What a verdict waits for may itself wait for this file.
-            opener.end(opening.client, opening.file, opening.flight, opening.handle)
+            opener.end(opening.flight, opening.handle)
             recalled += not opening.seen
         opener.metrics.add("metadata_hits", recalled)
         opener.metrics.add("metadata_misses", len(opened) - recalled)
@@ -340,7 +340,7 @@ class Openings:
         opening.done = True
         opening.seen = []
         self._open.discard(opening)
-        self._opener.end(opening.client, opening.file, opening.flight, opening.handle)
+        self._opener.end(opening.flight, opening.handle)
         if self._progress is not None:
             if not self._progress.done():
                 self._progress.set_result(None)

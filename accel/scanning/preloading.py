@@ -28,8 +28,7 @@ _LOOKS = 200
 # In the order in which they are needed; each after what it imports, so that none holds up the loop for long.
 _BINDING = ("accel.predicate.resolve", "accel.predicate.coerce", "accel.predicate.bind")
 _READING = (
-    "accel.cache.spans",
-    "accel.cache.data_cache",
+    "accel.cache.byte_tier",
     "accel.decode.dictionary",
     "accel.decode.entries",
     "accel.decode.texts",

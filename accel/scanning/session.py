@@ -109,7 +109,7 @@ class Session:
 
     def assume(self, listing: Listing) -> None:
         """Take the files of a source to be these, before it has been listed."""
-        self.reader.opener.held.doubt()
+        self.reader.opener.freshness.assume_current()
         self._listing = self._take(replace(listing, round_trips=0))
 
     def _take(self, listing: Listing) -> Listing:
@@ -122,7 +122,7 @@ class Session:
 
     async def _find(self) -> Listing:
         several = False
-        self.reader.opener.held.note_listing(time.monotonic())
+        self.reader.opener.freshness.note_listing(time.monotonic())
         try:
             listing = await self._finder.find(
                 begun=self._open_early if self._takes_all and self.spec.selection is None else None,

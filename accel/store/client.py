@@ -27,12 +27,12 @@ from accel.planning.file import ObjectId
 from accel.ranges import ByteRange, Kind, Stash, Suffix, Want
 from accel.store import io_loop
 from accel.store.fetch import Fetcher, Gate, Pin, Retry, open_file_limit, same_etag
-from accel.store.identity import ByIdentity
+from accel.store.identity import ByIdentity, StorageOptions, credentials_token
 from accel.store.location import Location, parse_url
 from accel.store.network import Network, network_to
 from accel.store.range_store import Header, ObjectEntry, PageSeen, Payload, RangeStore
 from accel.store.request_errors import Naming, SuffixUnsupportedError, foremost
-from accel.store.storage_options import StorageOptions, build_store, credentials_token
+from accel.store.storage_options import build_store
 from accel.store.tasks import Group
 from accel.store.threads import WORK
 

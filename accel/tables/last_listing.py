@@ -5,11 +5,11 @@ Nothing is answered by it: it tells what may be read while the source is listed 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final
 
-from accel.cache.cache import Cache
+from accel.cache.cache import Cache, CacheKey
 from accel.planning.file import DataFile, Listing
 from accel.store.tasks import breathe, each
 
@@ -37,16 +37,13 @@ class LastListing:
     Parameters
     ----------
     cache : Cache
-    key : hashable
-        What is listed, and all that decides what comes of it.
-    token : callable
-        Gives what stands for the store and who lists it: each has a listing of its own.
+    key : callable
+        Returns the key of the listing: the store and who lists it, what is listed, and all that decides what comes of it.
     """
 
-    def __init__(self, cache: Cache, key: Hashable, token: Callable[[], str]) -> None:
+    def __init__(self, cache: Cache, key: Callable[[], CacheKey]) -> None:
         self._cache = cache
-        self._source = key
-        self._token = token
+        self._make_key = key
         self._recalled: _Kept | None = None
         """What is read early: it may be pushed out of the cache by just that."""
 
@@ -57,8 +54,8 @@ class LastListing:
         return None if self._recalled is None else self._recalled.listing
 
     @property
-    def _key(self) -> Hashable:
-        return self._source, self._token()
+    def _key(self) -> CacheKey:
+        return self._make_key()
 
     async def note(self, listing: Listing) -> Listing:
         """Keep what the source holds now; returned with the files that were kept, themselves, where it holds the same."""

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
-from accel.cache.written import PART_BYTES, put_object
+from accel.cache.freshness import PART_BYTES, put_object
 from accel.errors import AccelError, ObjectChangedError, StoreError
 from accel.options import Options, check_options
 from accel.store import io_loop

@@ -11,7 +11,7 @@ from typing import Any, BinaryIO, Protocol
 
 import pyarrow as pa
 
-from accel.cache.written import PART_BYTES, put_object
+from accel.cache.freshness import PART_BYTES, put_object
 from accel.errors import AccelError, StoreError
 from accel.options import KIB, Options, check_options
 from accel.store import io_loop

@@ -198,7 +198,7 @@ def test_one_version_or_an_error_and_nothing_left(seed: int, source: Source) -> 
     assert io_loop.run(left()) == 0
     assert store.under_way == 0
     if cache is not None:
-        assert (len(cache.shared_reads), len(cache.flights)) == (0, 0)
+        assert len(cache.single_flight) == 0
 
 
 class Late(DictStore):

@@ -586,6 +586,6 @@ def test_what_reading_teaches_counts_towards_the_limit(inner: DictStore, columns
 
 def unsaid(cache: accel.Cache) -> list[int]:
     """By how much each handle is heavier than its cache was told."""
-    entries = cache._entries
+    entries = cache._metadata
     handles = {key: one for key, one in entries.items() if isinstance(one, FileHandle)}
     return [one.nbytes - entries._Cache__size[key] for key, one in handles.items()]

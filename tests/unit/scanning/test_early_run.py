@@ -279,7 +279,7 @@ def test_what_is_assumed_is_taken_for_checked_once_it_is_listed(store: HeldListi
     """Else a file would be read by what is cached of it for another `max_age`, although nobody has asked for it."""
     cache = accel.Cache(max_age=1000)
     keys(scan(store, cache))
-    handles = [value for value in cache._entries.values() if isinstance(value, FileHandle)]
+    handles = [value for value in cache._metadata.values() if isinstance(value, FileHandle)]
     began = time.monotonic()
     for handle in handles:
         handle.checked_at -= 5000  # older than `max_age`
@@ -313,7 +313,7 @@ def test_what_was_assumed_stands_for_the_whole_scan(cache: accel.Cache) -> None:
 
 
 def aged(cache: accel.Cache) -> None:
-    for value in cache._entries.values():
+    for value in cache._metadata.values():
         if isinstance(value, FileHandle):
             value.checked_at -= 1e6
 
@@ -384,15 +384,17 @@ async def test_it_is_of_the_version_that_was_used_that_the_store_is_asked(
     """Whatever another scan has put into the cache in between."""
     handles = {name: object() for name in ("this", "another")}
 
-    async def ask_after(client: object, file: DataFile) -> tuple[object, int]:
+    async def revalidate(client: object, file: DataFile) -> tuple[object, int]:
         return handles["this"], 1
 
-    def session(held: SimpleNamespace) -> Any:
-        return SimpleNamespace(reader=SimpleNamespace(opener=SimpleNamespace(held=held), client=str))
+    def session(freshness: SimpleNamespace) -> Any:
+        return SimpleNamespace(
+            reader=SimpleNamespace(opener=SimpleNamespace(freshness=freshness), client=str)
+        )
 
-    asking = session(SimpleNamespace(ask_after=ask_after))
+    asking = session(SimpleNamespace(revalidate=revalidate))
     run: Any = EarlyRun(asking, assuming=list, run_of=list)  # type: ignore[arg-type]
-    early = session(SimpleNamespace(doubted=[handles[name] for name in used]))
+    early = session(SimpleNamespace(assumed=[handles[name] for name in used]))
     last = Listing((DataFile("s3://b", "f", "s3://b/f"),), pa.schema([]), 0)
     assert await run._trips_if_so(last, early) == trips
 

@@ -246,7 +246,7 @@ def test_what_fails_for_many_at_once_is_told(
     with error:
         io_loop.run(within_time())
     assert opening_tasks() == []
-    assert len(cache.flights) == 0
+    assert len(cache.single_flight) == 0
     monkeypatch.undo()
     assert keys(accel.scan("d/", "key = 77", store=store, cache=cache)) == [77]
 
@@ -339,7 +339,7 @@ def test_closing_ends_what_is_under_way(objects: dict[str, bytes]) -> None:
     store = Slow(DictStore(objects))
     with accel.scan("d/", "key >= 0", store=store, cache=cache) as scan:
         assert next(iter(scan)).num_rows
-    assert len(cache.flights) == 0
+    assert len(cache.single_flight) == 0
 
     assert opening_tasks() == []
 
@@ -452,7 +452,7 @@ def test_a_plan_that_fails_ends_what_is_under_way(objects: dict[str, bytes]) -> 
     cache = accel.Cache()
     with pytest.raises(accel.ParquetFormatError, match="0000"):
         accel.plan("d/", "key = 77", store=Slow(DictStore(broken)), cache=cache)
-    assert len(cache.flights) == 0
+    assert len(cache.single_flight) == 0
     assert opening_tasks() == []
 
 

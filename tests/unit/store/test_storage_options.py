@@ -17,10 +17,11 @@ from accel.options import Options
 from accel.store import storage_options
 from accel.store.client import client_for
 from accel.store.http_store import HttpStore
+from accel.store.identity import credentials_token
 from accel.store.local_store import FileStore
 from accel.store.location import parse_url
 from accel.store.obstore_store import ObstoreStore
-from accel.store.storage_options import build_store, credentials_token, normalize
+from accel.store.storage_options import build_store, normalize
 
 
 @pytest.fixture(autouse=True)

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 import accel
+from accel.cache.cache import CacheKey, Entry
 from accel.planning.file import DataFile, Listing
 from accel.tables.last_listing import LastListing
 
@@ -25,7 +26,7 @@ def listing(*versions: str, partitions: pa.Schema = NO_COLUMNS) -> Listing:
 
 
 def last(cache: accel.Cache, token: str = "mine") -> LastListing:
-    return LastListing(cache, "k", lambda: token)
+    return LastListing(cache, lambda: CacheKey(token, "k", None, Entry.LISTING))
 
 
 def note(cache: accel.Cache, found: Listing) -> Listing:
