@@ -39,7 +39,7 @@ demo-data: $(VENV)/.stamp-demo-data
 
 # A few minutes: make bench ARGS=--quick; what else there is: make bench ARGS=--help
 bench: $(VENV)/.stamp-bench
-	@$(BIN)/python -m accel.testing.minio
+	@$(BIN)/python -m tests.support.s3
 	$(BIN)/python -m bench $(ARGS)
 
 docs: $(VENV)/.stamp-dev
@@ -48,7 +48,7 @@ docs: $(VENV)/.stamp-dev
 # MinIO from PATH or from the cache of tools, else built by Go into that cache. Without either the tests say
 # so and take moto[server]; in CI they fail.
 minio: $(VENV)/.stamp-dev
-	@$(BIN)/python -m accel.testing.minio || test "$$CI" != true
+	@$(BIN)/python -m tests.support.s3 || test "$$CI" != true
 
 clean:
 	rm -rf $(VENV) site build dist demo-data bench-data .mypy_cache .ruff_cache .pytest_cache .hypothesis

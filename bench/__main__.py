@@ -222,7 +222,7 @@ def _ask(
     short = what_is_short(catalog.bytes, store)
     if short:
         raise SystemExit(short)
-    with slow_network(store, keep_bytes=catalog.bytes) as network:
+    with slow_network(store, cache_bytes=catalog.bytes) as network:
         upload(catalog, BUCKET, network.storage_options)
         network.read(key for key, _ in catalog.objects())
         tell(f"{catalog.bytes / 1e6:,.0f} MB in {len(catalog.objects()):,} objects are up")

@@ -8,12 +8,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from accel.testing.minio import Minio, install_minio
-from accel.testing.proxy import ProxyProcess
-from accel.testing.relay import Passage
-from accel.testing.shelf import LIMIT
 from bench.chains import round_trips
 from bench.peers.endpoint import Endpoint
+from tests.support.object_cache import DEFAULT_CACHE_BYTES
+from tests.support.proxy import ProxyProcess
+from tests.support.relay import Passage
+from tests.support.s3 import Minio, install_minio
 
 __all__ = ["BANDWIDTH", "BUCKET", "FIRST_BYTE", "Network", "Store", "Traffic", "slow_network", "traffic_of"]
 
@@ -68,7 +68,7 @@ class Network:
         """obstore's, past the proxy."""
 
     def read(self, keys: Iterable[str]) -> None:
-        """Have the proxy read these objects of the bucket now, where it keeps them: no sample then meets the first read."""
+        """Have the proxy cache these objects of the bucket now, so that no sample pays for the first read."""
         self._proxy.read(f"/{BUCKET}/{key}" for key in keys)
 
     def begin(self, first_byte: float = FIRST_BYTE) -> None:
@@ -86,11 +86,11 @@ class Network:
 
 
 @contextlib.contextmanager
-def slow_network(store: Store = Store.MEMORY, *, keep_bytes: int = LIMIT) -> Iterator[Network]:
-    """Start MinIO and the proxy, with an empty bucket; the proxy keeps so many bytes of objects, if it keeps any."""
+def slow_network(store: Store = Store.MEMORY, *, cache_bytes: int = DEFAULT_CACHE_BYTES) -> Iterator[Network]:
+    """Start MinIO and the proxy, with an empty bucket; `cache_bytes` bounds the memory of `Store.MEMORY`."""
     with Minio(install_minio()) as minio:
         minio.create_bucket(BUCKET)
-        keep = minio if store is Store.MEMORY else None
+        cache_as = minio if store is Store.MEMORY else None
         network = {"first_byte": FIRST_BYTE, "bandwidth": BANDWIDTH}
-        with ProxyProcess(minio.url, **network, keep=keep, limit=keep_bytes) as proxy:
+        with ProxyProcess(minio.url, **network, cache_as=cache_as, cache_bytes=cache_bytes) as proxy:
             yield Network(minio, proxy)

@@ -7,8 +7,8 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from accel.testing.shelf import LIMIT
 from bench.network import Store
+from tests.support.object_cache import DEFAULT_CACHE_BYTES
 
 __all__ = ["available_memory", "what_is_short"]
 
@@ -41,7 +41,12 @@ def what_is_short(
             f"MinIO would need {_gb(objects)} in {tempfile.gettempdir()}, where {_gb(free)} are free: TMPDIR names "
             "another folder; --cases takes fewer objects"
         )
-    if store is Store.MEMORY and objects > LIMIT and here is not None and objects + _SYSTEMS > here:
+    if (
+        store is Store.MEMORY
+        and objects > DEFAULT_CACHE_BYTES
+        and here is not None
+        and objects + _SYSTEMS > here
+    ):
         return (
             f"{_gb(objects)} of objects in the memory of the proxy, and {_gb(_SYSTEMS)} for the systems, are more than the "
             f"{_gb(here)} that are free here: --store minio reads them from disk; --cases takes fewer objects"

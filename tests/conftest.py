@@ -8,15 +8,13 @@ import sys
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from typing import Self
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 from accel.cache import freshness
-from accel.testing.minio import Minio, find_minio, install_minio
-from accel.testing.proxy import Proxy
-from accel.testing.s3 import S3Admin
+from tests.support.proxy import Proxy
+from tests.support.s3 import Minio, Moto, S3Admin, find_minio, install_minio
 
 # The workers of a local Spark take the first Python they find unless told; that one may lack pyarrow.
 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -62,24 +60,6 @@ def _in_ci() -> bool:
     return os.environ.get("CI", "").lower() in ("1", "true")
 
 
-class MotoS3(S3Admin):
-    """Moto's S3 in a thread: enough of one where no MinIO can be had."""
-
-    kind = "moto"
-
-    def __enter__(self) -> Self:
-        from moto.server import ThreadedMotoServer
-
-        self._server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-        self._server.start()
-        host, port = self._server.get_host_and_port()
-        self.url = f"http://{host}:{port}"
-        return self
-
-    def __exit__(self, *failure: object) -> None:
-        self._server.stop()
-
-
 def pytest_report_header(config: pytest.Config) -> str:
     found = find_minio()
     if found is not None:
@@ -99,7 +79,7 @@ def s3(pytestconfig: pytest.Config) -> Iterator[S3Admin]:
             if _in_ci():
                 raise RuntimeError(f"CI needs a real MinIO: {error}") from error
             print(f"\nno MinIO ({error}): these tests run against moto[server]", file=sys.__stderr__)
-            server = stack.enter_context(MotoS3())
+            server = stack.enter_context(Moto())
         yield server
 
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from accel.cli.extremes import extremes, leaf_type
 from accel.cli.values import safe_text
-from accel.format.bounds import chunk_bounds, page_bounds
+from accel.format.bounds import chunk_bounds, null_counts, page_bounds
 from accel.format.domain import Bounds, Domain
 from accel.format.embedded import Entry
 from accel.format.model import Codec, ColumnIndex, Encoding, FileMetadata, OffsetIndex, Physical
@@ -211,7 +211,7 @@ def _describe_column(handle: FileHandle, leaf: int, indexes: Indexes) -> ColumnL
     plain, coded = chunks.plain_pages[:, leaf], chunks.dictionary_pages[:, leaf]
     nulls = bounds.null_count if len(bounds) else np.zeros(0, np.int64)
     if schema.leaves[leaf].max_repetition:
-        nulls = chunks.null_count[:, leaf]
+        nulls = null_counts(metadata, leaf, arrow_type=kind)
     low, high = extremes(bounds, kind)
     order, overlap = _order(metadata, leaf, bounds, indexes, kind)
     physical = Physical(element.physical).name if element.physical is not None else "?"
@@ -287,7 +287,7 @@ def _order(
             parts = [groups]
             break
         rows = np.diff(np.append(offset.first_row, metadata.group_rows[g]))
-        parts.append(page_bounds(metadata, leaf, column, rows, arrow_type=kind))
+        parts.append(page_bounds(metadata, leaf, column, rows, arrow_type=kind, chunk=groups.part(g, g + 1)))
     if not parts or any(part.domain is Domain.NONE for part in parts):
         return "unknown", None
     lower = np.concatenate([part.lower[part.has_lower & part.has_upper] for part in parts])

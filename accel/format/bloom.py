@@ -76,6 +76,9 @@ class BloomState:
     header: BloomHeader | None = None
     unusable: bool = False
     blocks: dict[int, bytes] = field(default_factory=dict)
+    has_bits: bool = False
+    """One of the blocks has a bit. A filter without any, over a chunk that has values, is wrong (arrow-go 18.4 to 18.6
+    wrote some)."""
 
     @property
     def nbytes(self) -> int:

@@ -5,23 +5,21 @@ Sources: parquet-format `parquet.thrift` (ColumnChunk, ColumnMetaData), PARQUET-
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from accel.errors import ParquetFormatError
 from accel.format.model import ChunkTable, ParquetSchema
+from accel.format.writers import leaves_out_dictionary_header
 
 if TYPE_CHECKING:
     from accel.arrays import Bools, Int64s
 
-__all__ = ["build_chunks", "leaves_out_dictionary_header"]
+__all__ = ["build_chunks"]
 
 DICTIONARY_HEADER: Final = 100
 """No dictionary page header of the writers of PARQUET-816 is longer."""
-
-_VERSION = r"parquet-mr\s+version\s+([0-9]{1,9})\.([0-9]{1,9})\.([0-9]{1,9})"
 
 
 def build_chunks(
@@ -127,12 +125,6 @@ def _check_location(
     length[absent] = -1
     checks.refuse(offset > footer_start, f"{words} after the footer", offset)
     checks.refuse((offset > 0) & (length > footer_start - offset), f"{words} that is too long", length)
-
-
-def leaves_out_dictionary_header(created_by: str) -> bool:
-    """Whether this writer's chunks are longer than they say (PARQUET-816)."""
-    version = re.match(_VERSION, created_by) if created_by.startswith("parquet-mr") else None
-    return version is not None and tuple(map(int, version.groups())) < (1, 2, 9)
 
 
 def _pad(start: Int64s, end: Int64s, local: Bools, footer_start: int) -> Int64s:

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from accel.errors import EncryptedFileError, ParquetFormatError
 from accel.format.chunk_table import build_chunks
-from accel.format.model import ColumnOrder, FileMetadata, ParquetSchema, SchemaElement
+from accel.format.model import ARROW_SCHEMA_KEY, ColumnOrder, FileMetadata, ParquetSchema, SchemaElement
 from accel.format.row_groups import LEAST_BYTES, GroupReader, RowGroups
 from accel.format.schema import build_schema, read_elements
 from accel.format.thrift import BINARY, I16, I64, LIST, STRUCT, ThriftReader
@@ -42,8 +42,6 @@ TOC_KEY = "accel.indexes"
 """Under this key a file tells of its indexes: `format.embedded` reads it."""
 IDX1_KEY = "distinct_index_offset"
 """And under this one of an `IDX1` index: `format.idx1` does."""
-ARROW_SCHEMA_KEY = "ARROW:schema"
-"""And under this one writers store the Arrow schema: base64 of an IPC schema message."""
 _ENCRYPTED_MAGIC = b"PARE"
 _REQUIRED = {2: LIST, 3: I64, 4: LIST}
 """The types of FileMetaData's required fields, `version` aside."""

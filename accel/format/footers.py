@@ -19,12 +19,13 @@ import numpy as np
 from accel.errors import ParquetFormatError
 from accel.format.chunk import allows
 from accel.format.chunk_lanes import read_groups_at_once
-from accel.format.chunk_table import build_chunks, leaves_out_dictionary_header
+from accel.format.chunk_table import build_chunks
 from accel.format.footer import FooterBytes
 from accel.format.model import ChunkTable, FileMetadata
 from accel.format.packed import Kin, PackedMetadata, pack_chunks
 from accel.format.row_groups import RowGroups
 from accel.format.thrift import I64, LIST, STRUCT, ThriftReader
+from accel.format.writers import leaves_out_dictionary_header
 
 if TYPE_CHECKING:
     from accel.arrays import Int64s

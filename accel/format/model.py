@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from accel.arrays import Bools, Int64s
 
 __all__ = [
+    "ARROW_SCHEMA_KEY",
     "INT96_UNIT",
     "ChunkTable",
     "Codec",
@@ -60,6 +61,10 @@ class Repetition(enum.IntEnum):
     REQUIRED = 0
     OPTIONAL = 1
     REPEATED = 2
+
+
+ARROW_SCHEMA_KEY: Final = "ARROW:schema"
+"""Under this key of a footer writers store the Arrow schema: base64 of an IPC schema message."""
 
 
 class Codec(enum.IntEnum):

@@ -14,7 +14,7 @@ from accel.format.annotations import ConvertedType, LogicalType, time_unit
 from accel.format.domain import Domain
 from accel.format.model import Physical, SchemaElement
 
-__all__ = ["Raw", "Reading", "reading_of"]
+__all__ = ["Raw", "Reading", "plain_type", "reading_of"]
 
 
 class Raw(enum.Enum):
@@ -110,7 +110,7 @@ def reading_of(element: SchemaElement, arrow_type: pa.DataType) -> Reading | Non
 
     Dictionary, run-end encoded and extension types stand for what they hold.
     """
-    kind = _plain_type(arrow_type)
+    kind = plain_type(arrow_type)
     sense = _sense(element)
     physical = element.physical
     if kind is None or sense is _Sense.OPAQUE or physical is None or physical is Physical.INT96:
@@ -132,7 +132,8 @@ def reading_of(element: SchemaElement, arrow_type: pa.DataType) -> Reading | Non
     return Reading(domain=Domain.FLOAT, raw=raw, width=width, signed_order=True)
 
 
-def _plain_type(kind: pa.DataType) -> pa.DataType | None:
+def plain_type(kind: pa.DataType) -> pa.DataType | None:
+    """The type that dictionaries, runs and extensions stand for; None for one that is compared in another way."""
     while True:
         if isinstance(kind, pa.BaseExtensionType):
             if kind.extension_name == "arrow.bool8":  # stored as numbers, compared as truth values

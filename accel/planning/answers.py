@@ -144,14 +144,15 @@ def _place(file: TaskFile, aggregates: Aggregates) -> _Found:
         leaf = schema.leaves[leaves[0]] if len(leaves) == 1 else None
         if leaf is None or leaf.max_repetition > 0 or len(leaf.path) != len(measure.path):
             found.unknown.append(ordinal)
-        elif leaf.max_definition == 0 and measure.functions == {Function.COUNT}:
+            continue
+        kind = type_at(file.arrow_schema, measure.path)
+        never_null = leaf.max_definition == 0 and not pa.types.is_null(kind)
+        if never_null and measure.functions == {Function.COUNT}:
             found.by_rows.append(ordinal)
+        elif indexed_as_read(schema.elements[leaf.element], kind):
+            found.columns.append(LeafMeasure(ordinal, measure, leaf.ordinal, kind))
         else:
-            kind = type_at(file.arrow_schema, measure.path)
-            if indexed_as_read(schema.elements[leaf.element], kind):
-                found.columns.append(LeafMeasure(ordinal, measure, leaf.ordinal, kind))
-            else:
-                found.unknown.append(ordinal)
+            found.unknown.append(ordinal)
     return found
 
 

@@ -27,6 +27,7 @@ from accel.format.bloom import (
     probe_block,
 )
 from accel.format.reading import Reading, reading_of
+from accel.format.writers import doubts_about
 from accel.planning.handle import FileHandle
 from accel.planning.query import FileQuery
 from accel.planning.witness import Statement, Witnesses
@@ -78,6 +79,8 @@ class Blooms:
             leaf = handle.metadata.schema.leaves[ordinal]
             reading = reading_of(handle.metadata.schema.elements[leaf.element], column.type)
             if reading is None:
+                continue
+            if doubts_about(handle.metadata, ordinal, arrow_type=column.type).bloom_filters:
                 continue
             hashes = _hashes(reading, _values(node))
             if hashes is not None:
@@ -136,13 +139,14 @@ class Blooms:
             first, rest = divmod(key.ordinal - state.header.length, BLOCK_BYTES)
             if rest:
                 return  # asked for where a header of another length was expected
+        state.has_bits = state.has_bits or any(data)
         for number in range(len(data) // BLOCK_BYTES):
             state.blocks[first + number] = data[number * BLOCK_BYTES : (number + 1) * BLOCK_BYTES]
 
     def testify(self, groups: Iterable[int], witnesses: Witnesses) -> None:
         """State for every atom and row group what the blocks at hand prove."""
         for question, group, state in self._asked(groups):
-            if state.header is None and any(question.hashes):
+            if any(question.hashes) and (state.header is None or not state.has_bits):
                 continue
             if question.narrow and not self._within(question.leaf, group):
                 continue
@@ -213,6 +217,8 @@ def _ranges(
     numbers = {probe_block(h, header.num_blocks) for value in question.hashes for h in value}
     missing = sorted(number for number in numbers if number not in state.blocks)
     if not missing:
+        if state.header is not None and not state.has_bits:
+            yield from _more_blocks(state, state.header, start, min(numbers, default=0))
         return
     if header.length + header.num_bytes <= _SMALL:
         yield start, start + header.length + header.num_bytes
@@ -222,3 +228,16 @@ def _ranges(
     for number in missing:
         at = start + header.length + BLOCK_BYTES * number
         yield at, at + BLOCK_BYTES
+
+
+def _more_blocks(
+    state: BloomState, header: BloomHeader, start: int, number: int
+) -> Iterator[tuple[int, int]]:
+    """The blocks around one that has no bit, where none that was met has: a filter that is empty throughout says
+    nothing, however it came about."""
+    count = min(_SMALL // BLOCK_BYTES, header.num_blocks)
+    if len(state.blocks) >= count:
+        return
+    first = min(max(number - count // 2, 0), header.num_blocks - count)
+    at = start + header.length + BLOCK_BYTES * first
+    yield at, at + BLOCK_BYTES * count

@@ -12,10 +12,10 @@ import pyarrow as pa
 
 from accel.arrays import mask
 from accel.errors import AccelError
-from accel.format.bounds import miscounts_nulls
 from accel.format.domain import Domain
 from accel.format.model import Physical, SchemaElement
 from accel.planning.handle import FileHandle
+from accel.planning.pruning import group_bounds
 from accel.planning.query import FileQuery
 from accel.planning.task import ScanTask
 from accel.planning.witness import Statement, Witnesses
@@ -122,10 +122,8 @@ class Dictionaries:
                 witnesses.add(node, group, self._statement(column, node, values, group))
 
     def _statement(self, column: _Column, node: Node, values: pa.Array, group: int) -> Statement:
-        schema = self.handle.metadata.schema
-        leaf = schema.leaves[column.leaf]
-        counted = int(self.handle.metadata.chunks.null_count[group, column.leaf])
-        if counted != 0 or miscounts_nulls(schema.elements[leaf.element], leaf):
+        bounds = group_bounds(self.handle, column.leaf, kind=column.column.type)
+        if bounds.null_count[group] != 0:
             values = pa.concat_arrays([values, pa.nulls(1, values.type)])
         alone = Bound((BoundColumn(column.column.path, values.type),), over_first_column(node))
         result = outcome(alone, {column.column.path: values}, len(values))

@@ -1,6 +1,6 @@
 """How a pure step asks for bytes: it yields what it needs, and returns its value.
 
-The reader answers from the network, a test by a function (`testing.steps`); both drive the same generator.
+The reader answers from the network, a test by a plain function; both drive the same generator.
 """
 
 from __future__ import annotations

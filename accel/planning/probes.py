@@ -21,8 +21,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Probes", "find_embedded"]
 
-# An index that is read in parts, or a filter whose header was not of the usual shape, takes a second look.
-_ROUNDS = 2
+# An index that is read in parts, or a filter whose header was not of the usual shape, takes a second look; so does a
+# filter whose block has no bit.
+_ROUNDS = 3
 # An embedded index is fetched when the pages in doubt are so many times its size.
 _WORTH = 2
 # Of what may come early, what may turn out to be needless is one part in so many at most.

@@ -17,7 +17,6 @@ import pyarrow as pa
 from accel.arrays import sort_distinct
 from accel.format.bounds import chunk_bounds, page_bounds
 from accel.format.domain import Bounds
-from accel.planning.file_view import FileView
 from accel.planning.handle import FileHandle
 from accel.planning.query import FileQuery
 from accel.planning.selection import RowSelection
@@ -144,7 +143,7 @@ def _cut(handle: FileHandle, query: FileQuery, row_group: int, witnesses: Witnes
     paged: dict[tuple[str, ...], tuple[Int64s, Bounds]] = {}
     whole: dict[tuple[str, ...], Bounds] = {}
     for path, leaf, kind in query.prunable:
-        found = bounds_of_pages(view, leaf, kind=kind, row_group=row_group)
+        found = bounds_of_pages(handle, leaf, kind=kind, row_group=row_group)
         if found is None:
             whole[path] = group_bounds(handle, leaf, kind=kind).take(np.array([row_group], np.int64))
         else:
@@ -187,9 +186,10 @@ def _join(handle: FileHandle, cut: Sequence[_Cut]) -> dict[tuple[str, ...], Boun
 
 
 def bounds_of_pages(
-    view: FileView, leaf: int, *, kind: pa.DataType, row_group: int
+    handle: FileHandle, leaf: int, *, kind: pa.DataType, row_group: int
 ) -> tuple[Int64s, Bounds] | None:
     """Where the pages of one chunk start, and what the column index says of each; None where one half is not at hand."""
+    view = handle.view
     offsets = view.offset_indexes.get((row_group, leaf))
     index = view.column_indexes.get((row_group, leaf))
     if offsets is None or index is None or index.num_pages != offsets.num_pages:
@@ -198,7 +198,8 @@ def bounds_of_pages(
     if bounds is None:
         num_rows = int(view.metadata.group_rows[row_group])
         rows = np.diff(np.append(offsets.first_row, num_rows))
-        bounds = page_bounds(view.metadata, leaf, index, rows, arrow_type=kind)
+        chunk = group_bounds(handle, leaf, kind=kind).part(row_group, row_group + 1)
+        bounds = page_bounds(view.metadata, leaf, index, rows, arrow_type=kind, chunk=chunk)
         view.page_bounds[(row_group, leaf)] = bounds
     return offsets.first_row, bounds
 

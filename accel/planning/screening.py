@@ -14,6 +14,7 @@ import pyarrow as pa
 from accel.format.bounds import joined_chunk_bounds
 from accel.format.domain import Bounds, Domain
 from accel.format.model import FileMetadata
+from accel.format.writers import doubts_about
 from accel.planning.handle import FileHandle
 from accel.planning.pruning import group_bounds
 from accel.planning.query import FileQuery
@@ -116,7 +117,7 @@ def _learn_together(handles: Sequence[FileHandle], query: FileQuery) -> dict[tup
             or handle.keeps_bounds
             or handle.shelf is not shelf
             or handle.footer_bytes > _LONGEST
-            or (kin is not first and not _ordered_alike(kin, first, query))
+            or (kin is not first and not _bounded_alike(kin, first, query))
         ):
             return None
     if shelf is not None and not shelf.holds(handles):
@@ -144,14 +145,15 @@ def _shelve(handles: Sequence[FileHandle], rows: Int64s, bounds: dict[int, Bound
 def _bounds_of(handles: Sequence[FileHandle], leaf: int, kind: pa.DataType) -> list[Bounds]:
     """What `group_bounds` finds for each, found for those together that are of one schema object."""
     found: list[Bounds | None] = []
-    alike: dict[tuple[int, int], list[int]] = {}
+    alike: dict[tuple[object, ...], list[int]] = {}
     for place, handle in enumerate(handles):
         bounds = handle.kept_bounds(leaf)
         if bounds is None and handle.shelf is not None:
             bounds = handle.shelf.of(handle, leaf)
         found.append(bounds)
         if bounds is None and handle.footer_bytes <= _LONGEST:
-            form = id(handle.kin.schema), int(handle.kin.column_orders[leaf])
+            kin = handle.kin
+            form = id(kin.schema), int(kin.column_orders[leaf]), doubts_about(kin, leaf, arrow_type=kind)
             alike.setdefault(form, []).append(place)
     for places in alike.values():
         if len(places) == 1:
@@ -170,10 +172,14 @@ def _bounds_of(handles: Sequence[FileHandle], leaf: int, kind: pa.DataType) -> l
     ]
 
 
-def _ordered_alike(one: Kin | FileMetadata, other: Kin | FileMetadata, query: FileQuery) -> bool:
-    """Whether bounds of the columns that are asked for are of the same order."""
+def _bounded_alike(one: Kin | FileMetadata, other: Kin | FileMetadata, query: FileQuery) -> bool:
+    """Whether bounds of the columns that are asked for are of the same order, and as much believed."""
     orders = one.column_orders, other.column_orders
-    return all(orders[0].item(leaf) == orders[1].item(leaf) for _, leaf, _ in query.prunable)
+    return all(
+        orders[0].item(leaf) == orders[1].item(leaf)
+        and doubts_about(one, leaf, arrow_type=kind) == doubts_about(other, leaf, arrow_type=kind)
+        for _, leaf, kind in query.prunable
+    )
 
 
 def _rows_of(handles: Sequence[FileHandle]) -> Int64s:

@@ -6,10 +6,10 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from accel.errors import IndexFormatError
+from accel.format.bounds import chunk_extremes, page_extremes
 from accel.format.domain import Domain
 from accel.format.embedded import Entry, verify_blob
 from accel.indexes.ask import guarded
@@ -156,20 +156,22 @@ class ZoneSources:
         if zones is None:
             bounds = group_bounds(self.handle, leaf, kind=column.kind)
             element = metadata.schema.elements[metadata.schema.leaves[leaf].element]
-            chunks = metadata.chunks
-            zones = zones_of_bounds(bounds, element, chunks.min_exact[:, leaf], chunks.max_exact[:, leaf])
+            low, high = chunk_extremes(metadata, leaf, arrow_type=column.kind)
+            zones = zones_of_bounds(bounds, element, low, high)
             self._chunks[leaf] = zones
         return zones.take(group)
 
     def _of_pages(self, column: LeafMeasure, group: int) -> Zones | None:
         handle, leaf = self.handle, column.leaf
-        found = bounds_of_pages(handle.view, leaf, kind=column.kind, row_group=group)
-        if handle.distrusted or found is None:
+        found = bounds_of_pages(handle, leaf, kind=column.kind, row_group=group)
+        index = handle.column_indexes.get((group, leaf))
+        if handle.distrusted or found is None or index is None:
             return None
         _, bounds = found
-        element = handle.metadata.schema.elements[handle.metadata.schema.leaves[leaf].element]
-        unsaid = np.full(len(bounds), -1, np.int8)
-        return zones_of_bounds(bounds, element, unsaid, unsaid)
+        metadata = handle.metadata
+        element = metadata.schema.elements[metadata.schema.leaves[leaf].element]
+        occur = page_extremes(metadata, leaf, index, bounds.num_values, arrow_type=column.kind)
+        return zones_of_bounds(bounds, element, occur, occur)
 
     def _of_map(self, column: LeafMeasure, at: int, num_rows: int) -> Zones | None:
         parsed: Any = self.handle.indexes.get(at)

@@ -133,7 +133,7 @@ def zones_of_bounds(
     element : SchemaElement
         The column's.
     low_exact, high_exact : array of int8
-        `is_min_value_exact` and `is_max_value_exact`: 1, 0, or -1 where they are absent (always, for pages).
+        Whether they occur as values: 1, 0, or -1 where that is not told (`chunk_extremes`, `page_extremes`).
     """
     floating = bounds.domain is Domain.FLOAT
     low, high = bounds.lower.tolist(), bounds.upper.tolist()

@@ -1,15 +1,25 @@
-"""Instruments to test against: stores that record, delay and fail, and files with a declared layout."""
+"""What programs built on accel test with: stores that record, delay and fail, and files with a declared layout."""
 
-from accel.testing.faults import CutBody, FaultStore, OtherVersion, ShortBody, Stall, Status, WrongRange
-from accel.testing.files import Layout, bench_table, flights_table, table, write_bench_file, write_file
-from accel.testing.latency import LatencyStore
-from accel.testing.memory import DictStore
-from accel.testing.recording import Call, RecordingStore
+from accel.testing.faults import (
+    Attempt,
+    CutBody,
+    Fault,
+    FaultStore,
+    OtherVersion,
+    ShortBody,
+    Stall,
+    Status,
+    WrongRange,
+)
+from accel.testing.files import Layout, bench_table, table, write_bench_file, write_file
+from accel.testing.stores import Call, DictStore, LatencyStore, RecordingStore
 
 __all__ = [
+    "Attempt",
     "Call",
     "CutBody",
     "DictStore",
+    "Fault",
     "FaultStore",
     "LatencyStore",
     "Layout",
@@ -20,7 +30,6 @@ __all__ = [
     "Status",
     "WrongRange",
     "bench_table",
-    "flights_table",
     "table",
     "write_bench_file",
     "write_file",

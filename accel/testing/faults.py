@@ -1,4 +1,4 @@
-"""A store that fails as told, request by request."""
+"""A store that fails by a script, request by request."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from accel.errors import ObjectChangedError, ObjectNotFoundError, StoreError
 from accel.ranges import ByteRange, Suffix
 from accel.store.range_store import Payload, RangeStore
 from accel.store.request_errors import IncompleteBodyError
-from accel.testing.wrapper import Wrapper
+from accel.testing.stores import StoreWrapper
 
 __all__ = [
     "Attempt",
@@ -37,14 +37,14 @@ class Status:
 
 @dataclass(frozen=True, slots=True)
 class CutBody:
-    """The connection breaks after so many bytes of the body."""
+    """The connection breaks after `after` bytes of the body."""
 
     after: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Stall:
-    """Nothing comes for so many seconds, from the start or after so many bytes; then all goes on as usual."""
+    """Nothing arrives for `seconds`, from the start or after `after` bytes; then the answer continues."""
 
     seconds: float = 3600.0
     after: int = 0
@@ -59,14 +59,14 @@ class ShortBody:
 
 @dataclass(frozen=True, slots=True)
 class WrongRange:
-    """The answer holds, and says so, as many bytes from `shift` bytes further on (modulo the object)."""
+    """The answer holds as many bytes from `shift` bytes further on (modulo the object), and declares that range."""
 
     shift: int = 1
 
 
 @dataclass(frozen=True, slots=True)
 class OtherVersion:
-    """Another store answers: what a server does that honours no If-Match while the object is replaced."""
+    """Another store answers, as a server does that ignores If-Match while the object is replaced."""
 
     store: RangeStore
     honour_if_match: bool = False
@@ -89,7 +89,7 @@ class Attempt:
 Script: TypeAlias = "Sequence[Fault | None] | Callable[[Attempt], Fault | None]"
 
 
-class FaultStore(Wrapper):
+class FaultStore(StoreWrapper):
     """Passes reads on to `inner`, except where `script` has a fault for them.
 
     Parameters
@@ -110,13 +110,13 @@ class FaultStore(Wrapper):
         self.attempts: list[Attempt] = []
 
     async def read(self, path: str, want: ByteRange | Suffix, *, if_match: str | None = None) -> Payload:
-        """Answer one read, or fail it as the script says."""
+        """Answer one read, or fail it by the script."""
         attempt = Attempt(len(self.attempts), path, want, if_match)
         self.attempts.append(attempt)
         fault = self._fault(attempt)
         match fault:
             case Status():
-                raise status_error(fault.status, path=path, retry_after=fault.retry_after)
+                raise _status_error(fault.status, path=path, retry_after=fault.retry_after)
             case Stall():
                 await asyncio.sleep(fault.seconds)
             case OtherVersion():
@@ -153,7 +153,7 @@ class FaultStore(Wrapper):
         return Payload(memoryview(whole.data)[span.start : span.end], span, payload.size, payload.etag)
 
 
-def status_error(status: int, *, path: str, retry_after: float | None = None) -> StoreError:
+def _status_error(status: int, *, path: str, retry_after: float | None = None) -> StoreError:
     """The error that a transport raises for a response of this status."""
     if status == 404:
         return ObjectNotFoundError("no such object", path=path, status=404)

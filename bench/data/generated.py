@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from accel.testing.files import Layout, bench_table, write_bench_file, write_file
+from accel.testing import Layout, bench_table, write_bench_file, write_file
 from bench.data.folder import made
 
 __all__ = ["files", "flights", "small_groups", "synthetic", "wide"]
@@ -27,7 +27,7 @@ def flights() -> Path:
 
 
 def synthetic(rows: int, groups: int) -> Path:
-    """zstd, pages of 10,000 rows, a page index; see `accel.testing.files.bench_table`."""
+    """zstd, pages of 10,000 rows, a page index; see `accel.testing.bench_table`."""
 
     def make(path: Path) -> None:
         write_bench_file(path, rows=rows, groups=groups)

@@ -19,7 +19,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from accel.testing.files import write_bench_file
+from accel.testing import write_bench_file
 
 _BYTES_A_ROW = 29
 _GROUP_ROWS = 500_000

@@ -19,11 +19,11 @@ import numpy as np
 import pyarrow as pa
 
 import accel
-from accel.testing.files import Layout, table, write_file
-from accel.testing.minio import Minio, install_minio
-from accel.testing.proxy import ProxyProcess
+from accel.testing import Layout, table, write_file
 from bench.latency.lookups import print_rows
 from bench.network import BANDWIDTH, FIRST_BYTE
+from tests.support.proxy import ProxyProcess
+from tests.support.s3 import Minio, install_minio
 
 
 def many_files(count: int) -> list[dict[str, object]]:

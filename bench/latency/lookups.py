@@ -18,10 +18,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import accel
-from accel.testing.files import write_bench_file
-from accel.testing.minio import Minio, install_minio
-from accel.testing.proxy import ProxyProcess
+from accel.testing import write_bench_file
 from bench.network import BANDWIDTH, FIRST_BYTE
+from tests.support.proxy import ProxyProcess
+from tests.support.s3 import Minio, install_minio
 
 COLUMNS = ["key", "ts", "category", "value", "name"]
 

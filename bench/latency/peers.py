@@ -17,11 +17,11 @@ from collections.abc import Callable
 from urllib.parse import urlsplit
 
 import accel
-from accel.testing.files import write_bench_file
-from accel.testing.minio import Minio, install_minio
-from accel.testing.proxy import ProxyProcess
+from accel.testing import write_bench_file
 from bench.latency.lookups import COLUMNS, print_rows
 from bench.network import BANDWIDTH, FIRST_BYTE
+from tests.support.proxy import ProxyProcess
+from tests.support.s3 import Minio, install_minio
 
 Lookup = Callable[[int], int]
 KEY = "lookups.parquet"

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from accel.format.thrift import I64, Struct, read_struct, write_struct
-from accel.testing.files import Layout, bench_table, write_file
+from accel.testing import Layout, bench_table, write_file
 
 FOLDER = Path("build/bench")
 ROWS = 1_000_000

@@ -42,7 +42,7 @@ from accel.predicate.where import to_expr
 from accel.ranges import Stash
 from accel.store import io_loop
 from accel.testing import DictStore, Layout, bench_table, write_file
-from accel.testing.steps import drive
+from tests.support.file_steps import drive
 
 COLUMNS = ["key", "ts", "category", "value", "name"]
 KEY = "one.parquet"

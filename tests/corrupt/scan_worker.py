@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 import accel
 import accel.reader.reader
 from accel.testing import DictStore
-from tests.corrupt.rows_as_text import as_text
+from tests.support.arrow import as_text
 
 PATH = "dir/damaged.parquet"
 SECONDS = 20.0

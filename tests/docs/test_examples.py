@@ -18,7 +18,7 @@ from tests.docs.data import write_flights
 from tests.docs.fences import SHELL, Fence, read_fences
 
 if TYPE_CHECKING:
-    from accel.testing.s3 import S3Admin
+    from tests.support.s3 import S3Admin
 
 ROOT = Path(__file__).resolve().parents[2]
 RUNNER = Path(__file__).with_name("run_page.py")

@@ -15,7 +15,7 @@ import accel
 from accel.options import Transport
 from accel.store import s3_store as direct_store
 from tests.faults.versions import WHERE, expected, version
-from tests.unit.store.conftest import ObjectServer, Reply, server
+from tests.support.object_server import ObjectServer, Reply, server
 
 __all__ = ["server"]
 

@@ -16,10 +16,10 @@ import pytest
 import accel
 from accel.ranges import Kind
 from accel.testing import DictStore
-from accel.testing.proxy import Proxy
-from accel.testing.relay import Passage, Substitute
-from accel.testing.s3 import S3Admin
 from tests.faults.versions import OPTIONS, PATH, WHERE, expected, outcome, version
+from tests.support.proxy import Proxy
+from tests.support.relay import Passage, Substitute
+from tests.support.s3 import S3Admin
 
 A, B = version(1), version(2)
 A_ROWS, B_ROWS = expected(1), expected(2)

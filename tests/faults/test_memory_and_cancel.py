@@ -24,8 +24,8 @@ from accel.ranges import ByteRange, Suffix
 from accel.store import io_loop
 from accel.store.range_store import Payload, RangeStore
 from accel.testing import DictStore, LatencyStore, Layout, RecordingStore, table, write_file
-from accel.testing.wrapper import Wrapper
-from tests.pools import counting_pool
+from accel.testing.stores import StoreWrapper
+from tests.support.arrow import counting_pool
 
 ROWS = 400_000
 PATH = "big.parquet"
@@ -56,7 +56,7 @@ class Held(bytes):
             self.ledger.add(-len(self))
 
 
-class HeldStore(Wrapper):
+class HeldStore(StoreWrapper):
     """Counts the bodies that are alive."""
 
     def __init__(self, inner: RangeStore) -> None:

@@ -13,8 +13,17 @@ from accel.planning.file import ObjectId
 from accel.ranges import ByteRange, Kind, ReadKey, Suffix, Want
 from accel.store.client import Client
 from accel.store.fetch import Retry
-from accel.testing import CutBody, DictStore, FaultStore, OtherVersion, ShortBody, Status, WrongRange
-from accel.testing.faults import Attempt, Fault
+from accel.testing import (
+    Attempt,
+    CutBody,
+    DictStore,
+    Fault,
+    FaultStore,
+    OtherVersion,
+    ShortBody,
+    Status,
+    WrongRange,
+)
 
 BODY = bytes(i % 251 for i in range(1000))
 KEY = ReadKey(Kind.PAGE, 0, 0, 0)

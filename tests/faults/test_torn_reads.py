@@ -10,8 +10,16 @@ import pytest
 import accel
 from accel.ranges import Suffix
 from accel.store.range_store import RangeStore
-from accel.testing import DictStore, FaultStore, OtherVersion, RecordingStore, ShortBody, WrongRange
-from accel.testing.faults import Attempt, Fault
+from accel.testing import (
+    Attempt,
+    DictStore,
+    Fault,
+    FaultStore,
+    OtherVersion,
+    RecordingStore,
+    ShortBody,
+    WrongRange,
+)
 from tests.faults.versions import OPTIONS, PATH, ROWS, WHERE, expected, outcome, version
 
 A, B = version(1), version(2)

@@ -8,12 +8,12 @@ from collections.abc import Callable
 import pytest
 
 import accel
-from accel.testing.faults import Status, WrongRange
-from accel.testing.memory import content_etag
-from accel.testing.proxy import Proxy
-from accel.testing.relay import Etags, Passage, RelayFault, Substitute
-from accel.testing.s3 import S3Admin
+from accel.testing import Status, WrongRange
+from accel.testing.stores import content_etag
 from tests.faults.versions import OPTIONS, PATH, ROWS, WHERE, expected, outcome, version
+from tests.support.proxy import Proxy
+from tests.support.relay import Etags, Passage, RelayFault, Substitute
+from tests.support.s3 import S3Admin
 
 A, B = version(1), version(2)
 LARGER, SMALLER = version(2, rows=ROWS + 5_000), version(2, rows=ROWS - 5_000)

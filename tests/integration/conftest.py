@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from accel.testing.s3 import S3Admin
 from demo.flights import read_flights, write_flights
+from tests.support.s3 import S3Admin
 
 WHERE = "month = 7 AND carrier = 'AS' AND dep_delay > 0"
 COLUMNS = ["time_hour", "flight", "dep_delay", "month"]

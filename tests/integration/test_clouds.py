@@ -21,9 +21,8 @@ from accel.ranges import ByteRange, Kind
 from accel.store.client import client_for
 from accel.store.http_store import HttpStore
 from accel.store.obstore_store import ObstoreStore
-from accel.testing.azurite import KEY, Azurite, install_azurite
-from accel.testing.fake_gcs import install_fake_gcs
-from tests.integration.google import ACCOUNT, FakeGcsServer, GoogleFake
+from tests.support.azure import KEY, Azurite, install_azurite
+from tests.support.google import ACCOUNT, FakeGcsServer, GoogleFake, install_fake_gcs
 
 ROWS = 20_000
 NAMES = ("AWS_", "GOOGLE_", "AZURE_")

@@ -16,9 +16,10 @@ import pytest
 
 import accel
 from accel.writing import embed
-from tests.interop.tables import everything, same
 from tests.interop.writers import WRITERS
 from tests.spark import conftest as spark_tests
+from tests.support.arrow import same
+from tests.support.sample_table import everything
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

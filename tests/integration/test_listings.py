@@ -14,7 +14,7 @@ from accel.metrics import Metrics
 from accel.options import Options
 from accel.store import obstore_store
 from accel.store.client import Client
-from accel.testing.s3 import S3Admin
+from tests.support.s3 import S3Admin
 
 
 def client_of(minio: S3Admin, bucket: str, **more: str) -> Client:

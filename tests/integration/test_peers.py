@@ -9,13 +9,13 @@ import pyarrow as pa
 import pytest
 
 from accel.testing import Layout, write_file
-from accel.testing.s3 import S3Admin
 from bench.peers.child import Child
 from bench.peers.digest import digest
 from bench.peers.endpoint import Endpoint
 from bench.peers.exact import compile_mask
 from bench.peers.protocol import Unsupported
 from bench.queries import Query
+from tests.support.s3 import S3Admin
 
 ROWS = 6_000
 DAY, MOMENT = dt.date(1992, 1, 1), dt.datetime(2013, 1, 1, tzinfo=dt.UTC)

@@ -13,8 +13,8 @@ import pytest
 from obstore.store import MemoryStore, S3Store
 
 import accel
-from accel.testing.proxy import Proxy
 from tests.integration.conftest import COLUMNS, WHERE, Flights
+from tests.support.proxy import Proxy
 
 MakeProxy = Callable[..., Proxy]
 FILE = "nyc/month=7/flights.parquet"

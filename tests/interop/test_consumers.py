@@ -14,7 +14,8 @@ import pytest
 
 import accel
 from accel.testing import DictStore, Layout, RecordingStore, write_file
-from tests.interop.tables import everything, same
+from tests.support.arrow import same
+from tests.support.sample_table import everything
 
 PATH = "t.parquet"
 COLUMNS = ["i32", "i64", "f64", "s", "d", "ts", "dec", "st", "li"]

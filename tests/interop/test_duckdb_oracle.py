@@ -15,8 +15,7 @@ import pytest
 import accel
 from accel.predicate.sql import to_sql
 from accel.testing import DictStore, Layout, write_file
-from tests.interop.questions import TYPES, predicate
-from tests.interop.tables import everything
+from tests.support.sample_table import TYPES, everything, predicate
 
 SEED = 20_261_121
 PREDICATES = 300

@@ -10,9 +10,10 @@ import pytest
 
 import accel
 from accel.predicate.parser import parse
-from tests.interop.tables import PREDICATES, everything, same
 from tests.interop.writers import WRITERS
 from tests.oracle import rowwise
+from tests.support.arrow import same
+from tests.support.sample_table import PREDICATES, everything
 
 # What a writer's file must have, so that the tests below test something.
 PAGE_INDEX = {

@@ -21,8 +21,7 @@ import accel
 from accel.predicate.expr import And, Column, Compare, Expr, InList, IsNull, Like, Literal, Not, Op, Or
 from accel.predicate.sql import to_sql
 from accel.testing import DictStore, Layout, write_file
-from tests.interop.questions import TYPES, predicate
-from tests.interop.tables import everything
+from tests.support.sample_table import TYPES, everything, predicate
 
 ROWS = 1500
 QUESTIONS = 12

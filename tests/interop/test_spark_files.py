@@ -15,8 +15,8 @@ import pytest
 
 import accel
 from accel.predicate.parser import parse
-from tests.interop.tables import same
 from tests.oracle import rowwise
+from tests.support.arrow import same
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

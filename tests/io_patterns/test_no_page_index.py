@@ -19,7 +19,7 @@ from accel.planning import remembered
 from accel.ranges import ByteRange
 from accel.reader import task_reads
 from accel.testing import DictStore, Layout, RecordingStore, bench_table, write_file
-from tests.unit.planning.split_rows import split_rows
+from tests.support.file_steps import split_rows
 
 ROWS, GROUP, PAGE = 20_000, 10_000, 1_000
 OPTIONS = accel.Options(tail_hint=4096, max_gap_bytes=0)

@@ -20,8 +20,7 @@ import accel
 from accel.format.thrift import read_struct
 from accel.format.thrift_value import write_struct
 from accel.testing import DictStore, Layout, RecordingStore, write_file
-from tests.unit.planning.files import Bytes
-from tests.unit.planning.split_rows import split_rows
+from tests.support.file_steps import Bytes, split_rows
 
 ROWS, PAGE, LENGTH = 2_000, 100, 8
 TAIL = 16 << 10

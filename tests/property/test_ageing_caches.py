@@ -23,8 +23,8 @@ import accel
 from accel.planning.handle import FileHandle
 from accel.predicate.where import to_expr
 from accel.testing import DictStore, Layout, table, write_file
-from tests.corrupt.rows_as_text import as_text
 from tests.oracle import rowwise
+from tests.support.arrow import as_text
 
 SEED, STEPS, ROWS = 20261124, 450, 240
 PATHS = ("a.parquet", "b.parquet", "c.parquet")

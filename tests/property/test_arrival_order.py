@@ -18,12 +18,12 @@ import accel
 from accel.ranges import ByteRange, Suffix
 from accel.store.range_store import Payload
 from accel.testing import DictStore, Layout, table, write_file
-from accel.testing.wrapper import Wrapper
+from accel.testing.stores import StoreWrapper
 
 ROWS = 6_000
 
 
-class Shuffled(Wrapper):
+class Shuffled(StoreWrapper):
     """Holds each answer back for some turns of the loop."""
 
     def __init__(self, inner: Any, seed: int) -> None:

@@ -18,7 +18,7 @@ from accel.planning.witness import Statement, Witnesses
 from accel.predicate.atoms import column_atoms
 from accel.predicate.evidence import Evidence
 from accel.testing import Layout, table, write_file
-from tests.unit.planning.files import Bytes, query_of
+from tests.support.file_steps import Bytes, query_of
 
 SEED, ROWS, GROUP, PAGE = 20261121, 600, 100, 10
 LEAVES = (

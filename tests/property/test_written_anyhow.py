@@ -18,8 +18,8 @@ import pytest
 import accel
 from accel.predicate.where import to_expr
 from accel.testing import DictStore
-from tests.corrupt.rows_as_text import as_text
 from tests.oracle import rowwise
+from tests.support.arrow import as_text
 
 _INTEGERS = {pa.int8(): 8, pa.uint8(): 8, pa.int16(): 16, pa.uint32(): 32, pa.int64(): 64, pa.uint64(): 64}
 _TICKS = [

@@ -16,7 +16,7 @@ from demo.flights import read_flights, write_flights
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from accel.testing.s3 import S3Admin
+    from tests.support.s3 import S3Admin
 
 BUCKET = "flights-of-2013"
 WHERE = "month = 7 AND carrier IN ('AS', 'HA') AND dep_delay > 60"

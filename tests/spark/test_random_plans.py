@@ -21,9 +21,9 @@ import pytest
 import accel
 from accel.predicate.expr import Expr
 from accel.testing import Layout, write_file
-from tests.interop.questions import TYPES, predicate
-from tests.interop.tables import everything, same
 from tests.oracle.rowwise import evaluate
+from tests.support.arrow import same
+from tests.support.sample_table import TYPES, everything, predicate
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

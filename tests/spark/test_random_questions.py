@@ -18,8 +18,7 @@ import pytest
 import accel
 from accel.predicate.sql import to_sql
 from accel.testing import Layout, write_file
-from tests.interop.questions import TYPES, predicate
-from tests.interop.tables import everything
+from tests.support.sample_table import TYPES, everything, predicate
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -12,7 +12,7 @@ import pytest
 
 from accel import memory
 from accel.arrays import join_buffers
-from tests.pools import counting_pool
+from tests.support.arrow import counting_pool
 
 _HAS_JEMALLOC = "jemalloc" in pa.supported_memory_backends()
 

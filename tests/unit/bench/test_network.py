@@ -6,9 +6,9 @@ import obstore
 import pytest
 from obstore.store import S3Store
 
-from accel.testing.s3 import S3Admin
 from bench.__main__ import _parse
 from bench.network import BUCKET, Store, Traffic, slow_network
+from tests.support.s3 import S3Admin
 
 
 @pytest.mark.parametrize("store", list(Store))

@@ -13,7 +13,7 @@ import pytest
 
 from accel.cli.main import main
 from accel.testing import write_file
-from accel.testing.s3 import S3Admin
+from tests.support.s3 import S3Admin
 
 FILE = write_file(pa.Table.from_arrays([pa.array(range(100))], names=["id"]))
 

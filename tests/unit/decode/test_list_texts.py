@@ -11,7 +11,7 @@ import pytest
 
 from accel.errors import MemoryLimitError
 from accel.planning.selection import RowSelection
-from tests.pools import counting_pool
+from tests.support.arrow import counting_pool
 from tests.unit.decode.selected import decode
 
 MIB = 1 << 20

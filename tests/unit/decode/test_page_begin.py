@@ -10,8 +10,7 @@ from accel.decode.page_begin import page_begins_with_row
 from accel.format.model import Codec
 from accel.format.page_runs import walk_pages
 from accel.testing import Layout, table, write_file
-from tests.unit.planning.files import Bytes
-from tests.unit.planning.split_rows import split_rows
+from tests.support.file_steps import Bytes, split_rows
 
 CODECS = {
     "none": Codec.UNCOMPRESSED,

@@ -5,7 +5,7 @@ import pyarrow as pa
 from accel.decode.arrow import projected_schema
 from accel.decode.schema_memo import SchemaMemo
 from accel.format.model import ParquetSchema
-from accel.testing.files import write_file
+from accel.testing import write_file
 from tests.unit.decode.selected import open_metadata
 
 _TABLE = pa.Table.from_arrays([pa.array([1]), pa.array(["x"])], names=["a", "b"])

@@ -230,7 +230,7 @@ SIMPLE = {
     "three bytes": (pa.int32(), new(b"abc", i32(9)[0]), {}, (None, 9)),
     "no bytes": (pa.int64(), new(b"", b""), {}, NOTHING),
     "nine bytes": (pa.int64(), new(bytes(9), bytes(9)), {}, NOTHING),
-    "all null": (pa.int32(), new(*i32(-3, 9), f3=10), {}, NOTHING),
+    "all null, and bounds": (pa.int32(), new(*i32(-3, 9), f3=10), {}, (-3, 9)),
     "unknown order": (pa.int32(), new(*i32(-3, 9)), {"order": UNKNOWN_ORDER}, NOTHING),
     "no order": (pa.int32(), new(*i32(-3, 9)), {"order": None}, NOTHING),
     "total order of integers": (pa.int32(), new(*i32(-3, 9)), {"order": TOTAL}, NOTHING),
@@ -427,7 +427,7 @@ COUNTS = {
     "given": ({"f3": 4}, (4, 0)),
     "negative": ({"f3": -4}, (-1, 0)),
     "more than rows": ({"f3": 11}, (-1, 0)),
-    "all": ({"f3": 10}, (10, 0)),
+    "all, and bounds": ({"f3": 10}, (-1, 0)),
 }
 
 
@@ -453,7 +453,7 @@ NANS = {
     "some": ({"f3": 4, "f9": 6}, 6),
     "too many": ({"f3": 4, "f9": 7}, -1),
     "negative": ({"f9": -7}, -1),
-    "all null": ({"f3": 10}, 0),
+    "all null, and bounds": ({"f3": 10}, -1),
 }
 
 
@@ -531,8 +531,9 @@ def test_a_page_that_is_and_is_not_all_null_has_no_count():
 
 
 def test_null_pages_without_counts():
-    index = column_index([True, False], i32(1, 1), i32(2, 2))
-    assert pages_of(pa.int32(), index, [10, 20]).null_count.tolist() == [10, -1]
+    index = column_index([True, False, True], [b"", *i32(1, 1)], [b"", *i32(2, 2)])
+    # The last one has bounds.
+    assert pages_of(pa.int32(), index, [10, 20, 30]).null_count.tolist() == [10, -1, -1]
 
 
 def test_a_page_that_is_no_null_page_after_all_may_hold_nan():
@@ -550,7 +551,7 @@ def test_pages_of_floats():
     assert bounds.nan_count.tolist() == [0, 3, 0]
     assert bounds.has_lower.tolist() == [True, False, False]
     assert (math.copysign(1, bounds.lower[0]), math.copysign(1, bounds.upper[0])) == (-1.0, 1.0)
-    absent = pages_of(pa.float64(), column_index([False, True], f64(0, 0), f64(1, 1)), [10] * 2)
+    absent = pages_of(pa.float64(), column_index([False, True], [*f64(0), b""], [*f64(1), b""]), [10] * 2)
     assert absent.nan_count.tolist() == [-1, 0]
 
 

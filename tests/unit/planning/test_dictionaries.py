@@ -15,7 +15,7 @@ from accel.planning.handle import FileHandle
 from accel.planning.query import Question, compile_query
 from accel.predicate.where import to_expr
 from accel.testing import DictStore
-from tests.unit.planning.files import Bytes
+from tests.support.file_steps import Bytes
 
 ROWS = 4_000
 STRUCTS = [None, {"x": None}, {"x": 1}, {"x": 2}]

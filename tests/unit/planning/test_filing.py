@@ -24,7 +24,7 @@ from accel.planning.task_files import describe_file
 from accel.predicate.where import to_expr
 from accel.ranges import Kind
 from accel.testing import Layout, table, write_file
-from tests.unit.planning.files import Bytes
+from tests.support.file_steps import Bytes
 
 ROWS = 400
 # Four groups of a hundred rows in pages of ten: numbers that ascend, the same in turn, texts of which each page has two.

@@ -17,7 +17,7 @@ from accel.planning.file_view import FileView
 from accel.planning.handle import FileHandle
 from accel.testing import Layout, table, write_file
 from tests.property.test_footer_parses import same
-from tests.unit.planning.files import Bytes, footer_start
+from tests.support.file_steps import Bytes, footer_start
 
 COLUMNS = table(a=pa.array(np.arange(1000)), b=pa.array(np.arange(1000)))
 

@@ -10,7 +10,7 @@ from accel.errors import EncryptedFileError, ParquetFormatError
 from accel.planning.file import ObjectId
 from accel.ranges import ByteRange, Kind, ReadKey, Want
 from accel.testing import Layout, table, write_file
-from tests.unit.planning.files import Bytes, footer_start
+from tests.support.file_steps import Bytes, footer_start
 
 DATA = write_file(table(x=pa.array(np.arange(5000))), Layout(page_rows=500, dictionary=False, codec="none"))
 FOOTER = len(DATA) - footer_start(DATA)

@@ -6,8 +6,9 @@ import pytest
 
 from accel.planning.page_indexes import index_want, page_index_wants
 from accel.ranges import ByteRange, Kind, ReadKey, Want
-from accel.testing import Layout, bench_table, flights_table, write_file
-from tests.unit.planning.files import Bytes, query_of
+from accel.testing import Layout, bench_table, write_file
+from tests.support.file_steps import Bytes, query_of
+from tests.support.sample_table import flights_table
 
 
 @pytest.mark.parametrize("kind", [Kind.OFFSET_INDEX, Kind.COLUMN_INDEX])

@@ -11,7 +11,7 @@ from accel.planning.query import Question, compile_query
 from accel.predicate.evidence import Verdict
 from accel.predicate.where import to_expr
 from accel.testing import Layout, table, write_file
-from tests.unit.planning.files import Bytes
+from tests.support.file_steps import Bytes
 
 NONE, SOME, ALL = Verdict.NONE, Verdict.SOME, Verdict.ALL
 # Groups of four: 0..3, 4..7 with a null, nulls alone.

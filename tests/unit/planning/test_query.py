@@ -15,7 +15,7 @@ from accel.planning.projection import project_schema
 from accel.planning.query import FileQuery, Question, compile_query, constant_fields
 from accel.predicate.where import to_expr
 from accel.testing import write_file
-from tests.unit.planning.files import Bytes
+from tests.support.file_steps import Bytes
 
 STRUCT = pa.struct([("x", pa.int64()), ("y", pa.string())])
 SCHEMA = pa.schema([("a", pa.int64()), ("s", STRUCT), ("l", pa.list_(pa.int64())), ("z", pa.string())])

@@ -9,7 +9,7 @@ from accel.decode.arrow import file_schema
 from accel.errors import ParquetFormatError
 from accel.planning.schema_wire import decode_schema, encode_schema
 from accel.testing import Layout, write_file
-from tests.unit.planning.files import Bytes
+from tests.support.file_steps import Bytes
 
 SCHEMA = pa.schema(
     [

@@ -20,7 +20,7 @@ from accel.planning.screening import excluded_files
 from accel.predicate.evidence import Verdict
 from accel.predicate.where import to_expr
 from accel.testing import Layout, table, write_file
-from tests.unit.planning.files import Bytes
+from tests.support.file_steps import Bytes
 
 SCHEMA = pa.schema([("n", pa.int64()), ("s", pa.string())])
 

@@ -17,7 +17,7 @@ from accel.planning.selectivity import Selectivity
 from accel.planning.sketches import Sketches
 from accel.predicate.where import to_expr
 from accel.testing import Layout, table, write_file
-from tests.unit.planning.files import Bytes
+from tests.support.file_steps import Bytes
 
 ROWS = 1000
 TABLE = table(

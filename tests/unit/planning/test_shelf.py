@@ -9,7 +9,7 @@ from accel.format.domain import Bounds
 from accel.planning.handle import FileHandle
 from accel.planning.shelf import Shelf
 from accel.testing import Layout, table, write_file
-from tests.unit.planning.files import Bytes
+from tests.support.file_steps import Bytes
 
 
 def opened(groups: int) -> FileHandle:

@@ -14,7 +14,7 @@ from accel.planning.query import Question, compile_query
 from accel.planning.spread import BELOW, EQUAL, Spread, place_of, spread_of
 from accel.predicate.where import to_expr
 from accel.testing import Layout, table, write_file
-from tests.unit.planning.files import Bytes
+from tests.support.file_steps import Bytes
 
 TABLE = table(
     n=pa.array([5, None, 7, 20, 21, 22]),

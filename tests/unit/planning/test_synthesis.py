@@ -15,8 +15,7 @@ from accel.planning.selection import RowSelection
 from accel.planning.synthesis import locate_pages, page_reads
 from accel.ranges import ByteRange
 from accel.testing import DictStore, Layout, table, write_file
-from tests.unit.planning.files import Bytes
-from tests.unit.planning.split_rows import split_rows
+from tests.support.file_steps import Bytes, split_rows
 
 ROWS = 1000
 INTS = pa.array(np.arange(ROWS))

@@ -27,7 +27,7 @@ from accel.store.obstore_store import ObstoreStore
 from accel.store.range_store import Header, Lister, Pager, RangeStore, Writer
 from accel.store.request_errors import IncompleteBodyError, ShortObjectError, SuffixUnsupportedError
 from accel.store.s3_store import DirectStore, adapt
-from tests.unit.store.conftest import ObjectServer, s3_at, status
+from tests.support.object_server import ObjectServer, s3_at, status
 
 BODY = bytes(i % 251 for i in range(1000))
 

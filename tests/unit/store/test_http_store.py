@@ -19,7 +19,7 @@ from accel.store import io_loop
 from accel.store.http_store import HttpStore, _redirected
 from accel.store.range_store import Header, Lister, ObjectEntry, RangeStore
 from accel.store.request_errors import IncompleteBodyError, ShortObjectError, SuffixUnsupportedError
-from tests.unit.store.conftest import status as answering
+from tests.support.object_server import status as answering
 
 BODY = bytes(i % 251 for i in range(1000))
 FAST = Options(read_timeout=0.2, connect_timeout=1.0)

@@ -22,7 +22,7 @@ from accel.store import tasks as obstore_calls
 from accel.store.obstore_store import ObstoreStore
 from accel.store.request_errors import IncompleteBodyError
 from accel.store.tasks import Watched, all_let_go, watched
-from tests.unit.store.conftest import ObjectServer, Reply, s3_at
+from tests.support.object_server import ObjectServer, Reply, s3_at
 
 
 @pytest.fixture(autouse=True)

@@ -15,7 +15,7 @@ from accel.options import Options, Transport
 from accel.store import obstore_store as obstore_chunks
 from accel.store.obstore_store import Chunks, ObstoreStore
 from accel.store.s3_store import adapt
-from tests.unit.store.conftest import ObjectServer, Reply, s3_at
+from tests.support.object_server import ObjectServer, Reply, s3_at
 
 ONE = b"<Key>d/a</Key><LastModified>2015-10-21T07:28:00.000Z</LastModified><Size>1</Size>"
 

@@ -23,7 +23,7 @@ from accel.store.obstore_store import UNTOLD, ObstoreStore
 from accel.store.range_store import Header, Lister, ObjectEntry, RangeStore
 from accel.store.request_errors import IncompleteBodyError, ShortObjectError, SuffixUnsupportedError
 from accel.testing import Layout, table, write_file
-from tests.unit.store.conftest import status
+from tests.support.object_server import status
 
 BODY = bytes(i % 251 for i in range(1000))
 

@@ -9,7 +9,7 @@ import pytest
 from accel.errors import ObjectChangedError, ObjectNotFoundError, StoreError
 from accel.ranges import ByteRange, Suffix
 from accel.store.request_errors import IncompleteBodyError
-from accel.testing.faults import (
+from accel.testing import (
     Attempt,
     CutBody,
     Fault,
@@ -20,7 +20,7 @@ from accel.testing.faults import (
     Status,
     WrongRange,
 )
-from accel.testing.memory import DictStore, content_etag
+from accel.testing.stores import DictStore, content_etag
 
 A, B = bytes(range(100)), bytes(range(100, 200))
 WANT = ByteRange(10, 20)

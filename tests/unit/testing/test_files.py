@@ -1,4 +1,4 @@
-"""The fixture's self-test: files have the layout that they declare."""
+"""Files have the layout that they declare."""
 
 from __future__ import annotations
 
@@ -11,22 +11,21 @@ import pyarrow.parquet as pq
 import pytest
 
 from accel.format.thrift import read_struct
-from accel.testing.files import (
+from accel.testing import (
     Layout,
     bench_table,
-    flights_table,
-    footer_length,
     table,
     write_bench_file,
     write_file,
 )
+from tests.support.file_steps import footer_start
 
 
 def first_rows(data: bytes) -> list[list[list[int]]]:
     """The first row of each page, by row group and column: FileMetaData.row_groups (field 4), their
     columns (1), a chunk's offset_index_offset (4), and an OffsetIndex's page_locations (1), first_row_index (3).
     """
-    footer, _ = read_struct(data, len(data) - 8 - footer_length(data))
+    footer, _ = read_struct(data, footer_start(data))
     out = []
     for group in footer[4][1].items:
         chunks = []
@@ -125,14 +124,4 @@ def test_the_bench_file_has_its_declared_shape() -> None:
 def test_builders_are_repeatable_and_seeded() -> None:
     assert bench_table(1000).equals(bench_table(1000))
     assert not bench_table(1000).equals(bench_table(1000, seed=1))
-    assert flights_table(1000).equals(flights_table(1000))
     assert write_bench_file(rows=1000) == write_bench_file(rows=1000)
-
-
-def test_flights_look_like_flights() -> None:
-    flights = flights_table(5000)
-    assert flights.num_rows == 5000
-    months = flights["month"].to_pylist()
-    assert months == sorted(months)
-    assert set(months) == set(range(1, 13))
-    assert flights["dep_delay"].null_count == flights["dep_time"].null_count > 0

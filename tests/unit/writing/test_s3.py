@@ -13,8 +13,8 @@ import pytest
 from obstore.store import S3Store
 
 from accel.errors import ObjectChangedError, ObjectNotFoundError
-from accel.testing.s3 import S3Admin
 from accel.writing import EmbedProgress, embed, write_table
+from tests.support.s3 import S3Admin
 from tests.unit.writing.files import read_all, read_bytes, sample, write
 
 

@@ -1,0 +1,353 @@
+"""Writers with known faults, and what is not believed of which of their versions.
+
+Each rule names its source. Some faults of other readers' lists need no rule here:
+
+- PARQUET-686 (parquet-mr before 1.10, parquet-cpp before 1.3): the deprecated bounds are of signed order. They are
+  read of types only whose order is signed (`format.reading`).
+- PARQUET-297 (parquet-mr that left out `created_by`): those versions wrote the deprecated bounds of bytes only.
+- PARQUET-1065 (INT96): such bounds are never read, whoever wrote them.
+- apache/arrow-rs issue 6256 (parquet-rs before 53.1): an absent null count is never zero.
+- pola-rs/polars issue 15323, apache/parquet-java issue 3457: bounds that cross and pages that are all null and have no
+  null contradict themselves (`format.bounds`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+import pyarrow as pa
+
+from accel.format.annotations import ConvertedType, LogicalType
+from accel.format.model import ARROW_SCHEMA_KEY, Leaf, Physical, Repetition, SchemaElement
+
+if TYPE_CHECKING:
+    from accel.format.model import FileMetadata
+    from accel.format.packed import Kin
+
+__all__ = [
+    "BELIEVED",
+    "Doubts",
+    "Writer",
+    "doubts_about",
+    "leaves_out_dictionary_header",
+    "miscounts_nulls",
+    "parse_writer",
+]
+
+Version: TypeAlias = "tuple[int, int, int]"
+
+_LONGEST: Final = 300
+"""Characters of a `created_by` that are looked at."""
+# "parquet-mr version 1.8.0rc2-SNAPSHOT (build abc)", "Polars", "ClickHouse v25.7.1".
+# Compiled when the first file is opened, not when the module is imported.
+_WRITER: Final = r"(.*?)(?:\s+(?:version|(?=v[0-9]))\s*([^(]*).*)?"
+_VERSION: Final = r"v?([0-9]{1,9})(?:\.([0-9]{1,9}))?(?:\.([0-9]{1,9}))?"
+
+
+@dataclass(frozen=True, slots=True)
+class Writer:
+    """Who wrote a file."""
+
+    application: str
+    """In small letters, as parquet-cpp's ApplicationVersion has it."""
+    version: Version | None
+    """Major, minor and patch, those that are missing being 0; None where none is given."""
+
+    def within(self, since: Version, fixed: Version | None) -> bool:
+        """Whether its version may be one from `since` on that is older than `fixed`."""
+        version = self.version
+        return version is None or (since <= version and (fixed is None or version < fixed))
+
+
+@lru_cache(maxsize=256)
+def parse_writer(created_by: str) -> Writer:
+    """Read `created_by` as parquet-java's VersionParser and parquet-cpp's ApplicationVersion do.
+
+    Pre-releases count as the version that they precede. Nothing is refused: what does not parse is the name.
+    """
+    parts = re.fullmatch(_WRITER, " ".join(created_by[:_LONGEST].lower().split()))
+    if parts is None:
+        return Writer("", None)
+    name, text = parts.groups()
+    found = re.match(_VERSION, text or "")
+    if found is None:
+        return Writer(name, None)
+    major, minor, patch = (int(number or 0) for number in found.groups())
+    return Writer(name, (major, minor, patch))
+
+
+@dataclass(frozen=True, slots=True)
+class Doubts:
+    """What is not believed of a column."""
+
+    bounds: bool = False
+    """The bounds of its chunks and pages."""
+    page_uppers: bool = False
+    """The upper bounds of its pages, where values may be cut short."""
+    extremes: bool = False
+    """That its bounds occur as values, where the chunk or page may hold nulls."""
+    null_counts: bool = False
+    """All null counts."""
+    repeated_null_counts: bool = False
+    """Null counts above zero, where pages are dictionary-encoded: they may be of several pages."""
+    bloom_filters: bool = False
+
+    def __or__(self, other: Doubts) -> Doubts:
+        return Doubts(*[a or b for a, b in zip(self._flags(), other._flags(), strict=True)])
+
+    def _flags(self) -> tuple[bool, ...]:
+        nulls = self.null_counts, self.repeated_null_counts
+        return self.bounds, self.page_uppers, self.extremes, *nulls, self.bloom_filters
+
+
+BELIEVED: Final = Doubts()
+"""Of nearly all columns of nearly all files."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Rule:
+    """A fault of some versions of some writers."""
+
+    source: str
+    applications: tuple[str, ...]
+    columns: Callable[[SchemaElement, bool], bool]
+    """Tells by its schema element, and by whether it may have been given as a dictionary array, that a column is
+    concerned."""
+    doubts: Doubts
+    since: Version = (0, 0, 0)
+    fixed: Version | None = None
+    """The first version without the fault; None where there is none known."""
+
+
+def _any(element: SchemaElement, dictionary: bool) -> bool:
+    return True
+
+
+def _is_bytes(element: SchemaElement, dictionary: bool) -> bool:
+    return element.physical in (Physical.BYTE_ARRAY, Physical.FIXED_LEN_BYTE_ARRAY)
+
+
+def _is_free_bytes(element: SchemaElement, dictionary: bool) -> bool:
+    return element.physical is Physical.BYTE_ARRAY
+
+
+def _is_dictionary(element: SchemaElement, dictionary: bool) -> bool:
+    return dictionary
+
+
+def _is_bytes_dictionary(element: SchemaElement, dictionary: bool) -> bool:
+    return dictionary and element.physical is Physical.BYTE_ARRAY
+
+
+def _is_boolean(element: SchemaElement, dictionary: bool) -> bool:
+    return element.physical is Physical.BOOLEAN
+
+
+def _is_bytes_decimal(element: SchemaElement, dictionary: bool) -> bool:
+    logical = element.logical_type
+    decimal = (
+        element.converted_type == ConvertedType.DECIMAL if logical is None else logical == LogicalType.DECIMAL
+    )
+    return decimal and _is_bytes(element, dictionary)
+
+
+def _is_free_decimal(element: SchemaElement, dictionary: bool) -> bool:
+    return element.physical is Physical.BYTE_ARRAY and _is_bytes_decimal(element, dictionary)
+
+
+def _is_timestamp(element: SchemaElement, dictionary: bool) -> bool:
+    if element.logical_type is not None:
+        return element.logical_type == LogicalType.TIMESTAMP
+    return element.converted_type in (ConvertedType.TIMESTAMP_MILLIS, ConvertedType.TIMESTAMP_MICROS)
+
+
+_PARQUET_GO: Final = ("github.com/segmentio/parquet-go", "github.com/parquet-go/parquet-go")
+
+_RULES: Final = (
+    _Rule(
+        "PARQUET-251: one array of bytes, reused, was the bound of every row group",
+        ("parquet-mr",),
+        _is_bytes,
+        Doubts(bounds=True),
+        fixed=(1, 8, 0),
+    ),
+    _Rule(
+        "ARROW-12513: nulls of dictionary arrays were not counted; parquet-cpp became parquet-cpp-arrow with 3.0",
+        ("parquet-cpp",),
+        _is_bytes_dictionary,
+        Doubts(null_counts=True),
+    ),
+    _Rule(
+        "ARROW-12513",
+        ("parquet-cpp-arrow",),
+        _is_bytes_dictionary,
+        Doubts(null_counts=True),
+        fixed=(6, 0, 0),
+    ),
+    _Rule(
+        "apache/arrow issue 15042: of the chunks of an array that share a dictionary only the first one was counted",
+        ("parquet-cpp-arrow",),
+        _is_bytes_dictionary,
+        Doubts(bounds=True, null_counts=True),
+        since=(6, 0, 0),
+        fixed=(11, 0, 0),
+    ),
+    _Rule(
+        "apache/arrow issue 42906 (ARROW-6149): decimals were not compared as numbers",
+        ("parquet-cpp",),
+        _is_bytes_decimal,
+        Doubts(bounds=True),
+    ),
+    _Rule(
+        "apache/arrow issue 42906",
+        ("parquet-cpp-arrow",),
+        _is_bytes_decimal,
+        Doubts(bounds=True),
+        fixed=(4, 0, 0),
+    ),
+    _Rule(
+        "apache/arrow-rs issue 641: a shorter text was the lesser one",
+        ("parquet-rs",),
+        _is_free_bytes,
+        Doubts(bounds=True),
+        fixed=(5, 2, 0),
+    ),
+    _Rule(
+        "apache/arrow-rs pull request 1621: decimals were compared as unsigned bytes",
+        ("parquet-rs",),
+        _is_bytes_decimal,
+        Doubts(bounds=True),
+        fixed=(13, 0, 0),
+    ),
+    _Rule(
+        "apache/arrow-rs issues 10860 and 11073: so were those of free length, still",
+        ("parquet-rs",),
+        _is_free_decimal,
+        Doubts(bounds=True),
+    ),
+    _Rule(
+        "jorgecarleitao/arrow2 pull request 1414: the null count was that of the dictionary",
+        ("arrow2 - native rust implementation of arrow",),
+        _is_dictionary,
+        Doubts(null_counts=True),
+    ),
+    _Rule(
+        "pola-rs/polars issue 29321: the null count of the chunk was added once a page, and was that of each page",
+        ("polars",),
+        _any,
+        Doubts(repeated_null_counts=True),
+    ),
+    _Rule(
+        "pola-rs/polars issue 26667: what a boolean array holds below its nulls was counted",
+        ("polars",),
+        _is_boolean,
+        Doubts(extremes=True),
+    ),
+    _Rule(
+        "pola-rs/polars issue 29347: bounds of pages were merged as unsigned bytes",
+        ("polars",),
+        _is_bytes_decimal,
+        Doubts(bounds=True),
+    ),
+    _Rule(
+        "segmentio/parquet-go issue 495: upper bounds of pages were cut, and not raised",
+        ("github.com/segmentio/parquet-go",),
+        _is_bytes,
+        Doubts(page_uppers=True),
+    ),
+    _Rule(
+        "parquet-go/parquet-go issue 592: decimals were compared as unsigned bytes",
+        _PARQUET_GO,
+        _is_bytes_decimal,
+        Doubts(bounds=True),
+    ),
+    _Rule(
+        "fraugster/parquet-go issue 69, hangxie/parquet-tools pull request 205: wrong null counts; arrow-go took the name on",
+        ("parquet-go",),
+        _any,
+        Doubts(null_counts=True),
+        fixed=(7, 0, 0),
+    ),
+    _Rule(
+        "arrow-go: values of dictionary arrays were left out of the bloom filter",
+        ("parquet-go",),
+        _any,
+        Doubts(bloom_filters=True),
+        since=(18, 4, 0),
+        fixed=(18, 7, 0),
+    ),
+    _Rule(
+        "duckdb/duckdb issue 14430, aloneguid/parquet-dotnet issue 769: shifted by the writer's time zone, or in another unit",
+        ("parquet.net", "parquet-dotnet"),
+        _is_timestamp,
+        Doubts(bounds=True),
+    ),
+    _Rule(
+        "ClickHouse/ClickHouse pull request 83754: decimals were compared as unsigned bytes",
+        ("clickhouse",),
+        _is_bytes_decimal,
+        Doubts(bounds=True),
+        fixed=(25, 9, 0),
+    ),
+)
+
+
+@lru_cache(maxsize=256)
+def _rules_for(created_by: str) -> tuple[_Rule, ...]:
+    writer = parse_writer(created_by)
+    return tuple(
+        [
+            rule
+            for rule in _RULES
+            if writer.application in rule.applications and writer.within(rule.since, rule.fixed)
+        ]
+    )
+
+
+def doubts_about(metadata: FileMetadata | Kin, leaf_ordinal: int, *, arrow_type: pa.DataType) -> Doubts:
+    """What is not believed of a column, whoever is known to have written the file.
+
+    Parameters
+    ----------
+    metadata : FileMetadata or Kin
+    leaf_ordinal : int
+    arrow_type : pyarrow.DataType
+        What the column decodes to in this file.
+    """
+    found = BELIEVED
+    rules = _rules_for(metadata.created_by)
+    if rules:
+        schema = metadata.schema
+        element = schema.elements[schema.leaves[leaf_ordinal].element]
+        dictionary = _was_dictionary(arrow_type, metadata.key_value)
+        for rule in rules:
+            if rule.columns(element, dictionary):
+                found |= rule.doubts
+    return found
+
+
+def _was_dictionary(kind: pa.DataType, key_value: Mapping[str, bytes]) -> bool:
+    """Whether a column may have been given as a dictionary array; without Arrow's schema nothing tells."""
+    while isinstance(kind, pa.BaseExtensionType):
+        kind = kind.storage_type
+    return ARROW_SCHEMA_KEY not in key_value or pa.types.is_dictionary(kind)
+
+
+def leaves_out_dictionary_header(created_by: str) -> bool:
+    """Whether this writer's chunks are longer than they say (PARQUET-816)."""
+    writer = parse_writer(created_by)
+    return writer.application == "parquet-mr" and writer.within((0, 0, 0), (1, 2, 9))
+
+
+def miscounts_nulls(element: SchemaElement, leaf: Leaf) -> bool:
+    """Whether null counts of a column may lack nulls.
+
+    Arrow's writer (26.0.1 still) counts, of texts that it was given dictionary-encoded, only their own nulls, and not
+    those of the structs that they are in. Others do too: this holds whoever wrote the file.
+    """
+    own = element.repetition == Repetition.OPTIONAL
+    return element.physical == Physical.BYTE_ARRAY and leaf.max_definition > own

@@ -1,0 +1,319 @@
+"""Stores to test against: one in memory, and wrappers that record what passes and delay it.
+
+Wrappers go around the lowest store, below merging and retries, so that they see what is really sent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import builtins
+import hashlib
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from dataclasses import dataclass
+
+from accel.errors import ObjectChangedError, ObjectNotFoundError, StoreError
+from accel.ranges import ByteRange, Suffix
+from accel.store.range_store import Lister, ObjectEntry, Payload, RangeStore
+
+__all__ = ["Call", "DictStore", "LatencyStore", "RecordingStore", "StoreWrapper", "content_etag"]
+
+# One lock for all stores keeps each store picklable. No read sees the bytes of one version with the etag of another.
+_replacing = threading.Lock()
+
+
+def content_etag(data: bytes) -> str:
+    """A strong etag that names these bytes: equal content, equal etag."""
+    return f'"{hashlib.md5(data, usedforsecurity=False).hexdigest()}"'
+
+
+class DictStore:
+    """A `RangeStore` and `Lister` over objects in memory.
+
+    Parameters
+    ----------
+    objects : mapping of str to bytes, optional
+        The first content; `put` and `delete` change it later.
+
+    Notes
+    -----
+    `etags` may be written by a test to make an etag weak, unquoted, or None (the store then gives none).
+    Any thread may replace objects. An If-Match is honoured as RFC 9110 asks: by strong comparison, so that a weak
+    etag never matches.
+    """
+
+    def __init__(self, objects: Mapping[str, bytes] | None = None) -> None:
+        self.objects: dict[str, bytes] = {}
+        self.etags: dict[str, str | None] = {}
+        for path, data in (objects or {}).items():
+            self.put(path, data)
+
+    def put(self, path: str, data: bytes) -> None:
+        """Write or overwrite one object; its etag follows its content."""
+        etag = content_etag(data)
+        with _replacing:
+            self.objects[path] = data
+            self.etags[path] = etag
+
+    def delete(self, path: str) -> None:
+        """Remove one object; KeyError when there is none."""
+        with _replacing:
+            del self.objects[path]
+            del self.etags[path]
+
+    async def read(self, path: str, want: ByteRange | Suffix, *, if_match: str | None = None) -> Payload:
+        """Answer one range; see `accel.store.range_store.RangeStore`."""
+        with _replacing:
+            data, etag = self.objects.get(path), self.etags.get(path)
+        if data is None:
+            raise ObjectNotFoundError("no such object", path=path, status=404)
+        if if_match is not None and (etag != if_match or if_match.startswith(("W/", "w/"))):
+            raise ObjectChangedError("the object is another version", path=path, status=412)
+        span = _resolve(want, len(data))
+        if span is None:
+            raise StoreError("the range is not in the object", path=path, place=str(want), status=416)
+        return Payload(data[span.start : span.end], span, len(data), etag)
+
+    async def list(self, prefix: str) -> AsyncIterator[ObjectEntry]:
+        """Objects at or below `prefix`, sorted by path."""
+        with _replacing:
+            found = [(path, len(data), self.etags[path]) for path, data in sorted(self.objects.items())]
+        for path, size, etag in found:
+            if not prefix or path == prefix or path.startswith(prefix.rstrip("/") + "/"):
+                yield ObjectEntry(path, size, etag)
+
+
+class StoreWrapper:
+    """A store that passes every call on to `inner`. It lists only if the inner store does."""
+
+    def __init__(self, inner: RangeStore) -> None:
+        self.inner = inner
+        # Set on the instance, so that isinstance(self, Lister) reports what the inner store can do.
+        if isinstance(inner, Lister):
+            self.list = self._list
+
+    def _list(self, prefix: str) -> AsyncIterator[ObjectEntry]:
+        if not isinstance(self.inner, Lister):
+            raise TypeError(f"{type(self.inner).__name__} cannot list")
+        return self.inner.list(prefix)
+
+
+@dataclass(slots=True, eq=False)
+class Call:
+    """One request as the store saw it."""
+
+    path: str
+    want: ByteRange | Suffix | None
+    """None for a listing."""
+    if_match: str | None
+    begin: int
+    """Its place in the order of all begins and ends."""
+    end: int | None = None
+    """Likewise; None while it is under way."""
+    received: int = 0
+    """Body bytes."""
+    range: ByteRange | None = None
+    """The range of the answer; None for a listing or a failure."""
+    error: str | None = None
+    """The class name of what was raised: "CancelledError" where the caller gave up."""
+    wave: int = 0
+    """Number, from 1, of the period in which at least one request was in flight."""
+
+    def __str__(self) -> str:
+        what = "list" if self.want is None else str(self.want)
+        pinned = " if-match" if self.if_match else ""
+        outcome = "in flight" if self.end is None else self.error or f"{self.received} bytes"
+        return f"wave {self.wave}: {self.path} {what}{pinned} -> {outcome}"
+
+
+class RecordingStore(StoreWrapper):
+    """Records what passes through to `inner`.
+
+    Parameters
+    ----------
+    inner : RangeStore
+        The store that answers.
+    settle : int, default 25
+        Turns of the event loop by which a request is delayed before it is passed on. Requests that are
+        issued together then overlap even over a store in memory that answers at once, so that the
+        waves depend on who waits for whom and on no clock.
+
+    Notes
+    -----
+    A wave is a maximal period with at least one request in flight. `depth` is finer: the longest chain
+    of requests each of which began after the one before it had ended, which is what a caller waits for
+    when several files advance at different speeds.
+    """
+
+    def __init__(self, inner: RangeStore, *, settle: int = 25) -> None:
+        super().__init__(inner)
+        self.settle = settle
+        self.calls: list[Call] = []
+        self._lock = threading.Lock()
+        self._events = 0
+        self._in_flight = 0
+        self._peak = 0
+        self._waves = 0
+
+    async def read(self, path: str, want: ByteRange | Suffix, *, if_match: str | None = None) -> Payload:
+        """Pass one read on and record it."""
+        call = self._begin(path, want, if_match)
+        try:
+            for _ in range(self.settle):
+                await asyncio.sleep(0)
+            payload = await self.inner.read(path, want, if_match=if_match)
+            call.received, call.range = len(payload.data), payload.range
+            return payload
+        except BaseException as error:
+            call.error = type(error).__name__
+            raise
+        finally:
+            self._end(call)
+
+    async def _list(self, prefix: str) -> AsyncIterator[ObjectEntry]:
+        call = self._begin(prefix, None, None)
+        try:
+            for _ in range(self.settle):
+                await asyncio.sleep(0)
+            async for entry in super()._list(prefix):
+                yield entry
+        except BaseException as error:
+            call.error = type(error).__name__
+            raise
+        finally:
+            self._end(call)
+
+    def _begin(self, path: str, want: ByteRange | Suffix | None, if_match: str | None) -> Call:
+        with self._lock:
+            self._events += 1
+            if self._in_flight == 0:
+                self._waves += 1
+            self._in_flight += 1
+            self._peak = max(self._peak, self._in_flight)
+            call = Call(path, want, if_match, self._events, wave=self._waves)
+            self.calls.append(call)
+            return call
+
+    def _end(self, call: Call) -> None:
+        with self._lock:
+            self._events += 1
+            self._in_flight -= 1
+            call.end = self._events
+
+    @property
+    def requests(self) -> int:
+        """Requests begun, listings included."""
+        return len(self.calls)
+
+    @property
+    def bytes(self) -> int:
+        """Body bytes received."""
+        return sum(call.received for call in self.calls)
+
+    @property
+    def waves(self) -> int:
+        """Periods with at least one request in flight."""
+        return self._waves
+
+    @property
+    def in_flight(self) -> int:
+        """Requests under way now; 0 after a scan that was closed or cancelled."""
+        return self._in_flight
+
+    @property
+    def peak(self) -> int:
+        """The most requests that were under way at once."""
+        return self._peak
+
+    @property
+    def depth(self) -> int:
+        """The longest chain of requests each begun after the one before it had ended."""
+        marks = [(c.begin, 1, c) for c in self.calls]
+        marks += [(c.end, 0, c) for c in self.calls if c.end is not None]
+        deepest, depths = 0, dict[int, int]()
+        for _, begins, call in sorted(marks, key=lambda mark: mark[0]):
+            if begins:
+                depths[id(call)] = deepest + 1
+            else:
+                deepest = max(deepest, depths[id(call)])
+        return max(depths.values(), default=0)
+
+    def fetched(self, path: str) -> builtins.list[ByteRange]:
+        """The byte ranges that arrived of one object, by start."""
+        return sorted(c.range for c in self.calls if c.path == path and c.range is not None)
+
+    def touches(self, path: str, span: ByteRange) -> bool:
+        """Whether any byte of `span` was fetched: for promises not to read something."""
+        return any(r.start < span.end and span.start < r.end for r in self.fetched(path))
+
+    def log(self) -> str:
+        """One line a request, by wave, then path and place: the same for every order within a wave."""
+
+        def place(call: Call) -> tuple[int, str, int, int]:
+            want = call.want
+            start = want.start if isinstance(want, ByteRange) else -1
+            length = 0 if want is None else want.length
+            return (call.wave, call.path, start, length)
+
+        return "\n".join(str(call) for call in sorted(self.calls, key=place))
+
+    def clear(self) -> None:
+        """Forget what was recorded, between two scans; RuntimeError while a request is in flight."""
+        with self._lock:
+            if self._in_flight:
+                raise RuntimeError(f"{self._in_flight} requests are in flight")
+            self.calls = []
+            self._waves = self._peak = 0
+
+
+class LatencyStore(StoreWrapper):
+    """Delays every answer by the time that a network would need.
+
+    Parameters
+    ----------
+    inner : RangeStore
+        The store that answers.
+    first_byte : float, default 0.03
+        Seconds until the first byte of any answer, failures and listings included.
+    bandwidth : float or None, default 90e6
+        Bytes a second of each response; None for no limit.
+    sleep : callable, optional
+        What waits; a test puts its own here to assert the delays without waiting.
+
+    Notes
+    -----
+    It shows trends only, because it has no sockets: timings worth quoting need a server behind a network.
+    """
+
+    def __init__(
+        self,
+        inner: RangeStore,
+        *,
+        first_byte: float = 0.03,
+        bandwidth: float | None = 90e6,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        super().__init__(inner)
+        self.first_byte = first_byte
+        self.bandwidth = bandwidth
+        self._sleep = sleep
+
+    async def read(self, path: str, want: ByteRange | Suffix, *, if_match: str | None = None) -> Payload:
+        """Pass one read on and answer it late."""
+        await self._sleep(self.first_byte)
+        payload = await self.inner.read(path, want, if_match=if_match)
+        if self.bandwidth is not None:
+            await self._sleep(len(payload.data) / self.bandwidth)
+        return payload
+
+    async def _list(self, prefix: str) -> AsyncIterator[ObjectEntry]:
+        await self._sleep(self.first_byte)
+        async for entry in super()._list(prefix):
+            yield entry
+
+
+def _resolve(want: ByteRange | Suffix, size: int) -> ByteRange | None:
+    """The bytes meant by `want` in an object of `size` bytes; None where they are not all there."""
+    if isinstance(want, Suffix):
+        return ByteRange(max(0, size - want.length), size) if size else None
+    return want if want.end <= size else None
