@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Coroutine, Hashable, Iterable,
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from accel.store.request_errors import one_of
+from accel.store.request_errors import own_copy_of
 from accel.store.tasks import see
 
 __all__ = ["SingleFlight"]
@@ -131,7 +131,7 @@ class SingleFlight:
                     await asyncio.wait((flight.future,))
                 error = None if flight.future.cancelled() else flight.future.exception()
                 if error is not None:
-                    raise one_of(error)
+                    raise own_copy_of(error)
         except BaseException:
             loop = asyncio.get_running_loop()
             deserted = [flight for flight in flights if flight.waiters == 1 and not flight.future.done()]

@@ -20,7 +20,7 @@ from accel.planning.query import Question
 from accel.scanning.run import Run
 from accel.scanning.session import Session
 from accel.store.request_errors import foremost
-from accel.store.tasks import UnaskedTold, begin, closed_early, see
+from accel.store.tasks import CancellationGuard, begin, closed_early, see
 
 __all__ = ["EarlyRun"]
 
@@ -132,7 +132,7 @@ class EarlyRun:
     async def _trips_if_so(self, last: Listing, early: Session) -> int | None:
         """The round trips it took to know that the source is what it was; None where it is not."""
         try:
-            with UnaskedTold():
+            with CancellationGuard():
                 if last.round_trips:
                     listing = await self._session.listing()
                     return listing.round_trips if listing.files is last.files else None

@@ -21,7 +21,7 @@ from accel.scanning.intake import Intake
 from accel.scanning.outbox import Item, Line, Outbox
 from accel.scanning.works import FileWork
 from accel.store.request_errors import foremost
-from accel.store.tasks import Group, UnaskedTold, breathe
+from accel.store.tasks import CancellationGuard, Group, breathe
 
 __all__ = ["FileRun"]
 
@@ -74,7 +74,7 @@ class FileRun:
     async def execute(self) -> None:
         """Read the file, or what `begin` has left of it."""
         try:
-            with UnaskedTold():  # a task that ends so is not missed by its group
+            with CancellationGuard():  # a task that ends so is not missed by its group
                 await self._read()
         except Exception as error:  # noqa: BLE001 - raised when its turn comes
             self._fail(error)
@@ -149,7 +149,7 @@ class FileRun:
         """What a read comes to, or the error that it ends with, to be raised in its turn; raised at once where the file is
         going to be read over again."""
         try:
-            with UnaskedTold():
+            with CancellationGuard():
                 return await read()
         except Exception as error:
             self._failing = True

@@ -24,7 +24,7 @@ from accel.scanning.batches import Batches
 from accel.scanning.footer_desk import FooterDesk
 from accel.scanning.width import Width
 from accel.store.client import Client
-from accel.store.tasks import breathe, cancelled_within
+from accel.store.tasks import breathe, foreign_cancellation
 
 __all__ = ["Judge", "Opening", "Openings"]
 
@@ -189,7 +189,9 @@ class Openings:
     def _ended(self, task: asyncio.Task[None]) -> None:
         """What a task should not have raised is told in their turn by all whom it may have left waiting."""
         self._tasks.discard(task)
-        error = task.exception() if not task.cancelled() else None if self._closing else cancelled_within()
+        error = (
+            task.exception() if not task.cancelled() else None if self._closing else foreign_cancellation()
+        )
         if isinstance(error, Exception):
             self._came.waiting.clear()
             self._unjudged.waiting.clear()

@@ -20,7 +20,7 @@ from accel.scanning.intake import Intake
 from accel.scanning.outbox import Item, Outbox
 from accel.scanning.works import FileWork, WorkSource
 from accel.store.request_errors import foremost
-from accel.store.tasks import Beginning, UnaskedTold, begin, closed_early
+from accel.store.tasks import CancellationGuard, StoppableStart, begin, closed_early
 
 __all__ = ["Run"]
 
@@ -56,7 +56,7 @@ class Run:
         self._ordered = ordered
         self._files = 1 if limit is not None else reader.options.max_files_in_flight
         self.intake = Intake(reader, limit=limit)
-        self._beginning: Beginning | None = None
+        self._beginning: StoppableStart | None = None
         self._alone: Outbox | None = None
         """Of the only file, where it could be read at once."""
         self._ready: asyncio.Queue[Item | None] | None = None
@@ -148,9 +148,9 @@ class Run:
 
     async def _begin(self) -> None:
         """Find out what there is to do. A single piece of a single file is read here; for more a task is started."""
-        self._beginning = beginning = Beginning()
+        self._beginning = beginning = StoppableStart()
         try:
-            with UnaskedTold():
+            with CancellationGuard():
                 self._works = works = await self._work()
                 only = works.only if self._limit is None else None  # a limit is read up to in smaller pieces
                 first = None if only is None else FileRun(self.intake, 0, work=only)

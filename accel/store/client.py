@@ -31,7 +31,7 @@ from accel.store.identity import ByIdentity, StorageOptions, credentials_token
 from accel.store.location import Location, parse_url
 from accel.store.network import Network, network_to
 from accel.store.range_store import Header, ObjectEntry, PageSeen, Payload, RangeStore
-from accel.store.request_errors import Naming, SuffixUnsupportedError, foremost
+from accel.store.request_errors import ErrorContext, SuffixUnsupportedError, foremost
 from accel.store.storage_options import build_store
 from accel.store.tasks import Group
 from accel.store.threads import WORK
@@ -214,8 +214,8 @@ class Client:
         with self._naming(path):
             return await self._head(path, Metrics() if metrics is None else metrics)
 
-    def _naming(self, path: str) -> Naming:
-        return Naming(self.root, path)
+    def _naming(self, path: str) -> ErrorContext:
+        return ErrorContext(self.root, path)
 
     async def _read_tail(self, path: str, length: int, metrics: Metrics, pin: ObjectId | None) -> Payload:
         if pin is None and self.suffixes:
@@ -394,7 +394,7 @@ def client_for(
     ------
     StoreError
     """
-    io_loop.refuse_fork()
+    io_loop.refuse_forked()
     options = Options() if options is None else options
     share = _OF_CLIENT(options)
     if store is not None:
@@ -449,7 +449,7 @@ def _client_of(store: Any, options: Options, share: tuple[object, ...]) -> Clien
         if client is None or _is_broken(client.store):
             known, assumed = _registry.networks, (options.assumed_latency, options.assumed_bandwidth)
             network = known.get(token, {}).get(assumed) or network_to("store:", options)
-            _keep(known, token, under=assumed, value=network)
+            _remember(known, token, under=assumed, value=network)
             cuts = _registry.cuts.get(token)
             if cuts is None:
                 from accel.store.listing import Cuts
@@ -478,14 +478,14 @@ def _token_of(store: Any) -> str:
 def _transport_of(store: Any, token: str, options: Options, share: tuple[object, ...]) -> RangeStore:
     kept = _registry.transports.get(token, {}).get(share)
     if kept is not None and not _is_broken(kept):
-        _keep(_registry.transports, token, under=share, value=kept)
+        _remember(_registry.transports, token, under=share, value=kept)
         return kept
     if type(store).__module__.partition(".")[0] == "obstore":
         from accel.store.s3_store import adapt
 
         adapted = adapt(store, options)
         if not adapted.wraps(store):
-            _keep(_registry.transports, token, under=share, value=adapted)
+            _remember(_registry.transports, token, under=share, value=adapted)
         return adapted
     # The class first, which is remembered: an object is held against a protocol each time.
     if issubclass(type(store), RangeStore) or isinstance(store, RangeStore):
@@ -494,7 +494,7 @@ def _transport_of(store: Any, token: str, options: Options, share: tuple[object,
     raise _no_store(store)
 
 
-def _keep(known: dict[str, dict[K, V]], token: str, *, under: K, value: V) -> None:
+def _remember(known: dict[str, dict[K, V]], token: str, *, under: K, value: V) -> None:
     """Of one store for as many options as are in use; those not used for longest go."""
     kept = known.setdefault(token, {})
     kept.pop(under, None)

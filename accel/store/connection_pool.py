@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import ssl
 
 
-__all__ = ["Connections", "Origin", "Patience", "UnreachableError", "connections_to"]
+__all__ = ["Connections", "Origin", "Timeouts", "UnreachableError", "connections_to"]
 
 
 # A server that drops idle connections earlier says so at once; what lies between forgets them without a word, but
@@ -45,7 +45,7 @@ class Origin(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Patience:
+class Timeouts:
     """Seconds that may pass."""
 
     connect: float
@@ -58,7 +58,7 @@ class UnreachableError(Exception):
     """No connection could be made."""
 
 
-def connections_to(origin: Origin, patience: Patience) -> Connections:
+def connections_to(origin: Origin, patience: Timeouts) -> Connections:
     """The pool of the running event loop: one for all stores at that server, as URLs and not connections are signed."""
     servers = _shared().servers
     pool = servers.get((origin, patience))
@@ -77,7 +77,7 @@ class Connections:
     patience : Patience
     """
 
-    def __init__(self, origin: Origin, patience: Patience) -> None:
+    def __init__(self, origin: Origin, patience: Timeouts) -> None:
         self._origin = origin
         self._patience = patience
         self._loop = asyncio.get_running_loop()
@@ -104,11 +104,11 @@ class Connections:
         LostError
         UnreachableError
         """
-        kept = self._take()
-        if kept is not None:
+        idle_one = self._take()
+        if idle_one is not None:
             asked_at = self._loop.time()
             try:
-                return await self._ask(kept, request, room)
+                return await self._ask(idle_one, request, room)
             except LostError as error:
                 if error.loss is Loss.STALLED and not error.begun:
                     # What lies between may have forgotten the others as well, which would cost a try each.
@@ -175,8 +175,8 @@ class Connections:
             if now - connection.progress >= self._patience.read:
                 connection.stalled()
         self._drop_idle(since=now - _IDLE_SECONDS)
-        watched = self._busy or self._idle
-        self._watch = self._loop.call_later(self._interval, self._look) if watched else None
+        tracked = self._busy or self._idle
+        self._watch = self._loop.call_later(self._interval, self._look) if tracked else None
 
     # Connecting.
 
@@ -236,7 +236,7 @@ class _Shared:
     """What all pools of one event loop share."""
 
     def __init__(self) -> None:
-        self.servers: LRUCache[tuple[Origin, Patience], Connections] = LRUCache(_MOST_SERVERS)
+        self.servers: LRUCache[tuple[Origin, Timeouts], Connections] = LRUCache(_MOST_SERVERS)
         self.idle: dict[Connection, Connections] = {}
         """All idle connections, the one that has been so for longest first: the process's files are one lot."""
 

@@ -24,7 +24,7 @@ from accel.store.request_errors import (
     SuffixUnsupportedError,
     quoted,
 )
-from accel.store.tasks import cancelled_within, cancels
+from accel.store.tasks import cancel_requests, foreign_cancellation
 
 __all__ = ["Fetcher", "Gate", "Pin", "Retry", "Slot", "open_file_limit", "same_etag"]
 
@@ -74,13 +74,13 @@ class Gate:
             await self._wait(length)
 
     async def _wait(self, length: int) -> None:
-        turn = asyncio.get_running_loop().create_future()
-        ticket = (turn, length)
+        ready = asyncio.get_running_loop().create_future()
+        ticket = (ready, length)
         self._queue.append(ticket)
         try:
-            await turn  # whoever wakes it has taken the room on its behalf
+            await ready  # whoever wakes it has taken the room on its behalf
         except asyncio.CancelledError:
-            if turn.done() and not turn.cancelled():
+            if ready.done() and not ready.cancelled():
                 self.release(length)
             else:
                 with suppress(ValueError):  # a waker may have dropped it already
@@ -106,10 +106,10 @@ class Gate:
 
     def _wake(self) -> None:
         while self._queue and self._fits(self._queue[0][1]):
-            turn, length = self._queue.popleft()
-            if not turn.done():
+            ready, length = self._queue.popleft()
+            if not ready.done():
                 self._take(length)
-                turn.set_result(None)
+                ready.set_result(None)
 
 
 class Slot:
@@ -267,11 +267,11 @@ class Fetcher:
                 # Without an etag nothing says that the rest belongs to the same version.
                 if error.etag is not None or self._allow_unpinned:
                     body = _Body(want) if body is None else body
-                    if body.keep(error) and failures:
+                    if body.add(error) and failures:
                         failures -= 1
                     rest, anchor = body.rest, body.anchor(pin)
             except ObjectChangedError as error:
-                if body is None or not body.held or pin != Pin():
+                if body is None or not body.parts or pin != Pin():
                     raise
                 # Overwritten while it was first read: nothing else knows of it yet, so start again.
                 failure = StoreError(error.message, path=path, transient=True)
@@ -322,7 +322,7 @@ class Fetcher:
         if not gate.take_at_once(length):
             await gate.take(length)
         received, counts = 0, True
-        in_flight, cancels_before = gate.requests, cancels()
+        in_flight, cancels_before = gate.requests, cancel_requests()
         started = time.perf_counter()
         try:
             payload = await self._store.read(path, want, if_match=if_match)
@@ -335,8 +335,8 @@ class Fetcher:
             received = len(error.partial)
             raise
         except asyncio.CancelledError:
-            if cancels() == cancels_before:
-                raise cancelled_within().at(path=path, place=str(want)) from None
+            if cancel_requests() == cancels_before:
+                raise foreign_cancellation().at(path=path, place=str(want)) from None
             raise
         except SuffixUnsupportedError as error:
             counts = error.sent
@@ -377,7 +377,7 @@ class _Body:
 
     def __init__(self, want: ByteRange | Suffix) -> None:
         self.rest = want
-        self.held: list[Buffer] = []
+        self.parts: list[Buffer] = []
         self._whole: ByteRange | None = None
         self._version = Pin()
 
@@ -388,7 +388,7 @@ class _Body:
             self._version.etag if pin.etag is None else pin.etag,
         )
 
-    def keep(self, error: IncompleteBodyError) -> bool:
+    def add(self, error: IncompleteBodyError) -> bool:
         """Hold what came before the cut; whether so much that it need not count as a failure."""
         came = len(error.partial)
         if not 0 < came < error.range.length:
@@ -396,7 +396,7 @@ class _Body:
         if self._whole is None:
             self._whole = error.range
             self._version = Pin(error.size, error.etag)
-        self.held.append(error.partial)
+        self.parts.append(error.partial)
         self.rest = ByteRange(error.range.start + came, error.range.end)
         return came * _GETTING_ON >= self._whole.length
 
@@ -404,7 +404,7 @@ class _Body:
         if self._whole is None:
             return last
         return Payload(
-            b"".join((*self.held, last.data)),
+            b"".join((*self.parts, last.data)),
             self._whole,
             self._version.size if last.size is None else last.size,
             last.etag if last.etag is not None else self._version.etag,

@@ -110,8 +110,8 @@ def proxy_refusal(status: int, path: str) -> StoreError:
 def _unsatisfiable(
     headers: Mapping[str, str], path: str, want: ByteRange | Suffix
 ) -> StoreError | ParquetFormatError:
-    told = _UNSATISFIED.fullmatch(headers.get("Content-Range", "").strip())
-    size = int(told[1]) if told else None
+    found = _UNSATISFIED.fullmatch(headers.get("Content-Range", "").strip())
+    size = int(found[1]) if found else None
     if isinstance(want, ByteRange):
         return ShortObjectError(path=path, want=want, size=size, etag=headers.get("ETag"))
     if size == 0:
@@ -146,24 +146,24 @@ def read_answer(
 
 
 def _ranged(headers: Mapping[str, str], path: str, want: ByteRange | Suffix, etag: str | None) -> BodyPlace:
-    told = headers.get("Content-Range", "").strip()
-    found = _CONTENT_RANGE.fullmatch(told)
+    header = headers.get("Content-Range", "").strip()
+    found = _CONTENT_RANGE.fullmatch(header)
     if found is None:
-        raise _wrong_range(path, want, told)
+        raise _wrong_range(path, want, header)
     start, end = int(found[1]), int(found[2]) + 1
     size = None if found[3] == "*" else int(found[3])
     if start >= end or (size is not None and end > size):
-        raise _wrong_range(path, want, told)
+        raise _wrong_range(path, want, header)
     if isinstance(want, Suffix):
         if size is None:
             raise SuffixUnsupportedError(path=path, sent=True, certain=False)
         if (start, end) != (max(0, size - want.length), size):
-            raise _wrong_range(path, want, told)
+            raise _wrong_range(path, want, header)
         return BodyPlace(ByteRange(start, end), 0, size, etag)
     if start == want.start and end < want.end and end == size:
         raise ShortObjectError(path=path, want=want, size=size, etag=etag)
     if (start, end) != (want.start, want.end):
-        raise _wrong_range(path, want, told)
+        raise _wrong_range(path, want, header)
     return BodyPlace(want, 0, size, etag)
 
 
@@ -194,9 +194,12 @@ def _unranged(
     return BodyPlace(ByteRange(start, size), start, size, etag)
 
 
-def _wrong_range(path: str, want: ByteRange | Suffix, told: str) -> StoreError:
+def _wrong_range(path: str, want: ByteRange | Suffix, header: str) -> StoreError:
     return StoreError(
-        f"the server answered with Content-Range {quoted(told, 80)!r}", path=path, place=str(want), status=206
+        f"the server answered with Content-Range {quoted(header, 80)!r}",
+        path=path,
+        place=str(want),
+        status=206,
     )
 
 
@@ -219,7 +222,7 @@ def retry_after(value: str | None) -> float | None:
 HEAD_END = b"\r\n\r\n"
 
 # What is asked of a head, as the rest of accel spells it. All other headers are passed over.
-_KNOWN = {
+_HEADERS = {
     b"connection": "Connection",
     b"content-encoding": "Content-Encoding",
     b"content-length": "Content-Length",
@@ -231,7 +234,7 @@ _KNOWN = {
 _STATUS_LINE = rb"HTTP/1\.([01]) ([2-5][0-9]{2})(?: [^\r\n]*)?"
 # A head whose lines are all headers without a doubt, as nearly every one is, and of those the known ones.
 _USUAL = re.compile(_STATUS_LINE + rb"(?:\r\n[!-9;-~]+:[^\r\n]*)*")
-_ASKED = re.compile(rb"\n(" + b"|".join(_KNOWN) + rb"):([^\r\n]*)", re.IGNORECASE)
+_ASKED = re.compile(rb"\n(" + b"|".join(_HEADERS) + rb"):([^\r\n]*)", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,36 +258,36 @@ def read_head(raw: bytes) -> ResponseHead:
     ValueError
         It is no final HTTP/1 response, a line is folded or no header, or a header that matters came twice.
     """
-    told = _USUAL.fullmatch(raw)
-    if told is None:
+    found = _USUAL.fullmatch(raw)
+    if found is None:
         return _read_lines(raw)
     headers: dict[str, str] = {}
     for name, value in _ASKED.findall(raw):
-        known = _KNOWN[name.lower()]
-        if known in headers:
-            raise ValueError(f"{known} twice")
-        headers[known] = value.strip().decode("latin-1")
-    return ResponseHead(int(told[2]), headers, _length(headers), _keeps(told[1], headers))
+        header = _HEADERS[name.lower()]
+        if header in headers:
+            raise ValueError(f"{header} twice")
+        headers[header] = value.strip().decode("latin-1")
+    return ResponseHead(int(found[2]), headers, _length(headers), _keeps(found[1], headers))
 
 
 def _read_lines(raw: bytes) -> ResponseHead:
     """Any head, line by line."""
     first, *lines = raw.split(b"\r\n")
-    told = re.fullmatch(_STATUS_LINE, first)
-    if told is None:
+    found = re.fullmatch(_STATUS_LINE, first)
+    if found is None:
         raise ValueError("no status line")
     headers: dict[str, str] = {}
     for line in lines:
         name, colon, value = line.partition(b":")
         if not colon or not name or name != name.strip() or b"\n" in line or b"\r" in line:
             raise ValueError("a line that is no header")
-        known = _KNOWN.get(name.lower())
-        if known is None:
+        header = _HEADERS.get(name.lower())
+        if header is None:
             continue
-        if known in headers:
-            raise ValueError(f"{known} twice")
-        headers[known] = value.strip().decode("latin-1")
-    return ResponseHead(int(told[2]), headers, _length(headers), _keeps(told[1], headers))
+        if header in headers:
+            raise ValueError(f"{header} twice")
+        headers[header] = value.strip().decode("latin-1")
+    return ResponseHead(int(found[2]), headers, _length(headers), _keeps(found[1], headers))
 
 
 def _length(headers: Mapping[str, str]) -> int | None:
@@ -299,5 +302,5 @@ def _length(headers: Mapping[str, str]) -> int | None:
 def _keeps(minor: bytes, headers: Mapping[str, str]) -> bool:
     if minor == b"0":
         return False
-    said = headers.get("Connection")
-    return said is None or "close" not in said.lower()
+    connection = headers.get("Connection")
+    return connection is None or "close" not in connection.lower()

@@ -25,7 +25,7 @@ _LASTING = r"[0-9a-f]{32}"
 # A bool is an int, too.
 _PLAIN: tuple[Any, ...] = (bool, int, float, str, bytes)
 # Objects in options that take no weak reference. One that is let go of has its metadata read anew.
-_MOST_HELD = 128
+_MOST_STRONG = 128
 T = TypeVar("T")
 
 
@@ -48,13 +48,13 @@ class ByIdentity(Generic[T]):
     """
 
     def __init__(
-        self, make: Callable[[Any], T], *, forget: Callable[[T], object] | None = None, most_held: int = 0
+        self, make: Callable[[Any], T], *, forget: Callable[[T], object] | None = None, most_strong: int = 0
     ) -> None:
         self._make = make
         self._forget = forget
-        self._most_held = most_held
-        self._known: dict[int, tuple[weakref.ref[Any], T]] = {}
-        self._held: dict[int, tuple[object, T]] = {}
+        self._most_strong = most_strong
+        self._by_id: dict[int, tuple[weakref.ref[Any], T]] = {}
+        self._strong: dict[int, tuple[object, T]] = {}
 
     def of(self, thing: object) -> T:
         """What is known of it.
@@ -65,14 +65,14 @@ class ByIdentity(Generic[T]):
             It takes no weak reference, and none of that kind is held.
         """
         identity = id(thing)
-        entry = self._known.get(identity)
+        entry = self._by_id.get(identity)
         if entry is not None and entry[0]() is thing:
             return entry[1]
-        held = self._held.get(identity)
+        held = self._strong.get(identity)
         if held is not None:
             return held[1]
         made = self._make(thing)
-        known, forget = self._known, self._forget
+        known, forget = self._by_id, self._forget
 
         def gone(which: weakref.ref[Any]) -> None:
             last = known.get(identity)
@@ -84,12 +84,12 @@ class ByIdentity(Generic[T]):
         try:
             known[identity] = weakref.ref(thing, gone), made
         except TypeError:
-            if not self._most_held:
+            if not self._most_strong:
                 raise
-            if len(self._held) >= self._most_held:
-                self._held.clear()
+            if len(self._strong) >= self._most_strong:
+                self._strong.clear()
             # The entry keeps it alive: its id stays its own.
-            self._held[identity] = thing, made
+            self._strong[identity] = thing, made
         return made
 
 
@@ -189,4 +189,4 @@ def _new_name(_: object) -> str:
     return os.urandom(16).hex()
 
 
-_objects = ByIdentity(_new_name, most_held=_MOST_HELD)
+_objects = ByIdentity(_new_name, most_strong=_MOST_STRONG)

@@ -26,7 +26,7 @@ __all__ = [
     "bridge_to_end",
     "check_fork",
     "io_loop",
-    "refuse_fork",
+    "refuse_forked",
     "run",
     "run_to_end",
     "start_to_end",
@@ -65,12 +65,12 @@ _state = _State()
 
 
 def check_fork() -> None:
-    """`refuse_fork`, and note that this process uses accel from now on."""
-    refuse_fork()
+    """`refuse_forked`, and note that this process uses accel from now on."""
+    refuse_forked()
     _state.used = True
 
 
-def refuse_fork() -> None:
+def refuse_forked() -> None:
     """Raise if this process was forked from one that had used accel.
 
     The threads of the parent do not survive a fork, and what waits for them would wait for ever.
@@ -209,7 +209,7 @@ async def bridge(coroutine: Coroutine[Any, Any, T]) -> T:
         coroutine.close()
         raise
     # By its own loop whoever waits is held, as it would be by a socket: closed, it lets go, and the call is cancelled.
-    held = here.call_later(_AGES, _settle, lambda: ended)
+    timer = here.call_later(_AGES, _settle, lambda: ended)
     try:
         call.send()
         await asyncio.shield(ended)
@@ -220,7 +220,7 @@ async def bridge(coroutine: Coroutine[Any, Any, T]) -> T:
             await asyncio.wait((ended,), timeout=_CANCEL_SECONDS)
         raise
     finally:
-        held.cancel()
+        timer.cancel()
     return call.result()
 
 
@@ -233,10 +233,10 @@ def _settle(told: Callable[[], asyncio.Future[None] | None]) -> None:
 async def bridge_to_end(make: Callable[[], Coroutine[Any, Any, None]]) -> None:
     """`bridge`, for what cleans up: being cancelled does not cancel it, and waits until it has ended."""
 
-    async def apart() -> None:
+    async def shielded() -> None:
         await asyncio.shield(begin(make()))
 
-    work = asyncio.ensure_future(bridge(apart()))
+    work = asyncio.ensure_future(bridge(shielded()))
     try:
         await asyncio.shield(work)
     except asyncio.CancelledError:
@@ -274,7 +274,7 @@ async def _drain() -> None:
                 await closer()
     # Those that hand over to this loop need it open.
     patience = time.monotonic() + _LET_GO_SECONDS
-    while not obstore_calls.all_let_go() and time.monotonic() < patience:
+    while not obstore_calls.all_released() and time.monotonic() < patience:
         await asyncio.sleep(_LET_GO_LOOK)
 
 
@@ -297,15 +297,15 @@ def _shut_down() -> None:
                 loop.stop()
 
         with contextlib.suppress(RuntimeError):
-            loop.call_soon_threadsafe(lambda: _keep.append(loop.create_task(finish())))
+            loop.call_soon_threadsafe(lambda: _ending.append(loop.create_task(finish())))
             thread.join(timeout=_DRAIN_SECONDS + 1.0)
     end_threads()
     patience = time.monotonic() + _LET_GO_SECONDS
-    while not obstore_calls.all_let_go() and time.monotonic() < patience:
+    while not obstore_calls.all_released() and time.monotonic() < patience:
         time.sleep(_LET_GO_LOOK)
 
 
-_keep: list[object] = []  # a loop holds its tasks weakly
+_ending: list[object] = []  # a loop holds its tasks weakly
 
 os.register_at_fork(after_in_child=_after_fork)
 atexit.register(_shut_down)

@@ -168,14 +168,14 @@ def _falls_short(data: memoryview, wanted: ByteRange) -> bool:
     return len(data) != wanted.length
 
 
-def _pread(handle: int, wanted: ByteRange, held: memoryview) -> memoryview:
+def _pread(handle: int, wanted: ByteRange, room: memoryview) -> memoryview:
     came = 0
     while came < wanted.length:  # Linux returns at most 2 GiB at a time
-        more = os.preadv(handle, [held[came:]], wanted.start + came)
+        more = os.preadv(handle, [room[came:]], wanted.start + came)
         if not more:
             break
         came += more
-    return held[:came].toreadonly()
+    return room[:came].toreadonly()
 
 
 def _changed(path: str, want: ByteRange | Suffix) -> ObjectChangedError:

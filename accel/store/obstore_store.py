@@ -26,26 +26,26 @@ from accel.store.request_errors import (
     SuffixUnsupportedError,
     changed_object,
 )
-from accel.store.tasks import Watched, watched
+from accel.store.tasks import TrackedStream, tracked
 
 __all__ = [
-    "UNTOLD",
-    "Chunks",
+    "CONFIG_HIDDEN",
+    "ListingChunks",
     "ObstoreStore",
+    "has_readable_config",
     "replace_object",
-    "tells_config",
     "upload",
     "with_tries",
     "without_retries",
 ]
 
-UNTOLD = (
+CONFIG_HIDDEN = (
     "obstore cannot tell how the store was made, so it is read through obstore, with retries of obstore's own: "
     "give what concerns the client (allow_http, timeout, ...) by client_options={...}"
 )
 
 
-def tells_config(store: Any) -> bool:
+def has_readable_config(store: Any) -> bool:
     """Whether its `config` can be asked for.
 
     Of arguments that are for the client obstore makes keys that it panics over, each time, and Rust writes every panic
@@ -71,7 +71,7 @@ _PATIENCE: Final = 10
 """Times the read timeout, which is that of one request, that a chunk may take: obstore asks as often as it needs."""
 
 
-class Chunks:
+class ListingChunks:
     """A listing of obstore's, of which it becomes the only owner.
 
     Parameters
@@ -101,16 +101,16 @@ class Chunks:
         if self._stream is None:
             return None
         # Of the running loop's; a cancelled `await` of it would cancel it too early.
-        turn: asyncio.Future[Sequence[Any]] = watched(asyncio.ensure_future(self._stream.__anext__()))
+        step: asyncio.Future[Sequence[Any]] = tracked(asyncio.ensure_future(self._stream.__anext__()))
         try:
             try:
-                await asyncio.wait((turn,), timeout=self._seconds)
+                await asyncio.wait((step,), timeout=self._seconds)
             except BaseException:
-                self._let_go(turn)
+                self._release(step)
                 raise
-            if turn.done():
-                return turn.result()
-            self._let_go(turn)
+            if step.done():
+                return step.result()
+            self._release(step)
             raise StoreError(
                 f"the store listed nothing more in {self._seconds:g} seconds",
                 path=self._path,
@@ -120,15 +120,15 @@ class Chunks:
             return None
         finally:
             # An error keeps its frames, which would keep a call that is waited for at exit.
-            del turn
+            del step
 
-    def _let_go(self, turn: asyncio.Future[Sequence[Any]]) -> None:
+    def _release(self, step: asyncio.Future[Sequence[Any]]) -> None:
         # In this order: what obstore's own threads hold of the stream must be the last, when they drop it. One that
         # Python frees (and only a collection of cycles may) gives its connection back outside of tokio, if an answer has
         # come meanwhile: hyper's pool panics with its lock held, and so does every later request of that store.
         self._stream = None
         with contextlib.suppress(RuntimeError):  # the loop is closed
-            turn.cancel()
+            step.cancel()
 
 
 # A cut body is resumed after the last whole part. A part costs a hand-off from obstore's threads (about 0.1 ms) and a
@@ -170,7 +170,7 @@ class ObstoreStore:
     @property
     def warning(self) -> str | None:
         """What whoever made the store should know."""
-        return None if tells_config(self._store) else UNTOLD
+        return None if has_readable_config(self._store) else CONFIG_HIDDEN
 
     async def read(self, path: str, want: ByteRange | Suffix, *, if_match: str | None = None) -> Payload:
         """See `RangeStore.read`. A suffix of an empty object is a ParquetFormatError."""
@@ -186,7 +186,7 @@ class ObstoreStore:
             asked["if_match"] = if_match
         failure: BaseException
         try:
-            result = await watched(obstore.get_async(self._store, path, options=asked))  # type: ignore[arg-type]
+            result = await tracked(obstore.get_async(self._store, path, options=asked))  # type: ignore[arg-type]
             start, end = result.range
             size, etag = int(result.meta["size"]), result.meta["e_tag"]
             promised = _promised(path, want, start, end, size, etag)
@@ -194,7 +194,7 @@ class ObstoreStore:
             data = await take(result, path, promised, size, etag)
         except BaseException as error:  # noqa: BLE001 (a Rust panic is no Exception)
             # Not chained: the original quotes the response, and a presigned URL in clear.
-            failure = self._told(error, path, want)
+            failure = self._translated(error, path, want)
         else:
             return Payload(data, promised, size, etag)
         raise failure from None
@@ -212,7 +212,7 @@ class ObstoreStore:
         return data
 
     async def _check_unchanged(self, path: str, place: ByteRange, size: int, etag: str | None) -> None:
-        now = await watched(obstore.head_async(self._store, path))
+        now = await tracked(obstore.head_async(self._store, path))
         if (now["size"], now["e_tag"]) != (size, etag):
             raise changed_object(path, str(place))
 
@@ -228,7 +228,7 @@ class ObstoreStore:
             joined = memoryview(allocate(promised.length)).cast("B")
             filled = 0
             try:
-                async for part in Watched(result.stream(min_chunk_size=_PART_BYTES)):
+                async for part in TrackedStream(result.stream(min_chunk_size=_PART_BYTES)):
                     came = len(part)
                     if filled + came > promised.length:
                         raise _mismatch(path, promised, filled + came)
@@ -253,10 +253,10 @@ class ObstoreStore:
     async def _whole(self, result: Any, length: int) -> memoryview:
         """A body in one piece, of which no more is taken than tells that it is longer than promised."""
         if not self._streams:
-            return memoryview(await watched(result.bytes_async()))
+            return memoryview(await tracked(result.bytes_async()))
         try:
             # obstore has the promised length from Content-Range, and takes whatever comes.
-            return memoryview(await anext(Watched(result.stream(min_chunk_size=length + 1))))
+            return memoryview(await anext(TrackedStream(result.stream(min_chunk_size=length + 1))))
         except StopAsyncIteration:
             return memoryview(b"")
 
@@ -281,9 +281,9 @@ class ObstoreStore:
         io_loop.check_fork()
         failure: BaseException
         try:
-            meta = await watched(obstore.head_async(self._store, path))
+            meta = await tracked(obstore.head_async(self._store, path))
         except BaseException as error:  # noqa: BLE001 (a Rust panic is no Exception)
-            failure = self._told(error, path)
+            failure = self._translated(error, path)
         else:
             return ObjectEntry(path, int(meta["size"]), meta["e_tag"])
         raise failure from None
@@ -311,7 +311,7 @@ class ObstoreStore:
             raise StoreError("a plain HTTP server cannot list", path=prefix, hint="name the files")
         failure: BaseException
         try:
-            chunks = Chunks(
+            chunks = ListingChunks(
                 obstore.list(
                     self._store, prefix=prefix.rstrip("/") or None, offset=after, chunk_size=LIST_PAGE
                 ),
@@ -325,7 +325,7 @@ class ObstoreStore:
         except GeneratorExit:
             raise
         except BaseException as error:  # noqa: BLE001 (a Rust panic is no Exception)
-            failure = self._told(error, prefix)
+            failure = self._translated(error, prefix)
         else:
             return
         raise failure from None
@@ -338,7 +338,9 @@ class ObstoreStore:
         for entry in entries:
             yield entry
 
-    def _told(self, error: BaseException, path: str, want: ByteRange | Suffix | None = None) -> BaseException:
+    def _translated(
+        self, error: BaseException, path: str, want: ByteRange | Suffix | None = None
+    ) -> BaseException:
         self.broken = self.broken or panicked(error)
         return translate(error, path, want=want)
 
@@ -363,7 +365,7 @@ def without_retries(store: Any) -> Any:
 
 def with_tries(store: Any, most: int, *, where: Callable[[Any], bool]) -> Any:
     """A store of a cloud with so many more tries of its own, `where` its present `retry_config` is one to replace."""
-    if not isinstance(store, (S3Store, GCSStore, AzureStore)) or not tells_config(store):
+    if not isinstance(store, (S3Store, GCSStore, AzureStore)) or not has_readable_config(store):
         return store
     try:
         if not where(store.retry_config):
@@ -424,7 +426,7 @@ async def upload(store: Any, path: str, parts: AsyncIterator[bytes], *, size: in
     failure: BaseException
     raised: list[BaseException] = []
     try:
-        await watched(
+        await tracked(
             obstore.put_async(
                 _with_retries(store),
                 path,
@@ -465,14 +467,14 @@ async def replace_object(
         body += part
     failure: BaseException
     try:
-        found = await watched(obstore.head_async(store, path))
+        found = await tracked(obstore.head_async(store, path))
         if found["e_tag"] != if_match:
             raise ObjectChangedError("the object was changed meanwhile, and is left as it is", path=path)
         # Google's store goes by version, the others by etag.
         mode: Any = {"e_tag": if_match}
         if found["version"] is not None:
             mode["version"] = found["version"]
-        await watched(obstore.put_async(store, path, body, mode=mode, use_multipart=False))
+        await tracked(obstore.put_async(store, path, body, mode=mode, use_multipart=False))
     except BaseException as error:  # noqa: BLE001 (a Rust panic is no Exception)
         failure = _conditional(translate(error, path))
     else:

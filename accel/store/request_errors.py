@@ -11,20 +11,20 @@ from accel.errors import AccelError, ObjectChangedError, ObjectNotFoundError, St
 from accel.ranges import ByteRange
 from accel.store.location import LOCAL_ROOT
 from accel.store.range_store import version_of
-from accel.store.tasks import UnaskedTold
+from accel.store.tasks import CancellationGuard
 
 __all__ = [
     "CREDENTIAL_FAULTS",
     "OUT_OF_FILES",
+    "ErrorContext",
     "IncompleteBodyError",
-    "Naming",
     "ObjectGoneError",
     "ShortObjectError",
     "SuffixUnsupportedError",
     "changed_object",
     "code_in",
     "foremost",
-    "one_of",
+    "own_copy_of",
     "quoted",
     "transient_status",
 ]
@@ -121,7 +121,7 @@ def foremost(failures: BaseExceptionGroup[BaseException]) -> BaseException:
     return flat[0]
 
 
-def one_of(error: BaseException) -> BaseException:
+def own_copy_of(error: BaseException) -> BaseException:
     """An error for one of several who are told of it: what each of them adds to it is its own."""
     if not isinstance(error, AccelError):
         return error
@@ -180,7 +180,7 @@ def quoted(text: str, most: int) -> str:
     return _OPAQUE.sub(r"\1***", text)[:most]
 
 
-class Naming(UnaskedTold):
+class ErrorContext(CancellationGuard):
     """Within it, errors name an object as its caller does.
 
     Parameters

@@ -18,21 +18,21 @@ from accel.errors import StoreError
 from accel.options import KIB, Options, Transport
 from accel.ranges import ByteRange, Suffix
 from accel.store import io_loop
-from accel.store.connection_pool import Origin, Patience, UnreachableError, connections_to
+from accel.store.connection_pool import Origin, Timeouts, UnreachableError, connections_to
 from accel.store.http_connection import Loss, LostError, Reply, Request
 from accel.store.http_response import range_header, read_answer, refusal
 from accel.store.obstore_errors import translate
-from accel.store.obstore_store import ObstoreStore, tells_config, without_retries
+from accel.store.obstore_store import ObstoreStore, has_readable_config, without_retries
 from accel.store.range_store import Payload, can_be_sent
 from accel.store.request_errors import OUT_OF_FILES, IncompleteBodyError, code_in, transient_status
-from accel.store.tasks import watched
+from accel.store.tasks import tracked
 
 __all__ = ["DirectStore", "Signed", "Signer", "adapt", "signer_of"]
 
 # Credentials that expire are renewed by obstore five minutes before, so a URL outlives its time in the cache.
 _VALID = timedelta(minutes=15)
-_KEPT_SECONDS = 240.0
-_MOST_KEPT = 4096
+_REUSED_SECONDS = 240.0
+_MOST_URLS = 4096
 _MOST_WHOLE = 3600.0
 # All else may mean headers, a signature of another kind, or other rules: obstore's to follow.
 _CONFIG = frozenset(
@@ -93,13 +93,13 @@ class Signed:
 class Signer:
     """The presigned URLs of one store, each used for some minutes. They are credentials: kept in memory, never told."""
 
-    def __init__(self, store: S3Store, *, patience: Patience, at_once: bool, plain: bool) -> None:
+    def __init__(self, store: S3Store, *, patience: Timeouts, at_once: bool, plain: bool) -> None:
         self._store = store
         self.patience = patience
         self._at_once = at_once
         self._plain = plain
         # With the time until when: to let many files' go by their age costs each more than to sign one anew.
-        self._kept: LRUCache[str, tuple[float, Signed]] = LRUCache(_MOST_KEPT)
+        self._urls: LRUCache[str, tuple[float, Signed]] = LRUCache(_MOST_URLS)
         self._server: _Server | None = None
 
     async def sign(self, path: str) -> Signed | None:
@@ -111,21 +111,21 @@ class Signer:
             Whatever obstore raises where it finds no credentials.
         """
         now = time.monotonic()
-        kept = self._kept.get(path)
-        if kept is not None and now < kept[0]:
-            return kept[1]
+        cached = self._urls.get(path)
+        if cached is not None and now < cached[0]:
+            return cached[1]
         if self._at_once:
             url = obstore.sign(self._store, "GET", path, _VALID)
         else:
-            url = await watched(obstore.sign_async(self._store, "GET", path, _VALID))
+            url = await tracked(obstore.sign_async(self._store, "GET", path, _VALID))
         signed = self._split(url)
         if signed is not None:
-            self._kept[path] = now + _KEPT_SECONDS, signed
+            self._urls[path] = now + _REUSED_SECONDS, signed
         return signed
 
     def forget(self, path: str) -> None:
         """It was refused: sign anew the next time."""
-        self._kept.pop(path, None)
+        self._urls.pop(path, None)
 
     def _split(self, url: str) -> Signed | None:
         end = url.find("/", len("https://"))
@@ -173,9 +173,9 @@ def signer_of(store: Any, options: Options) -> Signer | None:
     """
     if not isinstance(store, S3Store) or "--x-s3" in repr(store):
         return None
-    if any(_environment(name) for name in _PROXIES) or any(_told(name) for name in _ELSEWHERE):
+    if any(_environment(name) for name in _PROXIES) or any(_from_environment(name) for name in _ELSEWHERE):
         return None
-    if not tells_config(store):
+    if not has_readable_config(store):
         return None
     try:
         config = {str(name): str(value) for name, value in dict(store.config).items()}
@@ -193,9 +193,9 @@ def signer_of(store: Any, options: Options) -> Signer | None:
     if not wanted <= _CONFIG or patience is None:
         return None
     at_once = provider is None and all(
-        name in config or _told(name) for name in ("access_key_id", "secret_access_key")
+        name in config or _from_environment(name) for name in ("access_key_id", "secret_access_key")
     )
-    plain = client.get("allow_http", _told("allow_http")) == "true"
+    plain = client.get("allow_http", _from_environment("allow_http")) == "true"
     return Signer(store, patience=patience, at_once=at_once, plain=plain)
 
 
@@ -203,33 +203,33 @@ def _environment(name: str) -> str:
     return os.environ.get(name) or os.environ.get(name.upper()) or ""
 
 
-def _told(name: str) -> str:
+def _from_environment(name: str) -> str:
     """What obstore takes from the environment, "" where that is nothing or no."""
-    said = _environment(f"aws_{name}")
-    return "" if said.lower() in ("0", "false", "off", "no") else said.lower()
+    value = _environment(f"aws_{name}")
+    return "" if value.lower() in ("0", "false", "off", "no") else value.lower()
 
 
-def _patience(client: dict[str, str], options: Options) -> Patience | None:
+def _patience(client: dict[str, str], options: Options) -> Timeouts | None:
     """What the store's maker allows for; None where that is not understood, or a limit on whole answers."""
     if not set(client) <= _CLIENT:
         return None
     seconds: dict[str, float] = {}
     for name in ("connect_timeout", "read_timeout", "timeout"):
         if name in client:
-            told = _TIME.fullmatch(client[name])
-            if told is None:
+            match = _TIME.fullmatch(client[name])
+            if match is None:
                 return None
-            seconds[name] = int(told[1]) * _UNITS[told[2]]
+            seconds[name] = int(match[1]) * _UNITS[match[2]]
     if seconds.get("timeout", _MOST_WHOLE) < _MOST_WHOLE:
         return None
-    return Patience(
+    return Timeouts(
         seconds.get("connect_timeout", options.connect_timeout),
         seconds.get("read_timeout", options.read_timeout),
     )
 
 
 # Servers that refused what obstore could read then: for a minute all of it is left to obstore.
-_aside: TTLCache[Origin, bool] = TTLCache(256, 60.0)
+_left_to_obstore: TTLCache[Origin, bool] = TTLCache(256, 60.0)
 # Obstore's threads decrypt side by side; this is one loop's work (24 bodies of 4 MiB at once: 0.31 instead of 0.17 s).
 _MOST_OVER_TLS = 256 * KIB
 
@@ -263,13 +263,17 @@ class DirectStore(ObstoreStore):
         """See `RangeStore.read`; what S3 refuses for the way in which it was asked costs a second request."""
         io_loop.check_fork()
         signed = await self._sign(path)
-        if signed is None or signed.origin in _aside or (signed.origin.tls and want.length > _MOST_OVER_TLS):
+        if (
+            signed is None
+            or signed.origin in _left_to_obstore
+            or (signed.origin.tls and want.length > _MOST_OVER_TLS)
+        ):
             return await super().read(path, want, if_match=if_match)
         payload = await self._ask(signed, path, want, if_match)
         if payload is None:
             self._signer.forget(path)
             payload = await super().read(path, want, if_match=if_match)
-            _aside[signed.origin] = True
+            _left_to_obstore[signed.origin] = True
         return payload
 
     async def _sign(self, path: str) -> Signed | None:

@@ -16,30 +16,30 @@ from typing import Any, Generic, Self, TypeVar
 from accel.errors import AccelError, StoreError, forget_frames
 
 __all__ = [
-    "Beginning",
     "Call",
+    "CancellationGuard",
     "Group",
-    "UnaskedTold",
-    "Watched",
-    "all_let_go",
+    "StoppableStart",
+    "TrackedStream",
+    "all_released",
     "begin",
     "breathe",
-    "cancelled_within",
-    "cancels",
+    "cancel_requests",
     "closed_early",
     "each",
+    "foreign_cancellation",
     "see",
-    "watched",
+    "tracked",
 ]
 
 
-def cancels() -> int:
+def cancel_requests() -> int:
     """How often the current task has been asked to end."""
     task = asyncio.current_task()
     return 0 if task is None else task.cancelling()
 
 
-def cancelled_within() -> StoreError:
+def foreign_cancellation() -> StoreError:
     """What a CancelledError means that nobody has asked for: whoever waits for a task must hear of it."""
     return StoreError(
         "a request was cancelled, and by nobody who waits for it",
@@ -53,7 +53,7 @@ def closed_early() -> AccelError:
     return AccelError("the scan was closed before its end", hint="iterate it again to run it anew")
 
 
-class UnaskedTold:
+class CancellationGuard:
     """Within it, a CancelledError is raised as what it is where this task has not been cancelled.
 
     No generator: one is entered for each request.
@@ -66,7 +66,7 @@ class UnaskedTold:
     __slots__ = ("_before",)
 
     def __enter__(self) -> None:
-        self._before = cancels()
+        self._before = cancel_requests()
 
     def __exit__(
         self,
@@ -74,18 +74,18 @@ class UnaskedTold:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        if isinstance(error, asyncio.CancelledError) and cancels() <= self._before:
-            raise cancelled_within() from None
+        if isinstance(error, asyncio.CancelledError) and cancel_requests() <= self._before:
+            raise foreign_cancellation() from None
 
 
-class Beginning:
+class StoppableStart:
     """A task that begins something, which another may stop."""
 
     __slots__ = ("_cancels", "_stopped", "_task", "left")
 
     def __init__(self) -> None:
         self._task = asyncio.current_task()
-        self._cancels = cancels()
+        self._cancels = cancel_requests()
         self._stopped = False
         self.left: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         """Done when it has begun, or failed to."""
@@ -187,7 +187,7 @@ class Group(asyncio.TaskGroup):
     """
 
     async def __aenter__(self) -> Self:
-        self._cancels = cancels()
+        self._cancels = cancel_requests()
         await super().__aenter__()
         return self
 
@@ -206,11 +206,11 @@ class Group(asyncio.TaskGroup):
                 if task is not None and self._asks and not asked:
                     # What it has asked of its own task it takes back, but not where that was ending already.
                     task.uncancel()
-            elif cancels():
+            elif cancel_requests():
                 # Python has cancelled the task anew, for its next await: that is here, and no one else's.
                 with suppress(asyncio.CancelledError):
                     await asyncio.sleep(0)
-            if cancels() > self._cancels:
+            if cancel_requests() > self._cancels:
                 raise asyncio.CancelledError from None
             raise
 
@@ -275,13 +275,13 @@ A = TypeVar("A", bound=Awaitable[Any])
 _unfinished_calls: set[weakref.ref[Any]] = set()
 
 
-def watched(call: A) -> A:
+def tracked(call: A) -> A:
     """The same call, looked after until it is let go of. Every asynchronous call of obstore's goes through here."""
     _unfinished_calls.add(weakref.ref(call, _unfinished_calls.discard))
     return call
 
 
-class Watched(Generic[T]):
+class TrackedStream(Generic[T]):
     """The same stream of obstore's, each step of it watched."""
 
     __slots__ = ("_stream",)
@@ -289,14 +289,14 @@ class Watched(Generic[T]):
     def __init__(self, stream: AsyncIterator[T]) -> None:
         self._stream = stream
 
-    def __aiter__(self) -> Watched[T]:
+    def __aiter__(self) -> TrackedStream[T]:
         return self
 
     def __anext__(self) -> Awaitable[T]:
-        return watched(self._stream.__anext__())
+        return tracked(self._stream.__anext__())
 
 
-def all_let_go() -> bool:
+def all_released() -> bool:
     """Whether no thread of obstore's will take the interpreter any more. From any thread."""
     if not _unfinished_calls:
         return True

@@ -57,17 +57,17 @@ class Threads:
         RuntimeError
             They have been closed.
         """
-        told = self.begin(fn, *args, **kwargs)
+        future = self.begin(fn, *args, **kwargs)
         try:
-            return await told
+            return await future
         finally:
-            del told  # an error's frames would hold it, which holds the error
+            del future  # an error's frames would hold it, which holds the error
 
     def begin(self, fn: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> asyncio.Future[R]:
         """As `run`, for who does not wait: the future of what comes of it, of the running loop."""
-        told: asyncio.Future[R] = asyncio.get_running_loop().create_future()
-        self._put(_Call(partial(fn, *args, **kwargs), told, self._finished))
-        return told
+        future: asyncio.Future[R] = asyncio.get_running_loop().create_future()
+        self._put(_Call(partial(fn, *args, **kwargs), future, self._finished))
+        return future
 
     def close(self, patience: float | None = None) -> None:
         """Drop the calls that have not begun, and wait for those that have. May be called twice."""
@@ -124,49 +124,49 @@ class Threads:
 class _Call:
     """One call, and the future of whoever waits for it."""
 
-    __slots__ = ("_finished", "_told", "_work")
+    __slots__ = ("_finished", "_future", "_work")
 
     def __init__(
-        self, work: Callable[[], Any], told: asyncio.Future[Any], finished: Callable[[], None]
+        self, work: Callable[[], Any], future: asyncio.Future[Any], finished: Callable[[], None]
     ) -> None:
         self._work = work
-        self._told = told
+        self._future = future
         self._finished = finished
 
     def make(self) -> None:
-        if self._told.cancelled():
+        if self._future.cancelled():
             self._finished()
             return
         try:
             result = self._work()
         except StopIteration as error:
-            self._tell(_fail, RuntimeError(f"a call raised {error!r}"))  # a future takes none
+            self._deliver(_fail, RuntimeError(f"a call raised {error!r}"))  # a future takes none
         except BaseException as error:  # noqa: BLE001 - raised by whoever waits for it
-            self._tell(_fail, error)
+            self._deliver(_fail, error)
         else:
-            self._tell(_give, result)
+            self._deliver(_give, result)
 
     def drop(self) -> None:
-        self._tell(asyncio.Future.cancel)
+        self._deliver(asyncio.Future.cancel)
 
-    def _tell(self, how: Callable[..., object], *what: Any) -> None:
+    def _deliver(self, how: Callable[..., object], *what: Any) -> None:
         # First: whoever is told may have the next call for this very thread.
         self._finished()
-        told = self._told
+        future = self._future
         # The frames of an error lead here: it would hold itself.
-        del self._told, self._work
+        del self._future, self._work
         with contextlib.suppress(RuntimeError):  # the caller's loop was closed meanwhile
-            told.get_loop().call_soon_threadsafe(how, told, *what)
+            future.get_loop().call_soon_threadsafe(how, future, *what)
 
 
-def _give(told: asyncio.Future[Any], result: Any) -> None:
-    if not told.done():
-        told.set_result(result)
+def _give(future: asyncio.Future[Any], result: Any) -> None:
+    if not future.done():
+        future.set_result(result)
 
 
-def _fail(told: asyncio.Future[Any], error: BaseException) -> None:
-    if not told.done():
-        told.set_exception(error)
+def _fail(future: asyncio.Future[Any], error: BaseException) -> None:
+    if not future.done():
+        future.set_exception(error)
 
 
 def end_threads() -> None:

@@ -95,7 +95,7 @@ def test_every_run_ends_with_its_own_status(tmp_path: pathlib.Path) -> None:
 WAITS = """
 import asyncio, sys, threading, time
 from accel.store import io_loop
-from accel.store.tasks import watched
+from accel.store.tasks import tracked
 
 async def idle():
     pass
@@ -108,7 +108,7 @@ class Call:
 
 io_loop.run(idle())
 if sys.argv[1] != "none":
-    call = watched(Call())
+    call = tracked(Call())
     threading.Thread(target=hold, args=(call, float(sys.argv[1])), daemon=True).start()
     del call
 began = time.monotonic()

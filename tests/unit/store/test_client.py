@@ -423,12 +423,12 @@ async def test_errors_of_a_store_of_the_callers_become_ours(
 class Joined(DictStore):
     """Has what it does from a task that others share, which so often is cancelled."""
 
-    cancels = 0
+    cancel_requests = 0
 
     async def _join(self) -> None:
         task = asyncio.create_task(asyncio.sleep(0))
-        if self.cancels:
-            self.cancels -= 1
+        if self.cancel_requests:
+            self.cancel_requests -= 1
             task.cancel()
         await task
 
@@ -448,11 +448,11 @@ class Joined(DictStore):
 
 async def test_a_request_that_another_has_cancelled_is_sent_again(pin: ObjectId) -> None:
     store, metrics = Joined({"f": BODY}), Metrics()
-    store.cancels = 2
+    store.cancel_requests = 2
     stash = await client_over(store).read("f", [want(0, 5), want(500, 505, 1)], pin=pin, metrics=metrics)
     assert [bytes(view) for view in stash.values()] == [BODY[0:5], BODY[500:505]]
     assert (metrics.requests, metrics.retries) == (4, 2)
-    store.cancels = 3
+    store.cancel_requests = 3
     with pytest.raises(StoreError) as caught:
         await client_over(store).read("f", [want(0, 5)], pin=pin, metrics=metrics)
     assert str(caught.value) == (
@@ -464,7 +464,7 @@ async def test_a_request_that_another_has_cancelled_is_sent_again(pin: ObjectId)
 @pytest.mark.parametrize("ask", [lambda c: c.head("f"), lambda c: c.list_below("f")], ids=["head", "listing"])
 async def test_a_look_that_another_has_cancelled_fails(ask: Callable[[Client], Any]) -> None:
     store = Joined({"f": BODY})
-    store.cancels = 1
+    store.cancel_requests = 1
     with pytest.raises(StoreError, match=r"^mem://box/f: a request was cancelled, and by nobody"):
         await ask(client_over(store))
 

@@ -17,12 +17,12 @@ import pytest
 import trustme
 
 from accel.store import connection_pool as connections
-from accel.store.connection_pool import Connections, Origin, Patience, UnreachableError, connections_to
+from accel.store.connection_pool import Connections, Origin, Timeouts, UnreachableError, connections_to
 from accel.store.fetch import open_file_limit
 from accel.store.http_connection import Connection, Loss, LostError, Reply, Request
 
 BODY = bytes(i % 251 for i in range(1000))
-PATIENCE = Patience(1.0, 0.2)
+PATIENCE = Timeouts(1.0, 0.2)
 
 
 def origin_of(url: str, host: str = "127.0.0.1") -> Origin:
@@ -275,7 +275,7 @@ async def test_an_answer_too_many_is_not_taken_for_the_next(length: int) -> None
         writer.close()
 
     listening = await asyncio.start_server(serve, "127.0.0.1", 0)
-    pool = Connections(Origin("127.0.0.1", listening.sockets[0].getsockname()[1], False), Patience(5.0, 5.0))
+    pool = Connections(Origin("127.0.0.1", listening.sockets[0].getsockname()[1], False), Timeouts(5.0, 5.0))
     for _ in range(5):
         assert bytes((await ask(pool, 0, length)).body) == b"a" * length
     await pool.close()
@@ -354,7 +354,7 @@ async def test_idle_connections_of_all_pools_count_together(
     server: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("resource.getrlimit", lambda _: (12, 64))
-    pools = [Connections(origin_of(server.url), Patience(1.0, 0.2 + n)) for n in range(4)]
+    pools = [Connections(origin_of(server.url), Timeouts(1.0, 0.2 + n)) for n in range(4)]
     for pool in pools:
         await asyncio.gather(*(ask(pool) for _ in range(2)))
     await asyncio.sleep(0)  # an aborted connection is told of its end
@@ -368,7 +368,7 @@ async def test_idle_connections_of_all_pools_count_together(
 async def test_without_files_to_open_those_of_other_pools_are_given_up(
     server: Any, pool: Connections, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    other = Connections(origin_of(server.url), Patience(1.0, 0.3))
+    other = Connections(origin_of(server.url), Timeouts(1.0, 0.3))
     await ask(other)
 
     async def fail() -> Any:
@@ -465,7 +465,7 @@ async def test_nobody_there() -> None:
 
 
 async def test_a_handshake_without_an_answer_ends_in_time(server: Any) -> None:
-    pool = Connections(origin_of(server.url)._replace(tls=True), Patience(0.2, 5.0))
+    pool = Connections(origin_of(server.url)._replace(tls=True), Timeouts(0.2, 5.0))
     with pytest.raises(UnreachableError, match="in time"):
         async with asyncio.timeout(3):
             await ask(pool)
@@ -487,7 +487,7 @@ async def test_a_handshake_that_is_cancelled_leaves_the_next_alone(
         served.add(asyncio.ensure_future(server.serve(reader, writer)))
 
     listening = await asyncio.start_server(accept, "127.0.0.1", 0, ssl=context)
-    pool = Connections(Origin("localhost", listening.sockets[0].getsockname()[1], True), Patience(5.0, 5.0))
+    pool = Connections(Origin("localhost", listening.sockets[0].getsockname()[1], True), Timeouts(5.0, 5.0))
     loop, asking = asyncio.get_running_loop(), set[asyncio.Task[Reply]]()
     made, connect = Connection.connection_made, loop.create_connection
 
@@ -536,9 +536,9 @@ async def test_names_are_looked_up_once_for_many(server: Any, monkeypatch: pytes
 
 async def test_one_pool_for_a_server() -> None:
     one, other = Origin("a", 1, False), Origin("a", 1, True)
-    assert connections_to(one, PATIENCE) is connections_to(Origin("a", 1, False), Patience(1.0, 0.2))
+    assert connections_to(one, PATIENCE) is connections_to(Origin("a", 1, False), Timeouts(1.0, 0.2))
     assert connections_to(one, PATIENCE) is not connections_to(other, PATIENCE)
-    assert connections_to(one, PATIENCE) is not connections_to(one, Patience(1.0, 0.3))
+    assert connections_to(one, PATIENCE) is not connections_to(one, Timeouts(1.0, 0.3))
 
 
 def test_the_pools_of_a_closed_loop_are_forgotten() -> None:

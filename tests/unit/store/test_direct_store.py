@@ -38,7 +38,7 @@ def no_surroundings(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         monkeypatch.delenv(name, raising=False)
         monkeypatch.delenv(name.upper(), raising=False)
     yield
-    direct_store._aside.clear()
+    direct_store._left_to_obstore.clear()
 
 
 def s3_of(url: str, **client: Any) -> S3Store:
@@ -168,7 +168,7 @@ async def test_what_is_refused_is_asked_of_obstore_and_so_is_all_after_it(
         payload = await s3.read("f", ByteRange(10, 20), if_match='"v1"')
         assert (bytes(payload.data), payload.etag) == (BODY[10:20], '"v1"')
     assert directly(server) == [True, False, False, False]
-    direct_store._aside.clear()  # as after a minute
+    direct_store._left_to_obstore.clear()  # as after a minute
     await s3.read("f", ByteRange(10, 20))
     assert directly(server)[4:] == [True]
 
@@ -205,8 +205,8 @@ async def test_what_is_refused_is_signed_anew(server: Any, s3: DirectStore, sign
     server.script[1] = status(403)
     for refused in (False, True, False):
         assert bytes((await s3.read("f", ByteRange(10, 20))).data) == BODY[10:20]
-        assert (len(direct_store._aside) == 1) is refused
-        direct_store._aside.clear()
+        assert (len(direct_store._left_to_obstore) == 1) is refused
+        direct_store._left_to_obstore.clear()
     assert directly(server) == [True, True, False, True]
     assert signed == ["f", "f"]
 

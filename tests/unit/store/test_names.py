@@ -16,7 +16,7 @@ import pytest
 from accel.errors import StoreError
 from accel.options import Options
 from accel.ranges import ByteRange
-from accel.store.connection_pool import Connections, Origin, Patience, UnreachableError
+from accel.store.connection_pool import Connections, Origin, Timeouts, UnreachableError
 from accel.store.http_store import HttpStore
 from accel.store.threads import resolve
 from tests.unit.store.test_connections import BODY, ask
@@ -56,10 +56,10 @@ async def test_what_is_found() -> None:
 
 async def test_dead_names_keep_nothing_else_waiting(server: Any, lookups: Lookups) -> None:
     """Neither other names nor work that is given to the event loop's threads, of which there are 32 at most."""
-    pools = [Connections(Origin(f"dead{n}", 80, False), Patience(30.0, 30.0)) for n in range(40)]
+    pools = [Connections(Origin(f"dead{n}", 80, False), Timeouts(30.0, 30.0)) for n in range(40)]
     dead = [asyncio.ensure_future(ask(pool)) for pool in pools]
     port = int(server.url.rpartition(":")[2])
-    alive = Connections(Origin("alive.example", port, False), Patience(5.0, 5.0))
+    alive = Connections(Origin("alive.example", port, False), Timeouts(5.0, 5.0))
     web = HttpStore(f"http://alive.example:{port}", storage_options={}, options=Options())
     async with asyncio.timeout(10):
         assert bytes((await ask(alive)).body) == BODY[10:20]
@@ -76,7 +76,7 @@ async def test_dead_names_keep_nothing_else_waiting(server: Any, lookups: Lookup
 
 
 async def test_a_dead_name_is_given_up_in_time_and_asked_for_once(lookups: Lookups) -> None:
-    pool = Connections(Origin("dead.example", 80, False), Patience(0.05, 5.0))
+    pool = Connections(Origin("dead.example", 80, False), Timeouts(0.05, 5.0))
     web = HttpStore(
         "http://dead.example", storage_options={}, options=Options(connect_timeout=0.05, read_timeout=60.0)
     )
