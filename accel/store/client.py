@@ -43,7 +43,7 @@ __all__ = ["Client", "Connector", "client_for"]
 
 
 class Client:
-    """What the reader reads through. Its methods are awaited on one event loop: the I/O loop.
+    """All reads of one store: merged, gated, retried, pinned and counted. Used on the I/O loop.
 
     Parameters
     ----------
@@ -56,7 +56,7 @@ class Client:
     retry : Retry, optional
         In place of the one that `options` describe; tests bring a clock of their own.
     network, cuts : Network, Cuts, optional
-        What has been learned of the store, and of its listings, by another client.
+        What another client has learned of the store, and of its listings.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class Client:
         most = min(options.max_requests_in_flight, max(1, open_file_limit() // 2))
         self.gate = Gate(most, max_bytes=options.memory_limit)
         self.network = network_to(root, options) if network is None else network
-        """What has been learned of the way to the store."""
+        """Latency and bandwidth, as measured."""
         self._fetcher = Fetcher(
             store,
             gate=self.gate,
@@ -88,11 +88,11 @@ class Client:
             allow_unpinned=options.allow_unpinned,
         )
         self._cuts = cuts
-        # A store that is known to have none need not say so first.
+        # A store that is known to lack them is not asked first.
         self.suffixes = bool(getattr(store, "suffixes", True))
         warning = getattr(store, "warning", None)
         self.warning = warning if isinstance(warning, str) else None
-        """What whoever made the store should know."""
+        """What the maker of the store should know."""
 
     def __repr__(self) -> str:
         return f"Client({self.root!r})"
@@ -104,7 +104,7 @@ class Client:
         return Listings(self.store, gate=self.gate, retry=self._retry, cuts=self._cuts)
 
     def shape(self) -> RequestShape:
-        """What requests should look like: as the options say, else as the network is known to be now."""
+        """Return what requests should look like: as the options say, else by what was measured of the network."""
         gap, network = self.options.max_gap_bytes, self.network
         return RequestShape(
             gap_bytes=network.gap_bytes if gap is None else gap,
@@ -123,16 +123,16 @@ class Client:
         metrics: Metrics,
         merging: Merging | None = None,
     ) -> Stash:
-        """Bring all wanted ranges of one object at once, each exactly.
+        """Return all wanted ranges of one object, fetched at once, each exactly.
 
         Parameters
         ----------
         path : str
         wants : sequence of Want
         pin : ObjectId or None
-            The version that they must be of. None: they only have to be of one and the same.
+            The version that they must be of. None: they only have to be of one version.
         metrics : Metrics
-            A request counts for the kind that most of its wanted bytes are of.
+            A request counts for the kind of most of its wanted bytes.
         merging : Merging, optional
             How ranges are merged and split; by default as `shape` has it.
 
@@ -166,9 +166,9 @@ class Client:
     async def read_tail(
         self, path: str, length: int, *, metrics: Metrics, pin: ObjectId | None = None
     ) -> Payload:
-        """The last `length` bytes of an object, or all of it where it is shorter.
+        """Return the last `length` bytes of an object, or all of it where it is shorter.
 
-        One request; its answer tells the object's size. With a pin (of a listing) the range is exact and
+        One request, whose answer has the size of the object. With a pin (of a listing) the range is exact and
         of that version; without, it is a suffix range. A store that has none costs one HEAD before.
 
         Raises
@@ -180,7 +180,7 @@ class Client:
             return await self._read_tail(path, length, metrics, pin)
 
     async def revalidate(self, pin: ObjectId, *, metrics: Metrics) -> bool:
-        """Whether the pinned version is still the current one: one conditional request of a few bytes.
+        """Return whether the pinned version is still the current one, by one conditional request of a few bytes.
 
         False without an etag to compare, and where the object is gone.
         """
@@ -203,14 +203,14 @@ class Client:
         metrics: Metrics | None = None,
         begun: PageSeen | None = None,
     ) -> list[ObjectEntry]:
-        """Objects below `prefix`, sorted by path: what `Listings.list_below` says, and raises."""
+        """Return the objects below `prefix`, sorted by path: see `Listings.list_below`."""
         with self._naming(prefix):
             return await self._listings.list_below(
                 prefix, Metrics() if metrics is None else metrics, begun=begun
             )
 
     async def head(self, path: str, *, metrics: Metrics | None = None) -> ObjectEntry:
-        """Size and etag of one object, without its bytes."""
+        """Return size and etag of one object, without its bytes."""
         with self._naming(path):
             return await self._head(path, Metrics() if metrics is None else metrics)
 
@@ -322,7 +322,7 @@ def _unpinnable(path: str) -> StoreError:
 K = TypeVar("K")
 V = TypeVar("V")
 
-# What of the options a client is made of; scans that differ in others still share it.
+# The options that a client depends on; scans that differ in others share it.
 _OF_CLIENT = operator.attrgetter(
     "max_gap_bytes",
     "max_coalesced_bytes",
@@ -340,7 +340,7 @@ _OF_CLIENT = operator.attrgetter(
     "allow_unpinned",
 )
 _MOST = 128
-# Of a store of the caller's what is kept for so many different options: a timeout may be another one each time.
+# A store of the caller has clients for so many different options: a timeout may be another one each time.
 _MOST_OF_ONE = 16
 
 
@@ -348,12 +348,12 @@ class _Registry:
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self.clients: LRUCache[tuple[object, ...], Client] = LRUCache(_MOST)
-        # Of the callers' own stores. Nothing here keeps such a store alive.
+        # Tokens of the callers' own stores. Nothing here keeps such a store alive.
         self.tokens = ByIdentity(_new_token, forget=self._forget)
-        # What was learned of them outlives their clients, which last no longer than a scan.
+        # What was learned of these stores outlives their clients, which last no longer than a scan.
         self.networks: dict[str, dict[tuple[float, float], Network]] = {}
         self.cuts: dict[str, Cuts] = {}
-        # What reads them, where that holds nothing of the caller's: obstore takes 6 ms to make a store.
+        # Their transports, where these refer to nothing of the caller: obstore takes 6 ms to make a store.
         self.transports: dict[str, dict[tuple[object, ...], RangeStore]] = {}
         self.given: weakref.WeakValueDictionary[tuple[object, ...], Client] = weakref.WeakValueDictionary()
 
@@ -378,7 +378,7 @@ def client_for(
     store: object | None = None,
     options: Options | None = None,
 ) -> Client:
-    """The client of a store; the same one for equal root, options and credentials.
+    """Return the client of a store; the same one for equal root, options and credentials.
 
     Parameters
     ----------
@@ -418,7 +418,7 @@ def client_for(
             try:
                 transport = build_store(location, storage_options, options=options)
             except AccelError as error:
-                error.hides = True  # from here to the caller all frames hold the options, and these the keys
+                error.hides = True  # all frames from here to the caller hold the options, and these the keys
                 raise
             client = Client(transport, root=location.root, token=token, options=options)
             _registry.clients[key] = client
@@ -426,7 +426,7 @@ def client_for(
 
 
 class Connector:
-    """`client_for` with the options of one call, which neither it nor a failure shows to who looks at variables."""
+    """`client_for` with the options of one call. Neither its repr nor the frames of a failure show them."""
 
     def __init__(
         self, *, storage_options: StorageOptions | None, store: object | None, options: Options
@@ -468,7 +468,7 @@ def _client_of(store: Any, options: Options, share: tuple[object, ...]) -> Clien
 
 
 def _token_of(store: Any) -> str:
-    """The same for the same object, and never again for another."""
+    """Return the token of an object, which no other object ever gets."""
     try:
         return _registry.tokens.of(store)
     except TypeError:
@@ -487,7 +487,7 @@ def _transport_of(store: Any, token: str, options: Options, share: tuple[object,
         if not adapted.wraps(store):
             _remember(_registry.transports, token, under=share, value=adapted)
         return adapted
-    # The class first, which is remembered: an object is held against a protocol each time.
+    # The class first, as that check is cached.
     if issubclass(type(store), RangeStore) or isinstance(store, RangeStore):
         serving: RangeStore = store
         return serving
@@ -495,7 +495,7 @@ def _transport_of(store: Any, token: str, options: Options, share: tuple[object,
 
 
 def _remember(known: dict[str, dict[K, V]], token: str, *, under: K, value: V) -> None:
-    """Of one store for as many options as are in use; those not used for longest go."""
+    """Store a value of one store by options; the least recently used is dropped."""
     kept = known.setdefault(token, {})
     kept.pop(under, None)
     while len(kept) >= _MOST_OF_ONE:
@@ -504,7 +504,7 @@ def _remember(known: dict[str, dict[K, V]], token: str, *, under: K, value: V) -
 
 
 def _is_broken(transport: RangeStore) -> bool:
-    """Whether it will fail for as long as it lives: see `ObstoreStore.broken`. Another is made in its place."""
+    """Whether it will always fail, see `ObstoreStore.broken`, so that another has to be made."""
     return getattr(transport, "broken", None) is True
 
 

@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 __all__ = ["Connections", "Origin", "Timeouts", "UnreachableError", "connections_to"]
 
 
-# A server that drops idle connections earlier says so at once; what lies between forgets them without a word, but
-# after minutes. A new one costs two or three round trips. As long as obstore's client keeps its own.
+# A server that drops idle connections earlier closes them; a middlebox forgets them silently, but after minutes. A new
+# connection costs two or three round trips. obstore's client uses the same time.
 _IDLE_SECONDS = 90.0
-# S3 spreads its load by names that last a few seconds; a process that asks so seldom still spreads its own.
+# S3 spreads its load by names that are valid for a few seconds; looking them up so seldom still spreads it.
 _NAME_SECONDS = 30.0
 _MOST_WATCH = 1.0
 _MOST_SERVERS = 256
-# Of the files that the process may have open idle connections hold one in so many.
+# Idle connections hold one in so many of the files that the process may have open.
 _SHARE_IDLE = 4
 
 
@@ -46,10 +46,10 @@ class Origin(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Timeouts:
-    """Seconds that may pass."""
+    """Times in seconds."""
 
     connect: float
-    """Until a connection has come about, its handshake included."""
+    """Until a connection is made, its handshake included."""
     read: float
     """Without a byte of an answer."""
 
@@ -59,7 +59,7 @@ class UnreachableError(Exception):
 
 
 def connections_to(origin: Origin, patience: Timeouts) -> Connections:
-    """The pool of the running event loop: one for all stores at that server, as URLs and not connections are signed."""
+    """Return the pool of the running event loop for a server. All its stores share it: URLs are signed, not connections."""
     servers = _shared().servers
     pool = servers.get((origin, patience))
     if pool is None:
@@ -69,7 +69,7 @@ def connections_to(origin: Origin, patience: Timeouts) -> Connections:
 
 
 class Connections:
-    """A pool, used on the event loop that it was made on.
+    """The connections to one server, used on the event loop that they were made on.
 
     Parameters
     ----------
@@ -83,7 +83,7 @@ class Connections:
         self._loop = asyncio.get_running_loop()
         self._scratch = new_scratch()
         self._context: ssl.SSLContext | None = None
-        # The one used last comes first again; each with the time when it became idle, so these are sorted.
+        # By the time at which each became idle, ascending; the one used last is used first.
         self._idle: dict[Connection, float] = {}
         self._all_idle = _shared().idle
         self._most_idle = open_file_limit() // _SHARE_IDLE
@@ -96,8 +96,8 @@ class Connections:
     async def ask(self, request: Request, room: int) -> Reply:
         """Send a request over a connection of the pool; see `Connection.ask`.
 
-        A kept connection that ends before the answer begins was most likely closed while it was idle: the
-        request, which changes nothing, is then sent once more over a new one.
+        An idle connection that ends before the answer begins was most likely closed while it was idle. The request, which
+        changes nothing, is then sent once more over a new one.
 
         Raises
         ------
@@ -111,7 +111,7 @@ class Connections:
                 return await self._ask(idle_one, request, room)
             except LostError as error:
                 if error.loss is Loss.STALLED and not error.begun:
-                    # What lies between may have forgotten the others as well, which would cost a try each.
+                    # A middlebox may have forgotten the others as well, which would cost a try each.
                     self._drop_idle(since=asked_at)
                 if self._closed or error.begun or error.loss is not Loss.CLOSED:
                     raise
@@ -152,7 +152,7 @@ class Connections:
         return None
 
     def _drop_idle(self, *, since: float) -> None:
-        """Keep none that has been idle since then, or longer."""
+        """Drop those that have been idle since then, or longer."""
         for connection, idle_since in list(self._idle.items()):
             if idle_since > since:
                 break
@@ -169,7 +169,7 @@ class Connections:
         return min(_MOST_WATCH, self._patience.read / 4)
 
     def _look(self) -> None:
-        """Give up what makes no progress, and what nobody needs; again later, while there is any."""
+        """Drop connections that make no progress or are idle for too long; look again later, while there are any."""
         now = self._loop.time()
         for connection in list(self._busy):
             if now - connection.progress >= self._patience.read:
@@ -197,7 +197,7 @@ class Connections:
         from aiohappyeyeballs import start_connection
 
         found = await self._resolve()
-        # A server of many addresses is asked at all of them, those of the family that the system prefers first.
+        # Requests spread over all addresses of a server; those of the family that the system prefers come first.
         infos = sorted(random.sample(found, len(found)), key=lambda info: info[0] != found[0][0])
         tls = self._origin.tls
         reached = await start_connection(infos, happy_eyeballs_delay=0.25, interleave=1, loop=self._loop)
@@ -209,8 +209,8 @@ class Connections:
                 server_hostname=self._origin.host if tls else None,
             )
         except BaseException:
-            # Not closed: its transport does that, which may outlive a handshake that is cancelled, and would take whatever
-            # has the file's number next for its own.
+            # Shut down and not closed: the transport closes it, which may outlive a cancelled handshake and would then
+            # take the next file with this number for its own.
             with contextlib.suppress(OSError):
                 reached.shutdown(socket.SHUT_RDWR)
             raise
@@ -233,12 +233,12 @@ class Connections:
 
 
 class _Shared:
-    """What all pools of one event loop share."""
+    """State that all pools of one event loop share."""
 
     def __init__(self) -> None:
         self.servers: LRUCache[tuple[Origin, Timeouts], Connections] = LRUCache(_MOST_SERVERS)
         self.idle: dict[Connection, Connections] = {}
-        """All idle connections, the one that has been so for longest first: the process's files are one lot."""
+        """All idle connections, the one idle for longest first: they share the open files of the process."""
 
 
 def _shared() -> _Shared:

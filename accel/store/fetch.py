@@ -40,14 +40,14 @@ def open_file_limit() -> int:
 
 
 class Gate:
-    """First come, first served. Used on one event loop.
+    """How many requests, and how many bytes, may be under way at once: first come, first served. Used on one event loop.
 
     Parameters
     ----------
     max_requests : int
         Requests under way at once.
     max_bytes : int
-        Sum of the bytes that they have asked for. One request alone may ask for more.
+        Sum of the bytes that they have requested. One request alone may request more.
     """
 
     def __init__(self, max_requests: int, *, max_bytes: int) -> None:
@@ -58,11 +58,11 @@ class Gate:
         self._queue: deque[tuple[asyncio.Future[None], int]] = deque()
 
     def slot(self, length: int) -> Slot:
-        """Entered, waits for room for a request of `length` bytes, and holds it."""
+        """Return a context that waits for room for a request of `length` bytes, and holds it."""
         return Slot(self, length)
 
     def take_at_once(self, length: int) -> bool:
-        """Take room for a request if nobody waits and there is enough."""
+        """Take room for a request if nobody waits and there is enough; return whether it was taken."""
         if self._queue or not self._fits(length):
             return False
         self._take(length)
@@ -78,7 +78,7 @@ class Gate:
         ticket = (ready, length)
         self._queue.append(ticket)
         try:
-            await ready  # whoever wakes it has taken the room on its behalf
+            await ready  # the waker has taken the room on its behalf
         except asyncio.CancelledError:
             if ready.done() and not ready.cancelled():
                 self.release(length)
@@ -113,7 +113,7 @@ class Gate:
 
 
 class Slot:
-    """Room for one request, taken by entering it: each request does, and a generator would take twice as long."""
+    """Room for one request. A class, as a generator would take twice as long, and each request enters one."""
 
     __slots__ = ("_gate", "_length")
 
@@ -137,7 +137,7 @@ T = TypeVar("T")
 
 
 def _uniform(least: float, most: float) -> float:
-    import random  # takes a millisecond, which a process that repeats nothing need not spend
+    import random  # takes a millisecond, which a process without failures need not spend
 
     return random.uniform(least, most)
 
@@ -162,10 +162,7 @@ class Retry:
         )
 
     def pause(self, failures: int, *, retry_after: float | None = None) -> float:
-        """The wait after so many failures: random, but no shorter than the server asks for.
-
-        Never longer than `backoff_max`, whatever the server asks for.
-        """
+        """Return the wait after so many failures: random, at least what the server asks for, at most `backoff_max`."""
         most = min(self.backoff_max, self.backoff_base * 2.0 ** min(failures - 1, 60))
         wait = self.uniform(0.0, most)
         if retry_after is not None and retry_after > wait:
@@ -196,20 +193,20 @@ class Retry:
 
 @dataclass(frozen=True, slots=True)
 class Pin:
-    """What every response must agree with; None where nothing is known yet."""
+    """The version that every response must agree with; None where nothing is known yet."""
 
     size: int | None = None
     etag: str | None = None
 
     @property
     def if_match(self) -> str | None:
-        """What can be sent: a weak etag never satisfies If-Match. All others are compared with what comes."""
+        """The etag to send: a weak one never satisfies If-Match, and is only compared with the response."""
         etag = self.etag
         return None if etag is None or is_weak(etag) or not can_be_sent(etag) else etag
 
 
 def same_etag(one: str, other: str) -> bool:
-    """Compare weakly (RFC 9110, 8.8.3.2); some stores leave the quotes out of some answers."""
+    """Return whether two etags match weakly (RFC 9110, 8.8.3.2); some stores leave out the quotes of some answers."""
     return one == other or _opaque(one) == _opaque(other)
 
 
@@ -218,7 +215,7 @@ def _opaque(etag: str) -> str:
 
 
 _GETTING_ON = 16
-"""Where each cut brings one part in so many of what is wanted, only the first of them counts as a failure."""
+"""Where each try brings at least one part in so many of the range, only the first cut counts as a failure."""
 
 
 class Fetcher:
@@ -244,7 +241,7 @@ class Fetcher:
     async def fetch(
         self, path: str, want: ByteRange | Suffix, *, pin: Pin, kind: Kind, metrics: Metrics
     ) -> Payload:
-        """Bring exactly the wanted bytes, of the pinned version.
+        """Return exactly the wanted bytes, of the pinned version.
 
         Raises
         ------
@@ -252,7 +249,7 @@ class Fetcher:
             412, or a response whose etag or size is not the pin's, or the pinned object is gone.
         ObjectNotFoundError, StoreError
         """
-        # Nearly every range comes whole and at once: what resumes a cut one is made when one was cut.
+        # Nearly every range comes whole: the object that resumes a cut one is only made when one was cut.
         body: _Body | None = None
         rest, anchor = want, pin
         failures = 0
@@ -273,7 +270,7 @@ class Fetcher:
             except ObjectChangedError as error:
                 if body is None or not body.parts or pin != Pin():
                     raise
-                # Overwritten while it was first read: nothing else knows of it yet, so start again.
+                # The object was overwritten while it was first read. Nothing else was read of it yet, so start again.
                 failure = StoreError(error.message, path=path, transient=True)
                 body, rest, anchor = None, want, pin
             except StoreError as error:
@@ -290,9 +287,9 @@ class Fetcher:
     async def gather(
         self, path: str, wants: Sequence[tuple[ByteRange, Kind]], *, pin: Pin, metrics: Metrics
     ) -> Sequence[Payload] | None:
-        """`fetch` of several ranges, each counted, in one call of a store that takes them together.
+        """Return what `fetch` would for several ranges, in one call of a store that takes them together.
 
-        None where the store does not, or where it failed or gave something else, which `fetch` deals with.
+        None where the store does not, and where it failed or gave something else: `fetch` deals with that.
         """
         if self._gatherer is None:
             return None
@@ -373,7 +370,7 @@ class Fetcher:
 
 
 class _Body:
-    """What has come of one wanted range so far."""
+    """What has come so far of one wanted range."""
 
     def __init__(self, want: ByteRange | Suffix) -> None:
         self.rest = want
@@ -382,14 +379,14 @@ class _Body:
         self._version = Pin()
 
     def anchor(self, pin: Pin) -> Pin:
-        """The pin, and what the first part of this body said where the pin does not."""
+        """Return the pin, completed by what the first part of this body said."""
         return Pin(
             self._version.size if pin.size is None else pin.size,
             self._version.etag if pin.etag is None else pin.etag,
         )
 
     def add(self, error: IncompleteBodyError) -> bool:
-        """Hold what came before the cut; whether so much that it need not count as a failure."""
+        """Take what came before the cut; return whether it is so much that the cut need not count as a failure."""
         came = len(error.partial)
         if not 0 < came < error.range.length:
             return False
@@ -412,12 +409,12 @@ class _Body:
 
 
 def _check_answer(path: str, want: ByteRange | Suffix, payload: Payload) -> None:
-    """The seam's promise, held against a store of the caller's too."""
+    """Check that a store, which may be the caller's, returned what it was asked for."""
     got, came, size = payload.range, len(payload.data), payload.size
     if isinstance(want, ByteRange):
         right = got == want
     else:
-        # Of a suffix only the size tells where it begins.
+        # Only the size says where a suffix begins.
         right = size is not None and (got.start, got.end) == (max(0, size - want.length), size)
     if not right or came > got.length:
         raise StoreError(f"the store answered with {came} bytes as {got}", path=path, place=str(want))
@@ -433,7 +430,7 @@ def _check_answer(path: str, want: ByteRange | Suffix, payload: Payload) -> None
 
 
 def _against(pin: Pin, error: StoreError, path: str) -> StoreError:
-    """What a failure says once it is known which version was meant."""
+    """Return what a failure means for a read of the pinned version."""
     if pin == Pin():
         return error
     if error.status == 416 and not (isinstance(error, ShortObjectError) and error.size == pin.size):

@@ -32,16 +32,16 @@ __all__ = [
 OUT_OF_FILES: Final = (
     "raise the limit (`ulimit -n`), or lower Options.max_requests_in_flight and max_files_in_flight"
 )
-"""What may be done where the process has as many files open as it may."""
+"""The hint where the process has as many files open as it may."""
 
 
 def transient_status(status: int) -> bool:
-    """Whether the same request may succeed later: timeouts, throttling, and the server's own failures."""
+    """Return whether the same request may succeed later: after timeouts, throttling, and failures of the server."""
     return status in (408, 425, 429) or (500 <= status < 600 and status not in (501, 505))
 
 
 def changed_object(path: str, place: str | None) -> ObjectChangedError:
-    """What an answer with status 412 stands for."""
+    """Return the error that status 412 stands for."""
     return ObjectChangedError(
         "the object is no longer the version that was asked for",
         path=path,
@@ -52,9 +52,9 @@ def changed_object(path: str, place: str | None) -> ObjectChangedError:
 
 
 class IncompleteBodyError(StoreError):
-    """A body that ended early: what came of it is kept, so that only the rest is asked for again.
+    """A body that ended early. It carries what came, so that only the rest is requested again.
 
-    `range` is what the response promised, of which `partial` holds the first bytes.
+    `range` is what the response promised; `partial` holds its first bytes.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class IncompleteBodyError(StoreError):
         self.etag = version_of(etag)
 
     def __reduce__(self) -> tuple[object, ...]:
-        # Where it is the last word, in another process say, the bytes are of no more use; and a view does not pickle.
+        # In another process the bytes are of no use, and a view does not pickle.
         return super().__reduce__()[0], (type(self), self.message, {**self.__dict__, "partial": b""})
 
 
@@ -82,8 +82,8 @@ class ShortObjectError(StoreError):
     """The object ends before the range does. `size` is the object's, where the store said it."""
 
     def __init__(self, *, path: str, want: ByteRange, size: int | None, etag: str | None = None) -> None:
-        told = "the object is shorter" if size is None else f"the object has only {size} bytes"
-        super().__init__(told, path=path, place=str(want), status=416)
+        message = "the object is shorter" if size is None else f"the object has only {size} bytes"
+        super().__init__(message, path=path, place=str(want), status=416)
         self.size = size
         self.etag = version_of(etag)
 
@@ -91,7 +91,7 @@ class ShortObjectError(StoreError):
 class SuffixUnsupportedError(StoreError):
     """This store, or this server, cannot serve the last bytes of an object of unknown size.
 
-    `sent` tells whether a request was spent on finding out; `certain`, whether it is so for all objects.
+    `sent` says whether a request was spent on finding out; `certain`, whether it holds for all objects.
     """
 
     def __init__(self, *, path: str, sent: bool, certain: bool, status: int | None = None) -> None:
@@ -105,7 +105,7 @@ class ObjectGoneError(ObjectChangedError, ObjectNotFoundError):
 
 
 def foremost(failures: BaseExceptionGroup[BaseException]) -> BaseException:
-    """The one error of a group that says most: another version, else the first of accel's own."""
+    """Return the most telling error of a group: that of a changed object, else the first AccelError."""
     flat: list[BaseException] = []
     pending: list[BaseException] = [failures]
     while pending:
@@ -122,7 +122,7 @@ def foremost(failures: BaseExceptionGroup[BaseException]) -> BaseException:
 
 
 def own_copy_of(error: BaseException) -> BaseException:
-    """An error for one of several who are told of it: what each of them adds to it is its own."""
+    """Return a copy of an AccelError for one of several who receive it, so that each may add to its own."""
     if not isinstance(error, AccelError):
         return error
     own = copy.copy(error)
@@ -152,7 +152,7 @@ CREDENTIAL_FAULTS: Final = MappingProxyType(
         "AuthorizationQueryParametersError": _SCOPE,
     }
 )
-"""By code, what to do. Some of these come with status 400, which else may mean that the request was not understood."""
+"""What to do, by code. Some of these come with status 400, which may otherwise mean that a request was not understood."""
 
 _MOST_TEXT = 1024
 # A server may give back what it was sent.
@@ -166,29 +166,28 @@ _OPAQUE = re.compile(r"(?=[0-9+_%~-]*[A-Za-z])([A-Za-z0-9+_%~-]{8})[A-Za-z0-9+_%
 
 
 def code_in(body: str) -> str | None:
-    """The word that S3 has for what went wrong, out of the body of its answer; None where there is none."""
+    """Return the error code in the body of an answer of S3; None where there is none."""
     found = _CODE.search(body)
     return None if found is None else quoted(found[1], 80)
 
 
 def quoted(text: str, most: int) -> str:
-    """A server's text, fit for a message: at most so many characters, without what looks like a credential."""
+    """Return the text of a server, cut to `most` characters and without what looks like a credential, for a message."""
     if len(text) > _MOST_TEXT:
-        # Not within a word, of which the rest would not be known for what it is.
+        # Cut between words: the rest of a credential would not be recognised.
         text = text[:_MOST_TEXT].rpartition(" ")[0]
     text = _SCHEME.sub(r"\1 ***", _NAMED.sub(r"\1***", redact(text)))
     return _OPAQUE.sub(r"\1***", text)[:most]
 
 
 class ErrorContext(CancellationGuard):
-    """Within it, errors name an object as its caller does.
+    """A context in which errors name an object by its whole address; a store knows only the path in it.
 
     Parameters
     ----------
     root : str
-        Of the store.
+        The root of the store.
     path : str
-        In it.
     """
 
     __slots__ = ("_path", "_root")
@@ -206,8 +205,8 @@ class ErrorContext(CancellationGuard):
             return
         try:
             super().__exit__(kind, error, traceback)
-        except AccelError as told:
-            self._name(told)
+        except AccelError as raised:
+            self._name(raised)
             raise
         if isinstance(error, AccelError):
             self._name(error)

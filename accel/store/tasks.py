@@ -34,13 +34,13 @@ __all__ = [
 
 
 def cancel_requests() -> int:
-    """How often the current task has been asked to end."""
+    """Return how often the current task has been asked to end."""
     task = asyncio.current_task()
     return 0 if task is None else task.cancelling()
 
 
 def foreign_cancellation() -> StoreError:
-    """What a CancelledError means that nobody has asked for: whoever waits for a task must hear of it."""
+    """Return the error for a CancelledError that nobody who waits has asked for: the waiting task must not end silently."""
     return StoreError(
         "a request was cancelled, and by nobody who waits for it",
         hint="the store may share what it does with others, one of whom was cancelled",
@@ -49,14 +49,14 @@ def foreign_cancellation() -> StoreError:
 
 
 def closed_early() -> AccelError:
-    """What whoever takes from a run that was stopped is told."""
+    """Return the error for who takes batches from a run that was stopped."""
     return AccelError("the scan was closed before its end", hint="iterate it again to run it anew")
 
 
 class CancellationGuard:
-    """Within it, a CancelledError is raised as what it is where this task has not been cancelled.
+    """A context in which a CancelledError becomes a StoreError unless this very task was cancelled.
 
-    No generator: one is entered for each request.
+    It is no generator, as one is entered for each request.
 
     Raises
     ------
@@ -79,7 +79,7 @@ class CancellationGuard:
 
 
 class StoppableStart:
-    """A task that begins something, which another may stop."""
+    """A task that starts something, which another task may stop."""
 
     __slots__ = ("_cancels", "_stopped", "_task", "left")
 
@@ -88,15 +88,16 @@ class StoppableStart:
         self._cancels = cancel_requests()
         self._stopped = False
         self.left: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        """Done when it has begun, or failed to."""
+        """Done when it has started, or failed to."""
 
     def stop(self) -> None:
+        """Cancel the task, once."""
         if self._task is not None and not self._stopped:
             self._stopped = True
             self._task.cancel()
 
     def was_stopped(self) -> bool:
-        """Told once, of a task that is cancelled: whether that was `stop`, and nobody else."""
+        """Return whether the cancellation of the task came from `stop` and from nobody else; may be called once."""
         return self._stopped and self._task is not None and self._task.uncancel() <= self._cancels
 
 
@@ -107,8 +108,10 @@ _tasks: set[asyncio.Task[Any]] = set()
 
 
 def begin(coroutine: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
-    """A task on the running event loop that is there until it ends: else one whose waiters are dropped with it would be
-    destroyed midway."""
+    """Start a task on the running event loop, and keep a reference to it until it ends.
+
+    The loop itself holds tasks weakly: one whose waiters are dropped would be destroyed midway.
+    """
     task = asyncio.get_running_loop().create_task(coroutine)
     _tasks.add(task)
     task.add_done_callback(_tasks.discard)
@@ -116,13 +119,13 @@ def begin(coroutine: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
 
 
 def see(ended: asyncio.Future[Any]) -> None:
-    """Have nobody told that nobody has asked why it failed: whoever would have may be gone."""
+    """Mark the failure of a future as retrieved, so that asyncio does not log it: whoever waited may be gone."""
     if not ended.cancelled():
         ended.exception()
 
 
 class Call(Generic[T]):
-    """One coroutine on the I/O loop, seen from another thread. `deliver` is called there when it has ended."""
+    """One coroutine on the I/O loop, seen from another thread. `deliver` is called on the I/O loop when it has ended."""
 
     def __init__(
         self,
@@ -137,7 +140,7 @@ class Call(Generic[T]):
         self.ended = False
 
     def send(self) -> None:
-        """Have it started. Whatever interrupts this, from here on only `cancel` ends the coroutine: it may run already."""
+        """Start it. Whatever interrupts this, only `cancel` ends the coroutine from here on: it may run already."""
         self._loop.call_soon_threadsafe(self._start, context=contextvars.copy_context())
 
     def _start(self) -> None:
@@ -153,7 +156,7 @@ class Call(Generic[T]):
         self._deliver()
 
     def cancel(self) -> None:
-        """From the thread that sent it; the call ends soon after, and says so."""
+        """Cancel it, from the thread that sent it; the call ends soon after, and delivers."""
         try:
             self._loop.call_soon_threadsafe(self._cancel)
         except RuntimeError:  # the loop is closed: nothing runs there any more
@@ -163,12 +166,12 @@ class Call(Generic[T]):
     def _cancel(self) -> None:
         if self._task is not None:
             self._task.cancel()
-        elif not self.ended:  # it was not sent: that would have come first
+        elif not self.ended:  # it was never sent: `_start` would have run first
             self._coroutine.close()
             self._end()
 
     def result(self) -> T:
-        """Of an ended call: its value, or raise what it raised."""
+        """Return the value of an ended call, or raise what it raised."""
         if self._task is None or self._task.cancelled():
             raise AccelError("the operation was cancelled")
         failure = self._task.exception()
@@ -179,11 +182,11 @@ class Call(Generic[T]):
 
 
 class Group(asyncio.TaskGroup):
-    """A task group that has been cancelled says so, also where a task of it has failed.
+    """A task group that raises CancelledError when it was cancelled, also where one of its tasks has failed.
 
-    Python's own raises the failure then. Before 3.13 nothing is left of the cancellation, so whoever handles the
-    failure, and goes on, cannot be stopped any more; since then it comes at the next await, which one who raises
-    the failure again never reaches, and which may be part of an orderly end.
+    Python's own group raises the failure then. Before 3.13 the cancellation is lost, so a caller that handles the failure
+    and goes on cannot be stopped any more. Since 3.13 it comes at the next await, which a caller that raises the failure
+    again never reaches, and which may be part of an orderly end.
     """
 
     async def __aenter__(self) -> Self:
@@ -204,10 +207,10 @@ class Group(asyncio.TaskGroup):
             if sys.version_info < (3, 13):
                 task = asyncio.current_task()
                 if task is not None and self._asks and not asked:
-                    # What it has asked of its own task it takes back, but not where that was ending already.
+                    # The group takes back its own request, but not where the task was ending already.
                     task.uncancel()
             elif cancel_requests():
-                # Python has cancelled the task anew, for its next await: that is here, and no one else's.
+                # Python has cancelled the task anew for its next await: take that here.
                 with suppress(asyncio.CancelledError):
                     await asyncio.sleep(0)
             if cancel_requests() > self._cancels:
@@ -216,20 +219,20 @@ class Group(asyncio.TaskGroup):
 
     @property
     def _asks(self) -> bool:
-        """Whether it has cancelled its own task, for that to hear of a failure."""
+        """Whether it has cancelled its own task because of a failure."""
         return bool(getattr(self, "_parent_cancel_requested", False))
 
 
 S = TypeVar("S")
 
-# Seconds of one slice. A look at the clock costs a ten-thousandth of that.
+# Seconds of one slice; reading the clock costs a ten-thousandth of that.
 _SLICE = 0.002
 # Items after which `each` looks at the clock.
 _BLOCK = 64
 
 
 class _Slices:
-    """The slice of one loop that is running, whoever works in it."""
+    """The current slice of one loop, whoever works in it."""
 
     def __init__(self) -> None:
         self.until = 0.0
@@ -244,9 +247,9 @@ _of_loop: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _Slices] = weakre
 
 
 async def breathe() -> None:
-    """Awaited between two steps of long work: lets the loop do what else there is once a slice has been used up.
+    """Let the loop run other work if the current slice is used up; to be awaited between the steps of long work.
 
-    All that call it on one loop share the slice: many that work at once hold the loop up no longer than one.
+    All callers on one loop share the slice, so many that work at once delay the loop no longer than one.
     """
     loop = asyncio.get_running_loop()
     slices = _of_loop.get(loop)
@@ -261,7 +264,7 @@ async def breathe() -> None:
 
 
 async def each(items: Iterable[S], do: Callable[[S], T]) -> list[T]:
-    """What `do` makes of every item, in order; a few of them at a time where they are many."""
+    """Return what `do` makes of each item, in order, and yield to the loop between blocks of items."""
     out: list[T] = []
     for item in items:
         out.append(do(item))
@@ -272,17 +275,21 @@ async def each(items: Iterable[S], do: Callable[[S], T]) -> list[T]:
 
 A = TypeVar("A", bound=Awaitable[Any])
 
+# The asynchronous calls of obstore that its threads have not released yet. Each call ends on a thread that Python does
+# not know of, which takes the interpreter to hand over the outcome, also of a call that was cancelled. One that comes too
+# late finds its event loop closed, or the interpreter gone, and aborts the process: who ends these waits for
+# `all_released`. A thread holds the future of a call until it is done with it.
 _unfinished_calls: set[weakref.ref[Any]] = set()
 
 
 def tracked(call: A) -> A:
-    """The same call, looked after until it is let go of. Every asynchronous call of obstore's goes through here."""
+    """Track a call until obstore has released it, and return it. Every asynchronous call of obstore goes through here."""
     _unfinished_calls.add(weakref.ref(call, _unfinished_calls.discard))
     return call
 
 
 class TrackedStream(Generic[T]):
-    """The same stream of obstore's, each step of it watched."""
+    """A stream of obstore, each step of it tracked."""
 
     __slots__ = ("_stream",)
 
@@ -297,15 +304,15 @@ class TrackedStream(Generic[T]):
 
 
 def all_released() -> bool:
-    """Whether no thread of obstore's will take the interpreter any more. From any thread."""
+    """Return whether no thread of obstore will take the interpreter any more. May be called from any thread."""
     if not _unfinished_calls:
         return True
     from obstore.store import MemoryStore
 
-    # What its threads dropped without the interpreter is dropped by whoever calls it next.
+    # Its next call drops what its threads have dropped without the interpreter.
     MemoryStore()
     return not _unfinished_calls
 
 
-# The parent's threads are not there.
+# The threads of the parent do not exist in the child.
 os.register_at_fork(after_in_child=_unfinished_calls.clear)
