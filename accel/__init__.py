@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from accel.cache.cache import Cache as Cache
     from accel.cache.cache import CacheStats as CacheStats
     from accel.errors import AccelError as AccelError
+    from accel.errors import AccessDeniedError as AccessDeniedError
     from accel.errors import ColumnNotFoundError as ColumnNotFoundError
     from accel.errors import EncryptedFileError as EncryptedFileError
     from accel.errors import IndexFormatError as IndexFormatError
@@ -71,6 +72,7 @@ _HOMES = {
     **dict.fromkeys(
         (
             "AccelError",
+            "AccessDeniedError",
             "ColumnNotFoundError",
             "EncryptedFileError",
             "IndexFormatError",

@@ -10,17 +10,17 @@ import pyarrow as pa
 from accel.cache.cache import Cache
 from accel.metrics import Metrics
 from accel.options import Options, check_options
-from accel.scanning.arguments import check_arguments
 from accel.scanning.engine import Engine
+from accel.scanning.file_source import FileSource
 from accel.scanning.scan import Scan
-from accel.scanning.scan_spec import ScanSpec
+from accel.scanning.spec import ScanSpec, check_arguments
 from accel.store import io_loop
 from accel.store.client import Connector
 
 if TYPE_CHECKING:
     from accel.planning.plan import Plan
     from accel.predicate.where import Where
-    from accel.scanning.scan_spec import Partitioning, PathKey, Source
+    from accel.scanning.spec import Partitioning, PathKey, Source
 
 __all__ = ["DEFAULT_CACHE", "plan", "plan_async", "scan"]
 
@@ -125,7 +125,20 @@ def _engine(
         raise TypeError(f"cache is an accel.Cache, or None for none, not {cache!r:.80}")
 
     connector = Connector(storage_options=storage_options, store=store, options=spec.options)
-    return Engine(spec, connector.client, cache=cache, in_store=store is not None)
+
+    def make_source(spec: ScanSpec) -> FileSource:
+        from accel.tables.path_source import PathSource
+
+        return PathSource(
+            spec.source,
+            partitioning=spec.partitioning,
+            glob=spec.glob,
+            in_store=store is not None,
+            text_columns=spec.texts,
+            cache=cache,
+        )
+
+    return Engine(spec, connector.client, cache=cache, make_source=make_source)
 
 
 def plan(

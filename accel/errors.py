@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
-from errno import ENOENT
+from errno import EACCES, ENOENT
+from types import TracebackType
 
 __all__ = [
     "AccelError",
+    "AccessDeniedError",
     "ColumnNotFoundError",
     "EncryptedFileError",
     "IndexFormatError",
@@ -19,6 +21,7 @@ __all__ = [
     "StoreError",
     "forget_frames",
     "redact",
+    "refuse_unforeseen",
 ]
 
 # Compiled by `re` where one is needed: few addresses have either.
@@ -163,7 +166,8 @@ class StoreError(AccelError, OSError):
     """A store did not answer, or not with what was asked for.
 
     `transient` says whether the same request may succeed when it is sent again; `status` is the
-    HTTP status where one is known; `retry_after` is the server's own wish, in seconds.
+    HTTP status where one is known; `retry_after` is the server's own wish, in seconds. As of any OSError,
+    `filename` and `strerror` tell the path and what happened.
     """
 
     def __init__(
@@ -182,15 +186,6 @@ class StoreError(AccelError, OSError):
         self.status = status
         self.retry_after = retry_after
 
-
-class ObjectNotFoundError(StoreError, FileNotFoundError):
-    """There is no object of that name, or nothing that matches the pattern.
-
-    As of any FileNotFoundError, `errno` is ENOENT, and `filename` and `strerror` tell the path and what happened.
-    """
-
-    errno = ENOENT
-
     @property
     def filename(self) -> str | None:
         return self.path
@@ -198,6 +193,19 @@ class ObjectNotFoundError(StoreError, FileNotFoundError):
     @property
     def strerror(self) -> str:  # type: ignore[override]
         return self.message
+
+
+class ObjectNotFoundError(StoreError, FileNotFoundError):
+    """There is no object of that name, or nothing that matches the pattern. As of any FileNotFoundError, `errno` is ENOENT."""
+
+    errno = ENOENT
+
+
+class AccessDeniedError(StoreError, PermissionError):
+    """A file, a directory or an object may not be read or written: by the file system, or by a store that answers with
+    status 401 or 403. As of most PermissionErrors, `errno` is EACCES."""
+
+    errno = EACCES
 
 
 class ObjectChangedError(StoreError):
@@ -265,3 +273,36 @@ class SchemaMismatchError(AccelError, ValueError):
 
 class MemoryLimitError(AccelError, MemoryError):
     """One piece that cannot be cut is larger than `options.memory_limit`."""
+
+
+class refuse_unforeseen:
+    """Turn any exception that is no AccelError into one: for the faces of what reads bytes that may be damaged.
+
+    Nothing is left to chance where damage is foreseen. Where it is not, whoever reads a file still catches one kind of error.
+
+    Parameters
+    ----------
+    place : str
+        Where in the file it happened.
+    """
+
+    __slots__ = ("_place",)
+
+    def __init__(self, place: str) -> None:
+        self._place = place
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is None or isinstance(error, AccelError) or not isinstance(error, Exception):
+            return
+        if isinstance(error, MemoryError):
+            raise MemoryLimitError(f"no memory to read it: {error}", place=self._place) from error
+        raise ParquetFormatError(
+            f"it cannot be read: {type(error).__name__}: {redact(str(error))}",
+            place=self._place,
+            hint="the file seems to be damaged; if it is not, please report this",
+        ) from error

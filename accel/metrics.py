@@ -29,6 +29,7 @@ class Counter:
 Count: TypeAlias = Literal[
     "cached_bytes",
     "data_hits",
+    "decoder_fallbacks",
     "dictionary_hits",
     "fallbacks",
     "indexes_ignored",
@@ -82,7 +83,8 @@ class Metrics:
     retries: int = 0
     """Requests sent again after one that failed."""
     requests_by_kind: dict[Kind, int] = field(default_factory=dict)
-    """`requests`, by what was asked for: "data page", "listing", ..."""
+    """`requests`, by what was asked for: "data page", "listing", ... A request for several things counts for what most of
+    its bytes are, and for "data page" or "column chunk" where dictionary pages come along with these."""
     bytes_by_kind: dict[Kind, int] = field(default_factory=dict)
     """`bytes`, likewise."""
     files: Counter = field(default_factory=Counter)
@@ -118,6 +120,9 @@ class Metrics:
     """Pieces whose filter columns were read first, and the other columns only where rows matched."""
     fallbacks: int = 0
     """Column chunks read whole because their page index could not be trusted or was absent."""
+    decoder_fallbacks: int = 0
+    """Column chunks, or the part of one that a piece has, that accel began to decode itself and left to pyarrow as a whole: it
+    met nulls, or a page of a form that it does not take."""
     replans: int = 0
     """Files that changed before a row of them was handed out, and were planned again."""
     restarts: int = 0
@@ -171,7 +176,7 @@ class Metrics:
         with self._lock:
             for counter in (self.files, self.row_groups, self.pages, self.rows):
                 counter.total = counter.kept = 0
-            self.round_trips = self.fallbacks = self.row_groups_remembered = 0
+            self.round_trips = self.fallbacks = self.row_groups_remembered = self.decoder_fallbacks = 0
             self.rows_from_metadata = self.rows_recalled = 0
             self.restarts += 1
 

@@ -146,6 +146,8 @@ class Options:
     """An object up to this size can be given indexes in place: in one request, from memory."""
     allow_unpinned: bool = False
     """Read objects of stores that give no etag over several requests (no protection from mixing)."""
+    verify_checksums: bool = True
+    """Whether a page that carries a CRC is held against it; one that does not match is refused. A CRC of 0 stands for none."""
     strict: bool = False
     """Refuse a file whose index or metadata had to be passed over, instead of warning."""
 

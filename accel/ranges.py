@@ -7,7 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple, Self, TypeAlias
 
-__all__ = ["Buffer", "ByteRange", "Kind", "ReadKey", "Stash", "Suffix", "Want"]
+from accel.errors import redact
+
+__all__ = ["Buffer", "ByteRange", "Kind", "ObjectId", "ReadKey", "Stash", "Suffix", "Want"]
 
 # Anything with the buffer protocol: bytes, memoryview, pyarrow.Buffer, obstore's Bytes.
 # (collections.abc.Buffer is Python 3.12's; the floor is 3.11.)
@@ -43,6 +45,20 @@ class ByteRange(_Ends):
 
     def __str__(self) -> str:
         return f"bytes {self.start}..{self.end}"
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectId:
+    """One version of one object: what a pinned read must find again."""
+
+    path: str
+    size: int
+    etag: str | None
+    """As the store wrote it; None where the store gives none."""
+
+    def __repr__(self) -> str:
+        # Over HTTP the path holds the query string, which may be a signature.
+        return f"ObjectId({redact(self.path)!r}, {self.size} bytes, etag={self.etag!r})"
 
 
 @dataclass(frozen=True, slots=True)

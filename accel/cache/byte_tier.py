@@ -10,8 +10,7 @@ from typing import NamedTuple, TypeAlias
 
 from cachetools import LRUCache
 
-from accel.planning.file import ObjectId
-from accel.ranges import ByteRange
+from accel.ranges import ByteRange, ObjectId
 
 __all__ = ["ByteTier", "CachedRange"]
 

@@ -20,10 +20,10 @@ from accel.cache.cache import Cache, CacheKey, Entry, file_key
 from accel.errors import StoreError
 from accel.metrics import Metrics
 from accel.options import MIB
-from accel.planning.file import DataFile, ObjectId
+from accel.planning.file_entry import FileEntry
 from accel.planning.handle import FileHandle
 from accel.planning.need import Need, NeedTail, Steps, Tail
-from accel.ranges import Stash
+from accel.ranges import ObjectId, Stash
 from accel.store.client import Client
 from accel.store.fetch import same_etag
 from accel.store.range_store import Writer
@@ -86,7 +86,7 @@ class MetadataFreshness:
     def _is_young(self, handle: FileHandle, now: float) -> bool:
         return handle.checked_at > now or now - handle.checked_at < self._cache.max_age
 
-    def is_stale(self, client: Client, file: DataFile) -> bool:
+    def is_stale(self, client: Client, file: FileEntry) -> bool:
         """Return whether a file is cached, too old to be used without asking, and nothing else speaks against it."""
         handle = self._cache.peek(file_key(client.token, file.path))
         if not isinstance(handle, FileHandle) or handle.etag is None:
@@ -94,7 +94,7 @@ class MetadataFreshness:
         written = written_since(client.root, file.path, moment=handle.checked_at)
         return not written and not self._is_young(handle, time.monotonic())
 
-    async def revalidate(self, client: Client, file: DataFile) -> tuple[FileHandle, int] | None:
+    async def revalidate(self, client: Client, file: FileEntry) -> tuple[FileHandle, int] | None:
         """Return what is cached of a file, and the round trips it took to know that it is current; None where it is not."""
         handle = self._cache.peek(file_key(client.token, file.path))
         if not isinstance(handle, FileHandle):
@@ -105,7 +105,7 @@ class MetadataFreshness:
             return None
         return handle, trips
 
-    def is_usable(self, client: Client, handle: FileHandle, *, file: DataFile, now: float) -> bool:
+    def is_usable(self, client: Client, handle: FileHandle, *, file: FileEntry, now: float) -> bool:
         """Return whether a cached handle may be used without asking: it is young, or a listing has just shown the same
         version, or that is assumed."""
         etag = handle.etag
@@ -124,7 +124,7 @@ class MetadataFreshness:
             handle.checked_at = max(handle.checked_at, self._listed_at)
         return same
 
-    async def confirm(self, client: Client, handle: FileHandle, file: DataFile, now: float) -> int | None:
+    async def confirm(self, client: Client, handle: FileHandle, file: FileEntry, now: float) -> int | None:
         """Return the round trips it took to know that a cached handle may be used; None where it may not."""
         known = handle.id
         if known.etag is None or (file.size is not None and file.size != known.size):
@@ -152,7 +152,7 @@ class MetadataFreshness:
         return asked_at if await client.revalidate(known, metrics=self._metrics) else None
 
     async def load(
-        self, client: Client, file: DataFile, steps: Steps[FileHandle]
+        self, client: Client, file: FileEntry, steps: Steps[FileHandle]
     ) -> tuple[FileHandle, int] | None:
         """Return the handle of a file whose metadata is on disk and may be used, and the round trips to know that.
 
@@ -200,7 +200,7 @@ class MetadataFreshness:
     async def _use(
         self,
         client: Client,
-        file: DataFile,
+        file: FileEntry,
         stored: StoredMetadata,
         steps: Steps[FileHandle],
         checked_at: float,

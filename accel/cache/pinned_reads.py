@@ -11,8 +11,7 @@ from accel.errors import ObjectChangedError, StoreError
 from accel.metrics import Metrics
 from accel.options import MIB
 from accel.planning.coalesce import Merging
-from accel.planning.file import ObjectId
-from accel.ranges import ByteRange, Kind, ReadKey, Stash, Want
+from accel.ranges import ByteRange, Kind, ObjectId, ReadKey, Stash, Want
 from accel.store.client import Client
 from accel.store.location import LOCAL_ROOT
 from accel.store.range_store import is_weak

@@ -21,11 +21,11 @@ from accel.planning.remembered import Evaluation
 
 if TYPE_CHECKING:
     from accel.cache.cache import Cache
-    from accel.planning.file import ObjectId
     from accel.planning.handle import FileHandle
     from accel.planning.pages import Piece
     from accel.planning.selection import RowSelection
     from accel.planning.task import ScanTask
+    from accel.ranges import ObjectId
 
 __all__ = ["MatchedRows", "ResultCacheEntry", "ResultTier"]
 

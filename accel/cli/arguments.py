@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import csv
+import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,7 +12,9 @@ from accel.options import Int96Unit, Options
 
 __all__ = [
     "UsageError",
+    "accel_options",
     "add_message_options",
+    "add_setting_options",
     "add_store_options",
     "build_parser",
     "column_list",
@@ -19,6 +22,7 @@ __all__ = [
     "storage_options",
 ]
 
+_COUNT_ALL = "count_all"
 _FORMATS = ("table", "csv", "json", "arrow", "parquet")
 
 _EPILOG = """\
@@ -30,7 +34,7 @@ examples:
   accel embed flights.parquet --index carrier=distinct --index flight=bitmap
 
 exit status: 0 done, 1 it failed, 2 the command line is wrong, or the predicate or a column that it names,
-130 interrupted, 141 the reader of the output went away.
+130 interrupted, 141 the reader of the output went away, 143 terminated.
 """
 
 
@@ -72,6 +76,7 @@ def _shared() -> argparse.ArgumentParser:
         help="whether key=value directories are columns",
     )
     source.add_argument("--no-glob", action="store_true", help="*, ? and [ are part of a name")
+    add_setting_options(shared)
     add_message_options(shared)
     return shared
 
@@ -101,6 +106,18 @@ def add_store_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_setting_options(parser: argparse.ArgumentParser) -> None:
+    """What says how accel works."""
+    parser.add_argument(
+        "--option",
+        action="append",
+        type=_setting,
+        default=[],
+        metavar="NAME=VALUE",
+        help="any of accel.Options, as memory_limit=1073741824; may be repeated",
+    )
+
+
 def add_message_options(parser: argparse.ArgumentParser) -> None:
     """What says how much to say."""
     talk = parser.add_argument_group("messages")
@@ -120,8 +137,7 @@ def _add_question(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--int96-unit",
         choices=[unit.value for unit in Int96Unit],
-        default=str(Options().int96_unit),
-        help="what timestamps stored as INT96 are read to; ns, and auto here, reaches from 1677 to 2262",
+        help="what timestamps stored as INT96 are read to; ns, and auto, the default, reaches from 1677 to 2262",
     )
 
 
@@ -150,7 +166,11 @@ def _add_scan(commands: Any, shared: argparse.ArgumentParser) -> None:
         help="json: one object a line; arrow: an IPC stream; by default after the name of FILE",
     )
     parser.add_argument(
-        "--output", "-o", metavar="FILE", help="replaced only once all is written; - is standard output"
+        "--output",
+        "-o",
+        type=_file,
+        metavar="FILE",
+        help="replaced only once all is written; - is standard output",
     )
 
 
@@ -185,6 +205,30 @@ def _pair(text: str) -> tuple[str, str]:
     return key, value
 
 
+def _setting(text: str) -> tuple[str, Any]:
+    name, equals, value = text.partition("=")
+    defaults = {field.name: field.default for field in dataclasses.fields(Options)}
+    if not equals or not name:
+        raise argparse.ArgumentTypeError("expected NAME=VALUE")
+    if name not in defaults:
+        raise argparse.ArgumentTypeError(
+            f"there is no option {name!r}: see accel.Options in the documentation"
+        )
+    default = defaults[name]
+    if isinstance(default, bool):
+        if value not in ("true", "false"):
+            raise argparse.ArgumentTypeError(f"{name} is true or false, not {value!r}")
+        return name, value == "true"
+    if isinstance(default, str):
+        return name, value
+    kind = float if isinstance(default, float) else int
+    try:
+        return name, kind(value)
+    except ValueError:
+        what = "number" if kind is float else "whole number"
+        raise argparse.ArgumentTypeError(f"{name} is a {what}, not {value!r}") from None
+
+
 def _header(text: str) -> tuple[str, str]:
     name, colon, value = text.partition(":")
     if not colon or not name.strip() or any(c in text for c in "\r\n\0"):
@@ -193,8 +237,16 @@ def _header(text: str) -> tuple[str, str]:
 
 
 def _aggregate(text: str) -> tuple[Any, str]:
-    column, _, function = text.rpartition("=")
+    column, equals, function = text.rpartition("=")
+    if text != _COUNT_ALL and not (column and equals and function):
+        raise argparse.ArgumentTypeError(f"expected COLUMN=FUNCTION, or {_COUNT_ALL}: {text!r}")
     return (column if column else ()), function
+
+
+def _file(text: str) -> str:
+    if not text:
+        raise argparse.ArgumentTypeError("names no file (- is standard output)")
+    return text
 
 
 def _count(text: str) -> int:
@@ -206,11 +258,15 @@ def _count(text: str) -> int:
 def column_list(given: Sequence[str] | None) -> list[str] | None:
     """The columns of all `--columns`, split at commas outside of double quotes; None for all.
 
-    Raises UsageError where quotes do not pair, or a line break stands outside of them.
+    Raises UsageError where quotes do not pair, a line break stands outside of them, or no column is named.
     """
     if given is None:
         return None
-    return [name for text in given for name in _names(text) if name]
+    names = [name for text in given for name in _names(text) if name]
+    if not names:
+        # Rows of no columns: most likely a variable of a script that is empty.
+        raise UsageError("--columns names no column (leave it out for all)")
+    return names
 
 
 def _names(text: str) -> list[str]:
@@ -234,6 +290,18 @@ def storage_options(given: argparse.Namespace) -> dict[str, Any] | None:
     return options or None
 
 
+def accel_options(given: argparse.Namespace) -> Options:
+    """The settings that `--option` and `--int96-unit` name, the defaults otherwise.
+
+    Raises ValueError where one is out of range.
+    """
+    settings: dict[str, Any] = dict(given.option)
+    unit = getattr(given, "int96_unit", None)
+    if unit is not None:
+        settings["int96_unit"] = Int96Unit(unit)
+    return Options(**settings)
+
+
 def scan_keywords(given: argparse.Namespace) -> dict[str, Any]:
     """The keywords that `accel.scan` is called with, but for the limit."""
     return {
@@ -242,5 +310,5 @@ def scan_keywords(given: argparse.Namespace) -> dict[str, Any]:
         "partitioning": None if given.partitioning == "none" else given.partitioning,
         "glob": not given.no_glob,
         "storage_options": storage_options(given),
-        "options": Options(int96_unit=Int96Unit(given.int96_unit)),
+        "options": accel_options(given),
     }

@@ -6,6 +6,7 @@ import argparse
 import contextlib
 import dataclasses
 import sys
+import warnings
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +21,7 @@ _STAGES = {"index": "indexing", "copy": "copying"}
 
 def add_embed(commands: Any) -> None:
     """Tell the parser about it."""
-    from accel.cli.arguments import add_message_options, add_store_options
+    from accel.cli.arguments import add_message_options, add_setting_options, add_store_options
 
     parser = commands.add_parser(
         "embed",
@@ -43,6 +44,7 @@ def add_embed(commands: Any) -> None:
     )
     parser.add_argument("--dry-run", action="store_true", help="build everything, write nothing")
     parser.add_argument("--json", action="store_true", help="print what was done as JSON")
+    add_setting_options(parser)
     add_store_options(parser)
     add_message_options(parser)
 
@@ -52,30 +54,36 @@ def run_embed(given: argparse.Namespace) -> None:
 
     Raises what `accel.embed` does; UsageError for an index that cannot be.
     """
-    from accel.cli.arguments import UsageError, storage_options
+    from accel.cli.arguments import UsageError, accel_options, storage_options
     from accel.writing.embedding import embed
 
     indexes: dict[str, list[Any]] = {}
     for column, kind, level in given.index:
         indexes.setdefault(column, []).append(kind if level is None else (kind, level))
     try:
-        with _progress() as progress:
+        with _progress() as progress, warnings.catch_warnings():
+            # They are in the report, too.
+            warnings.simplefilter("ignore", UserWarning)
             report = embed(
                 given.source,
                 given.target,
                 indexes=indexes,
                 storage_options=storage_options(given),
+                options=accel_options(given),
                 progress=progress,
                 dry_run=given.dry_run,
             )
     except TypeError as error:
         raise UsageError(str(error)) from error
-    if given.json:
-        from accel.cli.output import print_json
+    from accel.cli.output import print_json, say
+    from accel.cli.values import safe_text
 
+    if given.json:
         print_json(dataclasses.asdict(report))
-        return
-    _print(report)
+    else:
+        _print(report)
+    for warning in report.warnings:
+        say(f"warning: {safe_text(warning)}")
 
 
 def _index(text: str) -> tuple[str, str, str | None]:

@@ -6,35 +6,44 @@ import argparse
 import dataclasses
 import sys
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
 from accel.cache.cache import Cache
 from accel.cli.advice import advise
-from accel.cli.arguments import storage_options
+from accel.cli.arguments import accel_options, storage_options
 from accel.cli.layout import EmbeddedLayout, FileLayout, Indexes, describe_layout
 from accel.cli.output import print_json, say, say_warnings
 from accel.cli.progress import byte_count
 from accel.cli.table import GAP, console_for, print_table
 from accel.cli.values import safe_text
-from accel.errors import redact
+from accel.errors import IndexFormatError, redact
+from accel.format.embedded import verify_blob, verify_head
+from accel.indexes.ask import guarded
+from accel.indexes.registry import find_kind
 from accel.metrics import Metrics
-from accel.options import MIB, Options
-from accel.planning.file import Listing
+from accel.options import MIB
+from accel.planning.file_entry import FileBlock
 from accel.planning.handle import FileHandle
 from accel.planning.page_indexes import index_want, take_page_indexes
-from accel.ranges import Kind, Want
+from accel.ranges import ByteRange, Kind, ReadKey, Want
 from accel.reader.reader import Reader
 from accel.store import io_loop
 from accel.store.client import Client, client_for
 from accel.tables.discover import discover
+from accel.writing.report import idle_warning
+
+if TYPE_CHECKING:
+    from accel.indexes.capabilities import LimitedKind
 
 __all__ = ["run_inspect"]
 
 # More page index than this is not read just to be described.
 _MOST_INDEX_BYTES = 64 * MIB
 _MOST_FILES = 20
+_LONGEST_IDLE = 64 * 1024
+"""Bytes of an index, or of its head; one that rules nothing out has no more."""
 
 
 def run_inspect(given: argparse.Namespace) -> None:
@@ -55,8 +64,8 @@ def run_inspect(given: argparse.Namespace) -> None:
         say(f"{metrics.requests} requests, {byte_count(metrics.bytes)}")
 
 
-async def _inspect(given: argparse.Namespace, metrics: Metrics) -> tuple[Listing, list[FileLayout]]:
-    options = Options()
+async def _inspect(given: argparse.Namespace, metrics: Metrics) -> tuple[FileBlock, list[FileLayout]]:
+    options = accel_options(given)
     clients: Any = partial(client_for, storage_options=storage_options(given), options=options)
     listing = await discover(
         given.source,
@@ -72,7 +81,8 @@ async def _inspect(given: argparse.Namespace, metrics: Metrics) -> tuple[Listing
         if handle.bad_toc is not None:
             metrics.warn(str(handle.bad_toc.at(path=redact(file.url))))
         indexes = await _read_indexes(reader.client(file.root), handle, metrics)
-        layouts.append(describe_layout(file.url, handle, indexes=indexes))
+        short = await _shortcomings(reader.client(file.root), handle, metrics)
+        layouts.append(describe_layout(file.url, handle, indexes=indexes, shortcomings=short))
     return listing, layouts
 
 
@@ -99,6 +109,32 @@ async def _read_indexes(client: Client, handle: FileHandle, metrics: Metrics) ->
     )
 
 
+async def _shortcomings(client: Client, handle: FileHandle, metrics: Metrics) -> dict[int, str]:
+    """Why embedded indexes rule nothing out, by their place in the table: those that do not are short."""
+    wants: dict[int, Want] = {}
+    for at, entry in enumerate(handle.toc.entries if handle.toc is not None else ()):
+        length = entry.head or entry.length
+        kind = find_kind(entry.kind, entry.version)
+        if length <= _LONGEST_IDLE and hasattr(kind, "shortcoming"):
+            where = ByteRange(entry.offset, entry.offset + length)
+            wants[at] = Want(ReadKey(Kind.INDEX, entry.row_group, at), where)
+    if handle.toc is None or sum(want.range.length for want in wants.values()) > _MOST_INDEX_BYTES:
+        return {}
+    data = await client.read(handle.id.path, list(wants.values()), pin=handle.id, metrics=metrics)
+    found: dict[int, str] = {}
+    for at, want in wants.items():
+        entry = handle.toc.entries[at]
+        kind = cast("LimitedKind", find_kind(entry.kind, entry.version))
+        try:
+            (verify_head if entry.head else verify_blob)(entry, data[want.key])
+            told = guarded(kind.shortcoming, bytes(data[want.key]), units=entry.units)
+        except IndexFormatError as error:
+            metrics.warn(str(error.at(path=redact(handle.id.path))))
+        else:
+            found |= {} if told is None else {at: told}
+    return found
+
+
 def _print(file: FileLayout, *, row_groups: bool) -> None:
     console = console_for(sys.stdout)
 
@@ -117,6 +153,14 @@ def _print(file: FileLayout, *, row_groups: bool) -> None:
         show("metadata", ", ".join(f"{name} ({byte_count(n)})" for name, n in file.key_value.items()))
     for index in file.embedded:
         show("index", _index(index))
+        idle = idle_warning(
+            f"the {index.kind} index of {index.column}",
+            count=index.count,
+            idle=index.idle,
+            shortcoming=index.shortcoming,
+        )
+        if idle is not None:
+            show("note", idle)
     if not file.indexes_read:
         show("note", "the page indexes were not read for their size: pages are counted by the footer")
     console.print()

@@ -92,6 +92,10 @@ class EmbeddedLayout:
     bytes: int
     seconds: float | None
     """What building them took, decoding not counted; None where the file does not say."""
+    idle: int = 0
+    """Of `count`, those that rule nothing out, as far as they were read."""
+    shortcoming: str | None = None
+    """Why they do not, and what to take instead."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,8 +123,11 @@ class FileLayout:
     columns: tuple[ColumnLayout, ...]
 
 
-def describe_layout(url: str, handle: FileHandle, *, indexes: Indexes) -> FileLayout:
-    """Put together what the footer and the indexes say."""
+def describe_layout(
+    url: str, handle: FileHandle, *, indexes: Indexes, shortcomings: Mapping[int, str] = {}
+) -> FileLayout:
+    """Put together what the footer and the indexes say; and of embedded ones, by their place in the table, why they rule
+    nothing out."""
     metadata = handle.metadata
     chunks = metadata.chunks
     lengths = (chunks.column_index_length, chunks.offset_index_length)
@@ -137,7 +144,7 @@ def describe_layout(url: str, handle: FileHandle, *, indexes: Indexes) -> FileLa
         tail_bytes=handle.suggested_tail_bytes(),
         indexes_read=indexes.read,
         key_value={name: len(value) for name, value in metadata.key_value.items()},
-        embedded=_embedded(handle),
+        embedded=_embedded(handle, shortcomings),
         sorting=_sorting(metadata),
         row_groups=tuple(
             GroupLayout(
@@ -151,10 +158,14 @@ def describe_layout(url: str, handle: FileHandle, *, indexes: Indexes) -> FileLa
     )
 
 
-def _embedded(handle: FileHandle) -> tuple[EmbeddedLayout, ...]:
+def _embedded(handle: FileHandle, shortcomings: Mapping[int, str]) -> tuple[EmbeddedLayout, ...]:
     found: dict[tuple[str, str, str], list[Entry]] = {}
-    for entry in handle.toc.entries if handle.toc is not None else ():
-        found.setdefault((entry.kind, _covered(entry), entry.level), []).append(entry)
+    short: dict[tuple[str, str, str], list[str]] = {}
+    for at, entry in enumerate(handle.toc.entries if handle.toc is not None else ()):
+        key = (entry.kind, _covered(entry), entry.level)
+        found.setdefault(key, []).append(entry)
+        if at in shortcomings:
+            short.setdefault(key, []).append(shortcomings[at])
     return tuple(
         EmbeddedLayout(
             kind=safe_text(kind),
@@ -164,6 +175,8 @@ def _embedded(handle: FileHandle) -> tuple[EmbeddedLayout, ...]:
             units=sum(entry.units for entry in entries),
             bytes=sum(entry.length for entry in entries),
             seconds=_sum([entry.seconds for entry in entries]),
+            idle=len(short.get((kind, column, level), ())),
+            shortcoming=next(iter(short.get((kind, column, level), ())), None),
         )
         for (kind, column, level), entries in found.items()
     )

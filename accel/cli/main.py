@@ -6,8 +6,11 @@ import argparse
 import contextlib
 import io
 import os
+import signal
 import sys
+import threading
 from collections.abc import Iterator, Sequence
+from types import FrameType
 
 from accel.cli.arguments import UsageError, build_parser
 
@@ -15,9 +18,10 @@ __all__ = ["main"]
 
 _FAILED = 1
 _USAGE = 2
-_INTERRUPTED = 130
-# What a shell says of a process that SIGPIPE ended.
-_PIPE = 141
+# What a shell says of a process that a signal ended.
+_SIGNALLED = 128
+_INTERRUPTED = _SIGNALLED + signal.SIGINT
+_PIPE = _SIGNALLED + 13
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -27,11 +31,38 @@ def main(argv: Sequence[str] | None = None) -> int:
     -------
     int
         The exit status: 0 done, 1 failed, 2 a question or arguments that make no sense, 130 interrupted,
-        141 the reader of the output went away. argparse itself exits with 2 on what it does not understand.
+        141 the reader of the output went away. argparse itself exits with 2 on what it does not understand, and
+        SIGTERM and SIGHUP with 143 and 129.
     """
     given = build_parser().parse_args(argv)
-    with _open_streams() as printing:
+    with _ended_by_signals(), _open_streams() as printing:
         return _run(given, printing=printing)
+
+
+@contextlib.contextmanager
+def _ended_by_signals() -> Iterator[None]:
+    """Have SIGTERM and SIGHUP end the command as an interrupt does: unfinished files and uploads are removed.
+
+    The status is what a shell says of a process that the signal ended. A second signal ends the process at once. One that
+    the process was started to ignore, by `nohup` say, stays ignored.
+    """
+    numbers = []
+    if threading.current_thread() is threading.main_thread():
+        named = (signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM))
+        numbers = [number for number in named if signal.getsignal(number) is signal.SIG_DFL]
+
+    def end(number: int, frame: FrameType | None) -> None:
+        for each in numbers:
+            signal.signal(each, signal.SIG_DFL)
+        sys.exit(_SIGNALLED + number)
+
+    for number in numbers:
+        signal.signal(number, end)
+    try:
+        yield
+    finally:
+        for number in numbers:
+            signal.signal(number, signal.SIG_DFL)
 
 
 @contextlib.contextmanager
@@ -99,6 +130,7 @@ def _dispatch(given: argparse.Namespace) -> None:
 
 def _report(error: Exception, *, debug: bool) -> int | None:
     """Say on standard error what went wrong; None for what is a fault of accel's own."""
+    from accel.cli.hints import for_command_line
     from accel.errors import AccelError, ColumnNotFoundError, PredicateError
 
     known = isinstance(error, AccelError | UsageError | OSError | ValueError | MemoryError)
@@ -109,7 +141,7 @@ def _report(error: Exception, *, debug: bool) -> int | None:
         import traceback
 
         traceback.print_exception(error)
-    text = str(error) or type(error).__name__
+    text = for_command_line(error)
     if isinstance(error, OSError) and not isinstance(error, AccelError) and error.filename is not None:
         text = f"{error.filename}: {error.strerror}"
     print(f"accel: error: {_printable(text)}", file=sys.stderr)

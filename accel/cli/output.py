@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from accel.cli.arguments import UsageError
+from accel.cli.hints import reword
 from accel.errors import redact
 from accel.store.local_store import write_beside
 from accel.store.location import has_scheme
@@ -44,7 +45,7 @@ def say(text: str) -> None:
 def say_warnings(metrics: Metrics) -> None:
     """The first few of what went otherwise than it should."""
     for warning in metrics.warnings[:_MOST_WARNINGS]:
-        say(f"warning: {warning}")
+        say(f"warning: {reword(warning)}")
 
 
 @contextlib.contextmanager

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 import pyarrow as pa
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["DecodePart", "read_apart", "units_apart"]
 
+_Read = TypeVar("_Read", bound="pa.Array | pa.ChunkedArray | None")
 DecodePart: TypeAlias = Callable[[ChunkPages, RowSelection, pa.Field], pa.Array | pa.ChunkedArray]
 """Decodes rows of some pages of one column, in the common way."""
 
@@ -52,8 +53,11 @@ def read_apart(
     field: pa.Field,
     *,
     decode: DecodePart,
+    left: list[int] | None = None,
 ) -> pa.ChunkedArray | None:
     """The selected rows of a unit, which is the field, where it has a way of its own; else None.
+
+    Where that way was begun and has met a page that it does not take, `left` is given the leaf.
 
     Raises
     ------
@@ -70,10 +74,13 @@ def read_apart(
     form = form_of(field.type, known.schema.elements[leaf.element])
     if coded and unit.num_rows > MOST_PICKED and rows.count * _RARE > unit.num_rows:
         bare = known.chunks[leaf.ordinal].codec in _WITH_CONTEXTS and len(facts.encoded) >= _LEAST_PAGES
-        return _read_coded(known, unit, field.type, form, rows) if bare else None
+        found = _read_coded(known, unit, field.type, form, rows) if bare else None
+        return _or_left(found, left if bare else None, leaf.ordinal)
     pages = [] if form is None else data_pages(known.chunks[leaf.ordinal], facts)
     if coded:
-        array = None if form is None else _pick(known, unit, field.type, pages, form, rows)
+        if form is None:
+            return None
+        array = _or_left(_pick(known, unit, field.type, pages, form, rows), left, leaf.ordinal)
         return None if array is None else pa.chunked_array([array])
     from accel.decode.mixed import cut_pages, cut_ways
 
@@ -82,7 +89,7 @@ def read_apart(
         return None
     read = partial(_read_pages, known, unit, field.type, pages, form)
     if len(ways) == 1:
-        array = read(ways[0], rows)
+        array = _or_left(read(ways[0], rows), left, leaf.ordinal)
         return None if array is None else pa.chunked_array([array])
     arrays: list[pa.Array] = []
     for way in ways:
@@ -90,11 +97,18 @@ def read_apart(
         inside = rows.within(int(part.first_rows[0]), int(part.stop_rows[-1]))
         if not inside:
             continue
-        found = read(way, inside) if way.plain else None
+        found = _or_left(read(way, inside), left, leaf.ordinal) if way.plain else None
         if found is None:
             found = decode(part, inside, field)
         arrays.extend(found.chunks if isinstance(found, pa.ChunkedArray) else [found])
     return join_arrays(arrays, _MOST_COPIED)
+
+
+def _or_left(found: _Read, left: list[int] | None, leaf: int) -> _Read:
+    """What was read of a leaf; where that is nothing, `left` is given the leaf."""
+    if found is None and left is not None:
+        left.append(leaf)
+    return found
 
 
 _SEVERAL = 4

@@ -74,7 +74,9 @@ _DICTIONARY = Kind.DICTIONARY.value
 _BAD_BYTES = (pa.ArrowException, OSError, ValueError, TypeError, OverflowError, NotImplementedError)
 
 
-def open_reader(data: bytes, *, int96_unit: str = INT96_UNIT, coded: Sequence[int] = ()) -> ParquetReader:
+def open_reader(
+    data: bytes, *, int96_unit: str = INT96_UNIT, coded: Sequence[int] = (), verify_checksums: bool = True
+) -> ParquetReader:
     """A reader with the settings that `pyarrow.parquet.read_table` has, which verifies the checksums of pages too.
 
     INT96 is decoded to timestamps of `int96_unit`, the texts of the columns `coded` to indices into dictionaries.
@@ -85,7 +87,7 @@ def open_reader(data: bytes, *, int96_unit: str = INT96_UNIT, coded: Sequence[in
         pre_buffer=False,
         read_dictionary=coded,
         coerce_int96_timestamp_unit=int96_unit,
-        page_checksum_verification=True,
+        page_checksum_verification=verify_checksums,
         arrow_extensions_enabled=True,
     )
     return reader

@@ -137,8 +137,8 @@ def _bare_head(head: bytes, size: int, compressed: int, *, has_crc: bool) -> byt
 
 def _sums_hold(buffer: Buffer, table: PageTable) -> bool:
     """Whether the pages are those that their checksums are of: whoever reads those that are not will say so."""
-    if table.crc.max(initial=-1) < 0:
+    if table.crc.max(initial=-1) <= 0:
         return True
     view = memoryview(buffer)
     bodies = zip(table.body.tolist(), table.end.tolist(), table.crc.tolist(), strict=True)
-    return all(crc < 0 or zlib.crc32(view[body:end]) == crc for body, end, crc in bodies)
+    return all(crc <= 0 or zlib.crc32(view[body:end]) == crc for body, end, crc in bodies)

@@ -23,6 +23,7 @@ from accel.decode.snappy import fast_snappy
 from accel.decode.verify import PageFacts
 from accel.errors import ParquetFormatError
 from accel.format.model import Codec, Encoding, PageType
+from accel.format.runs import find_runs
 from accel.format.thrift_value import encode_varint
 from accel.memory import allocate, pool
 
@@ -41,8 +42,9 @@ __all__ = [
 Bytes = npt.NDArray[np.uint8]
 
 _CODECS: Final[dict[int, str]] = {
-    codec: codec.arrow_name for codec in (Codec.SNAPPY, Codec.ZSTD, Codec.LZ4_RAW)
+    codec: codec.arrow_name for codec in (Codec.SNAPPY, Codec.ZSTD, Codec.LZ4_RAW, Codec.BROTLI)
 }
+_SILENT: Final = frozenset({Codec.LZ4_RAW, Codec.BROTLI})
 _ANY_WRAPPER: Final = 32 + zlib.MAX_WBITS
 """Of deflate's stream: gzip's, or zlib's, which some writers have."""
 
@@ -66,7 +68,7 @@ class DataPage(NamedTuple):
     """Of a v2 page's definition levels, which lie uncompressed before its values; -1 where it has others too."""
     level_encoding: int
     crc: int
-    """Unsigned; -1 without one."""
+    """Unsigned; -1 without one, and 0 stands for none, too."""
     ahead: Bytes | None
     """The body of a v1 page, where it was decompressed beforehand."""
 
@@ -178,8 +180,7 @@ def _decompressed(
     held = 0
     for page in pages:
         body, size = (page.body, page.uncompressed) if not page.is_v2 else packed(page)
-        if page.crc >= 0:
-            check_crc(page.body, page.crc)
+        check_crc(page.body, page.crc)
         together = page.codec == _ZSTD and size >= 0 and page.ahead is None
         if group and (not together or held + size > MOST_TOGETHER):
             yield zip(group, _unpack(bodies, sizes), strict=True)
@@ -240,14 +241,14 @@ _RLE: Final = int(Encoding.RLE)
 
 
 def check_crc(page: memoryview, crc: int | None) -> None:
-    """Hold the stored body of a page against its checksum.
+    """Hold the stored body of a page against its checksum; one of 0 stands for none.
 
     Raises
     ------
     ParquetFormatError
         It is not that of these bytes.
     """
-    if crc is not None and crc >= 0 and zlib.crc32(page) != crc:
+    if crc is not None and crc > 0 and zlib.crc32(page) != crc:
         raise ParquetFormatError("the CRC checksum of a page is not that of its bytes")
 
 
@@ -270,7 +271,7 @@ def decompress(body: memoryview, codec: int, *, size: int) -> Bytes | None:
     except (pa.ArrowException, OSError, ValueError):
         # pyarrow's reader will say what is wrong with it.
         return None
-    if codec == Codec.LZ4_RAW and size:
+    if codec in _SILENT and size:
         # Where less came out pyarrow does not tell, and the rest is whatever lay there; zstd and snappy do.
         with suppress(pa.ArrowException, OSError):
             unpack(decompressed_size=size - 1)
@@ -295,21 +296,10 @@ def present_levels(count: int) -> bytes:
 
 
 def _all_present(levels: memoryview, count: int) -> bool:
-    """Whether definition levels of one bit, in RLE runs, say that no value is null."""
-    data = levels.tobytes()
-    position = seen = 0
-    while seen < count and position < len(data):
-        head = shift = 0
-        while position < len(data):
-            byte = data[position]
-            position += 1
-            head |= (byte & 0x7F) << shift
-            shift += 7
-            if byte < 0x80 or shift > 35:
-                break
-        # An even number is a run of one value, an odd one groups of eight bits: these have nulls more often than not.
-        if head & 1 or position >= len(data) or data[position] != 1:
-            return False
-        position += 1
-        seen += head >> 1
-    return seen >= count
+    """Whether definition levels of one bit, in RLE runs, say of just so many values that none is null."""
+    runs = find_runs(levels.tobytes(), start=0, width=1, count=count, most_runs=_MOST_RUNS)
+    # Packed ones have nulls more often than not.
+    return runs is not None and min(runs.values, default=1) == 1
+
+
+_MOST_RUNS: Final = 64

@@ -13,7 +13,7 @@ import pyarrow as pa
 from accel.decode.apart import DecodePart, read_apart, units_apart
 from accel.decode.arrow import ParquetReader, fields_of, open_reader, translate_errors
 from accel.decode.chunks import ChunkPages
-from accel.decode.empties import verify_without_empties
+from accel.decode.empties import verify_readable
 from accel.decode.entries import read_as_indices
 from accel.decode.extensions import is_dressed
 from accel.decode.indexed import Values, check_indices, is_indexed, join_arrays, look_up
@@ -24,7 +24,7 @@ from accel.decode.spliced import cut_calls, splice_units
 from accel.decode.text_sizes import check_text_sizes
 from accel.decode.trim import place_rows, trim
 from accel.decode.units import Unit, Verified, cut_units, group_units, step_of
-from accel.decode.verify import PageFacts
+from accel.decode.verify import PageFacts, page_body
 from accel.errors import AccelError, MemoryLimitError, ParquetFormatError
 from accel.format.model import INT96_UNIT, ParquetSchema
 from accel.planning.instants import has_instants
@@ -50,6 +50,8 @@ def decode_columns(
     memory_limit: int | None = None,
     created_by: str = "",
     int96_unit: str = INT96_UNIT,
+    verify_checksums: bool = True,
+    left: list[int] | None = None,
 ) -> list[pa.Array | pa.ChunkedArray]:
     """Decode the selected rows of some leaves of one row group.
 
@@ -73,6 +75,10 @@ def decode_columns(
         Of the file: pyarrow makes up for what some old writers did wrong.
     int96_unit : str
         Of INT96 timestamps, as `arrow_schema` has them: "ns" or "us".
+    verify_checksums : bool
+        Whether pages that have a checksum are held against it.
+    left : list of int, optional
+        Given the leaves that were begun by a way of their own and left to pyarrow.
 
     Returns
     -------
@@ -98,7 +104,14 @@ def decode_columns(
         return [pa.nulls(0, field.type) for field in arrow_schema]
     try:
         job = _Job(
-            schema, chunks, rows, row_group, memory_limit, int96_unit=int96_unit, created_by=created_by
+            schema,
+            chunks,
+            rows,
+            row_group,
+            memory_limit,
+            int96_unit=int96_unit,
+            created_by=created_by,
+            verify_checksums=verify_checksums,
         )
         job.verify(sorted(set(leaves)))
         units = cut_units(job.known, fields, arrow_schema=arrow_schema)
@@ -118,10 +131,11 @@ def decode_columns(
                 memory_limit=memory_limit,
                 created_by=created_by,
                 int96_unit=int96_unit,
+                verify_checksums=verify_checksums,
             )
             return array
 
-        job.read_apart(units, arrow_schema, decode_part)
+        job.read_apart(units, arrow_schema, decode_part, left)
         indexed = [unit.leaves[0] for unit in units if unit.indexed]
         plan = partial(plan_splice, schema, key_value, fields=fields, created_by=created_by, indexed=indexed)
         return job.decode(plan, units, arrow_schema, values)
@@ -142,7 +156,9 @@ class _Job:
         *,
         int96_unit: str,
         created_by: str,
+        verify_checksums: bool,
     ) -> None:
+        self._verify_checksums = verify_checksums
         self._int96_unit = int96_unit
         self._created_by = created_by
         self._schema = schema
@@ -164,20 +180,23 @@ class _Job:
         tables = read_tables([self._chunks[ordinal] for ordinal in leaves])
         for ordinal in leaves:
             leaf, chunk = self._schema.leaves[ordinal], self._chunks[ordinal]
-            self._chunks[ordinal], self._facts[ordinal] = verify_without_empties(
+            self._chunks[ordinal], self._facts[ordinal] = verify_readable(
                 chunk,
                 leaf,
                 element=self._schema.elements[leaf.element],
                 memory_limit=self._memory_limit,
                 place=partial(self._place, (ordinal,)),
                 tables=tables.get(ordinal) if chunk.ahead is None else [chunk.ahead.table],
+                verify_checksums=self._verify_checksums,
             )
 
-    def read_apart(self, units: Sequence[Unit], arrow_schema: pa.Schema, decode: DecodePart) -> None:
+    def read_apart(
+        self, units: Sequence[Unit], arrow_schema: pa.Schema, decode: DecodePart, left: list[int] | None
+    ) -> None:
         """Decode the units that have a way of their own, and keep them for `decode`."""
         for unit in units_apart(self.known, units, self._rows):
             field = arrow_schema.field(unit.field)
-            array = read_apart(self.known, unit, self._rows, field, decode=decode)
+            array = read_apart(self.known, unit, self._rows, field, decode=decode, left=left)
             if array is not None:
                 self._apart[unit] = array
 
@@ -220,7 +239,7 @@ class _Job:
         """Decode these units by pyarrow, from one file in memory."""
         leaves = [leaf for unit in units for leaf in unit.leaves]
         num_rows = max(unit.num_rows for unit in units)
-        if any(self._schema.leaves[leaf].max_repetition for leaf in leaves):
+        if not units[0].joined and any(self._schema.leaves[leaf].max_repetition for leaf in leaves):
             # One row more than the longest column has: rows that nobody promised would show. Where each value is
             # a row they have been counted, and pyarrow would reserve twice the memory for one more than 2**20.
             num_rows += 1
@@ -311,7 +330,9 @@ class _Job:
         placed = place_rows(chunk, self._rows)
         with translate_errors(place=partial(self._place, unit.leaves)):
             array = check_indices(array)
-            check_text_sizes(array, self._facts[chunk.leaf], leaf=self._schema.leaves[chunk.leaf])
+            facts = self._facts[chunk.leaf]
+            body = partial(page_body, chunk, facts.tables, self._memory_limit)
+            check_text_sizes(array, facts, leaf=self._schema.leaves[chunk.leaf], body=body)
             kept = trim(array, placed)
             return self._name_entries(kept, chunk, kind) if unit.indexed else kept
 

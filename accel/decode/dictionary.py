@@ -114,6 +114,9 @@ def _entries(page: Buffer, codec: int, schema: ParquetSchema) -> pa.ChunkedArray
         bare = decompress(body, codec, size=header.uncompressed_size)
         if bare is not None:
             body, size, crc, codec = bare.data, header.uncompressed_size, None, Codec.UNCOMPRESSED
+        elif not header.num_values and codec != Codec.LZ4:
+            # pyarrow does not decompress a data page of no values.
+            raise ParquetFormatError("it does not decompress to its size", place=Kind.DICTIONARY.value)
     levels: Struct = {
         1: (I32, header.num_values),
         2: (I32, int(Encoding.PLAIN)),
@@ -126,7 +129,7 @@ def _entries(page: Buffer, codec: int, schema: ParquetSchema) -> pa.ChunkedArray
         3: (I32, size),
         5: (STRUCT, levels),
     }
-    if crc is not None:
+    if crc:
         # Of the body, which stays as it is. Thrift's integers are signed.
         as_data[4] = (I32, crc - (crc >> 31 << 32))
     parts = (write_struct(as_data), body)

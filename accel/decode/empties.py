@@ -1,19 +1,24 @@
-"""Pages without a value, left out: pyarrow takes the first one for the end of its column, and what follows is lost."""
+"""Chunks verified, and made such that pyarrow reads them.
+
+Pages without a value are left out: pyarrow takes the first one for the end of its column, and what follows is lost.
+Checksums that are not to be looked at are left out too (`accel.decode.checksums`).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from accel.decode.checksums import leave_checksums, may_leave_checksums
 from accel.decode.chunks import ChunkPages
-from accel.decode.verify import IS_DATA, PageFacts, verify_chunk
+from accel.decode.verify import IS_DATA, PageFacts, verify_chunk, walk_dictionary
 from accel.format.model import Leaf, PageTable, SchemaElement
 from accel.ranges import Buffer
 
-__all__ = ["verify_without_empties"]
+__all__ = ["verify_readable"]
 
 
-def verify_without_empties(
+def verify_readable(
     chunk: ChunkPages,
     leaf: Leaf,
     *,
@@ -21,14 +26,27 @@ def verify_without_empties(
     memory_limit: int | None,
     place: Callable[[], str],
     tables: Sequence[PageTable | None] | None = None,
+    verify_checksums: bool = True,
 ) -> tuple[ChunkPages, PageFacts]:
-    """Verify a chunk, and leave out its data pages of no values: what is left of it, and what holds of that.
+    """Verify a chunk, and leave out what would stop pyarrow: what is left of it, and what holds of that.
 
-    Parameters and errors are those of `verify_chunk`.
+    Other parameters and errors are those of `verify_chunk`.
+
+    Parameters
+    ----------
+    verify_checksums : bool
+        Whether pages that have a checksum are to be held against it.
     """
     facts = verify_chunk(chunk, leaf, element=element, memory_limit=memory_limit, place=place, tables=tables)
-    if facts.page_values.all():
+    dictionary = () if chunk.dictionary is None else (walk_dictionary(chunk.dictionary),)
+    bare = may_leave_checksums((*facts.tables, *dictionary), verify=verify_checksums)
+    if facts.page_values.all() and not bare:
         return chunk, facts
+    if bare:
+        chunk = leave_checksums(chunk, facts.tables, verify=verify_checksums)
+        facts = verify_chunk(chunk, leaf, element=element, memory_limit=memory_limit, place=place)
+        if facts.page_values.all():
+            return chunk, facts
     chunk = _without_empty_pages(chunk, facts)
     return chunk, verify_chunk(chunk, leaf, element=element, memory_limit=memory_limit, place=place)
 

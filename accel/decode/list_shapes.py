@@ -19,6 +19,7 @@ from accel.decode.trim import place_rows
 from accel.decode.units import Unit, Verified
 from accel.errors import ParquetFormatError
 from accel.format.model import ParquetSchema, Repetition
+from accel.format.page_index import PageIndexMismatchError
 from accel.planning.selection import RowSelection
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ def check_levels(chunk: ChunkPages, array: pa.ChunkedArray, *, page_values: Int6
     opens = np.cumsum(chunk.stop_rows - chunk.first_rows) - (chunk.stop_rows - chunk.first_rows)
     wrong = np.add.reduceat(counts, opens) != page_values
     if bool(wrong.any()):
-        raise ParquetFormatError(
+        raise PageIndexMismatchError(
             f"data page {int(np.flatnonzero(wrong)[0])} of those read does not hold the rows that the offset index says"
         )
 

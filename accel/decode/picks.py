@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from accel import kernels
@@ -22,27 +21,21 @@ from accel.decode.entries import pick_entries
 from accel.decode.forms import Form
 from accel.decode.verify import DictionaryFacts
 from accel.format.model import SchemaElement
+from accel.format.runs import Runs, find_runs, unpack_runs
 from accel.planning.selection import RowSelection
 
 if TYPE_CHECKING:
     from accel.arrays import Int64s
 
-__all__ = ["MOST_PICKED", "Runs", "read_picks"]
+__all__ = ["MOST_PICKED", "PickedPages", "read_picks"]
 
 
 MOST_PICKED: Final = 1 << 15
-"""More rows, selected or not, are faster decoded by pyarrow."""
+"""More rows, selected or not, are faster decoded by pyarrow: all indices of a page that is read are unpacked."""
 _MOST_RUNS: Final = 512
-"""Packed ones of one length in a row count as one."""
+"""Of a page. Packed ones of one length in a row count as one."""
 _MOST_LOOKED_AT: Final = 256
 """Of several pages together: pyarrow decodes all of them in the time that so many looks take."""
-_MOST_WIDTH: Final = 32
-_GROUP: Final = 8
-_PLACES: Final = np.arange(_GROUP)
-_FEW_GROUPS: Final = 256
-"""Up to this many picked rows, all eight numbers of the packed group around each are unpacked and checked: damage that
-shifts one shifts its whole group, and such a group seldom names only entries that exist. For more rows, eight times
-the work costs more than it finds."""
 _MOST_BYTES: Final = 1 << 30
 
 
@@ -75,29 +68,35 @@ def read_picks(
         return None
     chosen = rows.row_numbers()
     ends = np.array([page.num_values for page in pages]).cumsum()
-    firsts = [0, *ends.tolist()]
     cuts = [0, *chosen.searchsorted(ends).tolist()]
     held = [number for number in range(len(pages)) if cuts[number + 1] > cuts[number]]
+    counts = [pages[number].num_values for number in held]
+    if sum(counts) > MOST_PICKED:
+        return None
     bodies = value_bytes([pages[number] for number in held], optional=optional)
-    runs = Runs(named.entries)
-    for done, (number, raw) in enumerate(zip(held, bodies, strict=True), 1):
-        if raw is None or not runs.add(raw.tobytes(), pages[number].num_values, firsts[number]):
+    picked = PickedPages(named.entries)
+    for done, (count, raw) in enumerate(zip(counts, bodies, strict=True), 1):
+        if raw is None or not picked.add(raw.tobytes(), count):
             return None
         # Those that are left are taken to be as these.
-        if done < len(held) and runs.looked_at * len(held) > _MOST_LOOKED_AT * done:
+        if done < len(held) and picked.looked_at * len(held) > _MOST_LOOKED_AT * done:
             return None
-    indices = runs.values(chosen)
+    indices = picked.indices()
     if indices is None:
         return None
+    if len(held) < len(pages):
+        # Where the rows lie in the pages that were read.
+        skipped = ends[held] - np.cumsum(counts)
+        chosen = chosen - skipped[ends[held].searchsorted(chosen, "right")]
+    indices = indices[chosen]
     entries, places = pick_entries(named, codec, element=element, kind=kind, form=form, indices=indices)
     return entries if places is None else kernels.take(entries, from_numpy(places))
 
 
-class Runs:
-    """The runs of pages behind each other: looked through one by one, but read from all at once.
+class PickedPages:
+    """The indices of pages behind each other: their runs are looked through one by one, and unpacked together.
 
-    What lies between the values that are picked is not looked at, so the runs have to be just what writers make of a
-    page of so many values and a dictionary of so many entries.
+    All indices of a page are unpacked, and held against the dictionary, however few are picked.
     """
 
     __slots__ = (
@@ -105,134 +104,57 @@ class Runs:
         "_data",
         "_entries",
         "_firsts",
-        "_fixed",
-        "_most_width",
+        "_found",
+        "_repeated",
         "_size",
-        "_stops",
-        "_widths",
+        "_values",
+        "_width",
         "looked_at",
     )
 
     def __init__(self, entries: int) -> None:
         self._entries = entries
-        # The number of the entries itself may have set the width, not the last one's, or whole bytes.
-        self._most_width = min(-(-entries.bit_length() // 8) * 8, _MOST_WIDTH)
+        self._found: list[Int64s] = []
+        self._width = 0
+        # Of pages of this width, which are yet to be unpacked: their bytes, their values, and their runs.
         self._data: list[bytes] = []
-        self._size = 0
-        self._widths: list[int] = []
-        """Of each page, and the number of runs up to its end."""
-        self._stops: list[int] = []
+        self._size = self._values = 0
         self._firsts: list[int] = []
-        """Of each run its first value, the bit at which it begins, and its value, -1 where it is packed."""
         self._bits: list[int] = []
-        self._fixed: list[int] = []
+        self._repeated: list[int] = []
         self.looked_at = 0
         """Runs that took a look of their own."""
 
-    def add(self, data: bytes, count: int, first: int) -> bool:
-        """The next page, whose values are numbered from `first` on; False where it is not quite what it should be."""
-        if not data or data[0] > self._most_width:
+    def add(self, data: bytes, count: int) -> bool:
+        """The next page; False where it is not quite what writers make, or repeats what is no entry."""
+        width = data[0] if data else -1
+        runs = find_runs(data, start=1, width=width, count=count, most_runs=_MOST_RUNS)
+        if runs is None or runs.most >= self._entries:
             return False
-        if not self._look_through(data, count, first):
-            return False
-        self._widths.append(data[0])
-        self._stops.append(len(self._firsts))
+        self.looked_at += runs.steps
+        if width != self._width:
+            self._unpack()
+            self._width = width
+        first, bit = self._values, self._size << 3
+        self._firsts.extend([first + at for at in runs.firsts] if first else runs.firsts)
+        self._bits.extend([bit + at for at in runs.bits] if bit else runs.bits)
+        self._repeated.extend(runs.values)
         self._data.append(data)
         self._size += len(data)
+        self._values += count
         return True
 
-    def _look_through(self, data: bytes, count: int, first: int) -> bool:
-        width, position, seen = data[0], 1, 0
-        size, whole, before = len(data), (data[0] + 7) >> 3, self._size
-        for _ in range(_MOST_RUNS):
-            if seen >= count:
-                break
-            self.looked_at += 1
-            start, head = position, 0
-            while True:
-                if position >= size or position - start > 4:
-                    return False
-                byte = data[position]
-                head |= (byte & 0x7F) << 7 * (position - start)
-                position += 1
-                if byte < 0x80:
-                    break
-            if head < 2:
-                return False
-            if head & 1:
-                held, step = (head >> 1) << 3, (head >> 1) * width + 1
-                # Writers have many packed runs of one length in a row, each behind the same byte.
-                alike = 1
-                if position == start + 1:
-                    heads = data[start : start + step * -(-(count - seen) // held) : step]
-                    alike = len(heads) - len(heads.lstrip(data[start:position]))
-                at, bit = first + seen, (before + position) << 3
-                self._firsts.extend(range(at, at + alike * held, held))
-                self._bits.extend(range(bit, bit + (alike * step << 3), step << 3))
-                self._fixed.extend([-1] * alike)
-                seen += alike * held
-                position += alike * step - 1
-            else:
-                value = int.from_bytes(data[position : position + whole], "little")
-                if value >= self._entries:
-                    return False
-                self._firsts.append(first + seen)
-                self._bits.append((before + position) << 3)
-                self._fixed.append(value)
-                seen += head >> 1
-                position += whole
-            if position > size:
-                return False
-        # The last run may be filled up; nothing follows.
-        return position == size and seen >= count
+    def _unpack(self) -> None:
+        if not self._data:
+            return
+        runs = Runs(self._firsts, self._bits, self._repeated, 0)
+        data = self._data[0] if len(self._data) == 1 else b"".join(self._data)
+        self._found.append(unpack_runs(data, runs, width=self._width, count=self._values))
+        self._data, self._firsts, self._bits, self._repeated = [], [], [], []
+        self._size = self._values = 0
 
-    def values(self, wanted: Int64s) -> Int64s | None:
-        """Those with these numbers, ascending, each of a page that was added; None where one of them, or of what lies
-        next to them, names no entry."""
-        firsts, bits = np.array(self._firsts, np.int64), np.array(self._bits, np.int64)
-        run = firsts.searchsorted(wanted, "right") - 1
-        width: int | Int64s = self._widths[0]
-        if len(set(self._widths)) > 1:
-            width = np.array(self._widths, np.int64)[
-                np.array(self._stops, np.int64).searchsorted(run, "right")
-            ]
-        inside = wanted - firsts[run]
-        place = bits[run] + inside * width
-        if max(self._fixed) < 0:
-            return self._named(width, place, inside)
-        value = np.array(self._fixed, np.int64)[run]
-        packed = value < 0
-        if packed.any():
-            own = width if isinstance(width, int) else width[packed]
-            found = self._named(own, place[packed], inside[packed])
-            if found is None:
-                return None
-            value[packed] = found
-        return value
-
-    def _named(self, width: int | Int64s, place: Int64s, inside: Int64s) -> Int64s | None:
-        """The numbers of so many bits that begin at these bits, as the so many of their runs; None where one of them, or
-        of a few of them one of its group, is too large."""
-        if len(place) > _FEW_GROUPS:
-            found = self._unpack(width, place)
-            return found if int(found.max()) < self._entries else None
-        # What shifts the numbers, or makes them wider, does so to all of a group, and few such groups name entries.
-        nth = inside & (_GROUP - 1)
-        wide: int | Int64s = width if isinstance(width, int) else width[:, None]
-        groups = self._unpack(wide, (place - nth * width)[:, None] + _PLACES * wide)
-        if int(groups.max()) >= self._entries:
-            return None
-        own: Int64s = groups[np.arange(len(nth)), nth]
-        return own
-
-    def _unpack(self, width: int | Int64s, place: Int64s) -> Int64s:
-        """The numbers of so many bits that begin at these bits."""
-        # Eight bytes from any place on hold a number of 32 bits, wherever in a byte it begins.
-        data = b"".join((*self._data, bytes(8)))
-        words: npt.NDArray[np.int64] = np.ndarray((len(data) - 7,), "<i8", data, 0, (1,))
-        numbers: Int64s = words[place >> 3] >> (place & 7)
-        if isinstance(width, int):
-            numbers &= (1 << width) - 1
-        else:
-            numbers &= (np.int64(1) << width) - 1
-        return numbers
+    def indices(self) -> Int64s | None:
+        """All indices of the pages; None where one of them names what is no entry."""
+        self._unpack()
+        found = np.concatenate(self._found) if len(self._found) != 1 else self._found[0]
+        return found if not len(found) or int(found.max()) < self._entries else None

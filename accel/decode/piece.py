@@ -34,7 +34,9 @@ def decode_piece(
     *,
     batch_rows: int,
     memory_limit: int,
+    verify_checksums: bool = True,
     found: list[RowSelection] | None = None,
+    left: list[int] | None = None,
 ) -> list[pa.RecordBatch]:
     """Decode and filter a piece.
 
@@ -46,8 +48,12 @@ def decode_piece(
         The most rows of one batch.
     memory_limit : int
         A page that would decode to more is refused.
+    verify_checksums : bool
+        Whether pages that have a checksum are held against it.
     found : list, optional
         Given the rows that match, where they are few.
+    left : list of int, optional
+        Given the leaves that a direct decoder left to pyarrow.
 
     Returns
     -------
@@ -58,7 +64,7 @@ def decode_piece(
     if piece.held_bytes > _LARGE:
         release_now_and_then(piece.held_bytes)
     maybe = piece.rows.without(piece.sure, task.num_rows)
-    decoder = _Decoder(task, piece, fetched, memory_limit)
+    decoder = _Decoder(task, piece, fetched, memory_limit, verify_checksums, left)
     if not maybe:
         columns = decoder.decode(query.output_leaves, piece.rows)
         return make_batches(task, columns, piece.rows.count, batch_rows, memory_limit=memory_limit)
@@ -124,20 +130,34 @@ def _is_selective(tested: int, matched: int) -> bool:
 
 
 def match_piece(
-    task: ScanTask, piece: Piece, *, fetched: Mapping[int, LeafBytes], memory_limit: int
+    task: ScanTask,
+    piece: Piece,
+    *,
+    fetched: Mapping[int, LeafBytes],
+    memory_limit: int,
+    verify_checksums: bool = True,
+    left: list[int] | None = None,
 ) -> RowSelection:
     """The rows of a piece that match, from the leaves that its filter needs.
 
     Parameters and errors are those of `decode_piece`.
     """
     maybe = piece.rows.without(piece.sure, task.num_rows)
-    return _Decoder(task, piece, fetched, memory_limit).match(piece, maybe)
+    return _Decoder(task, piece, fetched, memory_limit, verify_checksums, left).match(piece, maybe)
 
 
 class _Decoder:
     def __init__(
-        self, task: ScanTask, piece: Piece, fetched: Mapping[int, LeafBytes], memory_limit: int
+        self,
+        task: ScanTask,
+        piece: Piece,
+        fetched: Mapping[int, LeafBytes],
+        memory_limit: int,
+        verify_checksums: bool,
+        left: list[int] | None,
     ) -> None:
+        self._verify_checksums = verify_checksums
+        self._left = left
         self._task = task
         self._parts = {part.reads.leaf: part for part in piece.leaves}
         self._fetched = fetched
@@ -166,6 +186,8 @@ class _Decoder:
             memory_limit=self.memory_limit,
             created_by=file.created_by,
             int96_unit=file.int96_unit,
+            verify_checksums=self._verify_checksums,
+            left=self._left,
         )
         self._kinds.update(zip(schema.names, schema.types, strict=True))
         return dict(zip(schema.names, (_whole(a) for a in arrays), strict=True))

@@ -21,14 +21,18 @@ _MOST_BARE: Final = 8 << 20
 
 def cut_calls(known: Verified, units: Sequence[Unit]) -> list[list[Unit]]:
     """The units, those of a field together, by the file that they are decoded from: one, but where pages may be
-    decompressed in it."""
+    decompressed in it, and another for those that are `joined`."""
+    joined = [unit for unit in units if unit.joined]
+    if joined and len(joined) < len(units):
+        others = [unit for unit in units if not unit.joined]
+        return [*cut_calls(known, joined), *cut_calls(known, others)]
     if not any(known.chunks[leaf].codec == Codec.SNAPPY for unit in units for leaf in unit.leaves):
         return [list(units)]
     calls: list[list[Unit]] = []
-    held = _MOST_BARE
+    held = 0
     for unit in units:
         size = sum(known.facts[leaf].uncompressed for leaf in unit.leaves)
-        if held + size > _MOST_BARE and not (calls and calls[-1][-1].field == unit.field):
+        if not calls or (held + size > _MOST_BARE and calls[-1][-1].field != unit.field):
             calls.append([])
             held = 0
         calls[-1].append(unit)

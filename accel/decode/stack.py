@@ -23,7 +23,6 @@ from accel.decode.splice import plan_splice, splice_groups
 from accel.decode.stacked_pages import StackedPages, Unusual, verify_stack
 from accel.decode.text_sizes import check_text_sizes
 from accel.decode.trim import trim
-from accel.errors import AccelError
 from accel.planning.instants import has_instants
 from accel.planning.pages import Piece, PieceLeaf
 from accel.planning.selection import RowSelection
@@ -85,7 +84,7 @@ def _is_complete(part: PieceLeaf) -> bool:
 
 
 def decode_stack(
-    layers: Sequence[Layer], *, batch_rows: int, memory_limit: int
+    layers: Sequence[Layer], *, batch_rows: int, memory_limit: int, verify_checksums: bool = True
 ) -> list[pa.RecordBatch] | None:
     """What `decode_piece` gives of each, one after the other, in batches of up to `batch_rows` rows.
 
@@ -100,13 +99,14 @@ def decode_stack(
         None where they have to be decoded one by one.
     """
     try:
-        return _Stack(layers, memory_limit).batches(batch_rows)
-    except (Unusual, AccelError):
+        return _Stack(layers, memory_limit, verify_checksums).batches(batch_rows)
+    except Exception:  # noqa: BLE001 - decoded one by one, they say what is wrong
         return None
 
 
 class _Stack:
-    def __init__(self, layers: Sequence[Layer], memory_limit: int) -> None:
+    def __init__(self, layers: Sequence[Layer], memory_limit: int, verify_checksums: bool) -> None:
+        self._verify_checksums = verify_checksums
         self._layers = layers
         self._task = layers[0].task
         self._memory_limit = memory_limit
@@ -158,7 +158,8 @@ class _Stack:
             for chunks in zip(*(pages.chunks for pages in stacked), strict=True)
         ]
         with translate_errors():
-            reader = open_reader(splice_groups(plan, groups, num_rows=num_rows))
+            data = splice_groups(plan, groups, num_rows=num_rows)
+            reader = open_reader(data, verify_checksums=self._verify_checksums)
             table = self._read(reader, num_rows, len(leaves), longest=sum(one.longest for one in stacked))
         columns: Columns = {}
         for field, array, leaf, pages in zip(schema, table.columns, leaves, stacked, strict=True):

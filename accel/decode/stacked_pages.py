@@ -15,7 +15,7 @@ import numpy as np
 
 from accel.decode.splice import SplicedChunk
 from accel.decode.value_sizes import check_sizes, value_width
-from accel.decode.verify import IS_DATA, IS_DICTIONARY, PageFacts
+from accel.decode.verify import DICTIONARY_PAGE_ENCODINGS, IS_DATA, IS_DICTIONARY, PageFacts
 from accel.format.model import Encoding, Leaf, PageTable, PageType, Physical, SchemaElement
 from accel.format.page_runs import walk_chunks
 from accel.planning.decoded_size import level_bytes
@@ -80,6 +80,9 @@ def verify_stack(
         raise Unusual
     walked = _walk(chunks, reads)
     table, is_data, encoded = walked.table, walked.is_data, walked.encoded
+    if (table.crc == 0).any():
+        # It stands for none, which pyarrow does not know.
+        raise Unusual
     _check_values(walked, reads, num_rows)
     longest = _check_dictionaries(walked, element)
     if leaf.max_definition == 0:
@@ -174,6 +177,8 @@ def _check_dictionaries(walked: _Walked, element: SchemaElement) -> int:
     if not len(places):
         return 0
     entries, sizes = table.num_values[places], table.uncompressed[places]
+    if not np.isin(table.encoding[places], DICTIONARY_PAGE_ENCODINGS).all():
+        raise Unusual
     if element.physical is Physical.BOOLEAN or (entries * value_width(element) > sizes).any():
         raise Unusual
     # As if all other texts were empty.

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from accel.decode.value_sizes import PageBody, begins_with_levels
 from accel.decode.verify import IS_DATA, PageFacts
 from accel.errors import ParquetFormatError
-from accel.format.model import Encoding, Leaf
+from accel.format.model import Encoding, Leaf, PageType
 
 if TYPE_CHECKING:
     from accel.arrays import Int64s
@@ -31,18 +32,24 @@ _OFFSETS: dict[int, np.dtype[Any]] = {
 }
 
 
-def check_text_sizes(array: pa.ChunkedArray, facts: PageFacts, *, leaf: Leaf) -> None:
-    """That the PLAIN texts of a required column take up their pages.
+def check_text_sizes(
+    array: pa.ChunkedArray, facts: PageFacts, *, leaf: Leaf, body: PageBody | None = None
+) -> None:
+    """That the PLAIN texts of a required column are not levels.
+
+    Where they take up less than their page and it begins with levels, they are. Else pyarrow passes over what is left.
 
     Parameters
     ----------
     array : ChunkedArray
         All values of the pages.
+    body : callable, optional
+        As in `check_sizes`.
 
     Raises
     ------
     ParquetFormatError
-        They do not.
+        They are.
     """
     offsets = _OFFSETS.get(array.type.id)
     if leaf.max_definition or offsets is None:
@@ -50,22 +57,32 @@ def check_text_sizes(array: pa.ChunkedArray, facts: PageFacts, *, leaf: Leaf) ->
     if len(array) != facts.num_values or array.null_count:
         return
     pages = [
-        (encoding, size - levels)
-        for table in facts.tables
-        for kind, encoding, size, levels in zip(
-            table.type.tolist(),
-            table.encoding.tolist(),
-            table.uncompressed.tolist(),
-            table.level_bytes.tolist(),
-            strict=True,
+        (encoding, size - levels, number, page, kind)
+        for number, table in enumerate(facts.tables)
+        for page, (kind, encoding, size, levels) in enumerate(
+            zip(
+                table.type.tolist(),
+                table.encoding.tolist(),
+                table.uncompressed.tolist(),
+                table.level_bytes.tolist(),
+                strict=True,
+            )
         )
         if IS_DATA[kind]
     ]
     counts = facts.page_values
     before = _bytes_before(array, np.cumsum(counts), offsets)
     came = before - np.append(0, before[:-1]) + _PREFIX * counts
-    for (encoding, due), texts, count in zip(pages, came.tolist(), counts.tolist(), strict=True):
-        if encoding == Encoding.PLAIN and texts != due:
+    for (encoding, due, number, page, kind), texts, count in zip(
+        pages, came.tolist(), counts.tolist(), strict=True
+    ):
+        if encoding != Encoding.PLAIN or texts == due:
+            continue
+        if kind == PageType.DATA_PAGE_V2 and texts < due:
+            # Its levels do not lie among its texts.
+            continue
+        raw = body(number, page) if texts < due and body is not None else None
+        if raw is None or begins_with_levels(raw, count):
             raise ParquetFormatError(
                 f"a page of {due} bytes whose {count} texts take {texts}; the schema says that none is null"
             )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import pyarrow as pa
@@ -14,7 +14,8 @@ from accel.decode.dictionary import longest_text
 from accel.decode.entries import stays_indexed
 from accel.decode.extensions import is_dressed
 from accel.decode.verify import PageFacts
-from accel.format.model import ParquetSchema
+from accel.errors import ParquetFormatError
+from accel.format.model import ParquetSchema, Repetition
 
 __all__ = ["Unit", "Verified", "cut_units", "group_units", "most_text", "step_of"]
 
@@ -29,6 +30,9 @@ class Unit:
     num_rows: int
     indexed: bool
     """Read as indices into its dictionary."""
+    joined: bool = False
+    """Several leaves with lists, which pyarrow puts together as it does in the file itself: of just as many rows, or
+    the lists of one might hide what another lacks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -52,11 +56,40 @@ def cut_units(known: Verified, fields: Sequence[int], *, arrow_schema: pa.Schema
         start, stop = known.schema.field_leaves[field]
         leaves = tuple(leaf for leaf in range(start, stop) if leaf in known.facts)
         kind = arrow_schema.field(position).type
-        if len(leaves) == 1 or (not is_dressed(kind) and _aligned([known.chunks[leaf] for leaf in leaves])):
-            units.append(_unit(known, position, leaves, kind))
+        chunks = [known.chunks[leaf] for leaf in leaves]
+        listed = any(known.schema.leaves[leaf].max_repetition for leaf in leaves)
+        if len(leaves) == 1 or (
+            not is_dressed(kind) and _aligned(chunks) and (not listed or all(chunk.whole for chunk in chunks))
+        ):
+            unit = _unit(known, position, leaves, kind)
+            if listed:
+                _check_lists(known, leaves)
+            units.append(replace(unit, joined=True) if listed and len(leaves) > 1 else unit)
             continue
         units.extend(_unit(known, position, (leaf,), kind) for leaf in leaves)
     return units
+
+
+def _check_lists(known: Verified, leaves: Sequence[int]) -> None:
+    """That leaves of the very same lists have as many level values in whole chunks.
+
+    Raises
+    ------
+    ParquetFormatError
+        They have not.
+    """
+    elements = known.schema.elements
+    counts: dict[tuple[int, ...], tuple[int, int]] = {}
+    for leaf in leaves:
+        node = known.schema.leaves[leaf]
+        around = [*node.ancestors, node.element]
+        lists = tuple(at for at in around if elements[at].repetition is Repetition.REPEATED)
+        values = known.facts[leaf].num_values
+        other, count = counts.setdefault(lists, (leaf, values))
+        if values != count:
+            raise ParquetFormatError(
+                f"{count} and {values} values of the same lists", place=known.place((other, leaf))
+            )
 
 
 def group_units(units: Sequence[Unit], steps: Mapping[Unit, int]) -> list[list[Unit]]:

@@ -5,15 +5,19 @@ Source: parquet-format `Encodings.md` (PLAIN).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
 
 import numpy as np
 
 from accel.errors import ParquetFormatError
 from accel.format.model import Encoding, Leaf, PageTable, PageType, Physical, SchemaElement
+from accel.format.runs import find_runs
 from accel.planning.decoded_size import BOOLEAN_BYTES
 
-__all__ = ["check_sizes", "value_width"]
+__all__ = ["PageBody", "begins_with_levels", "check_sizes", "value_width"]
+
+PageBody: TypeAlias = Callable[[int, int], bytes | None]
 
 _WIDTHS = {
     Physical.BOOLEAN: BOOLEAN_BYTES,
@@ -33,24 +37,47 @@ def value_width(element: SchemaElement) -> int:
     return 4 if element.physical is None else _WIDTHS[element.physical]
 
 
-def check_sizes(walked: Sequence[PageTable], leaf: Leaf, element: SchemaElement) -> None:
-    """Hold PLAIN pages without levels against what their values take: where there is more, these are levels, and the
-    schema says `required` of a column that was written as `optional`. pyarrow takes the levels for values."""
+def check_sizes(
+    walked: Sequence[PageTable], leaf: Leaf, element: SchemaElement, *, body: PageBody | None = None
+) -> None:
+    """Hold PLAIN pages without levels against what their values take.
+
+    Where there is less, values are missing. More may lie behind the values, as fastparquet lets it; but where the page
+    begins with levels, the schema says `required` of a column that was written as `optional`, and pyarrow would take
+    the levels for values.
+
+    Parameters
+    ----------
+    body : callable, optional
+        Gives what a page decompresses to, by the numbers of its buffer and its page; None where it does not decompress.
+        Without it no page may have more than its values.
+    """
     if any((table.num_nulls > 0).any() for table in walked):
         raise ParquetFormatError("a page with nulls, of a column that the schema says has none")
     if leaf.max_repetition or element.physical in (None, Physical.BYTE_ARRAY):
         return
     bits = 1 if element.physical is Physical.BOOLEAN else 8 * value_width(element)
-    for table in walked:
+    for number, table in enumerate(walked):
         due = (table.num_values * bits + 7) >> 3
         other = (
             (table.encoding == Encoding.PLAIN)
             & (table.type == PageType.DATA_PAGE)
             & (table.uncompressed != due)
         )
-        if any(other.tolist()):
-            page = int(np.flatnonzero(other)[0])
-            raise ParquetFormatError(
-                f"a page of {int(table.uncompressed[page])} bytes for {int(table.num_values[page])} values, which "
-                f"take {int(due[page])}"
-            )
+        if not any(other.tolist()):
+            continue
+        for page in np.flatnonzero(other).tolist():
+            count, size = int(table.num_values[page]), int(table.uncompressed[page])
+            raw = body(number, page) if size > due[page] and body is not None else None
+            if raw is None or begins_with_levels(raw, count):
+                raise ParquetFormatError(
+                    f"a page of {size} bytes for {count} values, which take {int(due[page])}"
+                )
+
+
+def begins_with_levels(raw: bytes, count: int) -> bool:
+    """Whether a v1 page begins with just the definition levels of so many values, each of which may be null."""
+    stop = 4 + int.from_bytes(raw[:4], "little")
+    if not 4 < stop <= len(raw):
+        return False
+    return find_runs(raw[:stop], start=4, width=1, count=count, most_runs=count) is not None

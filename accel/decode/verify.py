@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,6 +21,7 @@ from accel.decode.value_sizes import check_sizes, value_width
 from accel.errors import AccelError, MemoryLimitError, ParquetFormatError
 from accel.format.model import Encoding, Leaf, PageTable, PageType, Physical, SchemaElement
 from accel.format.page_header import parse_page_header
+from accel.format.page_index import PageIndexMismatchError
 from accel.format.page_runs import walk_pages
 from accel.planning.decoded_size import level_bytes
 from accel.planning.pages import READABLE_CODECS
@@ -29,11 +31,13 @@ if TYPE_CHECKING:
     from accel.arrays import Int64s
 
 __all__ = [
+    "DICTIONARY_PAGE_ENCODINGS",
     "IS_DATA",
     "IS_DICTIONARY",
     "DictionaryFacts",
     "PageFacts",
     "needs_dictionary",
+    "page_body",
     "verify_chunk",
     "walk_dictionary",
 ]
@@ -41,6 +45,8 @@ __all__ = [
 
 _MAX_PAGES = 1 << 24
 _DICTIONARY_ENCODINGS = (Encoding.PLAIN_DICTIONARY, Encoding.RLE_DICTIONARY)
+DICTIONARY_PAGE_ENCODINGS = (Encoding.PLAIN, Encoding.PLAIN_DICTIONARY)
+"""Both say that its entries are PLAIN."""
 # By number, which is never negative but for the encoding of pages without one (-1: the last).
 IS_DICTIONARY = np.isin(np.arange(129), _DICTIONARY_ENCODINGS)
 IS_DATA = np.isin(np.arange(128), (PageType.DATA_PAGE, PageType.DATA_PAGE_V2))
@@ -131,7 +137,7 @@ def verify_chunk(
         The pages decode to more than `memory_limit`.
     """
     try:
-        facts = _verify(chunk, leaf, element, tables)
+        facts = _verify(chunk, leaf, element, tables, memory_limit)
     except AccelError as error:
         raise error.within(place())
     if memory_limit is not None:
@@ -146,8 +152,28 @@ def verify_chunk(
     return facts
 
 
+def page_body(
+    chunk: ChunkPages, tables: Sequence[PageTable], memory_limit: int | None, number: int, page: int
+) -> bytes | None:
+    """What a v1 page decompresses to, by the numbers of its buffer and its page; None where it does not, or to more
+    than `memory_limit` bytes."""
+    from accel.decode.bodies import decompress
+
+    table = tables[number]
+    size = int(table.uncompressed[page])
+    if memory_limit is not None and size > memory_limit:
+        return None
+    body = memoryview(chunk.buffers[number])[int(table.body[page]) : int(table.end[page])]
+    raw = decompress(body, chunk.codec, size=size)
+    return None if raw is None else raw.tobytes()
+
+
 def _verify(
-    chunk: ChunkPages, leaf: Leaf, element: SchemaElement, tables: Sequence[PageTable | None] | None
+    chunk: ChunkPages,
+    leaf: Leaf,
+    element: SchemaElement,
+    tables: Sequence[PageTable | None] | None,
+    memory_limit: int | None,
 ) -> PageFacts:
     if chunk.codec not in READABLE_CODECS:
         raise ParquetFormatError(f"compression codec {chunk.codec} cannot be read")
@@ -181,7 +207,7 @@ def _verify(
     _check_dictionary(dictionary, element)
     _check_counts(chunk, leaf, values, rows, expected)
     if leaf.max_definition == 0:
-        check_sizes(walked, leaf, element)
+        check_sizes(walked, leaf, element, body=partial(page_body, chunk, walked, memory_limit))
     parts = tuple(
         buffer if end == len(buffer) else memoryview(buffer)[:end]
         for buffer, end in zip(chunk.buffers, compressed_whole, strict=True)
@@ -204,8 +230,13 @@ def _verify(
 
 
 def _walk(buffer: Buffer, chunk: ChunkPages) -> PageTable:
-    # Only a whole chunk may be followed by padding.
-    return walk_pages(buffer, max_pages=_MAX_PAGES, num_values=chunk.num_values if chunk.whole else None)
+    if chunk.whole:
+        # It alone may be followed by padding.
+        return walk_pages(buffer, max_pages=_MAX_PAGES, num_values=chunk.num_values)
+    try:
+        return walk_pages(buffer, max_pages=_MAX_PAGES)
+    except ParquetFormatError as error:
+        raise PageIndexMismatchError(error.message, place=error.place) from error
 
 
 def walk_dictionary(page: Buffer) -> PageTable:
@@ -242,7 +273,7 @@ def _data_pages(
             continue
         if not chunk.whole:
             other = int(table.type[np.flatnonzero(~data)[0]])
-            raise ParquetFormatError(f"a page of type {other} where the offset index has a data page")
+            raise PageIndexMismatchError(f"a page of type {other} where the offset index has a data page")
         values.append(table.num_values[data])
         rows.append(table.num_rows[data])
         encodings.append(table.encoding[data])
@@ -269,6 +300,8 @@ def _check_dictionary(dictionary: PageTable | None, element: SchemaElement) -> N
     entries, size = int(dictionary.num_values[0]), int(dictionary.uncompressed[0])
     if element.physical is Physical.BOOLEAN:
         raise ParquetFormatError("a dictionary of booleans")
+    if dictionary.encoding[0] not in DICTIONARY_PAGE_ENCODINGS:
+        raise ParquetFormatError(f"a dictionary whose entries are of encoding {int(dictionary.encoding[0])}")
     if entries * value_width(element) > size:
         raise ParquetFormatError(f"a dictionary of {entries} values in {size} bytes")
 
@@ -280,13 +313,13 @@ def _check_counts(chunk: ChunkPages, leaf: Leaf, values: Int64s, rows: Int64s, e
             raise ParquetFormatError(f"the pages hold {total} values for {claimed} rows")
         return
     if len(values) != len(expected):
-        raise ParquetFormatError(f"{len(values)} data pages where the offset index has {len(expected)}")
+        raise PageIndexMismatchError(f"{len(values)} data pages where the offset index has {len(expected)}")
     wrong = (values != expected) if leaf.max_repetition == 0 else (values < expected)
     if max(rows.tolist(), default=-1) >= 0:
         wrong |= (rows >= 0) & (rows != expected)
     if any(wrong.tolist()):
         page = int(np.flatnonzero(wrong)[0])
-        raise ParquetFormatError(
+        raise PageIndexMismatchError(
             f"data page {page} of those read has {int(values[page])} values (and {int(rows[page])} rows, -1 if "
             f"untold), the offset index says {int(expected[page])} rows"
         )

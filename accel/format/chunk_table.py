@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from accel.errors import ParquetFormatError
-from accel.format.model import ChunkTable, ParquetSchema
+from accel.format.model import MISPLACED, ChunkTable, ParquetSchema
 from accel.format.writers import leaves_out_dictionary_header
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def build_chunks(
             raise TypeError("the footer of one file starts at one place")
         end = _pad(start, end, local & (compressed > 0), footer_start)
     for name in ("column_index", "offset_index", "bloom"):
-        _check_location(found, name, external, footer_start, checks)
+        _place_index(found, name, external, footer_start)
     for name in ("null_count", "distinct_count", "nan_count", "unencoded"):
         np.maximum(found[name], -1, out=found[name])
     for name in ("min_exact", "max_exact"):
@@ -111,20 +111,19 @@ class _Checks:
         )
 
 
-def _check_location(
-    found: dict[str, Int64s], name: str, external: Bools, footer_start: int | Int64s, checks: _Checks
-) -> None:
+def _place_index(found: dict[str, Int64s], name: str, external: Bools, footer_start: int | Int64s) -> None:
+    """Tell indexes that are absent (-1), and those whose place is outside the file (MISPLACED), by their offsets."""
     offset, length = found[f"{name}_offset"], found[f"{name}_length"]
-    words = f"{'an' if name[0] == 'o' else 'a'} {name.replace('_', ' ')}"
-    checks.refuse(offset < -1, f"{words} without a valid offset", offset)
-    checks.refuse(length < -1, f"{words} without a valid length", length)
+    misplaced = (offset < -1) | (length < -1) | (offset > footer_start)
+    misplaced |= (offset > 0) & (length > footer_start - offset)
     absent = (offset <= 0) | (length == 0) | external
     if name != "bloom":
         absent |= length < 0
+    misplaced &= ~external
     offset[absent] = -1
     length[absent] = -1
-    checks.refuse(offset > footer_start, f"{words} after the footer", offset)
-    checks.refuse((offset > 0) & (length > footer_start - offset), f"{words} that is too long", length)
+    offset[misplaced] = MISPLACED
+    length[misplaced] = -1
 
 
 def _pad(start: Int64s, end: Int64s, local: Bools, footer_start: int) -> Int64s:

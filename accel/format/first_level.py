@@ -8,15 +8,14 @@ Source: parquet-format `Encodings.md` (RLE/bit-packed hybrid).
 
 from __future__ import annotations
 
+from accel.format.runs import LONGEST_HEAD, read_head
 from accel.ranges import Buffer
 
 __all__ = ["MOST_BYTES", "begins_with_row"]
 
-_LEAST_RUN = 2
-"""What the number that a run of levels begins with is at least: less is a run of no levels."""
-_MOST_HEAD = 5
-"""Bytes of that number."""
-MOST_BYTES = _MOST_HEAD + 4
+_MOST_LEVEL = 4
+"""Bytes of one level."""
+MOST_BYTES = LONGEST_HEAD + _MOST_LEVEL
 """More bytes of the levels are not looked at."""
 
 
@@ -24,9 +23,9 @@ def begins_with_row(levels: Buffer, max_repetition: int) -> bool:
     """Whether the first of these repetition levels is 0; False where that cannot be told."""
     width = max_repetition.bit_length()
     whole = (width + 7) >> 3
-    known = bytes(memoryview(levels)[: _MOST_HEAD + whole])
-    head = next((at for at, byte in enumerate(known[:_MOST_HEAD]) if byte < 0x80), len(known)) + 1
+    front = bytes(memoryview(levels)[: LONGEST_HEAD + whole])
+    head, at = read_head(front, 0)
     # A run of one level, or the first of packed ones: its lowest bits.
-    first = known[head : head + whole]
+    first = front[at : at + whole]
     level = int.from_bytes(first, "little") & ((1 << width) - 1)
-    return len(first) == whole and not level and known[0] >= _LEAST_RUN
+    return bool(head) and len(first) == whole and not level

@@ -4,24 +4,35 @@ Sources: parquet-format `README.md` (File format), `parquet.thrift` (FileMetaDat
 PARQUET-816.
 
 Offsets count from the file's first byte. What lies outside the file, or not before the footer, is
-refused, never clipped. A page index or bloom filter with half of its location (no length, or an
+refused, never clipped; but for a page index or bloom filter there, which are passed over. One with half of its location (no length, or an
 offset of zero) counts as absent, except that a bloom filter may lack its length.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
-from accel.errors import EncryptedFileError, ParquetFormatError
+from accel.errors import EncryptedFileError, ParquetFormatError, refuse_unforeseen
 from accel.format.chunk_table import build_chunks
-from accel.format.model import ARROW_SCHEMA_KEY, ColumnOrder, FileMetadata, ParquetSchema, SchemaElement
+from accel.format.model import (
+    ARROW_SCHEMA_KEY,
+    ChunkTable,
+    ColumnOrder,
+    FileMetadata,
+    ParquetSchema,
+    SchemaElement,
+)
 from accel.format.row_groups import LEAST_BYTES, GroupReader, RowGroups
 from accel.format.schema import build_schema, read_elements
 from accel.format.thrift import BINARY, I16, I64, LIST, STRUCT, ThriftReader
 from accel.ranges import Buffer
+
+if TYPE_CHECKING:
+    from accel.arrays import Int64s
 
 __all__ = [
     "AMONG_OTHERS",
@@ -31,6 +42,7 @@ __all__ = [
     "TOC_KEY",
     "FooterBytes",
     "FooterTail",
+    "find_lost_values",
     "parse_footer",
     "parse_tail",
 ]
@@ -130,6 +142,11 @@ def parse_footer(data: Buffer, *, file_size: int, footer_start: int) -> FileMeta
         raise ParquetFormatError(
             f"a footer of {len(footer)} bytes at {footer_start} in a file of {file_size}", place="footer"
         )
+    with refuse_unforeseen("footer"):
+        return _parse(footer, file_size, footer_start)
+
+
+def _parse(footer: bytes, file_size: int, footer_start: int) -> FileMetadata:
     try:
         raw = _read_file_metadata(ThriftReader(footer))
     except IndexError as error:
@@ -144,6 +161,11 @@ def parse_footer(data: Buffer, *, file_size: int, footer_start: int) -> FileMeta
         footer_start=footer_start,
         created_by=raw.created_by,
     )
+    lost = find_lost_values(rows, chunks)
+    if lost is not None:
+        raise ParquetFormatError(
+            "a row group of no rows whose chunks have values", place=f"footer, row group {lost}"
+        )
     return FileMetadata(
         version=raw.version,
         num_rows=int(rows.sum()),
@@ -160,6 +182,17 @@ def parse_footer(data: Buffer, *, file_size: int, footer_start: int) -> FileMeta
         file_size=file_size,
         footer_start=footer_start,
     )
+
+
+def find_lost_values(rows: Int64s, chunks: ChunkTable) -> int | None:
+    """The first row group that is said to have no row, though a chunk of it has values; None where there is none.
+
+    Whoever believes it passes over rows, and pyarrow shifts those behind them.
+    """
+    if rows.all():
+        return None
+    lost = (rows == 0) & (chunks.num_values > 0).any(axis=1)
+    return int(np.flatnonzero(lost)[0]) if lost.any() else None
 
 
 def _read_file_metadata(reader: ThriftReader) -> _Raw:

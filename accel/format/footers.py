@@ -20,7 +20,7 @@ from accel.errors import ParquetFormatError
 from accel.format.chunk import allows
 from accel.format.chunk_lanes import read_groups_at_once
 from accel.format.chunk_table import build_chunks
-from accel.format.footer import FooterBytes
+from accel.format.footer import FooterBytes, find_lost_values
 from accel.format.model import ChunkTable, FileMetadata
 from accel.format.packed import Kin, PackedMetadata, pack_chunks
 from accel.format.row_groups import RowGroups
@@ -153,7 +153,7 @@ def _build(
         footer_start=starts[:, None],
         created_by=kin.created_by,
     )
-    return rows, sizes, chunks
+    return None if find_lost_values(rows, chunks) is not None else (rows, sizes, chunks)
 
 
 def _divide(

@@ -7,7 +7,7 @@ Sources: parquet-format `parquet.thrift` (FileMetaData, RowGroup, ColumnChunk, C
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 __all__ = [
     "ARROW_SCHEMA_KEY",
     "INT96_UNIT",
+    "MISPLACED",
     "ChunkTable",
     "Codec",
     "ColumnIndex",
@@ -173,11 +174,15 @@ class SortingColumn:
     nulls_first: bool
 
 
+MISPLACED: Final = -2
+"""In place of the offset of an index that the footer places outside the file."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class ChunkTable:
     """All column chunks, each array of shape (row groups, leaves).
 
-    -1 stands for absent. Statistics are kept as positions in `FileMetadata.footer` (start and
+    -1 stands for absent, and an index whose offset is MISPLACED is as good as absent. Statistics are kept as positions in `FileMetadata.footer` (start and
     length of each raw bound), decoded on demand by `format.bounds`.
     """
 
@@ -261,6 +266,19 @@ class FileMetadata:
     @property
     def num_row_groups(self) -> int:
         return len(self.group_rows)
+
+    def misplaced_indexes(self, leaves: Collection[int]) -> Iterator[tuple[str, int, int]]:
+        """What each index of these leaves is that the footer places outside the file, its row group and its leaf."""
+        chunks = self.chunks
+        for words, offset in (
+            ("column index", chunks.column_index_offset),
+            ("offset index", chunks.offset_index_offset),
+            ("bloom filter", chunks.bloom_offset),
+        ):
+            if offset.min(initial=-1) == MISPLACED:
+                for group, leaf in np.argwhere(offset == MISPLACED).tolist():
+                    if leaf in leaves:
+                        yield words, group, leaf
 
     @property
     def nbytes(self) -> int:

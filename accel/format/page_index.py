@@ -19,7 +19,17 @@ from accel.ranges import Buffer
 if TYPE_CHECKING:
     from accel.arrays import Bools, Int64s
 
-__all__ = ["chunk_offset_index", "parse_column_index", "parse_offset_index"]
+__all__ = ["PageIndexMismatchError", "chunk_offset_index", "parse_column_index", "parse_offset_index"]
+
+
+class PageIndexMismatchError(ParquetFormatError):
+    """The pages are not where, or not what, the page index says."""
+
+    def as_index_error(self) -> IndexFormatError:
+        """The same, as whoever refuses the index has it, rather than do without it."""
+        return IndexFormatError(
+            f"the page index contradicts the pages: {self.message}", path=self.path, place=self.place
+        )
 
 
 def parse_offset_index(data: Buffer, *, num_rows: int, lower: int, upper: int) -> OffsetIndex:

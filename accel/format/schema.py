@@ -6,6 +6,7 @@ Sources: parquet-format `parquet.thrift` (SchemaElement, LogicalType), `LogicalT
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from typing import Final
 
 from accel.errors import ParquetFormatError
@@ -157,7 +158,8 @@ class _Group:
 def build_schema(elements: list[SchemaElement]) -> ParquetSchema:
     """Build the tree from the flattened elements; element 0 is the root.
 
-    A leaf is an element with a physical type, a group one without (it may have no children).
+    A leaf is an element with a physical type, a group one without. A top-level field without any leaf in it is left
+    out, as pyarrow leaves it out: no column chunk belongs to it.
 
     Raises
     ------
@@ -205,6 +207,9 @@ def build_schema(elements: list[SchemaElement]) -> ParquetSchema:
     if stack:
         raise ParquetFormatError("the schema has fewer elements than its groups claim", place="footer")
     bounds = [*first_leaf, len(leaves)]
+    empty = [at for at, (first, stop) in enumerate(itertools.pairwise(bounds)) if first == stop]
+    if empty:
+        return build_schema(_without_fields(elements, [(fields[at], ends[fields[at]]) for at in empty]))
     return ParquetSchema(
         elements=tuple(elements),
         leaves=tuple(leaves),
@@ -212,6 +217,16 @@ def build_schema(elements: list[SchemaElement]) -> ParquetSchema:
         subtree_ends=tuple(ends),
         field_leaves=tuple(itertools.pairwise(bounds)),
     )
+
+
+def _without_fields(elements: list[SchemaElement], gone: list[tuple[int, int]]) -> list[SchemaElement]:
+    """The elements without those of some top-level fields, each given by where its elements start and end."""
+    kept = [replace(elements[0], num_children=elements[0].num_children - len(gone))]
+    before = 1
+    for start, end in gone:
+        kept += elements[before:start]
+        before = end
+    return kept + elements[before:]
 
 
 def _close_groups(stack: list[_Group], names: list[str], ends: list[int], end: int) -> None:

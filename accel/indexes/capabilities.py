@@ -11,7 +11,15 @@ if TYPE_CHECKING:
     from accel.arrays import Int64s
     from accel.indexes.question import LeafQuestion
 
-__all__ = ["CoveringKind", "JoinableKind", "JoinedIndex", "PartedIndex", "PartedKind", "StreamedKind"]
+__all__ = [
+    "CoveringKind",
+    "JoinableKind",
+    "JoinedIndex",
+    "LimitedKind",
+    "PartedIndex",
+    "PartedKind",
+    "StreamedKind",
+]
 
 
 class StreamedKind(IndexKind, Protocol):
@@ -46,6 +54,17 @@ class PartedIndex(ParsedIndex, Protocol):
         ...
 
 
+class LimitedKind(IndexKind, Protocol):
+    """A kind whose indexes may come to rule nothing out, and which then says so."""
+
+    def shortcoming(self, data: bytes, *, units: int) -> str | None:
+        """Why an index that was built rules nothing out, and what to take instead; None where it does.
+
+        `data` is all of it, or its head where the kind has one. Raises IndexFormatError, as `parse` does.
+        """
+        ...
+
+
 class JoinableKind(IndexKind, Protocol):
     """A kind whose indexes of many row groups' pages become one of them all."""
 
@@ -75,8 +94,8 @@ class CoveringKind(IndexKind, Protocol):
     """A kind of several columns."""
 
     @property
-    def inputs(self) -> Sequence[str]:
-        """Their names or dotted paths; it is given structs with a field a column."""
+    def inputs(self) -> Sequence[str | tuple[str, ...]]:
+        """Their names or dotted paths, or the names of their paths; it is given structs with a field a column."""
         ...
 
     def covers(self) -> Iterable[tuple[int, str]]:

@@ -30,6 +30,7 @@ __all__ = ["Distinct", "ParsedDistinct"]
 
 
 _MAGIC = b"AIDs"
+_TOO_MANY = "it lists no values, as there are too many; take bitmap instead"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +70,13 @@ class Distinct(IndexKind):
             matrix = Matrix.read(blob, keys=len(values), units=units)
         blob.end()
         return ParsedDistinct(presence, values, matrix, len(data))
+
+    def shortcoming(self, data: bytes, *, units: int) -> str | None:
+        """Why an index rules nothing out but nulls; None where it does more."""
+        blob = BlobReader(data, _MAGIC)
+        blob.units(units)
+        some = bool(blob.presence(units).value.any())
+        return _TOO_MANY if some and not blob.u32() else None
 
     @property
     def params(self) -> Mapping[str, Any]:

@@ -22,11 +22,11 @@ class Member:
     """One of the things that a zone map is of."""
 
     of: Expression
-    columns: tuple[str, ...]
-    """One; more for a tuple of them, which is of their values."""
+    columns: tuple[str | tuple[str, ...], ...]
+    """One, by its name or dotted path, or by the names of its path; more for a tuple of them, which is of their values."""
 
     def __str__(self) -> str:
-        inner = ", ".join(map(_quoted, self.columns))
+        inner = ", ".join(_quoted(each if isinstance(each, str) else ".".join(each)) for each in self.columns)
         if len(self.columns) > 1:
             return f"({inner})"
         return inner if self.of is Expression.VALUE else f"{self.of}({inner})"
@@ -87,7 +87,7 @@ def parse_member(text: str, *, default: Expression = Expression.VALUE) -> Member
     return Member(Expression(call[1]), columns)
 
 
-def inputs_of(members: Iterable[Member]) -> tuple[str, ...]:
+def inputs_of(members: Iterable[Member]) -> tuple[str | tuple[str, ...], ...]:
     """The columns of all members, each once, as they come."""
     return tuple(dict.fromkeys(column for member in members for column in member.columns))
 

@@ -45,6 +45,7 @@ _MAGIC = b"AIN3"
 _SECOND_MAGIC = b"AIN2"
 _FIRST_MAGIC = b"AINg"
 _PART = b"AINp"
+_OPAQUE = "some value of every unit is no text that can be searched in; take bitmap or bloom instead"
 _PART_KEYS = 512
 _GRAMS = 1 << 24
 """So many trigrams of bytes there are."""
@@ -83,6 +84,14 @@ class Ngram(IndexKind):
             raise IndexFormatError("an ngram index is not as long as its head says")
         found = ParsedNgram(head, {})
         return found.with_parts({(a, b): memoryview(data)[a:b] for a, b in head.directory.spans(length)})
+
+    def shortcoming(self, data: bytes, *, units: int) -> str | None:
+        """Why an index, of which this is all or the head, rules nothing out but nulls; None where it does more."""
+        if data[:4] == _FIRST_MAGIC:
+            return None
+        head = _read_head(data[: head_length(data)], units)
+        values = head.presence.value
+        return _OPAQUE if bool(values.any()) and bool(head.opaque[values].all()) else None
 
     @property
     def params(self) -> Mapping[str, Any]:

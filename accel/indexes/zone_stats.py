@@ -52,6 +52,12 @@ class ZoneStats:
         """Values that are not null."""
         return self.rows - self.nulls
 
+    @property
+    def unbounded(self) -> bool:
+        """Whether some units hold values other than NaN, and none of those has a bound."""
+        filled = np.flatnonzero(self.counts > self.nans).tolist()
+        return bool(filled) and all(self.lower[at] is None and self.upper[at] is None for at in filled)
+
     def bounds(self) -> Bounds:
         """The same as the pruning of statistics takes it."""
         has_lower = np.array([value is not None for value in self.lower], bool)

@@ -40,6 +40,9 @@ Path = tuple[str, ...]
 Figures = ZoneStats | TupleZones
 
 
+_UNBOUNDED = "no unit's values have bounds; take distinct, bitmap or bloom instead"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Zonemap(IndexKind):
     """Bounds, counts and sums of units.
@@ -82,12 +85,12 @@ class Zonemap(IndexKind):
         """What it is of, where that is several things; else nothing."""
         of = Expression(self.of)
         return tuple(
-            parse_member(each, default=of) if isinstance(each, str) else Member(of, (".".join(each),))
+            parse_member(each, default=of) if isinstance(each, str) else Member(of, (each,))
             for each in self.columns
         )
 
     @property
-    def inputs(self) -> tuple[str, ...]:
+    def inputs(self) -> tuple[str | Path, ...]:
         """The columns that it is made of, each once."""
         return inputs_of(self.members)
 
@@ -108,12 +111,11 @@ class Zonemap(IndexKind):
             for column in member.columns
         )
 
-    def path_of(self, column: str) -> Path:
+    def path_of(self, column: str | Path) -> Path:
         """Where an input is in the file."""
         if self.paths:
             return tuple(self.paths[self.inputs.index(column)])
-        given = {".".join(each): each for each in self.columns if not isinstance(each, str)}
-        return given.get(column, tuple(column.split(".")))
+        return tuple(column.split(".")) if isinstance(column, str) else column
 
     def builder(self, *, level: Level) -> _Builder:
         """A new index in the making."""
@@ -131,6 +133,12 @@ class Zonemap(IndexKind):
         members = tuple(_read_member(blob, units, settled=settled) for _ in range(count))
         blob.end()
         return ParsedZonemap(members, 4 * len(data))
+
+    def shortcoming(self, data: bytes, *, units: int) -> str | None:
+        """Why an index rules nothing out but nulls; None where it does more."""
+        parsed = self.parse(data, level=Level.PAGE, units=units)
+        figures = [member.figures for member in parsed.members]
+        return _UNBOUNDED if all(isinstance(each, ZoneStats) and each.unbounded for each in figures) else None
 
     @property
     def params(self) -> Mapping[str, Any]:

@@ -17,6 +17,7 @@ __all__ = ["Fetch", "Merging", "RequestShape", "assemble", "coalesce", "joined_b
 # A learned length of a merged request lies between these.
 _SHORTEST = 512 * 1024
 _LONGEST = 8 * 1024 * 1024
+_DATA = {Kind.PAGE, Kind.CHUNK}
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,12 +33,14 @@ class Fetch:
 
     @property
     def kind(self) -> Kind:
-        """What most of its wanted bytes are."""
+        """What most of its wanted bytes are; a dictionary page that comes along with data is part of the data."""
         if len(self.wants) == 1:
             return self.wants[0].key.kind
         share: Counter[Kind] = Counter()
         for want in self.wants:
             share[want.key.kind] += want.range.length
+        if share.keys() & _DATA:
+            del share[Kind.DICTIONARY]
         return share.most_common(1)[0][0]
 
 

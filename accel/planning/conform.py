@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,8 +11,9 @@ import pyarrow as pa
 
 from accel.arrays import is_zoned, packed_validity
 from accel.errors import SchemaMismatchError
+from accel.planning.projection import match_fields
 
-__all__ = ["check_schema", "conform_array", "is_bytes", "is_text", "widens"]
+__all__ = ["check_paths", "check_schema", "conform_array", "is_bytes", "is_text", "widens"]
 
 # Integers up to this many bits are exact in a float of the width on the right.
 _EXACT_IN_FLOAT = {8: 16, 16: 32, 32: 64}
@@ -30,15 +32,23 @@ def widens(have: pa.DataType, to: pa.DataType) -> bool:
     if pa.types.is_dictionary(to):
         return widens(have, to.value_type)
     if pa.types.is_struct(have) and pa.types.is_struct(to):
-        return all(
-            to.get_field_index(f.name) < 0 or widens(f.type, to.field(to.get_field_index(f.name)).type)
-            for f in have
-        )
+        return _struct_widens(have, to)
     if _is_list(have) and _is_list(to):
         return not pa.types.is_fixed_size_list(to) and widens(have.value_type, to.value_type)
     if pa.types.is_map(have) and pa.types.is_map(to):
         return widens(have.key_type, to.key_type) and widens(have.item_type, to.item_type)
     return _number_widens(have, to) or _other_widens(have, to)
+
+
+def _struct_widens(have: pa.StructType, to: pa.StructType) -> bool:
+    for field, at in zip(have, match_fields(have, to), strict=True):
+        of_name = len(have.get_all_field_indices(field.name)), len(to.get_all_field_indices(field.name))
+        if of_name[1] and max(of_name) > 1 and of_name[0] != of_name[1]:
+            # Nobody knows which of them is meant.
+            return False
+        if at >= 0 and not widens(field.type, to.field(at).type):
+            return False
+    return True
 
 
 def _is_list(kind: pa.DataType) -> bool:
@@ -75,7 +85,10 @@ def _other_widens(have: pa.DataType, to: pa.DataType) -> bool:
     for family in (pa.types.is_time, pa.types.is_duration):
         if family(have) and family(to):
             return _finer(have.unit, to.unit)
-    return bool(pa.types.is_date32(have) and pa.types.is_date64(to))
+    if pa.types.is_date(have):
+        # A day is the moment that it begins at, where no zone says which that is.
+        return bool(pa.types.is_date(to) or (pa.types.is_timestamp(to) and not is_zoned(to)))
+    return False
 
 
 def is_text(kind: pa.DataType) -> bool:
@@ -96,23 +109,65 @@ def _finer(have: str, to: str) -> bool:
 
 
 def check_schema(have: pa.Schema, to: pa.Schema, *, url: str, zoned: pa.Schema | None = None) -> None:
-    """Raise SchemaMismatchError where a column of the file does not widen to the scan's type, neither as it is nor
-    as `zoned` has it, if that is given."""
-    for field in to:
-        for index in have.get_all_field_indices(field.name):
-            kind = have.field(index).type
-            if widens(kind, field.type):
+    """Raise SchemaMismatchError where a column of the file does not widen to the scan's type: see `check_paths`."""
+    check_paths(have, to, [(name,) for name in to.names], url=url, zoned=zoned)
+
+
+def check_paths(
+    have: pa.Schema,
+    to: pa.Schema,
+    paths: Iterable[tuple[str, ...]],
+    *,
+    url: str,
+    zoned: pa.Schema | None = None,
+) -> None:
+    """Check that what paths through structs lead to in a file widens to what they lead to in the scan's schema.
+
+    Parameters
+    ----------
+    have, to : pyarrow.Schema
+        Of the file, which may lack what a path leads to, and of the scan, which does not.
+    paths : iterable of tuple of str
+    url : str
+        Of the file, for errors.
+    zoned : pyarrow.Schema, optional
+        Other types of the file's columns, of which it is enough that they widen.
+
+    Raises
+    ------
+    SchemaMismatchError
+        A type does not widen without loss, or is no struct where the scan has one that the path leads through.
+    """
+    for path in paths:
+        meant = to.field(to.get_all_field_indices(path[0])[0]).type
+        for index in have.get_all_field_indices(path[0]):
+            found = _first_narrower(have.field(index).type, meant, path[1:])
+            if found is None or (
+                zoned is not None and not _first_narrower(zoned.field(index).type, meant, path[1:])
+            ):
                 continue
-            if zoned is None or not _widens_in(zoned, field):
-                raise SchemaMismatchError(
-                    f"column {field.name!r} is {kind} here and {field.type} in the scan's schema",
-                    path=url,
-                    hint="give schema= with a type that holds both",
-                )
+            depth, kind, wanted = found
+            raise SchemaMismatchError(
+                f"column {'.'.join(path[: depth + 1])!r} is {kind} here and {wanted} in the scan's schema",
+                path=url,
+                hint="give schema= with a type that holds both",
+            )
 
 
-def _widens_in(schema: pa.Schema, to: pa.Field) -> bool:
-    return all(widens(schema.field(at).type, to.type) for at in schema.get_all_field_indices(to.name))
+def _first_narrower(
+    have: pa.DataType, to: pa.DataType, names: Sequence[str]
+) -> tuple[int, pa.DataType, pa.DataType] | None:
+    """Where along a path of fields a type does not do for what is meant, with both types there."""
+    for depth, name in enumerate(names):
+        if pa.types.is_null(have):
+            return None
+        if not pa.types.is_struct(have):
+            return depth, have, to
+        index = have.get_field_index(name)
+        if index < 0:
+            return None
+        have, to = have.field(index).type, to.field(to.get_field_index(name)).type
+    return None if widens(have, to) else (len(names), have, to)
 
 
 def conform_array(array: pa.Array, to: pa.DataType, *, url: str = "", name: str = "") -> pa.Array:
@@ -150,8 +205,7 @@ def conform_array(array: pa.Array, to: pa.DataType, *, url: str = "", name: str 
 
 def _conform_struct(array: pa.StructArray, to: pa.StructType, *, url: str, name: str) -> pa.Array:
     children = []
-    for field in to:
-        index = array.type.get_field_index(field.name)
+    for field, index in zip(to, match_fields(to, array.type), strict=True):
         if index < 0:
             children.append(pa.nulls(len(array), field.type))
         else:

@@ -18,7 +18,7 @@ from accel.format.embedded import verify_blob, verify_head
 from accel.indexes.ask import ask, ask_all, guarded
 from accel.indexes.kind import Level, ParsedIndex, first_rows_of
 from accel.indexes.native import signature_of
-from accel.planning.embedded_sources import IndexSource, asked_of, labelled
+from accel.planning.embedded_sources import IndexSource, asked_of, labelled, unknown_kinds
 from accel.planning.embedded_sources import named as named_sources
 from accel.planning.handle import FileHandle
 from accel.planning.need import OnBadIndex
@@ -44,13 +44,19 @@ class Embedded:
 
     @classmethod
     def of(
-        cls, handle: FileHandle, query: FileQuery, named: Mapping[str, str], on_bad_index: OnBadIndex
+        cls,
+        handle: FileHandle,
+        query: FileQuery,
+        named: Mapping[tuple[str, ...], str],
+        on_bad_index: OnBadIndex,
     ) -> Embedded | None:
         """None where the file has no index that could say anything of the predicate."""
         if query.bound is None or (handle.toc is None and not named) or handle.distrusted:
             return None
         asked = asked_of(query)
         found = list(labelled(handle, query, asked=asked)) if handle.toc is not None else []
+        for error in unknown_kinds(handle, asked=asked):
+            on_bad_index(_at(error, handle, "embedded indexes"))
         try:
             found += named_sources(handle, query, asked, named)
         except IndexFormatError as error:

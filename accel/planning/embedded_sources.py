@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from accel.errors import IndexFormatError
 from accel.format.embedded import Entry
 from accel.format.idx1 import idx1_range
 from accel.format.packed_heads import unpack_head
@@ -18,7 +19,7 @@ from accel.planning.query import FileQuery
 from accel.predicate.atoms import AllOf, AnyOf, IsTrue, Negation, Node, column_atoms
 from accel.ranges import ByteRange, Kind, ReadKey, Want
 
-__all__ = ["IndexSource", "asked_of", "labelled", "named"]
+__all__ = ["IndexSource", "asked_of", "labelled", "named", "unknown_kinds"]
 
 Asked: TypeAlias = "Mapping[tuple[str, ...], Sequence[tuple[Node, LeafQuestion]]]"
 
@@ -97,14 +98,13 @@ def asked_of(query: FileQuery) -> Asked:
 
 
 def named(
-    handle: FileHandle, query: FileQuery, asked: Asked, columns: Mapping[str, str]
+    handle: FileHandle, query: FileQuery, asked: Asked, columns: Mapping[tuple[str, ...], str]
 ) -> Iterator[IndexSource]:
     """The file's IDX1, for each of the caller's `columns` that the predicate asks something it can answer.
 
     An IDX1 does not say which column it is of, so the caller does.
     """
-    for name in columns:
-        path = (name,) if (name,) in asked else tuple(name.split("."))
+    for path in columns:
         here = asked.get(path)
         span = idx1_range(handle.metadata) if here else None
         if here is None or span is None or span[1] - span[0] > _MOST_IDX1:
@@ -122,8 +122,8 @@ def labelled(handle: FileHandle, query: FileQuery, *, asked: Asked) -> Iterator[
     toc = handle.toc
     for ordinal, entry in enumerate(toc.entries if toc is not None else ()):
         here = [pair for path in entry.paths() for pair in asked.get(path, ())]
-        kind = find_kind(entry.kind, entry.version) if here else None
-        if not here or kind is None or entry.level not in set(kind.levels):
+        kind = _kind_of(entry) if here else None
+        if not here or kind is None:
             continue
         leaf = _leaf_of(handle, query, entry.column)
         if leaf is None:
@@ -136,6 +136,27 @@ def labelled(handle: FileHandle, query: FileQuery, *, asked: Asked) -> Iterator[
             several = len(entry.paths()) > 1 and query.bound is not None
             together = tuple(_conjunctions(query.bound.root, questions)) if several and query.bound else ()
             yield IndexSource(ordinal, entry, kind, span, leaf, answerable, together)
+
+
+def unknown_kinds(handle: FileHandle, *, asked: Asked) -> Iterator[IndexFormatError]:
+    """An error for each kind, version and level of index over the columns in question that this process does not read."""
+    seen: set[tuple[str, int, str, tuple[str, ...]]] = set()
+    for entry in handle.toc.entries if handle.toc is not None else ():
+        what = (entry.kind, entry.version, entry.level, entry.column)
+        if what in seen or not any(path in asked for path in entry.paths()) or _kind_of(entry) is not None:
+            continue
+        seen.add(what)
+        yield IndexFormatError(
+            f"an index of column {'.'.join(entry.column)} is of a kind that is not known here: {entry.kind!r}, "
+            f"version {entry.version}, by {entry.level}",
+            hint="install or register the kind, or a newer accel",
+        )
+
+
+def _kind_of(entry: Entry) -> IndexKind | None:
+    """The kind of an index, where this process reads its version and its level."""
+    kind = find_kind(entry.kind, entry.version)
+    return kind if kind is not None and entry.level in set(kind.levels) else None
 
 
 def _leaf_of(handle: FileHandle, query: FileQuery, path: tuple[str, ...]) -> int | None:

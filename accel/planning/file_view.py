@@ -65,6 +65,8 @@ class FileView:
     """How often page indexes of it were asked for."""
     reading_ahead: int = 0
     """By which of these all of them are on their way: see `index_region`; 0 where none is."""
+    passed_over: IndexFormatError | None = None
+    """Why the first index that is not used any more is not used; a strict scan refuses the file for it."""
     distrusted: bool = False
     """Its page index contradicts its pages: chunks are read whole."""
     remembered: PredicateCache | None = None
@@ -111,7 +113,8 @@ class FileView:
     @property
     def is_plain(self) -> bool:
         """Whether the footer says all that is in it."""
-        noted = self.index_reads or self.distrusted or self.toc is not None or self.bad_toc is not None
+        passed_over = self.distrusted or self.passed_over is not None
+        noted = self.index_reads or passed_over or self.toc is not None or self.bad_toc is not None
         return not (noted or self.indexes_held or self.remembered is not None)
 
     @property
@@ -217,6 +220,14 @@ class Viewed:
     @distrusted.setter
     def distrusted(self, value: bool) -> None:
         self.view.distrusted = value
+
+    @property
+    def passed_over(self) -> IndexFormatError | None:
+        return None if self._view is None else self._view.passed_over
+
+    @passed_over.setter
+    def passed_over(self, value: IndexFormatError | None) -> None:
+        self.view.passed_over = value
 
     @property
     def remembered(self) -> PredicateCache | None:

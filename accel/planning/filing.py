@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING
 from accel.errors import (
     AccelError,
     EncryptedFileError,
+    IndexFormatError,
     ParquetFormatError,
     redact,
+    refuse_unforeseen,
 )
 from accel.planning.chunk_pages import PagesOf
 from accel.planning.handle import FileHandle
@@ -135,62 +137,86 @@ def plan_file(
         Told of each index that does not verify; it may raise.
     """
     _check_selection(handle, task_file, selection)
-    query = task_file.query
-    plan = FilePlan(row_groups=handle.num_row_groups, rows=handle.num_rows)
-    kept = [
+    with refuse_unforeseen("metadata"):
+        query = task_file.query
+        _tell_misplaced(handle, query, on_bad_index)
+        plan = FilePlan(row_groups=handle.num_row_groups, rows=handle.num_rows)
+        kept = _kept_groups(handle, query, selection)
+        if not kept and handle.bad_toc is None and not task_file.question.embedded:
+            return plan  # no index is left to be asked, or to be told of
+        embedded = find_embedded(handle, query, named=task_file.question.embedded, on_bad_index=on_bad_index)
+        wants = page_index_wants(
+            handle,
+            query,
+            kept=kept,
+            selection=selection,
+            piece_bytes=piece_bytes,
+            limit=limit,
+            pages_indexed=embedded is not None and embedded.by_page,
+            answered=embedded.answered(query) if embedded is not None else (),
+            whole_bytes=whole_bytes,
+        )
+        probes = Probes(
+            handle,
+            query,
+            embedded=embedded,
+            probe_min_bytes=probe_min_bytes,
+            read_dictionary=read_dictionary,
+            on_bad_index=on_bad_index,
+        )
+        witnesses = Witnesses()
+        known = _recall(handle, task_file)
+        draft = partial(_draft, handle, task_file, selection=selection, witnesses=witnesses, known=known)
+        if wants:
+            along = probes.along(wants, kept, draft, early_bytes)
+            stash, plan.index_round_trips = yield from fetch_page_indexes(
+                handle, wants, early_bytes=early_bytes, along=along
+            )
+            take_page_indexes(handle, wants, stash=stash, on_bad_index=on_bad_index)
+            probes.learn(stash)
+        if handle.bad_toc is not None and query.bound is not None:
+            on_bad_index(handle.bad_toc)
+        drafts = yield from _in_turns(draft, kept, leaves=len(query.output_leaves) + len(query.filter_leaves))
+        in_doubt = {group: task for group, task in drafts.items() if task.needs_filter}
+        if in_doubt:
+            plan.index_round_trips += yield from probes.ask(in_doubt, witnesses)
+            told = [group for group in in_doubt if witnesses.speaks_of(group)]
+            if told:
+                again = draft([(group, False) for group in told])
+                plan.probed_groups += len(told) - len(again)
+                gone = set(told) - again.keys()
+                drafts = {
+                    group: again.get(group, task) for group, task in drafts.items() if group not in gone
+                }
+        plan.count_remembered(known, kept, drafts)
+        for group, task in drafts.items():
+            _check_chunks(handle, group, task)
+        plan.take(guess_shares(handle, query, tasks=list(drafts.values()), on_bad_index=on_bad_index), handle)
+        return plan
+
+
+def _kept_groups(
+    handle: FileHandle, query: FileQuery, selection: Mapping[int, RowSelection] | None
+) -> KeptGroups:
+    """The row groups that statistics and the caller's access plan leave, and whether all rows of each match."""
+    return [
         (group, verdict == Verdict.ALL)
         for group, verdict in enumerate(prune_row_groups(handle, query).tolist())
         if verdict != Verdict.NONE and (selection is None or selection.get(group))
     ]
-    if not kept and handle.bad_toc is None and not task_file.question.embedded:
-        return plan  # no index is left to be asked, or to be told of
-    embedded = find_embedded(handle, query, named=task_file.question.embedded, on_bad_index=on_bad_index)
-    wants = page_index_wants(
-        handle,
-        query,
-        kept=kept,
-        selection=selection,
-        piece_bytes=piece_bytes,
-        limit=limit,
-        pages_indexed=embedded is not None and embedded.by_page,
-        answered=embedded.answered(query) if embedded is not None else (),
-        whole_bytes=whole_bytes,
-    )
-    probes = Probes(
-        handle,
-        query,
-        embedded=embedded,
-        probe_min_bytes=probe_min_bytes,
-        read_dictionary=read_dictionary,
-        on_bad_index=on_bad_index,
-    )
-    witnesses = Witnesses()
-    known = _recall(handle, task_file)
-    draft = partial(_draft, handle, task_file, selection=selection, witnesses=witnesses, known=known)
-    if wants:
-        along = probes.along(wants, kept, draft, early_bytes)
-        stash, plan.index_round_trips = yield from fetch_page_indexes(
-            handle, wants, early_bytes=early_bytes, along=along
+
+
+def _tell_misplaced(handle: FileHandle, query: FileQuery, on_bad_index: OnBadIndex) -> None:
+    """Tell of the indexes of the query's columns that the footer places outside the file: they are not asked."""
+    metadata = handle.metadata
+    for words, group, leaf in metadata.misplaced_indexes({*query.filter_leaves, *query.output_leaves}):
+        on_bad_index(
+            IndexFormatError(
+                f"the footer places the {words} outside the file, which has {metadata.file_size} bytes",
+                path=handle.id.path,
+                place=f"row group {group}, column {'.'.join(metadata.schema.leaves[leaf].path)}",
+            )
         )
-        take_page_indexes(handle, wants, stash=stash, on_bad_index=on_bad_index)
-        probes.learn(stash)
-    if handle.bad_toc is not None and query.bound is not None:
-        on_bad_index(handle.bad_toc)
-    drafts = yield from _in_turns(draft, kept, leaves=len(query.output_leaves) + len(query.filter_leaves))
-    in_doubt = {group: task for group, task in drafts.items() if task.needs_filter}
-    if in_doubt:
-        plan.index_round_trips += yield from probes.ask(in_doubt, witnesses)
-        told = [group for group in in_doubt if witnesses.speaks_of(group)]
-        if told:
-            again = draft([(group, False) for group in told])
-            plan.probed_groups += len(told) - len(again)
-            gone = set(told) - again.keys()
-            drafts = {group: again.get(group, task) for group, task in drafts.items() if group not in gone}
-    plan.count_remembered(known, kept, drafts)
-    for group, task in drafts.items():
-        _check_chunks(handle, group, task)
-    plan.take(guess_shares(handle, query, tasks=list(drafts.values()), on_bad_index=on_bad_index), handle)
-    return plan
 
 
 def _check_selection(

@@ -11,9 +11,8 @@ from accel.format.domain import Bounds
 from accel.format.footer import IDX1_KEY
 from accel.format.model import FileMetadata, SortingColumn
 from accel.planning.chunk_pages import ChunkFacts
-from accel.planning.file import ObjectId
 from accel.planning.file_view import FileView, Viewed
-from accel.ranges import ByteRange
+from accel.ranges import ByteRange, ObjectId
 
 if TYPE_CHECKING:
     from accel.arrays import Int64s

@@ -10,13 +10,12 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from accel.errors import IndexFormatError, ParquetFormatError
+from accel.errors import IndexFormatError, ParquetFormatError, refuse_unforeseen
 from accel.format.footer import AMONG_OTHERS, MAGIC, TOC_KEY, FooterBytes, parse_footer, parse_tail
 from accel.format.model import FileMetadata, ParquetSchema
-from accel.planning.file import ObjectId
 from accel.planning.handle import FileHandle
 from accel.planning.need import Need, NeedTail, Steps, Tail
-from accel.ranges import ByteRange, Kind, ReadKey, Want
+from accel.ranges import ByteRange, Kind, ObjectId, ReadKey, Want
 
 __all__ = ["LEAST_TAIL", "MOST_TAIL", "first_tail_bytes", "footer_in", "open_file"]
 
@@ -101,23 +100,24 @@ def open_file(
     else:
         footer = b"" if tail.parsed is not None else bytes(data[footer_start - start : -_TAIL])
         kept, kept_start = data[: footer_start - start], start
-    metadata = tail.parsed
-    if metadata is None:
-        metadata = _parse(footer, size, footer_start, shared)
-    kin = metadata if isinstance(metadata, FileMetadata) else metadata.kin
-    handle = FileHandle(
-        ObjectId(path, size, tail.etag),
-        metadata,
-        arrow_schema=arrow_schema(kin.schema, kin.key_value),
-        tail_start=kept_start,
-    )
-    if TOC_KEY in kin.key_value:
-        from accel.format.embedded import parse_toc
+    with refuse_unforeseen("footer"):
+        metadata = tail.parsed
+        if metadata is None:
+            metadata = _parse(footer, size, footer_start, shared)
+        kin = metadata if isinstance(metadata, FileMetadata) else metadata.kin
+        handle = FileHandle(
+            ObjectId(path, size, tail.etag),
+            metadata,
+            arrow_schema=arrow_schema(kin.schema, kin.key_value),
+            tail_start=kept_start,
+        )
+        if TOC_KEY in kin.key_value:
+            from accel.format.embedded import parse_toc
 
-        try:
-            handle.toc = parse_toc(handle.metadata)
-        except IndexFormatError as error:
-            handle.bad_toc = error
+            try:
+                handle.toc = parse_toc(handle.metadata)
+            except IndexFormatError as error:
+                handle.bad_toc = error
     if kept_start == 0:
         # The whole file came along: its data needs no request.
         handle.keep_tail(bytes(kept), 0)

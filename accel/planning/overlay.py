@@ -6,8 +6,6 @@ from collections.abc import Mapping
 
 import pyarrow as pa
 
-from accel.errors import SchemaMismatchError
-from accel.planning.conform import widens
 from accel.predicate.atoms import Bound
 from accel.predicate.kinds import Family, kind_of, reads_alike
 
@@ -15,7 +13,10 @@ __all__ = ["conformed_columns", "overlay"]
 
 
 def overlay(schema: pa.Schema, file: pa.Schema) -> pa.Schema:
-    """The data set's columns, with the file's own types where the file has them and they can be compared as they are."""
+    """The data set's columns, with the file's own types where the file has them and they can be compared as they are.
+
+    The file's types widen to the data set's: `check_paths` refuses others before.
+    """
     fields = []
     for field in schema:
         index = file.get_field_index(field.name)
@@ -27,7 +28,8 @@ def overlay(schema: pa.Schema, file: pa.Schema) -> pa.Schema:
 
 def _type(kind: pa.DataType, file: pa.DataType) -> pa.DataType:
     if not (pa.types.is_struct(kind) and pa.types.is_struct(file)):
-        return kind if not _compares(file, kind) and widens(file, kind) else file
+        # Of a column without a type, all fields are null.
+        return file if _compares(file, kind) and not pa.types.is_struct(kind) else kind
     fields = []
     for field in file:
         index = kind.get_field_index(field.name)
@@ -39,7 +41,7 @@ def _type(kind: pa.DataType, file: pa.DataType) -> pa.DataType:
 def _compares(file: pa.DataType, kind: pa.DataType) -> bool:
     """Whether the file's values can be compared as they are with what is meant for the data set's type."""
     own, meant = kind_of(file), kind_of(kind)
-    if meant.family is Family.FLOAT and own.family in (Family.INTEGER, Family.DECIMAL):
+    if meant.family is Family.FLOAT and own.family is Family.INTEGER:
         # `bind` has literals rounded as they would be beside floats.
         return True
     return reads_alike(own, meant)
@@ -48,25 +50,12 @@ def _compares(file: pa.DataType, kind: pa.DataType) -> bool:
 def conformed_columns(
     bound: Bound, schema: pa.Schema, *, file: pa.Schema
 ) -> Mapping[tuple[str, ...], pa.DataType]:
-    """The columns of a predicate bound to an overlay that are to be brought to the data set's type, which is given.
-
-    Raises
-    ------
-    SchemaMismatchError
-        The file's durations, or UUIDs, do not widen to the data set's type: a literal would not mean the same.
-    """
+    """The columns of a predicate bound to an overlay that are to be brought to the data set's type, which is given."""
     out = {}
     for column in bound.columns:
         have, to = _type_at(file, column.path), _type_at(schema, column.path)
-        if have is None or to is None or _compares(have, to):
-            continue
-        if not have.equals(column.type):
+        if have is not None and to is not None and not _compares(have, to):
             out[column.path] = to
-        elif not {kind_of(have).family, kind_of(to).family}.isdisjoint({Family.DURATION, Family.UUID}):
-            raise SchemaMismatchError(
-                f"column {'.'.join(column.path)!r} is {have} here and {to} in the scan's schema",
-                hint="give schema= with a type that holds both",
-            )
     return out
 
 

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from accel.arrays import make_scalar
 from accel.errors import AccelError, SchemaMismatchError
-from accel.planning.file import DataFile
+from accel.planning.file_entry import FileEntry
 from accel.planning.pruning import KnownTerms, partition_evidence
 from accel.planning.query import Question, constant_fields
 from accel.predicate.expr import Expr
@@ -40,7 +40,7 @@ class PathValues:
         self._terms: KnownTerms = {}
         self._fields: dict[tuple[str, object], dict[str, pa.Scalar]] = {}
 
-    def seem_to_exclude(self, file: DataFile) -> bool:
+    def seem_to_exclude(self, file: FileEntry) -> bool:
         """Whether the values alone exclude a file, if its path's columns are meant as listed."""
         if self._where is None or not file.partition:
             return False
@@ -57,7 +57,7 @@ class PathValues:
             found = self._made[field.name, value] = make_scalar(value, field.type)
         return found
 
-    def exclude(self, file: DataFile, question: Question) -> bool:
+    def exclude(self, file: FileEntry, question: Question) -> bool:
         """Whether they do, now that the question is settled (one question a scan).
 
         Raises SchemaMismatchError, as `of`.
@@ -78,10 +78,10 @@ class PathValues:
             self._as_listed = all(question.schema.field(f.name).type == f.type for f in self._listed)
         return self._as_listed
 
-    def _exclude_in(self, file: DataFile, question: Question) -> bool:
+    def _exclude_in(self, file: FileEntry, question: Question) -> bool:
         return _excludes(self._where, self.of(file, question), {})
 
-    def of(self, file: DataFile, question: Question) -> Mapping[str, pa.Scalar]:
+    def of(self, file: FileEntry, question: Question) -> Mapping[str, pa.Scalar]:
         """The values of a file, in the data set's types.
 
         Raises

@@ -140,7 +140,7 @@ def find_embedded(
     handle: FileHandle,
     query: FileQuery,
     *,
-    named: Mapping[str, str],
+    named: Mapping[tuple[str, ...], str],
     on_bad_index: OnBadIndex,
 ) -> Embedded | None:
     """The indexes embedded in a file that the question can ask, if there are any."""

@@ -16,6 +16,7 @@ from accel.format.model import Leaf, ParquetSchema
 __all__ = [
     "field_leaves",
     "leaves_type",
+    "match_fields",
     "narrow_type",
     "path_leaves",
     "project_schema",
@@ -30,20 +31,22 @@ _settled: dict[object, tuple[pa.Schema, pa.Schema, pa.Schema]] = {}
 
 
 def settle_schemas(
-    schema: pa.Schema, columns: tuple[str, ...] | None, *, alone: bool
+    schema: pa.Schema, columns: tuple[str, ...] | None, *, alone: bool, folded: bool = False
 ) -> tuple[pa.Schema, pa.Schema]:
     """The schema of a data set, without metadata, and that of its result: see `project_schema`.
 
-    Unless it is that of the one file of the data set, which is `alone`, any column may be null, as another file may lack
+    With `folded` the result is not handed out, and may have several columns of a name: aggregates name those that they
+    take. Unless it is that of the one file of the data set, which is `alone`, any column may be null, as another file may lack
     it or not require it. The same object and columns give the same objects.
     """
     named = columns is None or all(isinstance(name, str) for name in columns)
-    key = (id(schema), columns, alone) if named else None  # what names no column is refused below
+    key = (id(schema), columns, alone, folded) if named else None  # what names no column is refused below
     known = _settled.get(key)
     if known is None:
         whole = schema if alone else _nullable_schema(schema)
         # The entry keeps the schema alive: its id stays its own.
-        known = (schema, whole.remove_metadata(), project_schema(whole, columns))
+        output = whole if folded and columns is None else project_schema(whole, columns)
+        known = (schema, whole.remove_metadata(), output)
         if len(_settled) >= _MOST_SETTLED:
             _settled.clear()
         _settled[key] = known
@@ -73,12 +76,36 @@ def type_at(schema: pa.Schema, path: tuple[str, ...]) -> pa.DataType:
 
 
 def split_name(name: str, schema: pa.Schema) -> tuple[str, ...]:
-    """A column name as a path: an exact top-level name wins over a dotted path into structs."""
+    """A column name as a path: an exact top-level name wins over a dotted path into structs.
+
+    Raises
+    ------
+    ColumnNotFoundError
+        There is no such column.
+    SchemaMismatchError
+        A struct on the way has several fields of that name.
+    """
     with suppress(UnicodeEncodeError):  # a lone surrogate is in no name
         path = _find(name, schema)
         if path is not None:
             return path
+        _refuse_several(name, schema)
     raise ColumnNotFoundError(f"there is no column {name!r}", column=name, hint=_instead(name, schema))
+
+
+def _refuse_several(name: str, schema: pa.Schema) -> None:
+    parts = name.split(".")
+    for cut in range(1, len(parts)):
+        head = ".".join(parts[:cut])
+        path = _find(head, schema)
+        kind = None if path is None else type_at(schema, path)
+        if kind is None or not pa.types.is_struct(kind):
+            continue
+        if len(kind.get_all_field_indices(parts[cut])) > 1:
+            raise SchemaMismatchError(
+                f"the file has several columns named {head + '.' + parts[cut]!r}",
+                hint=f"{head!r} takes all of it",
+            )
 
 
 def _instead(name: str, schema: pa.Schema) -> str:
@@ -154,7 +181,7 @@ def project_schema(schema: pa.Schema, columns: Sequence[str] | None) -> pa.Schem
         A name is given twice, or a name of the result would stand for two columns.
     """
     if columns is None:
-        _refuse_duplicates(schema.names)
+        _refuse_duplicates(schema.names, among=schema)
         return schema
     wanted: dict[str, list[tuple[str, ...]]] = {}
     seen: set[tuple[str, ...]] = set()
@@ -169,18 +196,40 @@ def project_schema(schema: pa.Schema, columns: Sequence[str] | None) -> pa.Schem
     fields = []
     counts = Counter(schema.names)
     for top, paths in wanted.items():
-        _refuse_duplicates([top] * counts[top])
+        _refuse_duplicates([top] * counts[top], among=schema)
         field = schema.field(top)
         fields.append(field if () in paths else field.with_type(narrow_type(field.type, paths)))
     return pa.schema(fields, schema.metadata)
 
 
-def _refuse_duplicates(names: Sequence[str]) -> None:
+def _refuse_duplicates(names: Sequence[str], *, among: pa.Schema) -> None:
     twice = {n for n in names if names.count(n) > 1} if len(set(names)) != len(names) else None
     if twice:
         raise SchemaMismatchError(
-            f"the file has several columns named {_some(sorted(twice))}", hint="name others in columns="
+            f"the file has several columns named {_some(sorted(twice))}", hint=_others(among.names)
         )
+
+
+def _others(names: Sequence[str]) -> str:
+    counts = Counter(names)
+    once = [name for name in names if counts[name] == 1]
+    return f"the others can be read: columns={once[:12]}" if once else "count_rows() can count its rows"
+
+
+def match_fields(fields: pa.StructType, among: pa.StructType) -> list[int]:
+    """The place of each field of a struct among those of another, by its name; -1 where that lacks it.
+
+    Of several fields of one name the first goes with the first, and so on.
+    """
+    if len({field.name for field in fields}) == fields.num_fields:
+        return [next(iter(among.get_all_field_indices(field.name)), -1) for field in fields]
+    seen: Counter[str] = Counter()
+    places = []
+    for field in fields:
+        found = among.get_all_field_indices(field.name)
+        places.append(found[seen[field.name]] if seen[field.name] < len(found) else -1)
+        seen[field.name] += 1
+    return places
 
 
 def narrow_type(kind: pa.DataType, paths: Sequence[tuple[str, ...]]) -> pa.DataType:
@@ -229,8 +278,7 @@ def _leaves(schema: ParquetSchema, element: int, have: pa.DataType, wanted: pa.D
     if not (pa.types.is_struct(have) and pa.types.is_struct(wanted)):
         return _subtree(schema, element)
     out: list[int] = []
-    for child, kind in zip(_children(schema, element), have, strict=True):
-        index = wanted.get_field_index(kind.name)
+    for child, kind, index in zip(_children(schema, element), have, match_fields(have, wanted), strict=True):
         if index >= 0:
             out += _leaves(schema, child, kind.type, wanted.field(index).type)
     return out or _subtree(schema, element)[:1]

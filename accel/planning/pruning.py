@@ -236,8 +236,10 @@ def partition_evidence(
                     total = total & part if isinstance(node, e.And) else total | part
                 return total
             case _:
-                names = [column.name for column in e.columns_of(node)]  # type: ignore[arg-type]
-                if not all(name in partition for name in names):
+                # What may be a field of the files is no partition column before their schema is known.
+                tops = [column.top_level for column in e.columns_of(node)]  # type: ignore[arg-type]
+                names = [name for name in tops if name is not None and name in partition]
+                if len(names) < len(tops):
                     return Evidence.unknown(1)
                 scalars = [partition[name] for name in names]
                 key = id(node), *map(id, scalars)

@@ -39,8 +39,8 @@ class Question:
     partition_names: tuple[str, ...]
     """Columns whose values come from the paths. Where the scan's first file has a column of that name the
     files' columns are meant, and it is not listed here."""
-    embedded: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    """Columns that an unlabelled index in the files is said to cover: "idx1" for that of DataFusion's example."""
+    embedded: Mapping[tuple[str, ...], str] = dataclasses.field(default_factory=dict)
+    """Paths of columns that an unlabelled index in the files is said to cover: "idx1" for that of DataFusion's example."""
     compiled: _Compiled = dataclasses.field(default_factory=lambda: _Compiled(), init=False, repr=False)
     """What `compile_query` made of it, for the next file of the same schema."""
 
@@ -146,9 +146,9 @@ def compile_query(
     Raises
     ------
     SchemaMismatchError
-        A column of the file does not widen to the data set's type without loss.
+        A column that comes out, or that the predicate looks at, does not widen to the data set's type without loss.
     PredicateError
-        The file's type of a column cannot be compared with what the predicate compares it to.
+        A literal has no meaning for the data set's type of a column.
     """
     query = question.compiled.get(file_schema, arrow_schema)
     if query is None:
@@ -181,6 +181,14 @@ def _compile(question: Question, file_schema: ParquetSchema, arrow_schema: pa.Sc
     if question.where is not None:
         bound = question.compiled.bound if same else None
         try:
+            if bound is None and not same:
+                _check_filter(
+                    question.where,
+                    question,
+                    pa.schema(named),
+                    url=url,
+                    zoned=zoned_schema(file_schema, arrow_schema),
+                )
             if bound is None:
                 bound, conformed = _bind(question.where, question, None if same else pa.schema(named))
         except AccelError as error:
@@ -204,6 +212,22 @@ def _compile(question: Question, file_schema: ParquetSchema, arrow_schema: pa.Sc
         prunable=_prunable(file_schema, bound, filter_paths, conformed),
         conformed=conformed,
     )
+
+
+def _check_filter(
+    where: Expr, question: Question, file: pa.Schema, *, url: str, zoned: pa.Schema | None
+) -> None:
+    """Raise SchemaMismatchError where a column of the predicate could not come out: what is counted by the file's own
+    type, beside which a literal may mean another thing, is not what a table would hold."""
+    from accel.planning.conform import check_paths
+    from accel.planning.variants import check_variants
+
+    bound = question.compiled.bound
+    if bound is None:
+        bound = question.compiled.bound = _bind(where, question, None)[0]
+    paths = [column.path for column in bound.columns]
+    check_variants(file, question.schema, names=dict.fromkeys(path[0] for path in paths), url=url)
+    check_paths(file, question.schema, paths, url=url, zoned=zoned)
 
 
 def _bind(

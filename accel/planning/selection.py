@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from accel.errors import redact
-from accel.planning.file import DataFile
-
 if TYPE_CHECKING:
     from accel.arrays import Bools, Int64s
 
-__all__ = ["RowSelection", "match_selection"]
+__all__ = ["RowSelection"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -238,44 +235,3 @@ def _turns(mask: Bools) -> Int64s:
     edges[1:-1] = mask
     turns: Int64s = (edges[1:] != edges[:-1]).nonzero()[0]
     return turns
-
-
-def match_selection(
-    selection: Mapping[str, Mapping[int, RowSelection]], files: Sequence[DataFile]
-) -> dict[str, dict[int, RowSelection]]:
-    """The caller's own rows by the URLs of the files, which may have been named by their paths.
-
-    Raises
-    ------
-    ValueError
-        A name is of no file, or of several.
-    """
-    known: dict[str, set[str]] = {}
-    for file in files:
-        known.setdefault(file.path, set()).add(file.url)
-        if file.root == "file://":
-            # The whole path will do, too, however the source was spelt.
-            known.setdefault(f"/{file.path.lstrip('/')}", set()).add(file.url)
-    # Whatever else has such a path, a URL says which one is meant.
-    known.update((file.url, {file.url}) for file in files)
-    out: dict[str, dict[int, RowSelection]] = {}
-    for name, groups in selection.items():
-        urls = known.get(name) or known.get(name.removeprefix("file://"), set())
-        if len(urls) > 1:
-            raise ValueError(
-                f"selection names {redact(name)!r}, which is the path of {len(urls)} files of the scan; "
-                f"name them by their URLs, as {redact(min(urls))!r}"
-            )
-        if not urls:
-            import difflib
-
-            close = difflib.get_close_matches(name, known, n=1)
-            hint = f"; did you mean {redact(close[0])!r}?" if close else ""
-            raise ValueError(
-                f"selection names {redact(name)!r}, which is not among the files of the scan{hint}"
-            )
-        (url,) = urls
-        rows = out.setdefault(url, {})
-        for group, ranges in groups.items():
-            rows[group] = rows[group].union(ranges) if group in rows else ranges
-    return out

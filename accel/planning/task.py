@@ -15,11 +15,10 @@ import pyarrow as pa
 
 from accel.errors import SchemaMismatchError
 from accel.format.model import INT96_UNIT, ParquetSchema
-from accel.planning.file import ObjectId
 from accel.planning.pages import LeafReads
 from accel.planning.query import FileQuery, Question
 from accel.planning.selection import RowSelection
-from accel.ranges import ByteRange
+from accel.ranges import ByteRange, ObjectId
 
 __all__ = ["DECODE_AT_ONCE", "ScanTask", "TaskFile", "check_alike", "truncate_task"]
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import pyarrow as pa
 
 from accel.format.footer import ARROW_SCHEMA_KEY
-from accel.planning.file import DataFile
+from accel.planning.file_entry import FileEntry
 from accel.planning.handle import FileHandle
 from accel.planning.query import Question, compile_query
 from accel.planning.task import TaskFile
@@ -16,7 +16,7 @@ __all__ = ["describe_file"]
 
 
 def describe_file(
-    file: DataFile,
+    file: FileEntry,
     handle: FileHandle,
     question: Question,
     *,

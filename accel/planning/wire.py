@@ -14,7 +14,6 @@ import pyarrow as pa
 
 from accel.errors import AccelError, ParquetFormatError
 from accel.format.model import ParquetSchema
-from accel.planning.file import ObjectId
 from accel.planning.instants import int96_unit
 from accel.planning.pages import LeafReads
 from accel.planning.query import Question, compile_query
@@ -25,7 +24,7 @@ from accel.planning.task_check import check_task
 from accel.planning.task_rows import rows_of
 from accel.planning.task_schema import PAGE_LISTS, QUESTION_COLUMNS, TASK_ARROW_SCHEMA, checksum_of
 from accel.predicate import codec
-from accel.ranges import ByteRange
+from accel.ranges import ByteRange, ObjectId
 
 __all__ = ["decode_tasks", "encode_batches", "encode_tasks"]
 

@@ -87,7 +87,12 @@ def _sign(op: Op) -> str:
 
 
 def _called(column: Column) -> str:
-    return f'col("{column.name}")' if '"' not in column.name else f"col({column.name!r})"
+    top, fields = ".".join(column.path[: column.head]), column.path[column.head :]
+    return f"col({_in_quotes(top)})" + "".join(f"[{_in_quotes(field)}]" for field in fields)
+
+
+def _in_quotes(name: str) -> str:
+    return f'"{name}"' if '"' not in name else repr(name)
 
 
 def _told(value: object) -> str:

@@ -132,7 +132,7 @@ class _Binder:
             ordinal = self._ordinals.setdefault(bound.path, len(self.columns))
             if ordinal == len(self.columns):
                 self.columns.append(bound)
-                if meant is Family.FLOAT and bound.kind.family in (Family.INTEGER, Family.DECIMAL):
+                if meant is Family.FLOAT and bound.kind.family is Family.INTEGER:
                     self._doubles.add(ordinal)
             self._seen[named] = ordinal
         return ordinal, self.columns[ordinal]

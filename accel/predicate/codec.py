@@ -45,7 +45,7 @@ from accel.predicate.parser import MAX_DEPTH
 __all__ = ["decode", "encode"]
 
 _MAGIC = b"AXPR"
-_VERSION = 1
+_VERSION = 2
 _HEADER = struct.Struct("<4sBII")
 _LENGTH = struct.Struct("<Q")
 
@@ -143,7 +143,7 @@ def _node_json(node: Expr, arrays: list[Any]) -> list[Any]:
 
 
 def _column_json(column: Column) -> list[Any]:
-    return [column.name, column.quoted, list(column.parts)]
+    return [list(column.path), column.head, column.whole_first]
 
 
 def _operand_json(operand: Operand) -> Any:
@@ -235,8 +235,11 @@ def _text(value: Any) -> str:
 
 
 def _column(fields: Any) -> Column:
-    name, quoted, parts = fields
-    return Column(_text(name), _typed(quoted, bool), tuple(_text(part) for part in _typed(parts, list)))
+    path, head, whole_first = fields
+    names = tuple(_text(name) for name in _typed(path, list))
+    if not 1 <= _typed(head, int) <= len(names):
+        raise ValueError(f"{head} of {len(names)} names")
+    return Column(names, head, _typed(whole_first, bool))
 
 
 def _operand(fields: Any) -> Operand:

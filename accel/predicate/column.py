@@ -18,6 +18,7 @@ from accel.predicate.expr import (
     Op,
     Operand,
     Or,
+    column_named,
     column_of,
     join,
 )
@@ -49,8 +50,7 @@ def col(name: str) -> ColumnExpr:
     """
     if not isinstance(name, str):
         raise PredicateError(f"a column's name is a str, not a {type(name).__name__}")
-    parts = name.split(".")
-    return ColumnExpr(column_of(parts if all(parts) else [name]))
+    return ColumnExpr(column_named(name))
 
 
 class Condition:
@@ -159,7 +159,8 @@ class ColumnExpr(Condition):
         """
         if not isinstance(name, str):
             raise PredicateError(f"a field's name is a str, not a {type(name).__name__}")
-        return ColumnExpr(column_of([*self.expr.parts, name]))
+        column = self.expr
+        return ColumnExpr(column_of([*column.path, name], head=column.head, whole_first=column.whole_first))
 
     __iter__ = None
     __contains__ = None

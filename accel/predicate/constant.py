@@ -1,4 +1,5 @@
-"""Bounds of columns that hold one value: partition columns, and columns that a file lacks."""
+"""Bounds that no file tells: of columns that hold one value (partition columns, columns that a file lacks), and of ranges
+that somebody outside the file knows."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ from accel.arrays import integers, mask
 from accel.format.domain import Bounds, Domain
 from accel.predicate.kinds import kind_of, native
 
-__all__ = ["constant_bounds"]
+__all__ = ["constant_bounds", "range_bounds"]
 
 
 def constant_bounds(scalar: pa.Scalar, num_values: npt.NDArray[np.int64]) -> Bounds:
@@ -65,3 +66,56 @@ _DTYPES = {
     Domain.BOOLEAN: bool,
     Domain.NONE: np.int64,
 }
+
+
+def range_bounds(
+    lower: pa.Scalar | None,
+    upper: pa.Scalar | None,
+    *,
+    kind: pa.DataType,
+    num_values: int,
+    null_count: int | None,
+    nan_count: int | None,
+) -> Bounds:
+    """Bounds of one unit whose values lie between two scalars, as somebody outside the file tells.
+
+    Parameters
+    ----------
+    lower, upper : pyarrow.Scalar or None
+        Inclusive; None, null, NaN, and what does not fit the column's type bound nothing.
+    kind : pyarrow.DataType
+        Of the column.
+    num_values : int
+        Values of the unit, nulls included; -1 where unknown.
+    null_count, nan_count : int or None
+        None where unknown.
+    """
+    counts = np.array([num_values], np.int64)
+    domain = kind_of(kind).domain
+    low, high = _one_bound(lower, kind, counts), _one_bound(upper, kind, counts)
+    if domain is Domain.NONE or domain is not Domain.FLOAT:
+        nans = np.zeros(1, np.int64)
+    else:
+        nans = np.array([-1 if nan_count is None else nan_count], np.int64)
+    void = np.zeros(1, _DTYPES[domain])
+    return Bounds(
+        domain,
+        void if low is None else low.lower,
+        void if high is None else high.upper,
+        np.array([low is not None]),
+        np.array([high is not None]),
+        counts,
+        np.array([-1 if null_count is None else null_count], np.int64),
+        nans,
+    )
+
+
+def _one_bound(scalar: pa.Scalar | None, kind: pa.DataType, counts: npt.NDArray[np.int64]) -> Bounds | None:
+    if scalar is None or not scalar.is_valid:
+        return None
+    try:
+        exact = scalar if scalar.type.equals(kind) else scalar.cast(kind)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        return None
+    found = constant_bounds(exact, counts)
+    return found if bool(found.has_lower[0]) else None

@@ -210,12 +210,15 @@ class Cursor:
     def _column(self) -> Column:
         tokens = self._tokens
         position = tokens[self._index].position
-        parts = [tokens[self._index].value]
+        path = [tokens[self._index].value]
+        quoted = [tokens[self._index].kind == "quoted"]
         self._index += 1
         while self._take("."):
             token = tokens[self._index]
             if token.kind not in ("name", "quoted"):
                 self._fail("a name after the dot")
-            parts.append(token.value)
+            path.append(token.value)
+            quoted.append(token.kind == "quoted")
             self._index += 1
-        return column_of(parts, position=position)
+        head = quoted.index(True) if True in quoted else len(path)
+        return column_of(path, head=max(head, 1), position=position)

@@ -35,6 +35,7 @@ __all__ = [
     "Op",
     "Or",
     "Ticks",
+    "column_named",
     "column_of",
     "columns_of",
     "depth_of",
@@ -87,15 +88,28 @@ Value: TypeAlias = (
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column, by the name given; dots are resolved against a schema when the tree is bound."""
+    """A column, or a field of a struct column, as it was named; a schema tells which it is when the tree is bound."""
 
-    name: str
-    quoted: bool = False
-    """True where the name was written in double quotes (or given as an exact name): no dot splits it
-    unless `parts` has several."""
-    parts: tuple[str, ...] = ()
-    """The dotted parts as written, e.g. `a."b.c"` -> ("a", "b.c"); `name` joins them by dots."""
+    path: tuple[str, ...]
+    """The names from the top level down, e.g. `a."b.c"` -> ("a", "b.c")."""
+    head: int = 1
+    """The first so many names may, with dots between them, also be one name at the top level: as many as stand at the
+    beginning without quotes."""
+    whole_first: bool = False
+    """Whether the longest such name is meant before a field; in text a field is meant before a name with a dot."""
     position: int = field(default=-1, compare=False)
+
+    @property
+    def name(self) -> str:
+        """What it is called in messages; the names of another path may be the same with dots between them."""
+        return ".".join(self.path)
+
+    @property
+    def top_level(self) -> str | None:
+        """The name of the top-level column that is meant wherever there is one of that name; None for what may be a field."""
+        if len(self.path) == 1:
+            return self.path[0]
+        return self.name if self.whole_first and self.head == len(self.path) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,24 +221,31 @@ def columns_of(expr: Expr) -> Iterator[Column]:
                 pass
 
 
-def column_of(parts: Sequence[str], *, position: int = -1) -> Column:
-    """The column of these parts, in the one form that parser, builder and lists all give it.
-
-    `quoted` is set only where it matters: one part that has a dot in it.
+def column_of(path: Sequence[str], *, head: int = 1, whole_first: bool = False, position: int = -1) -> Column:
+    """The column of these names, in the one form that parser, builder and lists all give it.
 
     Raises
     ------
     PredicateError
         A lone surrogate is in a name.
     """
-    name = ".".join(parts)
+    column = Column(tuple(path), head, whole_first and head > 1, position)
     try:
-        name.encode()
+        column.name.encode()
     except UnicodeEncodeError:
         raise PredicateError(
-            f"the column name {name!r} holds a lone surrogate, which is no character"
+            f"the column name {column.name!r} holds a lone surrogate, which is no character"
         ) from None
-    return Column(name, len(parts) == 1 and "." in parts[0], tuple(parts), position)
+    return column
+
+
+def column_named(name: str) -> Column:
+    """The column of a name that is a value of the caller's, as in `columns=`: a top-level name wins over a path.
+
+    Raises as `column_of` does.
+    """
+    path = name.split(".")
+    return column_of(path, head=len(path), whole_first=True) if all(path) else column_of([name])
 
 
 def depth_of(expr: Expr) -> int:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 import pyarrow as pa
 
 from accel.errors import ColumnNotFoundError, PredicateError
 from accel.predicate.atoms import BoundColumn
-from accel.predicate.expr import Column
+from accel.predicate.expr import Column, column_named
 
-__all__ = ["follow", "place", "refuse_missing", "resolve"]
+__all__ = ["follow", "place", "resolve", "resolve_named"]
 
 
 def place(position: int) -> int | None:
@@ -19,9 +17,10 @@ def place(position: int) -> int | None:
 
 
 def resolve(column: Column, schema: pa.Schema) -> BoundColumn:
-    """Find a column: an exact top-level name first, then its dotted parts down through structs.
+    """Find a column: a top-level one, or a field down through structs.
 
-    A top-level name may hold dots itself: of those that a path may begin with the longest that has the rest is meant.
+    Its first names may together be one name at the top level, with dots in it, as far as `Column.head` allows. Of such
+    readings the first is meant that the schema has, from the shortest name on or, by `Column.whole_first`, the longest.
 
     Raises
     ------
@@ -30,28 +29,26 @@ def resolve(column: Column, schema: pa.Schema) -> BoundColumn:
     PredicateError
         The name is ambiguous, or a part of the path has no fields.
     """
-    if _has(column, column.name, schema):
-        return follow(column, (column.name,), schema=schema)
-    parts = column.parts or ((column.name,) if column.quoted else tuple(column.name.split(".")))
+    path = column.path
     refusal: PredicateError | ColumnNotFoundError | None = None
-    for cut in range(len(parts) - 1, 0, -1):
-        head = ".".join(parts[:cut])
-        if not _has(column, head, schema):
+    cuts = range(1, column.head + 1)
+    for cut in reversed(cuts) if column.whole_first else cuts:
+        top = ".".join(path[:cut])
+        if not _has(column, top, schema):
             continue
         try:
-            return follow(column, (head, *parts[cut:]), schema=schema)
+            return follow(column, (top, *path[cut:]), schema=schema)
         except (PredicateError, ColumnNotFoundError) as error:
             refusal = refusal or error
-    missing = refusal or _missing(column, column.name if len(parts) < 2 else parts[0], schema.names)
-    if column.quoted:
-        missing.hint = _as_path(column, schema) or missing.hint
+    missing = refusal or _missing(column, path[0], schema.names)
+    if column.head == 1:
+        missing.hint = _other_reading(column, schema) or missing.hint
     raise missing
 
 
-def refuse_missing(names: Iterable[str], schema: pa.Schema) -> None:
-    """Raise what `resolve` raises for names of columns that a schema lacks."""
-    for name in names:
-        resolve(Column(name), schema)
+def resolve_named(name: str, schema: pa.Schema) -> BoundColumn:
+    """The same for a name that is a value of the caller's."""
+    return resolve(column_named(name), schema)
 
 
 def _has(column: Column, name: str, schema: pa.Schema) -> bool:
@@ -108,17 +105,26 @@ def _missing(
     )
 
 
-def _as_path(column: Column, schema: pa.Schema) -> str | None:
-    """What to write where the dots of an exact name were meant to lead into structs."""
+def _other_reading(column: Column, schema: pa.Schema) -> str | None:
+    """What to write where the dots of an exact name were meant to lead into structs, or those between exact names to be
+    part of a name."""
+    name, is_text = column.name, column.position >= 0
+    if len(column.path) > 1:
+        if name not in schema.names:
+            return None
+        from accel.predicate.sql import name_sql
+
+        return f"the column of that name is {name_sql(Column((name,))) if is_text else repr(name)}"
+    meant = column_named(name)
+    if meant.head == 1:
+        return None
     try:
-        resolve(Column(column.name), schema)
+        resolve(meant, schema)
     except (PredicateError, ColumnNotFoundError):
         return None
-    if column.position >= 0:
-        return (
-            f"in double quotes a dot is part of the name; without them {column.name} is the field of a struct"
-        )
-    return f"the name of a filter list is exact; the field of a struct is {tuple(column.name.split('.'))}"
+    if is_text:
+        return f"in double quotes a dot is part of the name; without them {name} is the field of a struct"
+    return f"the name of a filter list is exact; the field of a struct is {tuple(name.split('.'))}"
 
 
 def _as_text(name: str) -> str:

@@ -124,14 +124,21 @@ def _operand(operand: Operand) -> str:
 
 
 def name_sql(column: Column) -> str:
-    """The column's name, quoted where it must be."""
-    parts = column.parts or ((column.name,) if column.quoted else tuple(column.name.split(".")))
-    return ".".join(map(_quoted, parts))
+    """The column's name, quoted where it must be: a name without quotes may be part of one with a dot in it."""
+    names = [name if _is_plain(name) else _quoted(name) for name in column.path]
+    at = column.head
+    if at < len(names) and names[at] == column.path[at]:
+        # One of the two beside the first dot that is only a path's.
+        at = 0 if at == 1 else at
+        names[at] = _quoted(column.path[at])
+    return ".".join(names)
+
+
+def _is_plain(name: str) -> bool:
+    return _PLAIN.fullmatch(name) is not None and name.upper() not in _WORDS
 
 
 def _quoted(name: str) -> str:
-    if _PLAIN.fullmatch(name) and name.upper() not in _WORDS:
-        return name
     doubled = name.replace('"', '""')
     return f'"{doubled}"'
 

@@ -1,16 +1,26 @@
-"""What a run may hold and read: admission of pieces under a memory limit, and the rows a limit leaves."""
+"""What a run may hold and decode at a time: admission of pieces under a memory limit, permits to decode, rows left by a limit."""
 
 from __future__ import annotations
 
 import asyncio
 import heapq
+import itertools
 from dataclasses import dataclass, field
+from types import TracebackType
 from typing import TypeAlias
 
 from accel.errors import MemoryLimitError
 from accel.planning.task import ScanTask, truncate_task
 
-__all__ = ["Admission", "Budget", "Priority", "part_of"]
+__all__ = [
+    "Admission",
+    "Budget",
+    "Permit",
+    "Place",
+    "Priority",
+    "PrioritySemaphore",
+    "part_of",
+]
 
 Priority: TypeAlias = tuple[int, ...]
 """Priority of a piece: (file number, piece number), and of a part of one (file number, piece number, part number).
@@ -29,7 +39,7 @@ def part_of(weight: float, full: float) -> float:
 
 @dataclass(slots=True)
 class Admission:
-    """Bounds what is held at once, in bytes and in pieces. What is needed next always gets in."""
+    """Bounds what is in memory at once, in bytes and in pieces. The piece that is needed next is always admitted."""
 
     limit_bytes: int
     limit_pieces: float
@@ -60,14 +70,14 @@ class Admission:
             raise
 
     def leave(self, order: Priority) -> None:
-        """What `order` held has been handed out, or dropped."""
+        """Release what `order` was admitted for: its rows have been handed out, or dropped."""
         self.held.pop(order, None)
         self.pinned.pop(order, None)
         self._parts.pop(order, None)
         self._admit()
 
     def pin(self, order: Priority) -> None:
-        """Keep counting what `order` holds, but let others pass it: they are parts of it."""
+        """Keep counting the bytes of `order`, but let others pass it: they are parts of it."""
         self.pinned[order] = self.held.pop(order)
         self._parts.pop(order, None)
         self._admit()
@@ -123,3 +133,71 @@ class Budget:
     @property
     def spent(self) -> bool:
         return self.left is not None and self.left <= 0
+
+
+Place: TypeAlias = tuple[int, Priority]
+"""Lower goes first: filters before what their result has to be asked for, then pieces in order."""
+
+
+class PrioritySemaphore:
+    """A number of permits; of those who wait, the lowest place gets one first. Used on one event loop.
+
+    The answers of many requests come in any order, about together. Decoded in that order, the first piece of a file could
+    be the last to be ready, and hold back all that waits for it: the consumer, and the requests of later pieces.
+    """
+
+    __slots__ = ("_arrivals", "_free", "_waiting")
+
+    def __init__(self, at_once: int) -> None:
+        self._free = at_once
+        # Two of one place go as they came: futures have no order.
+        self._arrivals = itertools.count()
+        self._waiting: list[tuple[Place, int, asyncio.Future[None]]] = []
+
+    def at(self, place: Place) -> Permit:
+        """A context that waits for a permit when it is entered, and releases it when it is left."""
+        return Permit(self, place)
+
+    async def acquire(self, place: Place) -> None:
+        """Wait for a permit: see `at`."""
+        if self._free:
+            self._free -= 1
+            return
+        permit = asyncio.get_running_loop().create_future()
+        heapq.heappush(self._waiting, (place, next(self._arrivals), permit))
+        try:
+            await permit
+        except asyncio.CancelledError:
+            if permit.done() and not permit.cancelled():
+                self.release()
+            raise
+
+    def release(self) -> None:
+        """Release a permit: the lowest place that waits gets it."""
+        while self._waiting:
+            _, _, permit = heapq.heappop(self._waiting)
+            if not permit.done():
+                permit.set_result(None)
+                return
+        self._free += 1
+
+
+class Permit:
+    """One stay: see `PrioritySemaphore.at`."""
+
+    __slots__ = ("_place", "_semaphore")
+
+    def __init__(self, semaphore: PrioritySemaphore, place: Place) -> None:
+        self._semaphore = semaphore
+        self._place = place
+
+    async def __aenter__(self) -> None:
+        await self._semaphore.acquire(self._place)
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._semaphore.release()

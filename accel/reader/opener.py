@@ -1,36 +1,139 @@
-"""Open files: their metadata from memory, from disk, or by one request; and answer what a step needs.
-
-Everything here runs on the private I/O loop (`store.io_loop`).
-"""
+"""How much of a file's end is read first: by a rule, until a file beside it has shown what its like take."""
 
 from __future__ import annotations
 
 import asyncio
 import enum
+import math
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
-from typing import TypeVar
+from typing import Final, TypeVar
 
 import pyarrow as pa
 
-from accel.cache.cache import Cache, CacheKey, file_key
+from accel.cache.cache import Cache, CacheKey, Entry, file_key
 from accel.cache.freshness import MetadataFreshness, recorded
 from accel.decode.shared_schemas import arrow_schema, holds_instants, shared_schema
 from accel.errors import AccelError, ObjectChangedError
 from accel.metrics import Metrics
 from accel.options import Int96Unit, Options
-from accel.planning.file import DataFile, ObjectId
+from accel.planning.file_entry import FileEntry
 from accel.planning.handle import FileHandle
 from accel.planning.need import Need, NeedTail, Steps, Tail
-from accel.planning.opening import open_file
-from accel.ranges import Kind, ReadKey, Stash
-from accel.reader.dictionary_reads import cache_dictionary, cached_dictionary, dictionary_key
-from accel.reader.tail_hints import TailHints
+from accel.planning.opening import LEAST_TAIL, first_tail_bytes, open_file
+from accel.ranges import Kind, ObjectId, ReadKey, Stash
+from accel.reader.shared_pages import cache_dictionary, cached_dictionary, dictionary_key
 from accel.store.client import Client
+from accel.store.fetch import same_etag
+from accel.store.location import LOCAL_ROOT
 from accel.store.tasks import breathe
 
-__all__ = ["Opener", "Tails"]
+__all__ = [
+    "Opener",
+    "TailHints",
+    "Tails",
+]
+
+_ENOUGH: Final = 16
+"""Files that have to show what those of a scan take before the next are asked for no more."""
+_LEAST_LEAN: Final = 4 << 10
+"""Bytes; a shorter answer is no sooner here."""
+_WHOLE: Final = 32 << 10
+"""Bytes of a file that comes whole in any case: its data needs no other request then, in this scan and those after it."""
+_ABREAST: Final = 8 << 20
+"""Bytes that the first reads of all files that are opened at the same time may bring by the rule."""
+
+
+@dataclass(slots=True)
+class _Met:
+    """The files of one store that a scan has opened."""
+
+    least_size: int
+    """Bytes of the smallest."""
+    files: int = 0
+    """Those that are not small."""
+    took: int = 0
+    """The most that one of these took."""
+
+
+class TailHints:
+    """The lengths of first reads, as one scan asks for them; what is learned stays in the cache, by prefix.
+
+    The rule is for files of which nothing is known: thousands bring gigabytes by it. Where many are opened at once they
+    share what it may bring, and after some of them a scan asks the others for what these took, and a quarter more.
+
+    `Options.tail_hint`, where it is given, stands in for all that; `Options.max_tail_hint` bounds what is learned.
+    """
+
+    def __init__(self, cache: Cache, options: Options) -> None:
+        self._cache = cache
+        self._options = options
+        self._worth: dict[str, int] = {}
+        """By store, once for the scan: to ask what is known of the network takes longer than all else here."""
+        self._met: dict[str, _Met] = {}
+        """By store."""
+
+    def of(self, client: Client, file: FileEntry, *, abreast: int = 1) -> int:
+        """How many bytes of the end of a file are worth reading first, of so many that are opened at the same time."""
+        usual, met = self._usual(client, file), self._met.get(client.token)
+        if self._options.tail_hint is not None:
+            return usual
+        if met is None or met.files < _ENOUGH:
+            return min(usual, max(_WHOLE, _ABREAST // abreast))
+        lean = max(_LEAST_LEAN, met.took * 5 // 4)
+        size = met.least_size if file.size is None else file.size
+        return min(usual, lean if size > _WHOLE else max(_WHOLE, lean))
+
+    def _usual(self, client: Client, file: FileEntry) -> int:
+        """The same by what is known before the scan."""
+        learned, given = self._cache.get(_key(client, file)), self._options.tail_hint
+        if isinstance(learned, int):
+            return max(learned, given or 0)
+        if given is not None:
+            return given
+        worth = self._worth.get(client.token)
+        if worth is None:
+            # Local files are as near for a second read.
+            worth = 0 if client.root == LOCAL_ROOT else client.network.early_bytes
+            self._worth[client.token] = worth
+        return first_tail_bytes(file.size, worth)
+
+    def learn(self, client: Client, file: FileEntry, handle: FileHandle, known: int) -> None:
+        """Note what a file took, of whose end `known` bytes were read first."""
+        size = handle.id.size
+        met = self._met.get(client.token)
+        if met is None:
+            met = self._met[client.token] = _Met(size)
+        met.least_size = min(met.least_size, size)
+        whole = size * 5 // 4 <= known  # nothing in it can ask for more
+        if whole and size <= _WHOLE:
+            return
+        took = handle.suggested_tail_bytes()
+        met.files += 1
+        met.took = max(met.took, took)
+        if whole:
+            return
+        took = min(took * 5 // 4, self._options.max_tail_hint)
+        key = _key(client, file)
+        learned = self._cache.get(key)
+        if isinstance(learned, int):
+            better = took > learned
+        elif self._options.tail_hint is not None:
+            better = took > known
+        else:
+            # The first of them may show that less will do, too.
+            took = max(took, min(LEAST_TAIL, self._options.max_tail_hint))
+            better = took != known
+        if better:
+            self._cache.put(key, took, 256)
+
+
+def _key(client: Client, file: FileEntry) -> CacheKey:
+    folder = file.path.partition("?")[0].rpartition("/")[0]
+    return CacheKey(client.token, folder, None, Entry.TAIL_HINT)
+
 
 T = TypeVar("T")
 _TAILS_SHARE = 4
@@ -72,8 +175,10 @@ class Opener:
         self._tails: dict[tuple[str, str], tuple[ObjectId, int, memoryview]] | None = (
             {} if tails is Tails.SERVE else None
         )
+        self._dropped: dict[tuple[str, str], tuple[ObjectId, int]] = {}
+        """Where the tails start that are not kept for tasks."""
 
-    async def open(self, file: DataFile) -> tuple[FileHandle, int]:
+    async def open(self, file: FileEntry) -> tuple[FileHandle, int]:
         """The handle of a file's current version, and the round trips it took.
 
         A cached one is used while it is younger than the cache's `max_age`, or a listing has just shown
@@ -118,7 +223,7 @@ class Opener:
             return handle.arrow_schema
         return arrow_schema(kin.schema, kin.key_value, int96_unit=self.int96_unit)
 
-    def at_hand(self, file: DataFile, now: float) -> FileHandle | None:
+    def at_hand(self, file: FileEntry, now: float) -> FileHandle | None:
         """The cached handle of a file that may be used at `now` (monotonic clock) without asking its store."""
         client = self._client_for(file.root)
         handle = self._cache.get(file_key(client.token, file.path))
@@ -128,13 +233,25 @@ class Opener:
             return None
         return handle
 
+    def offer(self, file: FileEntry, handle: FileHandle) -> None:
+        """Cache the handle that a source has of a file, unless one is cached that may be newer.
+
+        It is of whichever version the source met: the store is asked whether that is current, unless a listing tells.
+        """
+        key = file_key(self._client_for(file.root).token, file.path)
+        cached = self._cache.get(key)
+        listed = file.etag is not None and handle.etag is not None and same_etag(file.etag, handle.etag)
+        if cached is None or (listed and isinstance(cached, FileHandle) and cached.etag != handle.etag):
+            handle.checked_at = handle.checked_at or -math.inf
+            self._cache.put(key, handle, handle.nbytes)
+
     def stands(self, client: Client, handle: FileHandle, *, moment: float) -> bool:
         """Whether a cached handle was of the current version at a moment, as far as `MetadataFreshness.stands` tells."""
         return self.freshness.was_current(client, handle, moment)
 
     # -- one by one ------------------------------------------------------------------------------
 
-    async def _load(self, client: Client, file: DataFile) -> tuple[FileHandle, int]:
+    async def _load(self, client: Client, file: FileEntry) -> tuple[FileHandle, int]:
         hint = self._hints.of(client, file)
         steps = partial(self.steps, file, hint)
         seen: list[Stash | Tail] = []
@@ -160,7 +277,7 @@ class Opener:
         self._hints.learn(client, file, handle, hint)
         return handle, trips
 
-    def steps(self, file: DataFile, hint: int) -> Steps[FileHandle]:
+    def steps(self, file: FileEntry, hint: int) -> Steps[FileHandle]:
         """What opens a file, of whose end `hint` bytes are read first."""
         return open_file(
             file.path,
@@ -170,7 +287,7 @@ class Opener:
             shared=shared_schema,
         )
 
-    def hint(self, client: Client, file: DataFile, *, abreast: int) -> int:
+    def hint(self, client: Client, file: FileEntry, *, abreast: int) -> int:
         """How many bytes of the end of a file are worth reading first, of so many that are opened at the same time."""
         return self._hints.of(client, file, abreast=abreast)
 
@@ -237,7 +354,7 @@ class Opener:
 
     # -- many at a time (`openings`) -------------------------------------------------------------
 
-    def begin(self, file: DataFile) -> tuple[Client, asyncio.Future[FileHandle | None]] | None:
+    def begin(self, file: FileEntry) -> tuple[Client, asyncio.Future[FileHandle | None]] | None:
         """Announce that a file is going to be opened, where nothing is known of it and nobody does it already.
 
         Whoever else wants it meanwhile waits for the future: its handle, or None where they have to see to it.
@@ -257,7 +374,7 @@ class Opener:
         """Whether there is a disk that metadata of a store's files is kept on."""
         return self._cache.disk_for(client.token) is not None
 
-    async def recall(self, client: Client, file: DataFile) -> tuple[FileHandle, int] | None:
+    async def recall(self, client: Client, file: FileEntry) -> tuple[FileHandle, int] | None:
         """The handle of a file whose metadata is on disk and may be used, and the round trips to know that."""
         return await self.freshness.load(client, file, self.steps(file, self._hints.of(client, file)))
 
@@ -265,31 +382,31 @@ class Opener:
         """Put on disk, if there is one, what a file was opened by."""
         await self.freshness.store(client, handle, seen)
 
-    async def fetch_tail(self, client: Client, file: DataFile, *, hint: int) -> Tail:
+    async def fetch_tail(self, client: Client, file: FileEntry, *, hint: int) -> Tail:
         """The end of a file, as far as the hint goes."""
         try:
             return await self._read_tail(client, file.path, hint, _listed(client, file))
         except ObjectChangedError:
             return await self._read_tail(client, file.path, hint, None)
 
-    def adopt(self, client: Client, file: DataFile, *, handle: FileHandle, hint: int) -> None:
+    def adopt(self, client: Client, file: FileEntry, *, handle: FileHandle, hint: int) -> None:
         """Keep a file that was opened by a first read of `hint` bytes."""
         self._hints.learn(client, file, handle, hint)
         self._cache.put(file_key(client.token, file.path), handle, handle.nbytes)
 
-    def keep_tail(self, client: Client, file: DataFile, tail: Stash | Tail, *, among: int) -> None:
+    def keep_tail(self, client: Client, file: FileEntry, tail: Stash | Tail, *, among: int) -> None:
         """Have a task read from what came with a file's footer, where there is room for that of so many files."""
         if isinstance(tail, Tail):
             self._keep_tail(client, file.path, tail, among)
 
-    def named(self, error: Exception, file: DataFile) -> Exception:
+    def named(self, error: Exception, file: FileEntry) -> Exception:
         """An error that says which file it is of, as the user knows it."""
         return error.of(file.url) if isinstance(error, AccelError) else error
 
     async def _answer(self, client: Client, path: str, need: Need, pin: ObjectId | None) -> tuple[Stash, int]:
         """The wanted bytes, dictionary pages from the cache where they were met before; and round trips."""
         cached: dict[ReadKey, memoryview] = {}
-        keys: dict[ReadKey, CacheKey] = {}
+        keys: dict[ReadKey, tuple[object, ...]] = {}
         for want in need.wants:
             if want.key.kind is Kind.DICTIONARY and pin is not None and pin.etag is not None:
                 keys[want.key] = dictionary_key(client, pin, place=want.range)
@@ -306,7 +423,10 @@ class Opener:
         return {**stash, **cached}, 1
 
     def _keep_tail(self, client: Client, path: str, tail: Tail, among: int) -> None:
-        if self._tails is None or tail.etag is None:
+        if tail.etag is None:
+            return
+        if self._tails is None:
+            self._dropped[client.token, path] = ObjectId(path, tail.size, tail.etag), tail.start
             return
         if len(tail.data) * among <= self.options.memory_limit // _TAILS_SHARE:
             pin = ObjectId(path, tail.size, tail.etag)
@@ -318,12 +438,17 @@ class Opener:
         # Another scan may have loaded the handle, of another version than this one read the tail of.
         return found[1:] if found is not None and found[0] == handle.id else None
 
+    def dropped_from(self, client: Client, file: ObjectId) -> int | None:
+        """Where what the first read of a version brought along starts, if it was read here and is not kept."""
+        found = self._dropped.get((client.token, file.path))
+        return found[1] if found is not None and found[0] == file else None
+
     def forget(self, root: str, path: str) -> None:
         """Drop what is cached of a file that turned out to have changed."""
         self.freshness.forget(self._client_for(root), path)
 
 
-def _listed(client: Client, file: DataFile) -> ObjectId | None:
+def _listed(client: Client, file: FileEntry) -> ObjectId | None:
     """Azure has no suffix ranges: there the listing's size saves a request. Elsewhere the file is found as it is."""
     if file.size is None or file.etag is None or client.suffixes:
         return None

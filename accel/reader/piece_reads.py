@@ -2,30 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from dataclasses import replace
+import itertools
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 import pyarrow as pa
 
 from accel.errors import ParquetFormatError
+from accel.planning.neighbours import neighbours
 from accel.planning.pages import Piece, PieceLeaf, PieceSize, cut_pieces
 from accel.planning.selection import RowSelection
 from accel.planning.task import ScanTask
-from accel.planning.two_phase import at_once, cut_output, filter_phase, output_phase
+from accel.planning.two_phase import at_once, cut_output, cut_task, filter_phase, output_phase
+from accel.ranges import ReadKey, Want
+from accel.reader.admission import Permit
 from accel.reader.reader import Reader
 from accel.reader.task_reads import PieceRead, TaskReads
-from accel.reader.turns import Turn
+from accel.store.tasks import breathe
 
 if TYPE_CHECKING:
     from accel.decode.leaf_bytes import LeafBytes
 
 __all__ = [
+    "Neighbour",
+    "Neighbours",
     "decode_read",
     "filter_piece",
     "finish_piece",
+    "join_neighbours",
     "narrow_task",
+    "read_neighbours",
     "read_piece",
     "recall_piece",
 ]
@@ -39,7 +47,7 @@ async def read_piece(
     reads: TaskReads,
     piece: Piece,
     *,
-    turn: Turn | None = None,
+    permit: Permit | None = None,
     lone: bool = False,
 ) -> tuple[list[pa.RecordBatch], int]:
     """The batches of one piece, fetched and decoded at once, the latter in its turn, if they are not kept; and the
@@ -53,7 +61,7 @@ async def read_piece(
     read = await reads.fetch(piece)
     if lone:
         read = await reader.unpack(read)
-    batches, trips = await decode_read(reader, task, reads, read, turn=turn)
+    batches, trips = await decode_read(reader, task, reads, read, permit=permit)
     reads.result.put(piece, batches)
     return batches, trips
 
@@ -70,13 +78,13 @@ def recall_piece(reader: Reader, reads: TaskReads, piece: Piece) -> list[pa.Reco
 
 
 async def decode_read(
-    reader: Reader, task: ScanTask, reads: TaskReads, read: PieceRead, *, turn: Turn | None = None
+    reader: Reader, task: ScanTask, reads: TaskReads, read: PieceRead, *, permit: Permit | None = None
 ) -> tuple[list[pa.RecordBatch], int]:
     """The second half of `read_piece`: what was fetched of it, decoded."""
     piece = read.piece
     doubtful = piece.rows.count - piece.sure.count
     found: list[RowSelection] | None = [] if doubtful and reads.remembers else None
-    batches, read = await _decoded(reads, read, partial(reader.decode, task, found=found), turn)
+    batches, read = await _decoded(reads, read, partial(reader.decode, task, found=found), permit)
     _see(reader, piece, sum(batch.num_rows for batch in batches))
     if found:
         reads.remember(piece.rows, sure=piece.sure, matched=found[-1])
@@ -90,11 +98,11 @@ async def filter_piece(
     reads: TaskReads,
     piece: Piece,
     size: PieceSize,
-    turn: Turn | None = None,
+    permit: Permit | None = None,
 ) -> tuple[PieceRead, list[Piece]]:
     """The first phase of a piece: what came of it that the result needs too, and what is left to be read."""
     first = await reads.fetch(filter_phase(piece))
-    rows, first = await _decoded(reads, first, partial(reader.match, task), turn)
+    rows, first = await _decoded(reads, first, partial(reader.match, task), permit)
     _see(reader, piece, rows.count)
     reads.remember(piece.rows, sure=piece.sure, matched=rows)
     reader.metrics.add("late_pieces")
@@ -121,12 +129,12 @@ async def finish_piece(
     reads: TaskReads,
     first: PieceRead,
     part: Piece,
-    turn: Turn | None = None,
+    permit: Permit | None = None,
 ) -> tuple[list[pa.RecordBatch], int]:
     """The second phase of a piece, or a part of it; and the round trips that both took."""
     rest = await reads.fetch(part)
-    whole = _joined(first, rest, part.rows)
-    batches, read = await _decoded(reads, whole, partial(reader.decode, task), turn)
+    whole = _join_phases(first, rest, part.rows)
+    batches, read = await _decoded(reads, whole, partial(reader.decode, task), permit)
     reads.result.put(part, batches)
     return batches, first.round_trips + read.round_trips
 
@@ -163,13 +171,13 @@ async def _decoded(
     reads: TaskReads,
     read: PieceRead,
     decode: Callable[[PieceRead], Awaitable[T]],
-    turn: Turn | None = None,
+    permit: Permit | None = None,
 ) -> tuple[T, PieceRead]:
     """What was fetched, decoded; once more where that shows that a dictionary is needed after all."""
     try:
-        if turn is None:
+        if permit is None:
             return await decode(read), read
-        async with turn:
+        async with permit:
             return await decode(read), read
     except ParquetFormatError:
         whole = await reads.complete(read)
@@ -178,7 +186,7 @@ async def _decoded(
     return await decode(whole), whole
 
 
-def _joined(first: PieceRead, rest: PieceRead, rows: RowSelection) -> PieceRead:
+def _join_phases(first: PieceRead, rest: PieceRead, rows: RowSelection) -> PieceRead:
     """Both phases as one piece, of the rows that match."""
     parts: list[PieceLeaf] = list(rest.piece.leaves)
     leaves: dict[int, LeafBytes] = dict(rest.leaves)
@@ -188,3 +196,153 @@ def _joined(first: PieceRead, rest: PieceRead, rows: RowSelection) -> PieceRead:
             leaves[part.reads.leaf] = first.leaves[part.reads.leaf]
     piece = Piece(rows, rows, tuple(parts), rest.piece.start, rest.piece.stop)
     return PieceRead(piece, leaves, rest.round_trips)
+
+
+# Fewer are decoded one by one: accel itself decompresses what little is picked of a few, for which pyarrow's reader
+# would use memory that a fresh process has not touched yet.
+_LEAST = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Neighbour:
+    """One of several tasks that are read as if they were one piece: it is a single piece by itself."""
+
+    task: ScanTask
+    reads: TaskReads
+    piece: Piece
+
+
+@dataclass(frozen=True, slots=True)
+class Neighbours:
+    """Tasks of neighbouring row groups that are read as if they were one piece."""
+
+    each: Sequence[Neighbour]
+
+    @property
+    def held_bytes(self) -> int:
+        """See `Piece`; as of it all."""
+        return sum(one.piece.held_bytes for one in self.each)
+
+    @property
+    def weight(self) -> float:
+        """See `Piece`; as of it all."""
+        return sum(one.piece.weight for one in self.each)
+
+    @property
+    def sure_rows(self) -> int:
+        """Rows that are known to match."""
+        return sum(one.task.sure.count for one in self.each)
+
+
+def join_neighbours(
+    reader: Reader, tasks: Sequence[ScanTask], *, abreast: int, size: PieceSize
+) -> Iterator[Neighbours | ScanTask]:
+    """The tasks of one file in order: those of small neighbouring row groups joined, the others by themselves."""
+    for some in neighbours(tasks):
+        joined = _joined(reader, some, abreast=abreast, size=size)
+        if joined is None:
+            yield from some
+        else:
+            yield joined
+
+
+def _joined(reader: Reader, tasks: Sequence[ScanTask], *, abreast: int, size: PieceSize) -> Neighbours | None:
+    """None where each is to be read by itself: one takes two phases or several pieces, or they come to more than a piece."""
+    if len(tasks) == 1:
+        return None
+    each: list[Neighbour] = []
+    for task in tasks:
+        reads = reader.reads(task, abreast=abreast)
+        if reads.two_phases or task.cut_when_read:
+            return None
+        pieces = cut_task(task, size=size, two_phases=False)
+        if len(pieces) != 1:
+            return None
+        each.append(Neighbour(task, reads, pieces[0]))
+    joined = Neighbours(each)
+    if joined.weight > size.usual or joined.held_bytes > reader.options.memory_limit:
+        return None
+    return joined
+
+
+async def read_neighbours(
+    reader: Reader, joined: Neighbours, *, permit: Callable[[], Permit]
+) -> tuple[list[pa.RecordBatch], int]:
+    """The batches of all of them, in order, and the round trips that they took."""
+    stacks = [(stack, _kept(reader, stack)) for stack in _stacks(joined.each)]
+    left = [one for stack, kept in stacks if kept is None for one in stack]
+    lacking = [one.reads.lacking(one.piece) for one in left]
+    wants = _longest(lacking)
+    came, trips = await left[0].reads.ask(wants) if wants else ({}, 0)
+    for one, own in zip(left, lacking, strict=True):
+        one.reads.give({want.key: came[want.key][: want.range.length] for want in own})
+    del came  # what has been decoded is not held on to
+    batches: list[pa.RecordBatch] = []
+    more = 0
+    for stack, kept in stacks:
+        if kept is not None:
+            batches += kept
+            continue
+        await breathe()  # what is little is decoded here
+        if len(stack) > 1:
+            found, own_trips = await _read_stack(reader, stack, permit=permit())
+        else:
+            (one,) = stack
+            found, own_trips = await read_piece(reader, one.task, one.reads, one.piece, permit=permit())
+        batches += found
+        more = max(more, own_trips)
+    return batches, trips + more
+
+
+def _longest(lacking: Iterable[Sequence[Want]]) -> list[Want]:
+    """What all of them lack, each once: two tasks of a row group, as an aggregate leaves them, may want runs of a
+    different length from the same page on."""
+    longest: dict[ReadKey, Want] = {}
+    for want in itertools.chain.from_iterable(lacking):
+        known = longest.get(want.key)
+        if known is None or known.range.end < want.range.end:
+            longest[want.key] = want
+    return list(longest.values())
+
+
+def _kept(reader: Reader, stack: Sequence[Neighbour]) -> list[pa.RecordBatch] | None:
+    """The batches of a neighbour that is decoded by itself, if they are kept."""
+    return recall_piece(reader, stack[0].reads, stack[0].piece) if len(stack) == 1 else None
+
+
+def _stacks(joined: Sequence[Neighbour]) -> Iterator[list[Neighbour]]:
+    """The neighbours in order, in the groups that are decoded together."""
+    from accel.decode.stack import stack_kind
+
+    for kind, stack in itertools.groupby(joined, lambda one: stack_kind(one.task, one.piece)):
+        some = list(stack)
+        if kind is None or len(some) < _LEAST:
+            yield from ([one] for one in some)
+        else:
+            yield some
+
+
+async def _read_stack(
+    reader: Reader, stack: Sequence[Neighbour], *, permit: Permit
+) -> tuple[list[pa.RecordBatch], int]:
+    from accel.decode.stack import Layer
+
+    reads: list[PieceRead] = []
+    for one in stack:
+        await breathe()
+        reads.append(await one.reads.fetch(one.piece))
+    layers = [Layer(one.task, read.piece, read.leaves) for one, read in zip(stack, reads, strict=True)]
+    async with permit:
+        batches = await reader.decode_stack(layers)
+    trips = max(read.round_trips for read in reads)
+    if batches is None:
+        batches = []
+        for one, read in zip(stack, reads, strict=True):
+            await breathe()
+            found, own_trips = await decode_read(reader, one.task, one.reads, read)
+            batches += found
+            trips = max(trips, own_trips)
+    elif not stack[0].piece.sure:
+        tested = sum(one.piece.rows.count for one in stack)
+        reader.seen.add(tested=tested, matched=sum(batch.num_rows for batch in batches))
+    return batches, trips

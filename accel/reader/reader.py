@@ -17,12 +17,12 @@ from accel.cache.cache import Cache, file_key
 from accel.decode.calls import DecodePiece, DecodeStack, MatchPiece
 from accel.decode.pool import DecodePool
 from accel.decode.stored import bare_page
-from accel.errors import AccelError, IndexFormatError, redact
+from accel.errors import AccelError, IndexFormatError
 from accel.format.model import SchemaElement
 from accel.metrics import Metrics
 from accel.options import Options, Phases
 from accel.planning.coalesce import Merging, RequestShape
-from accel.planning.file import DataFile
+from accel.planning.file_entry import FileEntry
 from accel.planning.filing import FilePlan, plan_file
 from accel.planning.handle import FileHandle
 from accel.planning.need import OnBadIndex, Steps
@@ -110,11 +110,11 @@ class Reader:
 
     # -- opening ---------------------------------------------------------------------------------
 
-    async def open(self, file: DataFile) -> tuple[FileHandle, int]:
+    async def open(self, file: FileEntry) -> tuple[FileHandle, int]:
         """The handle of a file's current version, and the round trips it took: see `Opener.open`."""
         return await self._opener.open(file)
 
-    def at_hand(self, file: DataFile, now: float) -> FileHandle | None:
+    def at_hand(self, file: FileEntry, now: float) -> FileHandle | None:
         """The cached handle of a file, if it may be used without asking: see `Opener.at_hand`."""
         return self._opener.at_hand(file, now)
 
@@ -133,9 +133,13 @@ class Reader:
             return given
         return max(_LEAST_PROBED, self._client_for(root).network.trip_bytes // max(1, self.num_files))
 
+    def came_along_from(self, task: ScanTask) -> int | None:
+        """Where what came with the footer of a task's file starts, and is not kept for the task; None where nothing is known."""
+        return self._opener.dropped_from(self._client_for(task.file.root), task.file.id)
+
     async def plan(
         self,
-        file: DataFile,
+        file: FileEntry,
         handle: FileHandle,
         question: Question,
         *,
@@ -144,6 +148,7 @@ class Reader:
         limit: int | None = None,
     ) -> tuple[FilePlan, int]:
         """The tasks of one opened file, and the round trips that its page indexes took."""
+        self._refuse_passed_over(handle, file.url)
         client = self._client_for(file.root)
         task_file = describe_file(
             file,
@@ -166,7 +171,7 @@ class Reader:
             early_bytes=client.network.early_bytes,
             whole_bytes=_WHOLE_BYTES,
             read_dictionary=_read_dictionary,
-            on_bad_index=lambda error: self._on_bad_index(error, file.url),
+            on_bad_index=lambda error: self._on_bad_index(error, handle, file.url),
         )
         trips = 1
         try:
@@ -181,7 +186,7 @@ class Reader:
 
     async def ask(
         self,
-        file: DataFile,
+        file: FileEntry,
         handle: FileHandle,
         make: Callable[[OnBadIndex], Steps[T]],
     ) -> tuple[T, int]:
@@ -189,9 +194,10 @@ class Reader:
 
         `make` is given what they tell of an index that does not verify.
         """
+        self._refuse_passed_over(handle, file.url)
         client = self._client_for(file.root)
         before = handle.nbytes
-        steps = make(lambda error: self._on_bad_index(error, file.url))
+        steps = make(lambda error: self._on_bad_index(error, handle, file.url))
         try:
             found = await self._opener.drive(steps, client, file.path, handle.id)
         except AccelError as error:
@@ -200,8 +206,14 @@ class Reader:
             self._cache.reweigh(file_key(client.token, file.path), handle, handle.weigh())
         return found
 
-    def _on_bad_index(self, error: IndexFormatError, url: str) -> None:
+    def _refuse_passed_over(self, handle: FileHandle, url: str) -> None:
+        """Refuse, if scans are strict, a cached file of which an earlier scan has passed something over."""
+        if self.options.strict and handle.passed_over is not None:
+            raise handle.passed_over.of(url)
+
+    def _on_bad_index(self, error: IndexFormatError, handle: FileHandle, url: str) -> None:
         error.of(url)
+        handle.passed_over = handle.passed_over or error
         if self.options.strict:
             raise error
         self.metrics.add("indexes_ignored")
@@ -211,8 +223,9 @@ class Reader:
         """Drop what is cached of a file that turned out to have changed."""
         self._opener.forget(root, path)
 
-    def distrust(self, file: DataFile, handle: FileHandle, tasks: Sequence[ScanTask]) -> bool:
-        """Give up the page index of a file whose pages contradict it; False where `tasks` did without it."""
+    def distrust(self, file: FileEntry, handle: FileHandle, tasks: Sequence[ScanTask]) -> bool:
+        """Give up the page index of a file whose pages contradict it; False where `tasks` did without it, or scans are
+        strict."""
         if self.options.strict or all(read.whole for task in tasks for read in task.reads):
             return False
         # Another scan may have found out meanwhile.
@@ -224,7 +237,9 @@ class Reader:
             if handle.remembered is not None:
                 handle.remembered.forget()
                 handle.remembered = None
-            self.metrics.warn(f"{redact(file.url)}: the page index contradicts the pages, and is not used")
+            contradicted = IndexFormatError("the page index contradicts the pages", path=file.url)
+            handle.passed_over = handle.passed_over or contradicted
+            self.metrics.warn(f"{contradicted}, and is not used")
         self.metrics.add("indexes_ignored")
         return True
 
@@ -287,9 +302,21 @@ class Reader:
 
         `found` is given the rows that match, where they are few.
         """
-        batch_rows, limit = self.options.batch_rows, self.options.memory_limit
-        call = DecodePiece(task, read.piece, read.leaves, batch_rows, limit, found)
-        return call() if self._is_little(read) else await self._pool.run(call)
+        options = self.options
+        left: list[int] = []
+        call = DecodePiece(
+            task,
+            read.piece,
+            read.leaves,
+            options.batch_rows,
+            options.memory_limit,
+            options.verify_checksums,
+            found,
+            left,
+        )
+        batches = call() if self._is_little(read) else await self._pool.run(call)
+        self._count_left(left)
+        return batches
 
     async def unpack(self, read: PieceRead) -> PieceRead:
         """What was fetched of a piece, with pages decompressed where it is little and others wait for this loop too.
@@ -305,8 +332,9 @@ class Reader:
 
     async def decode_stack(self, layers: Sequence[Layer]) -> list[pa.RecordBatch] | None:
         """Decode and filter small pieces of one file together; None where that has to be done one by one."""
-        call = DecodeStack(layers, self.options.batch_rows, self.options.memory_limit)
-        little, pieces = self.options.inline_decode_bytes, [layer.piece for layer in layers]
+        options = self.options
+        call = DecodeStack(layers, options.batch_rows, options.memory_limit, options.verify_checksums)
+        little, pieces = options.inline_decode_bytes, [layer.piece for layer in layers]
         inline = (
             sum(len(piece.leaves) for piece in pieces) <= _INLINE_CHUNKS
             and sum(piece.fetched_bytes for piece in pieces) <= little
@@ -316,8 +344,17 @@ class Reader:
 
     async def match(self, task: ScanTask, read: PieceRead) -> RowSelection:
         """The rows of a piece that match, from its filter's columns; inline or in a thread likewise."""
-        call = MatchPiece(task, read.piece, read.leaves, self.options.memory_limit)
-        return call() if self._is_little(read) else await self._pool.run(call)
+        options = self.options
+        left: list[int] = []
+        call = MatchPiece(task, read.piece, read.leaves, options.memory_limit, options.verify_checksums, left)
+        rows = call() if self._is_little(read) else await self._pool.run(call)
+        self._count_left(left)
+        return rows
+
+    def _count_left(self, left: Sequence[int]) -> None:
+        """Count the leaves that a direct decoder left to pyarrow, each once."""
+        if left:
+            self.metrics.add("decoder_fallbacks", len(set(left)))
 
     def _is_little(self, read: PieceRead) -> bool:
         little, piece = self.options.inline_decode_bytes, read.piece

@@ -23,8 +23,7 @@ from accel.planning.selection import RowSelection
 from accel.planning.synthesis import locate_pages, page_reads
 from accel.planning.task import ScanTask
 from accel.ranges import ByteRange, Kind, ReadKey, Stash, Want
-from accel.reader.carried_pages import CarriedPages
-from accel.reader.dictionary_reads import DictionaryReads, until_done
+from accel.reader.shared_pages import CarriedPages, DictionaryReads, until_done
 from accel.store.client import Client
 from accel.store.threads import WORK
 

@@ -1,4 +1,4 @@
-"""Aggregates over a scan: from metadata where that proves them, folded from what has to be read elsewhere."""
+"""Aggregates over a scan: from metadata where that proves them, folded from the rows that have to be read elsewhere."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from accel.decode.pool import DecodePool
 from accel.errors import SchemaMismatchError
 from accel.indexes.expressions import Expression
 from accel.planning.answers import MetadataAnswer, answer_tasks, narrow_tasks
-from accel.planning.file import DataFile
+from accel.planning.file_entry import FileEntry
 from accel.planning.filing import FilePlan
 from accel.planning.handle import FileHandle
 from accel.planning.leftover import MEASURES_KEY
@@ -24,7 +24,7 @@ from accel.planning.query import Question
 from accel.planning.tally import Tally, finish, tally_array
 from accel.planning.task import ScanTask
 from accel.reader.reader import Reader
-from accel.scanning.taking import Running
+from accel.scanning.run import RunHandle
 
 __all__ = ["Aggregation"]
 
@@ -52,7 +52,7 @@ class Aggregation:
         self._tallies: tuple[Tally, ...] = ()
         self.rows = 0
         """Rows so far."""
-        self._answers: dict[int, tuple[DataFile | None, MetadataAnswer]] = {}
+        self._answers: dict[int, tuple[FileEntry | None, MetadataAnswer]] = {}
 
     # -- what the run asks -----------------------------------------------------------------------
 
@@ -62,7 +62,7 @@ class Aggregation:
         return replace(question, output=found.project(range(len(found.measures))))
 
     async def answer(
-        self, reader: Reader, file: DataFile, handle: FileHandle, plan: FilePlan
+        self, reader: Reader, file: FileEntry, handle: FileHandle, plan: FilePlan
     ) -> tuple[FilePlan, int]:
         """Answer what one file's metadata can; the plan of what is left, and the round trips it took."""
         if self._limited:
@@ -129,7 +129,7 @@ class Aggregation:
 
     # -- folding ---------------------------------------------------------------------------------
 
-    async def fold(self, running: Running, *, decode_threads: int) -> None:
+    async def fold(self, running: RunHandle, *, decode_threads: int) -> None:
         """Take in all of one run."""
         while (batch := await running.take()) is not None:
             if any(measure.of is not Expression.VALUE for measure in self._resolved.measures):

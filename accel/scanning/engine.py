@@ -1,4 +1,4 @@
-"""How a scan is run, counted and planned: the private half of `Scan`, on the I/O loop."""
+"""How a scan is run, counted and planned: the private half of `Scan`."""
 
 from __future__ import annotations
 
@@ -7,30 +7,38 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 import pyarrow as pa
 
 from accel.cache.cache import Cache
 from accel.errors import AccelError, redact
 from accel.metrics import Metrics
+from accel.options import Options
 from accel.planning.query import Question
 from accel.planning.task import ScanTask, check_alike
 from accel.reader.reader import Reader, Tails
-from accel.scanning.arguments import is_planned, is_stream, refuse_beside_a_plan
-from accel.scanning.finder import Finder
-from accel.scanning.run import Run
-from accel.scanning.scan_spec import ScanSpec
-from accel.scanning.session import Session
-from accel.scanning.taking import Running, converted_schema
+from accel.scanning.file_jobs import PlannedTasks
+from accel.scanning.file_source import FileSource
+from accel.scanning.resolved_source import MetadataAnswers, ResolvedSource
+from accel.scanning.run import Run, RunHandle, converted_schema
+from accel.scanning.spec import ScanSpec, is_planned, is_stream, refuse_beside_a_plan
+from accel.store import io_loop
 from accel.store.client import Client
 from accel.store.request_errors import foremost
 
 if TYPE_CHECKING:
     from accel.planning.plan import Plan
-    from accel.scanning.answering import Answering
+    from accel.scanning.aggregating import Aggregation
 
-__all__ = ["Engine"]
+__all__ = [
+    "NO_COLUMNS",
+    "Engine",
+    "ScanRuns",
+]
+
+
+SourceMaker: TypeAlias = "Callable[[ScanSpec], FileSource]"
 
 
 class Engine:
@@ -42,13 +50,13 @@ class Engine:
     client_for : callable
         The client of a store, by its root.
     cache : Cache or None
-        None: what a run reads is forgotten with it.
-    in_store : bool
-        Paths are relative to a store that the caller gave.
+        None: each run has a cache of its own.
+    make_source : callable
+        Makes the FileSource of a run, for a `ScanSpec` whose source is not planned.
     for_spark : bool
-        The batches are what `mapInArrow` takes.
+        Whether batches are converted to the types that `mapInArrow` takes.
     names : list of str, optional
-        The columns that all files must have, in order, where they are matched by position.
+        The columns that all files must have, in order, where the consumer matches them by position.
     """
 
     def __init__(
@@ -57,28 +65,28 @@ class Engine:
         client_for: Callable[[Any], Client],
         *,
         cache: Cache | None,
-        in_store: bool = False,
+        make_source: SourceMaker,
         for_spark: bool = False,
         names: list[str] | None = None,
     ) -> None:
         self.spec = spec
         self._client_for = client_for
         self._cache = cache
-        self._in_store = in_store
+        self._make_source = make_source
         self._for_spark = for_spark
         self._names = names
         self._output: pa.Schema | None = None
         self._consumed = False
         self._sample: pa.RecordBatch | None = None
-        self._last: Session | None = None
+        self._last: ResolvedSource | None = None
 
     @property
     def stream(self) -> bool:
-        """Whether the source is an iterator of record batches, taken part by part."""
+        """Whether the source is an iterator of record batches, which is run part by part."""
         return is_stream(self.spec.source)
 
     def describe(self) -> str:
-        """The scan in a line, without credentials."""
+        """One line about the source, without credentials."""
         source = self.spec.source
         if self.stream:
             shown = "record batches"
@@ -93,7 +101,7 @@ class Engine:
     # -- parts of a stream -----------------------------------------------------------------------
 
     def parts(self) -> Iterator[Engine]:
-        """The engines to run one after the other: itself, or one for each batch of the stream."""
+        """The engines to run one after the other: itself, or one for each record batch of the stream."""
         if not self.stream:
             yield self
             return
@@ -112,9 +120,9 @@ class Engine:
                 pinned = replace(pinned, schema=part.settled.schema)
 
     def sample(self) -> Engine | None:
-        """What tells the schema: itself, or the first part of a stream; None for one without parts.
+        """The engine that settles the schema: itself, or the first part of a stream; None for a stream without parts.
 
-        A stream's first batch is pulled for it, here and now, and kept for the run.
+        The first record batch of a stream is pulled at once, and remembered for the run.
         """
         if not self.stream:
             return self
@@ -133,12 +141,12 @@ class Engine:
 
     @property
     def settled(self) -> Question | None:
-        """The question of the last run, if it was settled."""
+        """The question of the last run, if that settled it."""
         return None if self._last is None else self._last.settled
 
     @property
     def first_names(self) -> list[str] | None:
-        """The columns that all files must have, in order, where they are matched by position."""
+        """The columns that all files must have, in order, where the consumer matches them by position."""
         return self._names if self._last is None else self._last.first_names
 
     def _part(self, batch: pa.RecordBatch, spec: ScanSpec) -> Engine | None:
@@ -177,128 +185,138 @@ class Engine:
             replace(spec, source=source),
             self._client_for,
             cache=self._cache,
-            in_store=self._in_store,
+            make_source=self._make_source,
             for_spark=True,
             names=self._names,
         )
 
     # -- running ---------------------------------------------------------------------------------
 
-    def _reader(self, metrics: Metrics, tails: Tails, *, learns: bool = True) -> Reader:
-        # One run reads nothing twice: of a cache that ends with it, data would only take up memory.
-        cache = self._cache if self._cache is not None else Cache(data=0)
-        return Reader(
-            _once_each(self._client_for, metrics),
-            cache=cache,
+    def _reader_maker(self, metrics: Metrics, tails: Tails, *, learns: bool = True) -> Callable[[], Reader]:
+        # It does not refer to the engine, which refers to what reads: a circle would outlive the scan.
+        return partial(
+            _make_reader,
+            self._client_for,
+            self._cache,
             options=self.spec.options,
             metrics=metrics,
             tails=tails,
             learns=learns,
         )
 
-    def _session(
+    def _resolved(
         self,
         metrics: Metrics,
         tails: Tails = Tails.DROP,
         *,
         limit: int | None = None,
-        answering: Answering | None = None,
-    ) -> Session:
-        reader = self._reader(metrics, tails)
-        finder = Finder(self.spec, reader, in_store=self._in_store, cache=self._cache)
-        self._last = Session(
+        answers: MetadataAnswers | None = None,
+    ) -> ResolvedSource:
+        self._last = ResolvedSource(
             self.spec,
-            reader,
-            finder=finder,
+            self._reader_maker(metrics, tails),
+            source=self._make_source(self.spec),
             limit=limit,
-            answering=answering,
+            answers=answers,
             first_names=self._names,
         )
         return self._last
 
     def start(
-        self, metrics: Metrics, *, limit: int | None = None, answering: Answering | None = None
-    ) -> Running:
+        self, metrics: Metrics, *, limit: int | None = None, aggregation: Aggregation | None = None
+    ) -> RunHandle:
         """Begin a run; the first `take` sends the first request.
 
-        With `answering` only what cannot be answered without being read comes out, in the files' own types.
+        With an aggregation only rows that metadata cannot answer for come out, in the files' own types.
         """
-        spec, for_spark = self.spec, self._for_spark and answering is None
+        spec, for_spark = self.spec, self._for_spark and aggregation is None
         limit = spec.at_most(limit)
-        if is_planned(spec.source):
-            from accel.scanning.planned_work import planned_work
-
-            tasks: Sequence[ScanTask] = _tasks_of(spec.source)
-            check_alike(tasks, _schema_of(spec.source))
-            reader = self._reader(metrics, Tails.SERVE, learns=False)
-            if answering is not None:
-                tasks = answering.answer_planned(reader, tasks, _schema_of(spec.source))
-            run = Run(reader, partial(planned_work, reader, tasks), limit=limit, ordered=spec.order)
-            urls = {task.file.url for task in tasks}
-            url = urls.pop() if len(urls) == 1 else None
-            return Running(run, None, schema=_schema_of(spec.source), for_spark=for_spark, url=url)
-        assuming = partial(self._session, metrics, Tails.SERVE, limit=limit, answering=answering)
-        session, url = assuming(), _only_path(spec.source)
-
-        def run_of(session: Session) -> Run:
-            return Run(session.reader, session.work, limit=limit, ordered=spec.order)
-
-        if not session.assumes or limit == 0 or self._for_spark:
-            return Running(run_of(session), session, schema=None, for_spark=for_spark, url=url)
-        from accel.scanning.early_run import EarlyRun
-
-        early = EarlyRun(session, assuming=assuming, run_of=run_of)
-        return Running(early, early, schema=None, for_spark=for_spark, url=url)
+        if not is_planned(spec.source):
+            source = self._resolved(metrics, Tails.SERVE, limit=limit, answers=aggregation)
+            run = Run(source, limit=limit, ordered=spec.order, speculates=not self._for_spark)
+            return RunHandle(run, schema=None, for_spark=for_spark, url=_only_path(spec.source))
+        tasks: Sequence[ScanTask] = _tasks_of(spec.source)
+        schema = _schema_of(spec.source)
+        check_alike(tasks, schema)
+        reader = self._reader_maker(metrics, Tails.SERVE, learns=False)()
+        if aggregation is not None:
+            tasks = aggregation.answer_planned(reader, tasks, schema)
+        run = Run(PlannedTasks(reader, tasks), limit=limit, ordered=spec.order, speculates=False)
+        urls = {task.file.url for task in tasks}
+        return RunHandle(run, schema=schema, for_spark=for_spark, url=urls.pop() if len(urls) == 1 else None)
 
     async def schema(self, metrics: Metrics) -> pa.Schema:
         """The schema of the result."""
         if is_planned(self.spec.source):
             schema = _schema_of(self.spec.source)
         else:
-            schema = (await self._session(metrics).question()).output
+            schema = (await self._resolved(metrics).question()).output
         return converted_schema(schema) if self._for_spark else schema
 
     # -- planning --------------------------------------------------------------------------------
 
-    async def plan(self, metrics: Metrics, *, answering: Answering | None = None) -> Plan:
-        """All tasks, from metadata alone; with `answering`, of what that leaves to be read."""
+    async def plan(self, metrics: Metrics, *, aggregation: Aggregation | None = None) -> Plan:
+        """All tasks, from metadata alone; with an aggregation, the tasks that it leaves to be read."""
         from accel.planning.plan import Plan
 
         if is_planned(self.spec.source):
             source = self.spec.source
-            if answering is not None:
+            if aggregation is not None:
                 raise AccelError(
                     "the aggregates of a plan are not explained", hint="explain those of the scan"
                 )
             return source if isinstance(source, Plan) else Plan(_tasks_of(source), schema=_schema_of(source))
-        from accel.scanning.sweep import plan_files
-
-        session = self._session(metrics, answering=answering)
+        resolved = self._resolved(metrics, answers=aggregation)
         try:
-            plans = await plan_files(session)
-            question = await session.question()
+            plans = await resolved.plans()
+            question = await resolved.question()
         except BaseExceptionGroup as group:
             raise foremost(group) from group
         tasks = [task for plan in plans for task in plan.tasks]
         from accel.scanning.explaining import explain_plans
 
         explained = explain_plans(
-            session, plans, question=question, source=self.describe(), listing=await session.listing()
+            resolved,
+            plans,
+            question=question,
+            source=self.describe(),
+            block=await resolved.first_block(),
+            forgets=self._cache is None,
         )
-        # Without a cache of the caller's it would hold the metadata of all files for as long as the plan lives.
+        # Without a cache of the caller's the function would keep the metadata of all files alive as long as the plan.
         return Plan(
             tasks, schema=question.output, explained=explained if self._cache is not None else explained()
         )
 
 
+def _make_reader(
+    client_for: Callable[[Any], Client],
+    cache: Cache | None,
+    *,
+    options: Options,
+    metrics: Metrics,
+    tails: Tails,
+    learns: bool,
+) -> Reader:
+    return Reader(
+        _once_each(client_for, metrics),
+        # One run reads nothing twice: in a cache that ends with it, data would only take up memory.
+        cache=Cache(data=0) if cache is None else cache,
+        options=options,
+        metrics=metrics,
+        tails=tails,
+        learns=learns,
+    )
+
+
 def _once_each(client_for: Callable[[Any], Client], metrics: Metrics) -> Callable[[str], Client]:
-    """The same, asked once for each store: a run may read thousands of files of one. What is odd about one is told."""
-    known: dict[str, Client] = {}
+    """`client_for`, called once for each store, as a run may read thousands of files; warnings of a client are noted."""
+    clients: dict[str, Client] = {}
 
     def client(root: str) -> Client:
-        found = known.get(root)
+        found = clients.get(root)
         if found is None:
-            found = known[root] = client_for(root)
+            found = clients[root] = client_for(root)
             if found.warning is not None and found.warning not in metrics.warnings:
                 metrics.warn(found.warning)
         return found
@@ -323,6 +341,120 @@ def _schema_of(source: Any) -> pa.Schema:
 
 
 def _only_path(source: Any) -> str | None:
-    """What a source of one path names, which may be a folder."""
+    """The path of a source of one path, which may be a directory."""
     paths = source if isinstance(source, list | tuple) else [source]
     return str(paths[0]) if len(paths) == 1 else None
+
+
+NO_COLUMNS = pa.schema([])
+
+
+class ScanRuns:
+    """The runs of a scan that are under way, and the counts of the last one. Several may run at once, from any thread."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._under_way: set[Run] = set()
+        self.metrics = Metrics()
+        """The counts of the run that was started last."""
+
+    def start(
+        self,
+        part: Engine,
+        *,
+        limit: int | None = None,
+        aggregation: Aggregation | None = None,
+        metrics: Metrics | None = None,
+    ) -> RunHandle:
+        """Start a run, which `end` or `end_async` has to end. It counts in `metrics`, if given."""
+        counts = self.metrics = Metrics() if metrics is None else metrics
+        running = part.start(counts, limit=limit, aggregation=aggregation)
+        running.enlist(self._under_way)
+        return running
+
+    def end(self, running: RunHandle) -> None:
+        """End a run, if it has not ended by itself."""
+        if not running.ended:
+            io_loop.run_to_end(running.close)
+
+    async def end_async(self, running: RunHandle) -> None:
+        """`end`, awaited."""
+        if not running.ended:
+            await io_loop.bridge_to_end(running.close)
+
+    def end_all(self) -> None:
+        """End all runs, and wait for those that are being ended."""
+        for run in list(self._under_way):
+            io_loop.run_to_end(run.close)
+
+    async def end_all_async(self) -> None:
+        """`end_all`, awaited."""
+        for run in list(self._under_way):
+            await io_loop.bridge_to_end(run.close)
+
+    def limit(self, limit: int | None = None) -> int | None:
+        """The lesser of this limit and the scan's own."""
+        return self._engine.spec.at_most(limit)
+
+    # -- the whole result ------------------------------------------------------------------------
+
+    def table(self, limit: int | None) -> pa.Table:
+        """All rows, or at most `limit`."""
+        # A stream is the caller's own iterator: it is pulled on the caller's thread, never on the I/O loop.
+        tables: list[pa.Table] = []
+        for part in self._engine.parts():
+            tables.append(io_loop.run(self._collect(part, _left(limit, tables))))
+            if _left(limit, tables) == 0:
+                break
+        return _one_table(tables)
+
+    async def table_async(self, limit: int | None) -> pa.Table:
+        """`table`, awaited."""
+        tables: list[pa.Table] = []
+        for part in self._engine.parts():
+            tables.append(await io_loop.bridge(self._collect(part, _left(limit, tables))))
+            if _left(limit, tables) == 0:
+                break
+        return _one_table(tables)
+
+    # -- on the I/O loop -------------------------------------------------------------------------
+
+    async def _collect(self, part: Engine, limit: int | None) -> pa.Table:
+        running = self.start(part, limit=limit)
+        batches: list[pa.RecordBatch] = []
+        try:
+            while (batch := await running.take()) is not None:
+                batches.append(batch)
+            schema = batches[0].schema if batches else await running.schema()
+        finally:
+            await running.close()
+        return pa.Table.from_batches(batches, schema)
+
+    async def fold(self, part: Engine, aggregation: Aggregation, *, metrics: Metrics | None = None) -> None:
+        """Run one part of the scan for an aggregation."""
+        limit = self.limit()
+        left = None if limit is None else limit - aggregation.rows
+        running = self.start(part, limit=left, aggregation=aggregation, metrics=metrics)
+        try:
+            await aggregation.fold(running, decode_threads=part.spec.options.decode_threads)
+        finally:
+            await running.close()
+
+    async def exhaust(self, *, metrics: Metrics) -> None:
+        """Run the scan for its counts."""
+        running = self.start(self._engine, limit=self.limit(), metrics=metrics)
+        try:
+            while await running.take() is not None:
+                pass
+        finally:
+            await running.close()
+
+
+def _left(limit: int | None, tables: Sequence[pa.Table]) -> int | None:
+    return None if limit is None else limit - sum(table.num_rows for table in tables)
+
+
+def _one_table(tables: Sequence[pa.Table]) -> pa.Table:
+    if not tables:
+        return NO_COLUMNS.empty_table()
+    return tables[0] if len(tables) == 1 else pa.concat_tables(tables)

@@ -1,4 +1,4 @@
-"""What planning found, told as an `Explain`."""
+"""What planning found, as an `Explain`."""
 
 from __future__ import annotations
 
@@ -6,23 +6,23 @@ from collections.abc import Callable, Iterator, Sequence
 
 from accel.metrics import Metrics
 from accel.planning.explain import Explain, RequestLevel, TaskIO, predict_pieces, predict_task
-from accel.planning.file import Listing
+from accel.planning.file_entry import FileBlock
 from accel.planning.filing import FilePlan
 from accel.planning.pages import PieceSize
 from accel.planning.query import Question
 from accel.planning.task import ScanTask
 from accel.predicate.expr import Expr
-from accel.ranges import Kind, ReadKey
+from accel.ranges import ByteRange, Kind, ReadKey, Want
 from accel.reader.admission import Budget
-from accel.reader.neighbour_reads import Neighbours, join_neighbours
+from accel.reader.piece_reads import Neighbours, join_neighbours
 from accel.reader.reader import Reader
 from accel.reader.task_reads import TaskReads
-from accel.scanning.session import Session
+from accel.scanning.resolved_source import ResolvedSource
 
 __all__ = ["explain_plans"]
 
-# Characters of a predicate that are told.
-_TOLD = 400
+# Characters of a predicate that are shown.
+_MOST_SHOWN = 400
 _EARLY = (
     "the source was listed before: a scan reads what it held then while it is listed anew, one round trip less, "
     "and reads again what it holds now where that differs"
@@ -34,20 +34,27 @@ _INDEXES = (Kind.OFFSET_INDEX, Kind.COLUMN_INDEX, Kind.BLOOM, Kind.INDEX, Kind.D
 
 
 def explain_plans(
-    session: Session, plans: Sequence[FilePlan], *, question: Question, source: str, listing: Listing
+    resolved: ResolvedSource,
+    plans: Sequence[FilePlan],
+    *,
+    question: Question,
+    source: str,
+    block: FileBlock,
+    forgets: bool,
 ) -> Callable[[], Explain]:
-    """A function that makes the Explain of this planning, with a prediction of what reading its tasks will request.
+    """Return a function that makes the Explain of this planning, with a prediction of the requests for its tasks.
 
-    The prediction is made when the function is called, as few callers want it. It does not keep the session alive.
+    The prediction is made when the function is called, as few callers want it. The function does not keep the resolved
+    source alive. With `forgets` no cache keeps the footers, so a run reads them again.
     """
-    metrics, counts, reader = session.reader.metrics, session.counts, session.reader
+    metrics, counts, reader = resolved.reader.metrics, resolved.counts, resolved.reader
     measured = (
-        _level("listing", metrics, _LISTING, listing.round_trips),
+        _level("listing", metrics, _LISTING, block.round_trips),
         _level("metadata", metrics, _METADATA, counts.opening_trips),
         _level("indexes", metrics, _INDEXES, counts.index_trips),
     )
-    files, limit = (counts.files_kept, len(listing.files)), session.spec.limit
-    early = session.recall() is not None
+    files, limit = (counts.files_kept, resolved.num_files), resolved.spec.limit
+    early = resolved.expects
 
     def explain() -> Explain:
         data = [io for plan in plans for io in _predicted(reader, plan.tasks, limit=limit)]
@@ -68,10 +75,30 @@ def explain_plans(
             rows=_sums(plans, "rows_kept", "rows"),
             rows_sure=sum(plan.rows_sure for plan in plans),
             levels=(*measured, predicted),
-            notes=(*((_EARLY,) if early else ()), *_notes(reader, plans, data, limit)),
+            notes=(
+                *((_EARLY,) if early else ()),
+                *(_with_footers(reader, plans, data, limit) if forgets else ()),
+                *_notes(reader, plans, data, limit),
+            ),
         )
 
     return explain
+
+
+def _with_footers(
+    reader: Reader, plans: Sequence[FilePlan], data: Sequence[TaskIO], limit: int | None
+) -> Iterator[str]:
+    """The bytes of data that come with the footers, for a run that has to read these again."""
+    near = [plan for plan in plans if plan.tasks and reader.came_along_from(plan.tasks[0]) is not None]
+    if not near:
+        return
+    predicted = sum(io.bytes for plan in near for io in _predicted(reader, plan.tasks, limit=limit))
+    rest = sum(io.bytes for plan in near for io in _predicted(reader, plan.tasks, limit=limit, opens=True))
+    if rest < predicted:
+        yield (
+            f"{predicted - rest:,} bytes of the data level come with the footers where a scan reads these itself, as it does "
+            f"without a cache: then it asks for {sum(io.bytes for io in data) - predicted + rest:,}"
+        )
 
 
 def _notes(
@@ -98,20 +125,20 @@ def _notes(
 
 
 def _selectivity(reader: Reader, plans: Sequence[FilePlan], limit: int | None) -> Iterator[str]:
-    """What the filters are expected to leave, and what that decides."""
+    """How many rows the filters are expected to leave, and how tasks are read for that."""
     guessed = [(task, _abreast(plan.tasks, limit)) for plan in plans for task in plan.guessed]
     if not guessed:
         return
     doubtful = sum(task.rows.count - task.sure.count for task, _ in guessed)
     expected = sum((task.rows.count - task.sure.count) * task.share for task, _ in guessed)
     by = "sketches" if all(plan.sketched for plan in plans if plan.guessed) else "statistics"
-    told = f"about {expected:,.0f} of {doubtful:,} rows in doubt are expected to match (by {by}): "
+    expectation = f"about {expected:,.0f} of {doubtful:,} rows in doubt are expected to match (by {by}): "
     found = [reader.forecast(task, abreast=abreast) for task, abreast in guessed]
     late = [forecast for forecast in found if forecast is not None]
     if not late:
-        yield told + "all columns are read at once, a second round trip would save less than it costs"
+        yield expectation + "all columns are read at once, a second round trip would save less than it costs"
         return
-    yield told + (
+    yield expectation + (
         f"{len(late)} of {len(guessed)} tasks read the filter's columns first "
         f"({sum(f.first_bytes for f in late):,} bytes), then the others where rows match "
         f"(about {sum(f.expected_bytes for f in late):,} of {sum(f.late_bytes for f in late):,} bytes); "
@@ -119,15 +146,17 @@ def _selectivity(reader: Reader, plans: Sequence[FilePlan], limit: int | None) -
     )
 
 
-def _predicted(reader: Reader, tasks: Sequence[ScanTask], *, limit: int | None) -> Iterator[TaskIO]:
-    """What reading the tasks of a file will ask for, as a run puts them together."""
+def _predicted(
+    reader: Reader, tasks: Sequence[ScanTask], *, limit: int | None, opens: bool = False
+) -> Iterator[TaskIO]:
+    """What reading the tasks of a file will ask for, as a run puts them together, be it one that `opens` the file too."""
     abreast, size = _abreast(tasks, limit), PieceSize.under(reader.options, limit=limit)
     if abreast < 2:
         budget = Budget(limit)
         for task in tasks:
             if budget.spent:
                 break
-            yield _predict(reader, budget.cut(task), size=size, abreast=abreast)
+            yield _predict(reader, budget.cut(task), size=size, abreast=abreast, opens=opens)
         return
     for one in join_neighbours(reader, tasks, abreast=abreast, size=size):
         if isinstance(one, Neighbours):
@@ -136,10 +165,10 @@ def _predicted(reader: Reader, tasks: Sequence[ScanTask], *, limit: int | None) 
                 [(each.task, each.piece) for each in one.each],
                 have_dictionary={key for each in one.each for key in _dictionaries(each.task, each.reads)},
                 merging=reader.merging(first.task, None, abreast=abreast),
-                missing=first.reads.missing,
+                missing=_missing(reader, first.reads, opens=opens),
             )
         else:
-            yield _predict(reader, one, size=size, abreast=abreast)
+            yield _predict(reader, one, size=size, abreast=abreast, opens=opens)
 
 
 def _abreast(tasks: Sequence[ScanTask], limit: int | None) -> int:
@@ -153,14 +182,29 @@ def _dictionaries(task: ScanTask, reads: TaskReads) -> set[ReadKey]:
     return {key for key in keys if reads.has_dictionary(key)}
 
 
-def _predict(reader: Reader, task: ScanTask, *, size: PieceSize, abreast: int) -> TaskIO:
+def _missing(reader: Reader, reads: TaskReads, *, opens: bool) -> Callable[[Want], ByteRange | None]:
+    """What of a want has to be asked for, where a run that `opens` the file has the end of it at hand."""
+    start = reader.came_along_from(reads.task) if opens else None
+    if start is None:
+        return reads.missing
+
+    def missing(want: Want) -> ByteRange | None:
+        rest = reads.missing(want)
+        if rest is None or rest.end <= start:
+            return rest
+        return ByteRange(rest.start, start) if rest.start < start else None
+
+    return missing
+
+
+def _predict(reader: Reader, task: ScanTask, *, size: PieceSize, abreast: int, opens: bool) -> TaskIO:
     reads = reader.reads(task, abreast=abreast)
     return predict_task(
         task,
         have_dictionary=_dictionaries(task, reads),
         size=size,
         merging=reader.merging(task, reader.forecast(task, abreast=abreast), abreast=abreast),
-        missing=reads.missing,
+        missing=_missing(reader, reads, opens=opens),
         two_phases=reads.two_phases,
     )
 
@@ -183,5 +227,5 @@ def _sql(where: Expr) -> str:
     from accel.predicate.sql import to_sql
 
     # As many values fill that: of a million the others would cost seconds of the loop.
-    text = to_sql(where, max_values=_TOLD)
-    return text if len(text) <= _TOLD else f"{text[: _TOLD - 3]}..."
+    text = to_sql(where, max_values=_MOST_SHOWN)
+    return text if len(text) <= _MOST_SHOWN else f"{text[: _MOST_SHOWN - 3]}..."

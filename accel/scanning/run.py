@@ -1,31 +1,191 @@
-"""One run of a scan: files planned and pieces read ahead, batches handed out in order.
+"""One run of a scan: stages 2 to 5 over its files, side by side; then stage 6, batches handed out in order.
 
-What fails is told in its turn: the rows before it come out first, so that a `limit` that they satisfy does
-not depend on what was read ahead in vain.
+In: a resolved source, whose files come as jobs. Out: record batches, one for each `take`. What bounds it: admission
+under `Options.memory_limit` (`run_limits`), `Options.max_files_in_flight`, and a few batches that wait for the consumer.
+
+What fails is raised in its turn: the rows before it come out first, so that a `limit` which they satisfy does not
+depend on what was read ahead in vain.
+
+A source that was listed before may be read by that listing while its store is asked whether the listing still holds.
+Stage 6 waits at that gate: where the source holds something else, the pass that was begun is dropped, and the files
+that are there now are read. So every scan sees what the store says, as a scan that asks first does.
 """
 
 from __future__ import annotations
 
 import asyncio
 import itertools
-from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Callable
 from contextlib import aclosing
+from functools import partial
+from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa
 
+from accel.errors import AccelError, ObjectChangedError
 from accel.reader.reader import Reader
-from accel.scanning.file_run import FileRun
-from accel.scanning.intake import Intake
-from accel.scanning.outbox import Item, Outbox
-from accel.scanning.works import FileWork, WorkSource
+from accel.scanning.file_jobs import FileJob, FileJobs
+from accel.scanning.file_run import BatchQueue, FileRun, ReadyBatch
+from accel.scanning.run_limits import RunLimits
+from accel.store import io_loop
 from accel.store.request_errors import foremost
-from accel.store.tasks import CancellationGuard, StoppableStart, begin, closed_early
+from accel.store.tasks import CancellationGuard, begin, closed_early, see
 
-__all__ = ["Run"]
+if TYPE_CHECKING:
+    from accel.planning.query import Question
 
-# Ready batches that wait for the consumer beyond the piece they belong to.
+__all__ = ["Run", "RunHandle", "RunSource", "Speculation", "converted_schema"]
+
+Convert = Callable[[pa.RecordBatch], pa.RecordBatch]
+
+# Ready batches that wait for the consumer, besides those of the piece that they belong to.
 _READY_BATCHES = 4
+_PLAN_AGAIN = "plan again, by accel.plan or a new accel.spark.read: a plan names the versions that it found"
+
+
+class RunSource(Protocol):
+    """What a run reads."""
+
+    @property
+    def reader(self) -> Reader:
+        """Opens, plans and reads the files."""
+        ...
+
+    async def jobs(self) -> FileJobs:
+        """The files, in order."""
+        ...
+
+    async def question(self) -> Question:
+        """What is asked of the files, with the schema settled."""
+        ...
+
+    def speculate(self) -> Speculation | None:
+        """The same source as it is likely to be found, if it was met before. Called on the I/O loop."""
+        ...
+
+
+class Speculation(Protocol):
+    """A source as it is likely to be found, until its store has confirmed that."""
+
+    @property
+    def source(self) -> RunSource:
+        """What can be read meanwhile."""
+        ...
+
+    async def holds(self) -> bool:
+        """Ask the store whether the source is what it was taken for."""
+        ...
+
+
+class _Pass:
+    """Files opened, planned and read ahead, as far as the limits allow; `ready` gives what comes of them."""
+
+    def __init__(self, source: RunSource, *, limit: int | None, ordered: bool) -> None:
+        self.source = source
+        self._limit = limit
+        self._ordered = ordered
+        options = source.reader.options
+        self._most_files = options.max_files_in_flight
+        self._files = 1 if limit is not None else self._most_files
+        """Files side by side. With a limit they are few at first, as these may be enough."""
+        self.limits = RunLimits(source.reader, limit=limit)
+        self.ready: asyncio.Queue[ReadyBatch | None] = asyncio.Queue(_READY_BATCHES)
+        """None follows the last batch, also where `failed` says why there are no more."""
+        self.failed: BaseException | None = None
+        self._window: set[FileRun] = set()
+        """Files that have begun and are not handed out whole."""
+        self._changed = asyncio.Event()
+        """Set where another file may begin, or never will."""
+        self._jobs: FileJobs | None = None
+        self._stopped = False
+        self.main = begin(self._main())
+
+    async def stop(self) -> None:
+        """End all that is under way; whoever waits for a batch gets None."""
+        self._stopped = True
+        if not self.main.done():
+            self.main.cancel()
+            await asyncio.wait((self.main,))
+            if self._jobs is not None:
+                # A task that is cancelled before its first step closes nothing.
+                await self._jobs.aclose()
+        self._end_queue()
+
+    def _end_queue(self) -> None:
+        while not self.ready.empty():
+            self.ready.get_nowait()
+        self.ready.put_nowait(None)
+
+    async def _main(self) -> None:
+        try:
+            with CancellationGuard():
+                self._jobs = await self.source.jobs()
+            async with aclosing(self._jobs) as jobs:
+                await self._read_files(jobs)
+        except (asyncio.CancelledError, GeneratorExit):
+            if not self._stopped:
+                self.failed = closed_early()
+                self._end_queue()
+            raise
+        except BaseExceptionGroup as group:
+            self.failed = foremost(group)
+        except BaseException as error:  # noqa: BLE001 - raised by whoever takes the next batch
+            self.failed = error
+        if not self._stopped:
+            # Else nobody takes any more, and a full queue would hold this up for ever.
+            await self.ready.put(None)
+
+    async def _read_files(self, jobs: FileJobs) -> None:
+        begun: asyncio.Queue[FileRun | None] = asyncio.Queue()
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._begin_files(group, jobs, begun))
+            while (run := await begun.get()) is not None:
+                if self._ordered:
+                    await self._hand_out(run)
+                else:
+                    group.create_task(self._hand_out(run))
+
+    async def _begin_files(
+        self, group: asyncio.TaskGroup, jobs: FileJobs, begun: asyncio.Queue[FileRun | None]
+    ) -> None:
+        """Begin one file after the other, as long as one more is worth it."""
+        for number in itertools.count():
+            if not await self._may_begin():
+                break
+            job: FileJob | None = await anext(jobs, None)
+            if job is None or self.limits.failing:
+                break
+            run = FileRun(self.limits, number, job=job, changed=self._changed.set)
+            self._window.add(run)
+            group.create_task(run.execute())
+            begun.put_nowait(run)
+        begun.put_nowait(None)
+
+    async def _may_begin(self) -> bool:
+        """Wait until another file is to be read beside those that have begun; False where none is any more."""
+        while True:
+            wanted = self.limits.rows_wanted()
+            if self.limits.failing or wanted == 0:
+                return False
+            enough = wanted is not None and sum(run.promised for run in self._window) >= wanted
+            if len(self._window) < self._files and not enough:
+                return True
+            self._changed.clear()
+            await self._changed.wait()
+
+    async def _hand_out(self, run: FileRun) -> None:
+        """Pass on what comes of a file."""
+        queue: BatchQueue = run.batches
+        while (found := await queue.get()) is not None:
+            if isinstance(found, Exception):
+                raise found
+            run.handed_out = True
+            self.limits.rows_passed += found.batch.num_rows
+            await self.ready.put(found)
+        self._window.discard(run)
+        if self._limit is not None:
+            self._files = min(2 * self._files, self._most_files)
+        self._changed.set()
 
 
 class Run:
@@ -33,39 +193,46 @@ class Run:
 
     Parameters
     ----------
-    reader : Reader
-    work : callable
-        Awaited once: the files, in order.
+    source : RunSource
     limit : int or None
         Rows after which the run ends.
     ordered : bool
         Files come out in order; else each as it comes, its own rows in order.
+    speculates : bool
+        Whether the source may be read as it was met the last time, while its store is asked.
     """
 
-    def __init__(
-        self,
-        reader: Reader,
-        work: Callable[[], Awaitable[WorkSource]],
-        *,
-        limit: int | None,
-        ordered: bool,
-    ) -> None:
-        self.reader = reader
-        self._work = work
+    def __init__(self, source: RunSource, *, limit: int | None, ordered: bool, speculates: bool) -> None:
+        self._source = source
         self._limit = limit
         self._ordered = ordered
-        self._files = 1 if limit is not None else reader.options.max_files_in_flight
-        self.intake = Intake(reader, limit=limit)
-        self._beginning: StoppableStart | None = None
-        self._alone: Outbox | None = None
-        """Of the only file, where it could be read at once."""
-        self._ready: asyncio.Queue[Item | None] | None = None
-        self._works: WorkSource | None = None
-        self.main: asyncio.Task[None] | None = None
-        self._failed: BaseException | None = None
+        self._speculates = speculates
+        self._metrics = source.reader.metrics
+        self._pass: _Pass | None = None
+        self._gate: asyncio.Task[None] | None = None
         self._rows = 0
         self._ended = False
         self._closed = False
+
+    @property
+    def main(self) -> asyncio.Task[None] | None:
+        """The task that ends last of what is under way; None where nothing is."""
+        if self._gate is not None and not self._gate.done():
+            return self._gate
+        return None if self._pass is None else self._pass.main
+
+    @property
+    def limits(self) -> RunLimits:
+        """What the files that are being read share.
+
+        Raises
+        ------
+        RuntimeError
+            Nothing has been taken yet.
+        """
+        if self._pass is None:
+            raise RuntimeError("the run has not begun")
+        return self._pass.limits
 
     async def take(self) -> pa.RecordBatch | None:
         """The next batch in order; None when there is no more.
@@ -73,212 +240,182 @@ class Run:
         Raises
         ------
         AccelError
-            What ended the run; afterwards it stays ended. Also where it was closed before its end.
+            What ended the run; it stays ended. Also where it was closed before its end.
         """
         if self._ended or self._limit == 0:
             return None
-        if self._closed:
-            raise closed_early()
         try:
-            item = await self._next()
+            current = await self._started()
+            found = await current.ready.get()
         except asyncio.CancelledError:
             await self.close()
             raise
-        if item is None:
+        if found is None:
+            current.ready.put_nowait(None)  # for others who wait for a batch
             if self._closed:
                 raise closed_early()
             self._ended = True
-            await self._stop()
-            if self._failed is not None:
-                raise self._failed
+            await current.stop()
+            if current.failed is not None:
+                raise current.failed
             return None
-        if item.last:
-            self.intake.admission.leave(item.order)
-        batch = item.batch
+        if found.last:
+            current.limits.admission.leave(found.order)
+        batch = found.batch
         if self._limit is not None:
             batch = batch.slice(0, self._limit - self._rows)
         self._rows += batch.num_rows
-        self.reader.metrics.add("rows_out", batch.num_rows)
+        self._metrics.add("rows_out", batch.num_rows)
         if self._limit is not None and self._rows >= self._limit:
             self._ended = True
-            await self._stop()
+            await current.stop()
         return batch
+
+    async def question(self) -> Question:
+        """What is asked, with the schema settled."""
+        source = self._source if self._limit == 0 else (await self._started()).source
+        return await source.question()
 
     async def close(self) -> None:
         """Stop: no request of this run is in flight and no task of it is left afterwards."""
         self._closed = True
-        await self._stop()
-        if self._ready is not None:
-            _end(self._ready)
+        gate = self._gate
+        if gate is not None and not gate.done():
+            gate.cancel()
+            await asyncio.wait((gate,))
+        if self._pass is not None:
+            await self._pass.stop()
 
-    async def _stop(self) -> None:
-        if self._beginning is not None:
-            self._closed = True
-            self._beginning.stop()
-            await asyncio.wait((self._beginning.left,))
-        main = self.main
-        if main is not None and not main.done():
-            self._closed = True
-            main.cancel()
-            await asyncio.wait([main])
-            if self._works is not None:
-                # A task that is cancelled before its first step closes nothing.
-                await self._works.aclose()
-
-    async def _next(self) -> Item | None:
-        """What comes out next; None at the end, which `_failed` may explain."""
-        await self.start()
-        if self._ready is not None:
-            return await self._ready.get()
-        item = None if self._alone is None else await self._alone.get()
-        if isinstance(item, Exception):
-            self._failed = foremost(item) if isinstance(item, ExceptionGroup) else item
-            return None
-        return item
-
-    async def start(self) -> None:
-        """Have it begun, or failed, or closed; `take` does so by itself."""
-        while self._ready is None and self._alone is None and self._failed is None:
-            if self._beginning is not None:
-                await asyncio.wait((self._beginning.left,))
-            elif self._closed:
-                return
+    async def _started(self) -> _Pass:
+        """The pass whose batches may be handed out: begun where none is, and past the gate."""
+        if self._closed and not self._ended:
+            raise closed_early()
+        if self._pass is None:
+            speculation = self._source.speculate() if self._speculates else None
+            if speculation is None:
+                self._pass = self._begin(self._source)
             else:
-                await self._begin()
+                self._pass = self._begin(speculation.source)
+                self._gate = begin(self._pass_gate(speculation))
+                self._gate.add_done_callback(see)
+        if self._gate is not None:
+            await asyncio.wait((self._gate,))
+            if self._closed and not self._ended:
+                raise closed_early()
+            self._gate.result()
+        return self._pass
 
-    async def _begin(self) -> None:
-        """Find out what there is to do. A single piece of a single file is read here; for more a task is started."""
-        self._beginning = beginning = StoppableStart()
+    def _begin(self, source: RunSource) -> _Pass:
+        return _Pass(source, limit=self._limit, ordered=self._ordered)
+
+    async def _pass_gate(self, speculation: Speculation) -> None:
+        """See that the pass that was begun is the right one, or begin the one that is."""
+        begun = self._pass
         try:
             with CancellationGuard():
-                self._works = works = await self._work()
-                only = works.only if self._limit is None else None  # a limit is read up to in smaller pieces
-                first = None if only is None else FileRun(self.intake, 0, work=only)
-                if first is not None and await first.begin():
-                    self._alone = first.outbox
-                else:
-                    self._ready = asyncio.Queue(_READY_BATCHES)
-                    self.main = begin(self._run(works, first, self._ready))
-        except asyncio.CancelledError:
-            if beginning.was_stopped():
-                raise closed_early() from None
-            raise
-        except BaseExceptionGroup as group:
-            self._failed = foremost(group)
-        except BaseException as error:  # noqa: BLE001 - raised by `take`
-            self._failed = error
-        finally:
-            self._beginning = None
-            beginning.left.set_result(None)
+                holds = await speculation.holds()
+        except BaseExceptionGroup as failures:
+            failure = foremost(failures)
+        else:
+            if not holds and begun is not None:
+                await begun.stop()
+                self._metrics.begin_again()
+                self._pass = self._begin(self._source)
+            return
+        raise failure
 
-    async def _run(self, works: WorkSource, first: FileRun | None, ready: asyncio.Queue[Item | None]) -> None:
+
+class RunHandle:
+    """One run as its caller takes it: batches by `take`, then `close`. A handle that is dropped stops its run, and
+    nobody waits for that.
+
+    Parameters
+    ----------
+    run : Run
+    schema : pyarrow.Schema or None
+        The schema of the batches, where it is known before the run: that of a plan, whose tasks are fixed.
+    for_spark : bool
+        Whether the batches are for Spark.
+    url : str, optional
+        The file, where it is the only one.
+    """
+
+    def __init__(
+        self, run: Run, *, schema: pa.Schema | None, for_spark: bool, url: str | None = None
+    ) -> None:
+        self._run = run
+        self._planned = schema is not None
+        self._schema = schema
+        self._for_spark = for_spark
+        self._url = url
+        self._converter: Convert | None = None
+        self._under_way: set[Run] = set()
+        self.ended = False
+
+    async def schema(self) -> pa.Schema:
+        """The schema of the batches."""
+        if self._schema is None:
+            self._schema = (await self._run.question()).output
+        return converted_schema(self._schema) if self._for_spark else self._schema
+
+    async def take(self) -> pa.RecordBatch | None:
+        """The next batch, or None; whatever is raised, the run has ended then."""
         try:
-            async with aclosing(works):
-                if first is not None:
-                    await self._rest_of(first)
-                elif not self._ordered:
-                    await self._as_they_come(works)
-                elif works.waits:
-                    await self._in_order_meanwhile(works)
-                else:
-                    await self._in_order(works)
-        except (asyncio.CancelledError, GeneratorExit):
-            if not self._closed:
-                self._failed = closed_early()
-                _end(ready)
+            batch = await self._run.take()
+            if batch is not None and self._for_spark:
+                batch = self._converted(batch)
+        except BaseException as error:
+            if self._planned and isinstance(error, ObjectChangedError):
+                # The layers below advise to read it again, which would find the same.
+                error.hint = _PLAN_AGAIN
+            await self.close()
             raise
-        except BaseExceptionGroup as group:
-            self._failed = foremost(group)
-        except BaseException as error:  # noqa: BLE001 - handed to whoever takes the next batch
-            self._failed = error
-        if not self._closed:
-            # Else nobody takes any more, and a full queue would hold this up for ever.
-            await ready.put(None)
+        if batch is None:
+            await self.close()
+        return batch
 
-    async def _rest_of(self, run: FileRun) -> None:
-        """Read what is left of the only file."""
-        async with asyncio.TaskGroup() as group:
-            group.create_task(run.execute())
-            await self._drain(run)
+    def _converted(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        try:
+            if self._converter is None:
+                self._converter = _conversion(batch.schema)
+            return self._converter(batch)
+        except AccelError as error:
+            raise error.at(path=self._url)
 
-    async def _in_order(self, works: AsyncIterator[FileWork]) -> None:
-        """Read files ahead, as many as are allowed; hand on what comes out of the earliest."""
-        async with asyncio.TaskGroup() as group:
-            window: deque[FileRun] = deque()
-            numbers = itertools.count()
-            async for work in works:
-                run = FileRun(self.intake, next(numbers), work=work)
-                window.append(run)
-                group.create_task(run.execute())
-                while window and not self._starts_more(window):
-                    await self._drain(window.popleft())
-                if self.intake.rows_wanted() == 0:
-                    break
-            while window:
-                await self._drain(window.popleft())
+    def enlist(self, under_way: set[Run]) -> None:
+        """Keep the run in that set until it has been stopped."""
+        under_way.add(self._run)
+        self._under_way = under_way
 
-    async def _in_order_meanwhile(self, works: AsyncIterator[FileWork]) -> None:
-        """`_in_order`, without a limit, where the next file may be long in coming: what is ready goes out meanwhile."""
-        slots = asyncio.Semaphore(self._files)
-        started: asyncio.Queue[FileRun | None] = asyncio.Queue()
+    async def close(self) -> None:
+        """Stop; nothing of the run is under way afterwards."""
+        self.ended = True
+        await _stop(self._run, self._under_way)
 
-        async def start(group: asyncio.TaskGroup) -> None:
-            numbers = itertools.count()
-            async for work in works:
-                await slots.acquire()
-                if self.intake.failing:
-                    break
-                run = FileRun(self.intake, next(numbers), work=work)
-                group.create_task(run.execute())
-                started.put_nowait(run)
-            started.put_nowait(None)
-
-        async with asyncio.TaskGroup() as group:
-            group.create_task(start(group))
-            while (run := await started.get()) is not None:
-                await self._drain(run)
-                slots.release()
-
-    def _starts_more(self, window: deque[FileRun]) -> bool:
-        """Whether one more file is to be read beside these."""
-        if self.intake.failing or len(window) >= self._files:
-            return False
-        wanted = self.intake.rows_wanted()
-        return wanted is None or sum(run.promised for run in window) < wanted
-
-    async def _drain(self, run: FileRun) -> None:
-        """Pass on what comes out of a file."""
-        ready = self._ready
-        if ready is None:
-            raise RuntimeError("the run has not begun")
-        while (item := await run.outbox.get()) is not None:
-            if isinstance(item, Exception):
-                raise item
-            run.handed_out = True
-            self.intake.passed += item.batch.num_rows
-            await ready.put(item)
-        if self._limit is not None:
-            self._files = min(2 * self._files, self.reader.options.max_files_in_flight)
-
-    async def _as_they_come(self, works: AsyncIterator[FileWork]) -> None:
-        """Read files side by side, and hand on what comes out of any."""
-        slots = asyncio.Semaphore(self._files)
-        async with asyncio.TaskGroup() as group:
-            given, numbers = self._files, itertools.count()
-            async for work in works:
-                await slots.acquire()
-                if self.intake.rows_wanted() == 0:
-                    break
-                run = FileRun(self.intake, next(numbers), work=work)
-                group.create_task(run.execute())
-                group.create_task(self._drain(run)).add_done_callback(lambda _: slots.release())
-                while given < self._files:
-                    given += 1
-                    slots.release()
+    def __del__(self) -> None:
+        # The garbage collector calls this on any thread, which may hold what the I/O loop waits for.
+        main = self._run.main
+        if main is None or main.done():
+            self._under_way.discard(self._run)
+        elif not self.ended:
+            io_loop.start_to_end(partial(_stop, self._run, self._under_way), main.get_loop())
 
 
-def _end(ready: asyncio.Queue[Item | None]) -> None:
-    """Whoever waits for a batch shall not wait for ever, nor be given what came before."""
-    while not ready.empty():
-        ready.get_nowait()
-    ready.put_nowait(None)
+async def _stop(run: Run, under_way: set[Run]) -> None:
+    try:
+        await run.close()
+    finally:
+        under_way.discard(run)
+
+
+def _conversion(schema: pa.Schema) -> Convert:
+    """To what mapInArrow takes."""
+    from accel.decode.spark_types import spark_conversion
+
+    return spark_conversion(schema) or (lambda same: same)
+
+
+def converted_schema(schema: pa.Schema) -> pa.Schema:
+    """The schema of the batches that mapInArrow takes in place of batches of this one."""
+    empty = pa.RecordBatch.from_arrays([pa.nulls(0, field.type) for field in schema], schema=schema)
+    return _conversion(schema)(empty).schema

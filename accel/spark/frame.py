@@ -14,7 +14,7 @@ from accel.api import DEFAULT_CACHE, plan, scan
 from accel.options import MIB, Options, check_options
 from accel.planning.task_rows import join_rows, take_out
 from accel.planning.task_schema import TASK_ARROW_SCHEMA
-from accel.scanning.arguments import check_count
+from accel.scanning.spec import check_count
 from accel.spark.schema import spark_ddl, spark_schema
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from accel.cache.cache import Cache
     from accel.predicate.where import Where
-    from accel.scanning.scan_spec import Partitioning, PathKey, Paths
+    from accel.scanning.spec import Partitioning, PathKey, Paths
 
 __all__ = ["TASK_SCHEMA", "for_executors", "read", "spread"]
 

@@ -23,8 +23,7 @@ from accel.errors import (
 from accel.metrics import Metrics
 from accel.options import MIB, Options
 from accel.planning.coalesce import Fetch, Merging, RequestShape, assemble, joined_bytes
-from accel.planning.file import ObjectId
-from accel.ranges import ByteRange, Kind, Stash, Suffix, Want
+from accel.ranges import ByteRange, Kind, ObjectId, Stash, Suffix, Want
 from accel.store import io_loop
 from accel.store.fetch import Fetcher, Gate, Pin, Retry, open_file_limit, same_etag
 from accel.store.identity import ByIdentity, StorageOptions, credentials_token
@@ -132,7 +131,7 @@ class Client:
         pin : ObjectId or None
             The version that they must be of. None: they only have to be of one version.
         metrics : Metrics
-            A request counts for the kind of most of its wanted bytes.
+            A request counts for its `Fetch.kind`.
         merging : Merging, optional
             How ranges are merged and split; by default as `shape` has it.
 

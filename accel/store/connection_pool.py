@@ -8,18 +8,15 @@ import errno
 import random
 import socket
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from cachetools import LRUCache
 
 from accel.store import io_loop
+from accel.store.connection_faults import tls_context
 from accel.store.fetch import open_file_limit
 from accel.store.http_connection import Connection, Loss, LostError, Reply, Request, new_scratch
 from accel.store.threads import resolve
-
-if TYPE_CHECKING:
-    import ssl
-
 
 __all__ = ["Connections", "Origin", "Timeouts", "UnreachableError", "connections_to"]
 
@@ -82,7 +79,6 @@ class Connections:
         self._patience = patience
         self._loop = asyncio.get_running_loop()
         self._scratch = new_scratch()
-        self._context: ssl.SSLContext | None = None
         # By the time at which each became idle, ascending; the one used last is used first.
         self._idle: dict[Connection, float] = {}
         self._all_idle = _shared().idle
@@ -205,7 +201,7 @@ class Connections:
             _, protocol = await self._loop.create_connection(
                 lambda: Connection(self._scratch, on_lost=self._forget),
                 sock=reached,
-                ssl=self._security() if tls else None,
+                ssl=tls_context() if tls else None,
                 server_hostname=self._origin.host if tls else None,
             )
         except BaseException:
@@ -222,14 +218,6 @@ class Connections:
             self._addresses = await resolve(self._origin.host, self._origin.port)
             self._resolved = self._loop.time()
         return self._addresses
-
-    def _security(self) -> ssl.SSLContext:
-        if self._context is None:
-            import ssl
-
-            self._context = ssl.create_default_context()
-            self._context.set_alpn_protocols(["http/1.1"])
-        return self._context
 
 
 class _Shared:

@@ -11,6 +11,7 @@ from functools import partial
 from typing import cast
 
 from accel.memory import allocate
+from accel.store.connection_faults import CLOSED, STALLED
 from accel.store.http_response import HEAD_END, ResponseHead, read_head
 
 __all__ = ["Connection", "Loss", "LostError", "Reply", "Request", "new_scratch"]
@@ -29,14 +30,14 @@ _USUAL_HEAD = 2048
 class Loss(enum.Enum):
     """How a request was left without an answer."""
 
-    CLOSED = "the connection failed"
-    STALLED = "the server made no progress in time"
+    CLOSED = CLOSED.message
+    STALLED = STALLED.message
     GARBLED = "the answer is not HTTP"
     EXHAUSTED = "no connection could be made, as the process has as many files open as it may"
 
 
 class LostError(Exception):
-    """There is no answer. `begun` says whether some of it had come."""
+    """There is no answer. `begun` says whether some of it had come; the cause is what the connection ended by, if known."""
 
     def __init__(self, loss: Loss, *, begun: bool) -> None:
         super().__init__(loss.value)
@@ -169,7 +170,7 @@ class Connection(asyncio.BufferedProtocol):
             self._finish(None)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._lose(Loss.CLOSED)
+        self._lose(Loss.CLOSED, exc)
         self._on_lost(self)
 
     def _begin(self, came: int) -> None:
@@ -218,14 +219,16 @@ class Connection(asyncio.BufferedProtocol):
         self._lose(Loss.GARBLED)
         self.abort()
 
-    def _lose(self, loss: Loss) -> None:
+    def _lose(self, loss: Loss, cause: Exception | None = None) -> None:
         answer = self._answer
         if answer is None or answer.done():
             return
         if self._head is not None:
             self._finish(loss)
         else:
-            answer.set_exception(LostError(loss, begun=bool(self._early)))
+            lost = LostError(loss, begun=bool(self._early))
+            lost.__cause__ = cause
+            answer.set_exception(lost)
 
 
 def _room_for(length: int) -> memoryview:

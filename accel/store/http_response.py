@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 
-from accel.errors import ObjectNotFoundError, ParquetFormatError, StoreError
+from accel.errors import AccessDeniedError, ObjectNotFoundError, ParquetFormatError, StoreError
 from accel.ranges import ByteRange, Suffix
 from accel.store.request_errors import (
     CREDENTIAL_FAULTS,
@@ -85,7 +85,8 @@ def refusal(
             if "?" in path
             else "give credentials by storage_options={'headers': {'Authorization': ...}}"
         )
-    return StoreError(
+    kind = AccessDeniedError if status in (401, 403) else StoreError
+    return kind(
         f"the server answered with status {status}" + (f" [{code}]" if code else ""),
         path=path,
         place=place,

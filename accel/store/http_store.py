@@ -17,6 +17,15 @@ from accel.errors import ParquetFormatError, StoreError, redact
 from accel.options import Options
 from accel.ranges import ByteRange, Suffix
 from accel.store import io_loop
+from accel.store.connection_faults import (
+    CLOSED,
+    SLOW,
+    STALLED,
+    ConnectionFault,
+    connection_fault,
+    names_authorities,
+    tls_context,
+)
 from accel.store.http_response import BodyPlace, proxy_refusal, range_header, read_answer, refusal
 from accel.store.range_store import ObjectEntry, Payload
 from accel.store.request_errors import IncompleteBodyError, ShortObjectError, code_in
@@ -162,7 +171,7 @@ class HttpStore:
         # Not while that is handled: what aiohttp raised would stay with it, and holds the URL.
         if failure is not None:
             if not (isinstance(failure, StoreError) and failure.transient) or whole is None:
-                raise failure from None
+                raise failure from failure.__cause__
             raise self._incomplete(failure.message, path, whole, body, answer) from None
         if whole is None:
             return _last(path, want, body, came > limit, limit, answer)
@@ -237,8 +246,9 @@ class _Exchange:
                 url = _redirected(url, target, shown)
             raise StoreError(f"more than {_MAX_REDIRECTS} redirects", path=shown)
         except Exception as error:  # noqa: BLE001 (`_translate` makes a StoreError of a failed exchange)
-            failure = _translate(error, shown, wrong)
-        raise failure from None
+            server = None if _origin(url) == _origin(store._root) else "{1}:{2}".format(*_origin(url))
+            failure = _translate(error, shown, wrong, server)
+        raise failure from failure.__cause__
 
     async def _send(self, url: str) -> aiohttp.ClientResponse:
         from yarl import URL
@@ -254,7 +264,13 @@ class _Exchange:
         # aiohttp has no limit on what follows an interim response.
         async with asyncio.timeout(options.connect_timeout + options.read_timeout):
             return await session.request(
-                self._method, target, headers=headers, allow_redirects=False, proxy=proxy
+                self._method,
+                target,
+                headers=headers,
+                allow_redirects=False,
+                proxy=proxy,
+                # aiohttp's own, if True: that reads the environment once, when it is imported.
+                ssl=tls_context() if target.scheme == "https" and names_authorities() else True,
             )
 
     async def __aexit__(self, kind: object, error: object, trace: object) -> None:
@@ -306,32 +322,55 @@ def _last(
     return Payload(memoryview(body).toreadonly()[got.start : got.end], got, size, answer.etag)
 
 
-def _translate(error: BaseException, shown: str, wrong: str = "the answer is not HTTP") -> BaseException:
-    """What is raised instead; `wrong` says what it means that something was no value for its purpose."""
+def _translate(
+    error: BaseException, shown: str, wrong: str = "the answer is not HTTP", server: str | None = None
+) -> BaseException:
+    """What is raised instead; `wrong` says what it means that something was no value for its purpose, `server` which
+    one was asked if that is not the one in the path."""
     import aiohttp
 
     if isinstance(error, (StoreError, ParquetFormatError, asyncio.CancelledError)):
         return error
-    if isinstance(error, asyncio.TimeoutError):
-        return StoreError("the server made no progress in time", path=shown, transient=True)
     if isinstance(error, aiohttp.ClientHttpProxyError):
         return proxy_refusal(error.status, shown)
-    if isinstance(error, aiohttp.ClientConnectorCertificateError):
-        hint = "its authority can be named by the environment variable SSL_CERT_FILE"
-        return StoreError("the server's certificate is not trusted", path=shown, hint=hint)
-    if isinstance(error, aiohttp.ClientConnectorError) and isinstance(error.os_error, socket.gaierror):
-        may_pass = error.os_error.errno == socket.EAI_AGAIN
-        return StoreError(
-            "the server's name is not known", path=shown, hint="check the URL", transient=may_pass
+    fault, cause = _connection_fault(error)
+    if fault is not None and isinstance(error, aiohttp.ClientProxyConnectionError):
+        server = f"the proxy {error.host}:{error.port}"
+        address = "check http_proxy and https_proxy in the environment"
+        return fault.error(shown, server=server, address=address, cause=cause)
+    if fault is not None:
+        return fault.error(
+            shown, server=server, address="check the host and the port in the URL", cause=cause
         )
-    if isinstance(error, (aiohttp.ClientConnectionError, aiohttp.ClientPayloadError, ConnectionError)):
-        return StoreError(f"the connection failed ({type(error).__name__})", path=shown, transient=True)
     if isinstance(error, ValueError):
         # Of a URL (aiohttp's InvalidURL is one too), a name, or a header; the text may quote the URL.
         return StoreError(f"{wrong} ({type(error).__name__})", path=shown)
     if isinstance(error, aiohttp.ClientError):
         return StoreError(f"the answer is not HTTP ({type(error).__name__})", path=shown)
     return error
+
+
+def _connection_fault(error: BaseException) -> tuple[ConnectionFault | None, BaseException | None]:
+    """The fault that an exchange ended by, and what Python or the system raised, which holds no URL."""
+    import aiohttp
+
+    if isinstance(error, aiohttp.ClientConnectorCertificateError):
+        inner: BaseException = error.certificate_error
+    elif isinstance(error, aiohttp.ClientConnectorError):
+        inner = error.os_error
+    elif isinstance(error, asyncio.TimeoutError):
+        # aiohttp has the name since 3.10.
+        return (SLOW if type(error).__name__ == "ConnectionTimeoutError" else STALLED), None
+    elif isinstance(error, (aiohttp.ClientPayloadError, aiohttp.ServerDisconnectedError)):
+        inner = error.__cause__ or error
+    elif isinstance(error, (aiohttp.ClientConnectionError, ConnectionError)):
+        inner = error
+    else:
+        return None, None
+    if not isinstance(inner, OSError):
+        return CLOSED, None
+    cause = OSError(inner.errno, inner.strerror) if isinstance(inner, aiohttp.ClientError) else inner
+    return connection_fault(cause), cause
 
 
 def _other_name(root: str) -> str | None:

@@ -18,7 +18,7 @@ from accel.memory import allocate
 from accel.options import MIB
 from accel.ranges import ByteRange, Suffix
 from accel.store.range_store import ObjectEntry, Payload
-from accel.store.request_errors import ShortObjectError
+from accel.store.request_errors import ShortObjectError, system_error
 from accel.store.threads import FILES
 
 __all__ = ["FileStore", "copy_bytes", "write_beside"]
@@ -190,8 +190,7 @@ def _not_a_file(path: str, found: os.stat_result) -> ObjectNotFoundError:
 def _translate(error: OSError, path: str) -> StoreError:
     if isinstance(error, (FileNotFoundError, NotADirectoryError)):
         return ObjectNotFoundError("there is no such file", path=path)
-    hint = "check the file's permissions" if isinstance(error, PermissionError) else None
-    return StoreError(error.strerror or str(error), path=path, hint=hint)
+    return system_error(error, path=path)
 
 
 _BLOCK = 8 * MIB
@@ -223,12 +222,13 @@ def write_beside(
         with contextlib.suppress(OSError):
             like = os.stat(target)
     directory, base = os.path.split(target)
-    beside = os.path.join(directory, f".{base[:200]}.{secrets.token_hex(4)}.part")
+    beside = os.path.join(directory, f".{base[:200]}.{secrets.token_hex(8)}.part")
     try:
         # Not for others to read while it is written, where the file in whose place it comes was not.
         mode = 0o666 if like is None else 0o600
-        handle = os.open(beside, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
         try:
+            # Within: a signal may come as soon as it is there.
+            handle = os.open(beside, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
             # Buffered: a raw file may write less than it is given, and that of a full disk only says so the next time.
             with open(handle, "wb") as file:
                 yield file
@@ -246,7 +246,7 @@ def write_beside(
     except OSError as error:
         if isinstance(error, AccelError):
             raise
-        raise StoreError(error.strerror or str(error), path=target) from error
+        raise system_error(error, path=target) from error
 
 
 def copy_bytes(source: int, target: int, *, length: int, note: Callable[[int], None]) -> None:

@@ -6,11 +6,13 @@ import asyncio
 import errno
 import os
 import re
+from typing import Final
 
 from obstore import exceptions
 
-from accel.errors import AccelError, ObjectNotFoundError, StoreError
+from accel.errors import AccelError, AccessDeniedError, ObjectNotFoundError, StoreError
 from accel.ranges import ByteRange, Suffix
+from accel.store.connection_faults import obstore_fault
 from accel.store.request_errors import (
     CREDENTIAL_FAULTS,
     OUT_OF_FILES,
@@ -22,7 +24,7 @@ from accel.store.request_errors import (
     transient_status,
 )
 
-__all__ = ["panicked", "translate"]
+__all__ = ["S3_ADDRESS", "panicked", "translate"]
 
 # Both patterns lie in the debug part, across line ends: a path or body quoted there has its own escaped.
 _STATUS = re.compile(r"inner: Status \{\s+status: (\d{3}),")
@@ -31,7 +33,7 @@ _BODY = re.compile(r"(non-2xx status code: \d{3}[^:]*):.*", re.DOTALL)
 # In the debug part, or of what Python raised in a panic. For the certificates it does not tell why there are none.
 _NO_FILES = re.compile(r"\bOs \{\s+code: 2[34],|\bOSError\(2[34],")
 _NO_AUTHORITIES = "No CA certificates were loaded"
-_CERTIFICATE = re.compile(r"InvalidCertificate\(|invalid peer certificate: ")
+_SERVER = re.compile(r"Error performing [A-Z]+ \w+://(?:[^/\s?]*@)?([^/\s?@]+)")
 _LENGTH = re.compile(r"length: (\d+),|object was only (\d+) bytes long")
 # A suffix of an empty object, and a server without suffix ranges, both end in one of these.
 _ODD_RANGE = (
@@ -54,8 +56,10 @@ _CREDENTIALS = {
     "GCS": "service_account_path",
     "MicrosoftAzure": "account_name and account_key (or sas_token)",
 }
+S3_ADDRESS: Final = "check `region` and `endpoint` in storage_options"
+"""What to do where an address of S3 seems to be wrong."""
 _ADDRESS = {
-    "S3": "check `region` and `endpoint` in storage_options",
+    "S3": S3_ADDRESS,
     "GCS": "check `base_url` in storage_options",
     "MicrosoftAzure": "check `account_name` and `endpoint` in storage_options",
 }
@@ -71,6 +75,7 @@ _BELONGS = (
 _BAD_KEY = "Encountered object with invalid path"
 # One that was asked for.
 _BAD_PATH = "Could not parse path: "
+_NO_CREDENTIALS = "no credentials were found"
 _NO_BUCKET = ("NoSuchBucket", "ContainerNotFound")
 
 
@@ -101,7 +106,10 @@ def translate(error: BaseException, path: str, *, want: ByteRange | Suffix | Non
     if hint is not None:
         return StoreError(text, path=path, place=place, hint=hint, transient=True)
     if _METADATA.search(text):
-        return StoreError(text, path=path, place=place, hint=_no_credentials(raw))
+        # What the service for this cloud's own machines said: this is none of them.
+        failure = StoreError(_NO_CREDENTIALS, path=path, place=place, hint=_give_credentials(raw))
+        failure.__cause__ = exceptions.GenericError(text)
+        return failure
     address = _ADDRESS[_store_of(raw)]
     if status is not None:
         # obstore's own words hold the URL and the microseconds, too.
@@ -116,11 +124,11 @@ def translate(error: BaseException, path: str, *, want: ByteRange | Suffix | Non
     if denied or status in (401, 403) or (status == 400 and code in CREDENTIAL_FAULTS):
         status = status or (403 if isinstance(error, exceptions.PermissionDeniedError) else 401)
         hint = CREDENTIAL_FAULTS.get(code or "", _DENIED)
-        return StoreError(text, path=path, place=place, hint=hint, status=status)
+        return AccessDeniedError(text, path=path, place=place, hint=hint, status=status)
     if isinstance(error, exceptions.NotSupportedError) and isinstance(want, Suffix):
         return SuffixUnsupportedError(path=path, sent=False, certain=True)
-    if isinstance(error, PermissionError):
-        return StoreError(text, path=path, place=place, hint="check the file's permissions")
+    if isinstance(error, PermissionError) or "(os error 13)" in text:
+        return AccessDeniedError(text, path=path, place=place, hint="check its permissions")
     return _generic(text, debug, path, want, status, address)
 
 
@@ -142,9 +150,9 @@ def _store_of(raw: str) -> str:
     return "S3" if found is None else found[1]
 
 
-def _no_credentials(raw: str) -> str:
+def _give_credentials(raw: str) -> str:
     return (
-        f"no credentials were found: give {_CREDENTIALS[_store_of(raw)]} in storage_options or the environment, "
+        f"give {_CREDENTIALS[_store_of(raw)]} in storage_options or the environment, "
         "or skip_signature=True for a public bucket"
     )
 
@@ -177,11 +185,14 @@ def _generic(
         return StoreError(text, path=path, place=place, hint=hint)
     if "BareRedirect" in debug:
         return StoreError(text, path=path, place=place, hint=address)
-    if _CERTIFICATE.search(debug):
-        hint = "its authority can be named by the environment variable SSL_CERT_FILE"
-        return StoreError("the server's certificate is not trusted", path=path, place=place, hint=hint)
     if "MissingAccessKeyId" in debug or "MissingSecretAccessKey" in debug or "MissingAccount" in debug:
-        return StoreError(text, path=path, place=place, hint=_no_credentials(text))
+        return StoreError(_NO_CREDENTIALS, path=path, place=place, hint=_give_credentials(text))
+    fault = obstore_fault(debug)
+    if fault is not None:
+        found = _SERVER.search(text)
+        server = quoted(found[1], 100) if found else None
+        cause = exceptions.GenericError(_without_layout(debug))
+        return fault.error(path, place=place, server=server, address=address, cause=cause)
     kind = _KIND.search(debug)
     if kind is not None and kind[1] == "Unknown" and "builder error" in text:
         address = "an endpoint of http:// is only spoken to with allow_http=True"
@@ -194,10 +205,14 @@ def _generic(
     )
 
 
+def _without_layout(debug: str) -> str:
+    """Obstore's own account of a failed connection in one line; what comes before it holds the URL."""
+    start = max(0, debug.find("HttpError {"))
+    return quoted(" ".join(debug[start:].split()), 1000)
+
+
 def _may_pass(kind: str, debug: str) -> bool:
-    if kind in ("Timeout", "Interrupted"):
+    if kind in ("Connect", "Timeout", "Interrupted"):
         return True
-    if kind == "Connect":
-        return "Name or service not known" not in debug
     # A connection that went away while the request was under way; a URL that cannot be sent is no such.
-    return kind == "Request" and ("hyper::Error" in debug or "Os {" in debug)
+    return kind == "Request" and "hyper::Error" in debug

@@ -197,7 +197,7 @@ class ObstoreStore:
             failure = self._translated(error, path, want)
         else:
             return Payload(data, promised, size, etag)
-        raise failure from None
+        raise failure from failure.__cause__
 
     async def _file_body(
         self, result: Any, path: str, promised: ByteRange, size: int, etag: str | None
@@ -286,7 +286,7 @@ class ObstoreStore:
             failure = self._translated(error, path)
         else:
             return ObjectEntry(path, int(meta["size"]), meta["e_tag"])
-        raise failure from None
+        raise failure from failure.__cause__
 
     @property
     def suffixes(self) -> bool:
@@ -328,7 +328,7 @@ class ObstoreStore:
             failure = self._translated(error, prefix)
         else:
             return
-        raise failure from None
+        raise failure from failure.__cause__
 
     async def list(self, prefix: str) -> AsyncIterator[ObjectEntry]:
         """See `Lister.list`. All of it is fetched before the first entry comes: stores differ in order."""

@@ -7,7 +7,14 @@ import re
 from types import MappingProxyType, TracebackType
 from typing import Final
 
-from accel.errors import AccelError, ObjectChangedError, ObjectNotFoundError, StoreError, redact
+from accel.errors import (
+    AccelError,
+    AccessDeniedError,
+    ObjectChangedError,
+    ObjectNotFoundError,
+    StoreError,
+    redact,
+)
 from accel.ranges import ByteRange
 from accel.store.location import LOCAL_ROOT
 from accel.store.range_store import version_of
@@ -26,11 +33,12 @@ __all__ = [
     "foremost",
     "own_copy_of",
     "quoted",
+    "system_error",
     "transient_status",
 ]
 
 OUT_OF_FILES: Final = (
-    "raise the limit (`ulimit -n`), or lower Options.max_requests_in_flight and max_files_in_flight"
+    "raise the limit (`ulimit -n`), or lower Options.max_requests_in_flight and Options.max_files_in_flight"
 )
 """The hint where the process has as many files open as it may."""
 
@@ -38,6 +46,16 @@ OUT_OF_FILES: Final = (
 def transient_status(status: int) -> bool:
     """Return whether the same request may succeed later: after timeouts, throttling, and failures of the server."""
     return status in (408, 425, 429) or (500 <= status < 600 and status not in (501, 505))
+
+
+def system_error(
+    error: OSError, *, path: str, place: str | None = None, hint: str | None = None
+) -> StoreError:
+    """What the file system refused; `hint` says what to do where it is a matter of permissions."""
+    text = error.strerror or str(error)
+    if isinstance(error, PermissionError):
+        return AccessDeniedError(text, path=path, place=place, hint=hint or "check its permissions")
+    return StoreError(text, path=path, place=place)
 
 
 def changed_object(path: str, place: str | None) -> ObjectChangedError:
@@ -212,5 +230,9 @@ class ErrorContext(CancellationGuard):
             self._name(error)
 
     def _name(self, error: AccelError) -> None:
-        whole = self._path if self._root in ("store:", "") else f"{self._root}/{self._path}"
+        path = self._path
+        base = f"{path.rstrip('/')}/".lstrip("/")
+        if error.path and error.path.startswith(base) and error.path[0] != "/" and "://" not in error.path:
+            path = error.path  # below: one directory of those that are listed
+        whole = path if self._root in ("store:", "") else f"{self._root}/{path}"
         error.path = redact(whole.removeprefix(LOCAL_ROOT))

@@ -18,10 +18,11 @@ from accel.errors import StoreError
 from accel.options import KIB, Options, Transport
 from accel.ranges import ByteRange, Suffix
 from accel.store import io_loop
+from accel.store.connection_faults import connection_fault
 from accel.store.connection_pool import Origin, Timeouts, UnreachableError, connections_to
 from accel.store.http_connection import Loss, LostError, Reply, Request
 from accel.store.http_response import range_header, read_answer, refusal
-from accel.store.obstore_errors import translate
+from accel.store.obstore_errors import S3_ADDRESS, translate
 from accel.store.obstore_store import ObstoreStore, has_readable_config, without_retries
 from accel.store.range_store import Payload, can_be_sent
 from accel.store.request_errors import OUT_OF_FILES, IncompleteBodyError, code_in, transient_status
@@ -298,11 +299,18 @@ class DirectStore(ObstoreStore):
         except LostError as error:
             if error.loss is Loss.GARBLED:
                 return None
-            hint = OUT_OF_FILES if error.loss is Loss.EXHAUSTED else None
-            raise StoreError(
-                error.loss.value, path=path, place=str(want), hint=hint, transient=True
-            ) from None
-        return _payload(reply, path, want)
+            failure = _lost(error, path, want)
+        else:
+            return _payload(reply, path, want)
+        raise failure from failure.__cause__
+
+
+def _lost(error: LostError, path: str, want: ByteRange | Suffix) -> StoreError:
+    cause = error.__cause__
+    if error.loss is Loss.CLOSED and isinstance(cause, OSError):
+        return connection_fault(cause).error(path, place=str(want), address=S3_ADDRESS, cause=cause)
+    hint = OUT_OF_FILES if error.loss is Loss.EXHAUSTED else None
+    return StoreError(error.loss.value, path=path, place=str(want), hint=hint, transient=True)
 
 
 def _request(signed: Signed, want: ByteRange | Suffix, if_match: str | None) -> Request | None:

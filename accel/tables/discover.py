@@ -14,7 +14,7 @@ from typing import Protocol
 import pyarrow as pa
 
 from accel.metrics import Metrics
-from accel.planning.file import DataFile, Listing
+from accel.planning.file_entry import FileBlock, FileEntry
 from accel.store.range_store import ObjectEntry, PageSeen
 from accel.store.tasks import breathe, each
 from accel.store.threads import FILES
@@ -27,7 +27,7 @@ _LOGS = {"Delta": "_delta_log/", "Hudi": ".hoodie/"}
 _NO_COLUMNS = pa.schema([])
 _size_of = operator.attrgetter("size")
 
-Begun = Callable[[Iterable[DataFile]], None]
+Begun = Callable[[Iterable[FileEntry]], None]
 """Is shown the first files of a listing while the others are waited for; it takes as many as it wants."""
 
 
@@ -59,7 +59,7 @@ async def discover(
     as_text: Collection[str] = (),
     metrics: Metrics,
     begun: Begun | None = None,
-) -> Listing:
+) -> FileBlock:
     """Find the files that a source names.
 
     Parameters
@@ -87,7 +87,7 @@ async def discover(
 
     Returns
     -------
-    Listing
+    FileBlock
         Sources in the order given; what one of them holds, sorted by path (by code point). A directory
         takes every file whatever its extension, save names that begin with `_` or `.` at any level below
         it, and empty markers. A file that is named twice is read twice.
@@ -107,7 +107,7 @@ async def discover(
     named = await _name(texts, glob=glob, in_store=in_store)
     types = partitioning if isinstance(partitioning, pa.Schema) else None
     if types is None and len(named) == 1 and named[0].is_plain_file:
-        return Listing((named[0].as_file(),), _NO_COLUMNS, 0)
+        return FileBlock((named[0].as_file(),), _NO_COLUMNS, 0)
     # A schema may take directories for columns that spell no name.
     listed = await _find_all(named, client_for, metrics, begun if types is None else None)
     if len(named) == len(listed) == 1:
@@ -125,10 +125,10 @@ async def discover(
     spelt = bool(files) if types is not None else not all(map(_spells_none, files))
     await breathe()
     if partitioning is None or not spelt:
-        return Listing(tuple(files), _NO_COLUMNS, waves)
+        return FileBlock(tuple(files), _NO_COLUMNS, waves)
     owners = await each(_owned(named, listed), lambda one: one[0])
     schema, files = await _place(owners, files, types, whole=whole, as_text=as_text)
-    return Listing(tuple(files), schema, waves)
+    return FileBlock(tuple(files), schema, waves)
 
 
 async def _name(texts: Sequence[str], *, glob: bool, in_store: bool) -> Sequence[Named]:
@@ -140,8 +140,8 @@ async def _name(texts: Sequence[str], *, glob: bool, in_store: bool) -> Sequence
 
 
 def _owned(
-    named: Sequence[Named], listed: Mapping[int, Sequence[DataFile]]
-) -> Iterator[tuple[Named, DataFile]]:
+    named: Sequence[Named], listed: Mapping[int, Sequence[FileEntry]]
+) -> Iterator[tuple[Named, FileEntry]]:
     """All files in order, each with the source that it is of."""
     for i, item in enumerate(named):
         if i in listed:
@@ -153,12 +153,12 @@ def _owned(
 
 async def _place(
     owners: Sequence[Named],
-    files: list[DataFile],
+    files: list[FileEntry],
     types: pa.Schema | None,
     *,
     whole: bool,
     as_text: Collection[str],
-) -> tuple[pa.Schema, list[DataFile]]:
+) -> tuple[pa.Schema, list[FileEntry]]:
     """The partition columns that the paths of some files spell, and the files with their values."""
     from accel.tables.hive import settle, spell
 
@@ -171,9 +171,9 @@ async def _place(
     return schema, files
 
 
-def _with_partition(file: DataFile, values: tuple[object, ...]) -> DataFile:
+def _with_partition(file: FileEntry, values: tuple[object, ...]) -> FileEntry:
     # As `dataclasses.replace`, for a third of its time.
-    return DataFile(file.root, file.path, file.url, file.size, file.etag, values)
+    return FileEntry(file.root, file.path, file.url, file.size, file.etag, values)
 
 
 def _texts(source: object) -> list[str]:
@@ -196,7 +196,7 @@ async def _find_all(
     client_for: Callable[[str], ListingClient],
     metrics: Metrics,
     begun: Begun | None,
-) -> Mapping[int, Sequence[DataFile]]:
+) -> Mapping[int, Sequence[FileEntry]]:
     """The files of every source that needs a listing, by its place; they are listed together."""
     pending = [i for i, item in enumerate(named) if item.shape is not SourceShape.FILE]
     if len(pending) == 1:
@@ -217,14 +217,14 @@ async def _find(
     client_for: Callable[[str], ListingClient],
     metrics: Metrics,
     begun: Begun | None = None,
-) -> Sequence[DataFile]:
+) -> Sequence[FileEntry]:
     from accel.tables import listed, local
 
     if item.shape is SourceShape.GLOB and item.location.scheme == "file":
         matches, directories = await FILES.run(local.expand, item)
         if matches or not directories:
             return matches
-        files: list[DataFile] = []
+        files: list[FileEntry] = []
         for directory in directories:
             below = await _list_below(directory, client_for, metrics)
             files += await listed.visible(directory, below)
@@ -250,7 +250,7 @@ def _show(item: Named, begun: Begun, page: Sequence[ObjectEntry]) -> None:
     begun(takewhile(_spells_none, listed.choose_surely(item, page)))
 
 
-def _spells_none(file: DataFile) -> bool:
+def _spells_none(file: FileEntry) -> bool:
     return not ("=" in file.url or "=" in file.path)
 
 

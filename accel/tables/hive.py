@@ -38,12 +38,13 @@ class Spelling:
 
 
 def spell(url: str, directories: Iterable[str]) -> Spelling:
-    """Read the `key=value` segments of a file's directories; others are passed over.
+    """Read the `key=value` segments of a file's directories; others are passed over. Of a key that occurs twice the first
+    counts, as for pyarrow and DuckDB.
 
     Raises
     ------
     SchemaMismatchError
-        One key occurs twice; or a name of a local directory is not UTF-8, as texts are.
+        A name of a local directory is not UTF-8, as texts are.
     """
     keys: list[str] = []
     values: list[str | None] = []
@@ -57,7 +58,7 @@ def spell(url: str, directories: Iterable[str]) -> Spelling:
             )
         key = _decode(key)
         if key in keys:
-            raise SchemaMismatchError(f"partition key {key!r} occurs twice in the path", path=url, hint=_OFF)
+            continue
         keys.append(key)
         values.append(None if value == NULL else _decode(value))
     return Spelling(url, tuple(keys), tuple(values))
@@ -81,8 +82,8 @@ def settle(
         Without it a column is int64 where every value is an integer (leading zeros allowed), date32
         where every one is `YYYY-MM-DD`, else string; nulls fit all, and nulls alone are a string.
     strict : bool
-        True for one directory: every file must spell the same keys in the same order. False for files
-        that were named one by one: the keys that all of them spell are taken.
+        True for one directory: every file must spell the same keys, in whatever order; that of the first file is the
+        columns'. False for files that were named one by one: the keys that all of them spell are taken.
     as_text : collection of str
         Keys whose values are strings, whatever they look like.
 
@@ -231,7 +232,7 @@ def _require(spellings: Sequence[Spelling], keys: list[str]) -> None:
 def _same_keys(spellings: Sequence[Spelling]) -> None:
     first = spellings[0]
     for other in spellings:
-        if other.keys != first.keys:
+        if other.keys != first.keys and set(other.keys) != set(first.keys):
             raise SchemaMismatchError(
                 f"partition keys {_show(other)} here, but {_show(first)} in {first.url}",
                 path=other.url,

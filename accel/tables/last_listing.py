@@ -1,22 +1,21 @@
-"""What a directory or a pattern held when it was last listed, kept where the metadata of its files is.
+"""What a directory or a pattern held when it was last listed, cached beside the metadata of its files.
 
-Nothing is answered by it: it tells what may be read while the source is listed anew (`early_run`).
+Nothing is answered by it: a run reads by it while the source is listed anew, and hands out no row before that.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final
 
 from accel.cache.cache import Cache, CacheKey
-from accel.planning.file import DataFile, Listing
+from accel.planning.file_entry import FileBlock, FileEntry
 from accel.store.tasks import breathe, each
 
 __all__ = ["LastListing"]
 
 _SHARE: Final = 8
-"""A listing holds at most one part in so many of a cache's memory: the metadata of its files is worth more."""
+"""A listing takes at most one part in so many of a cache's memory: the metadata of its files is worth more."""
 _FILE_BYTES: Final = 320
 """Of a listed file, besides its letters."""
 _BLOCK: Final = 256
@@ -24,67 +23,64 @@ _BLOCK: Final = 256
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Kept:
-    listing: Listing
+class _Entry:
+    block: FileBlock
     nbytes: int
     steady: bool
-    """It was the same the time before, or there was no time before."""
+    """The source held the same the time before, or was not listed before."""
 
 
 class LastListing:
-    """The last listing of one source, as one scan asks for it. Used on one event loop.
+    """The last listing of one source. Used on one event loop.
 
     Parameters
     ----------
     cache : Cache
-    key : callable
-        Returns the key of the listing: the store and who lists it, what is listed, and all that decides what comes of it.
+    key : CacheKey
+        The store and who lists it, what is listed, and all that decides what comes of it.
     """
 
-    def __init__(self, cache: Cache, key: Callable[[], CacheKey]) -> None:
+    def __init__(self, cache: Cache, key: CacheKey) -> None:
         self._cache = cache
-        self._make_key = key
-        self._recalled: _Kept | None = None
-        """What is read early: it may be pushed out of the cache by just that."""
+        self._key = key
+        self._recalled: _Entry | None = None
+        """What a run reads by meanwhile: the run itself may push it out of the cache."""
 
-    def recall(self) -> Listing | None:
+    def recall(self) -> FileBlock | None:
         """What the source held, if it is likely to hold the same now: it did not change from one listing to the last."""
         found = self._find()
         self._recalled = found if found is not None and found.steady else None
-        return None if self._recalled is None else self._recalled.listing
+        return None if self._recalled is None else self._recalled.block
 
-    @property
-    def _key(self) -> CacheKey:
-        return self._make_key()
-
-    async def note(self, listing: Listing) -> Listing:
-        """Keep what the source holds now; returned with the files that were kept, themselves, where it holds the same."""
-        kept = self._find()
-        found = kept or self._recalled
-        if found is not None and await _alike(found.listing, listing):
-            if kept is None or not kept.steady:
+    async def note(self, block: FileBlock) -> FileBlock:
+        """Remember what the source holds now; returns the block with the files of before, themselves, where the source
+        holds the same."""
+        cached = self._find()
+        found = cached or self._recalled
+        if found is not None and await _alike(found.block, block):
+            if cached is None or not cached.steady:
                 self._cache.put(self._key, replace(found, steady=True), found.nbytes)
-            return replace(found.listing, round_trips=listing.round_trips)
-        if any(file.etag is None or file.size is None for file in listing.files):
+            return replace(found.block, round_trips=block.round_trips)
+        if any(file.etag is None or file.size is None for file in block.files):
             self._cache.drop(self._key)
-            return listing
-        nbytes = sum(await each(listing.files, _nbytes))
+            return block
+        nbytes = sum(await each(block.files, _nbytes))
         if nbytes <= self._cache.memory // _SHARE:
-            self._cache.put(self._key, _Kept(listing, nbytes, found is None), nbytes)
+            self._cache.put(self._key, _Entry(block, nbytes, found is None), nbytes)
         else:
             self._cache.drop(self._key)
-        return listing
+        return block
 
-    def _find(self) -> _Kept | None:
+    def _find(self) -> _Entry | None:
         found = self._cache.get(self._key)
-        return found if isinstance(found, _Kept) else None
+        return found if isinstance(found, _Entry) else None
 
 
-def _nbytes(file: DataFile) -> int:
+def _nbytes(file: FileEntry) -> int:
     return _FILE_BYTES + len(file.path) + len(file.url) + len(file.etag or "")
 
 
-async def _alike(one: Listing, other: Listing) -> bool:
+async def _alike(one: FileBlock, other: FileBlock) -> bool:
     """Whether two listings are of the same versions of the same files."""
     if len(one.files) != len(other.files) or one.partition_schema != other.partition_schema:
         return False

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NoReturn
 
 from accel.errors import ObjectNotFoundError
-from accel.planning.file import DataFile
+from accel.planning.file_entry import FileEntry
 from accel.store.location import LOCAL_ROOT
 from accel.store.range_store import ObjectEntry
 from accel.store.tasks import each
@@ -17,7 +17,7 @@ from accel.tables.source import Named, SourceShape, looked_for
 __all__ = ["choose", "choose_surely", "lies_below", "nothing", "visible"]
 
 
-async def choose(item: Named, entries: Sequence[ObjectEntry]) -> Sequence[DataFile]:
+async def choose(item: Named, entries: Sequence[ObjectEntry]) -> Sequence[FileEntry]:
     """The data files of a directory, glob, or open name, from its listing sorted by path.
 
     Raises
@@ -40,13 +40,13 @@ async def choose(item: Named, entries: Sequence[ObjectEntry]) -> Sequence[DataFi
     nothing(item)
 
 
-async def visible(item: Named, entries: Sequence[ObjectEntry]) -> Sequence[DataFile]:
+async def visible(item: Named, entries: Sequence[ObjectEntry]) -> Sequence[FileEntry]:
     """What a directory takes of its listing: neither hidden names nor markers."""
     take = _taking(item, entries)
     return [file for file in await each(entries, take) if file is not None]
 
 
-def choose_surely(item: Named, page: Iterable[ObjectEntry]) -> Iterator[DataFile]:
+def choose_surely(item: Named, page: Iterable[ObjectEntry]) -> Iterator[FileEntry]:
     """Those of a few entries that `choose` takes whatever else is listed: none that is empty.
 
     Save that an object whose name is the pattern itself may come later, and be all that is meant.
@@ -64,13 +64,13 @@ def choose_surely(item: Named, page: Iterable[ObjectEntry]) -> Iterator[DataFile
     return (place(entry, relative) for entry, relative in named if pattern.match(relative))
 
 
-def _taking(item: Named, entries: Sequence[ObjectEntry]) -> Callable[[ObjectEntry], DataFile | None]:
+def _taking(item: Named, entries: Sequence[ObjectEntry]) -> Callable[[ObjectEntry], FileEntry | None]:
     """What makes a data file of an entry that is one; all `entries` tell of an empty one whether it is."""
     prefix = item.prefix
     below = f"{prefix}/" if prefix else ""
     start, place = len(below), item.placing()
 
-    def take(entry: ObjectEntry) -> DataFile | None:
+    def take(entry: ObjectEntry) -> FileEntry | None:
         path = entry.path
         if (
             not path.startswith(below)
@@ -106,7 +106,7 @@ def nothing(item: Named) -> NoReturn:
     )
 
 
-async def _choose_matching(item: Named, entries: Sequence[ObjectEntry]) -> Sequence[DataFile]:
+async def _choose_matching(item: Named, entries: Sequence[ObjectEntry]) -> Sequence[FileEntry]:
     pattern = item.pattern
     if pattern is None:
         raise TypeError("a glob has a pattern")

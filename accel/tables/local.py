@@ -5,17 +5,17 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
-from accel.errors import StoreError
-from accel.planning.file import DataFile
+from accel.planning.file_entry import FileEntry
 from accel.store.local_store import etag_of
 from accel.store.location import Location
+from accel.store.request_errors import system_error
 from accel.tables.listed import nothing
 from accel.tables.source import Named, SourceShape
 
 __all__ = ["expand"]
 
 
-def expand(item: Named) -> tuple[Sequence[DataFile], Sequence[Named]]:
+def expand(item: Named) -> tuple[Sequence[FileEntry], Sequence[Named]]:
     """The files that match a local glob, sorted by path, and else the directories that do.
 
     Symbolic links are followed, save in a circle.
@@ -73,7 +73,7 @@ def _read(path: str, item: Named) -> tuple[list[tuple[str, bool]], tuple[int, in
     except (FileNotFoundError, NotADirectoryError):
         return [], None
     except OSError as error:
-        raise StoreError(error.strerror or str(error), path=path, place=f"pattern {item.text}") from error
+        raise system_error(error, path=path, place=f"pattern {item.text}") from error
     return names, (status.st_dev, status.st_ino)
 
 

@@ -8,7 +8,7 @@ from typing import Final, Protocol
 
 from accel.errors import ObjectNotFoundError, StoreError
 from accel.metrics import Metrics
-from accel.planning.file import DataFile
+from accel.planning.file_entry import FileEntry
 from accel.store.range_store import ObjectEntry
 
 __all__ = ["HeadClient", "find_markers"]
@@ -24,7 +24,7 @@ class HeadClient(Protocol):
         ...
 
 
-async def find_markers(files: Iterable[DataFile], client: HeadClient, *, metrics: Metrics) -> set[str]:
+async def find_markers(files: Iterable[FileEntry], client: HeadClient, *, metrics: Metrics) -> set[str]:
     """The paths, of some files that a store listed, which no object has.
 
     The marker `x.parquet/` is listed as `x.parquet` by obstore, as an empty file of that name is; only the store can

@@ -10,10 +10,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from accel.errors import AccelError, ObjectNotFoundError, StoreError
-from accel.planning.file import DataFile
+from accel.planning.file_entry import FileEntry
 from accel.store.local_store import etag_of
 from accel.store.location import Location, parse_url
 from accel.store.range_store import ObjectEntry
+from accel.store.request_errors import system_error
 from accel.tables.pattern import Glob, split_glob
 
 __all__ = ["Named", "SourceShape", "looked_for", "may_be_local", "read_remote", "read_source"]
@@ -54,31 +55,31 @@ class Named:
         """The path to list."""
         return self.location.path.rstrip("/")
 
-    def as_file(self, entry: ObjectEntry | None = None) -> DataFile:
+    def as_file(self, entry: ObjectEntry | None = None) -> FileEntry:
         """The source itself, as a file."""
         entry = entry or self.entry
         if entry is None:
-            return DataFile(root=self.location.root, path=self.location.path, url=self.text)
-        return DataFile(self.location.root, entry.path, self.text, entry.size, entry.etag)
+            return FileEntry(root=self.location.root, path=self.location.path, url=self.text)
+        return FileEntry(self.location.root, entry.path, self.text, entry.size, entry.etag)
 
-    def placing(self) -> Callable[[ObjectEntry, str], DataFile]:
+    def placing(self) -> Callable[[ObjectEntry, str], FileEntry]:
         """What makes a file of a listed object below it, given what its path says below it."""
         root, base = self.location.root, self.base
         if _is_file_url(self.text):
             name = self._name
-            return lambda entry, relative: DataFile(root, entry.path, name(relative), entry.size, entry.etag)
-        return lambda entry, relative: DataFile(root, entry.path, base + relative, entry.size, entry.etag)
+            return lambda entry, relative: FileEntry(root, entry.path, name(relative), entry.size, entry.etag)
+        return lambda entry, relative: FileEntry(root, entry.path, base + relative, entry.size, entry.etag)
 
-    def named_below(self, relative: str, version: tuple[int, str] | None = None) -> DataFile:
+    def named_below(self, relative: str, version: tuple[int, str] | None = None) -> FileEntry:
         """A file below it that was not listed by the store; of its version, size and etag, where that was seen."""
         path = f"{self.prefix}/{relative}" if self.prefix else relative
-        return DataFile(self.location.root, path, self._name(relative), *version or (None, None))
+        return FileEntry(self.location.root, path, self._name(relative), *version or (None, None))
 
     def relative(self, entry: ObjectEntry) -> str:
         prefix = self.prefix
         return entry.path[len(prefix) + 1 :] if prefix else entry.path
 
-    def directories(self, file: DataFile, *, below: bool) -> Sequence[str]:
+    def directories(self, file: FileEntry, *, below: bool) -> Sequence[str]:
         """The directories of a file's path that may spell partitions: all, or those below the source."""
         if below:
             prefix = self.prefix
@@ -159,7 +160,7 @@ def _local_file(text: str, location: Location) -> ObjectEntry | None:
     except PermissionError as error:
         # What may not be seen is not missing.
         hint = "check the permissions of the directories above it"
-        raise StoreError(error.strerror or str(error), path=text, hint=hint) from None
+        raise system_error(error, path=text, hint=hint) from None
     except (OSError, ValueError):
         meant = _meant(text) or looked_for(text)
         raise ObjectNotFoundError("there is no such file or directory", path=text, hint=meant) from None

@@ -134,7 +134,7 @@ class RecordingStore(StoreWrapper):
     inner : RangeStore
         The store that answers.
     settle : int, default 25
-        Turns of the event loop by which a request is delayed before it is passed on. Requests that are
+        PrioritySemaphore of the event loop by which a request is delayed before it is passed on. Requests that are
         issued together then overlap even over a store in memory that answers at once, so that the
         waves depend on who waits for whom and on no clock.
 

@@ -37,6 +37,8 @@ class BuiltIndex:
     """What building it took, decoding not counted."""
     version: int = 1
     """Of its bytes."""
+    shortcoming: str | None = None
+    """Why it rules nothing out, and what to take instead; None where it does."""
 
 
 def in_asked_order(built: Sequence[BuiltIndex], wanted: Sequence[WantedIndex]) -> list[BuiltIndex]:
@@ -153,10 +155,21 @@ class IndexSet:
     def _take(self, index: WantedIndex, maker: Timed, group: int, units: int) -> None:
         with self._naming(index):
             data = checked(maker.finish(), index.kind_name, self._place)
+            limited = getattr(index.kind, "shortcoming", None)
+            shortcoming = None if limited is None else limited(data, units=units)
         kept = self.scratch.keep(data)
         version = 1 if index.kind is None else index.kind.version
         self.built.append(
-            BuiltIndex(index, group, units, self.signatures, kept, maker.seconds, version=version)
+            BuiltIndex(
+                index,
+                group,
+                units,
+                self.signatures,
+                kept,
+                maker.seconds,
+                version=version,
+                shortcoming=shortcoming,
+            )
         )
 
     @property

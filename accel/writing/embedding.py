@@ -21,7 +21,7 @@ from accel.store.range_store import Writer, is_weak
 from accel.store.tasks import see
 from accel.store.threads import FILES
 from accel.writing.preparation import Made, prepare, report_on
-from accel.writing.report import EmbedProgress, EmbedReport
+from accel.writing.report import EmbedProgress, EmbedReport, warn_of_idle
 from accel.writing.source import LocalSource, RemoteSource, Source, open_local, open_remote
 from accel.writing.wanted import Indexes
 
@@ -74,6 +74,11 @@ def embed(
     -------
     EmbedReport
 
+    Warns
+    -----
+    UserWarning
+        An index rules nothing out. So says `warnings` of the report, too.
+
     Raises
     ------
     TypeError
@@ -92,6 +97,8 @@ def embed(
         Somebody changed the file meanwhile; their version is left as it is.
     StoreError
         A store failed, cannot write, or cannot replace an object of that size in place.
+    IndexFormatError
+        With `options.strict`: the page index of the file does not verify, or contradicts the pages.
     AccelError
         A kind failed, or what it built does not read back.
     """
@@ -107,7 +114,9 @@ def embed(
     )
     # They may be credentials, and whoever shows a failure may show the variables of its frames.
     del src, dst, storage_options, store
-    return job.run()
+    report = job.run()
+    warn_of_idle(report)
+    return report
 
 
 async def embed_async(
@@ -135,7 +144,7 @@ async def embed_async(
     del src, dst, storage_options, store
     work = asyncio.ensure_future(asyncio.to_thread(job.run))
     try:
-        return await asyncio.shield(work)
+        report = await asyncio.shield(work)
     except asyncio.CancelledError:
         job.cancelled.set()
         # Cancelled once more it waits all the same: the thread may be putting the new file in place.
@@ -144,6 +153,8 @@ async def embed_async(
                 await asyncio.wait((work,))
         see(work)
         raise
+    warn_of_idle(report)
+    return report
 
 
 class _Cancelled(Exception):

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from accel.errors import AccelError, EncryptedFileError, IndexFormatError, ParquetFormatError
 from accel.format.footer import parse_footer, parse_tail
 from accel.format.model import FileMetadata, OffsetIndex
-from accel.format.page_index import chunk_offset_index, parse_column_index
+from accel.format.page_header import parse_page_header
+from accel.format.page_index import PageIndexMismatchError, chunk_offset_index, parse_column_index
 from accel.format.thrift import ThriftReader
 from accel.options import MIB, Options
 from accel.writing.source import Source
@@ -34,6 +34,15 @@ class Original:
     """The same as they stand in the file."""
     column_bytes: dict[At, bytes]
     """The column indexes that are valid, likewise."""
+    warnings: list[str] = field(default_factory=list)
+    """What of it is not believed, and made anew."""
+
+    def without_page_index(self, error: ParquetFormatError) -> Original:
+        """The same file as if it had no page index, which its pages contradict."""
+        error.at(path=self.source.name)
+        warning = f"{error}: the page index contradicts the pages, and is made anew"
+        warnings = [*self.warnings, warning]
+        return replace(self, offset_indexes={}, offset_bytes={}, column_bytes={}, warnings=warnings)
 
 
 def open_original(source: Source, *, options: Options) -> Original:
@@ -43,13 +52,15 @@ def open_original(source: Source, *, options: Options) -> Original:
     ------
     EncryptedFileError
         The footer, or any column, is encrypted, or the footer is signed.
+    IndexFormatError
+        With `options.strict`: a page index does not verify.
     ParquetFormatError
         The file is no Parquet, or has columns in other files.
     """
     try:
         metadata = read_metadata(source, max_footer_bytes=options.max_footer_bytes)
         _refuse(metadata)
-        return _read_page_indexes(source, metadata)
+        return _read_page_indexes(source, metadata, strict=options.strict)
     except AccelError as error:
         raise error.at(path=source.name)
 
@@ -99,15 +110,57 @@ Wanted = tuple[str, At, int, int]
 """Which half, of which chunk, and the bytes that hold it."""
 
 
-def _read_page_indexes(source: Source, metadata: FileMetadata) -> Original:
+def _read_page_indexes(source: Source, metadata: FileMetadata, *, strict: bool) -> Original:
     original = Original(source, metadata, {}, {}, {})
+    unverified: list[IndexFormatError] = []
     for wanted in _batches(metadata):
         found = source.read([(start, end) for _, _, start, end in wanted])
         for (name, at, _, _), data in zip(wanted, found, strict=True):
-            # What does not verify is left out, and made anew.
-            with contextlib.suppress(IndexFormatError):
+            try:
                 _take(original, name, at, data)
-    return original
+            except IndexFormatError as error:
+                # What does not verify is left out, and made anew.
+                error.at(path=source.name)
+                error.within(f"row group {at[0]}, column {'.'.join(metadata.schema.leaves[at[1]].path)}")
+                if strict:
+                    raise
+                unverified.append(error)
+    if unverified:
+        more = f" (and of {len(unverified) - 1:,} more)" if len(unverified) > 1 else ""
+        original.warnings.append(f"{unverified[0]}: this page index{more} is made anew")
+    mismatch = _first_mismatch(original)
+    if mismatch is None:
+        return original
+    if strict:
+        raise mismatch.as_index_error() from mismatch
+    return original.without_page_index(mismatch)
+
+
+def _first_mismatch(original: Original) -> PageIndexMismatchError | None:
+    """The first page that is not as long as its offset index says.
+
+    Pages lie back to back. Where an index leaves a gap behind one, its header is read: some writers leave the headers
+    out of the sizes, and others leave out pages without a value.
+    """
+    ends = original.metadata.chunks.end
+    for at, index in original.offset_indexes.items():
+        following = np.append(index.offset[1:], ends[at])
+        gaps = np.flatnonzero(index.offset + index.size != following)
+        if not len(gaps):
+            continue
+        page = int(gaps[0])
+        offset, size = int(index.offset[page]), int(index.size[page])
+        [data] = original.source.read([(offset, int(following[page]))])
+        try:
+            header = parse_page_header(data)
+            if header.header_length + header.compressed_size == size:
+                continue
+            message = f"data page {page} is not of the {size} bytes that the offset index says"
+        except ParquetFormatError as error:
+            message = error.message
+        leaf = original.metadata.schema.leaves[at[1]]
+        return PageIndexMismatchError(message, place=f"row group {at[0]}, column {'.'.join(leaf.path)}")
+    return None
 
 
 def _batches(metadata: FileMetadata) -> Iterator[list[Wanted]]:

@@ -138,6 +138,7 @@ class PageIndexMaking:
                 row_group=at[0],
                 memory_limit=self.options.memory_limit,
                 created_by=self.metadata.created_by,
+                verify_checksums=self.options.verify_checksums,
             )
             parts = array.chunks if isinstance(array, pa.ChunkedArray) else [array]
             counts = [count_levels(part) for part in parts]

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Iterable
 from dataclasses import dataclass
 
-__all__ = ["EmbedProgress", "EmbedReport", "EmbeddedIndex"]
+__all__ = ["EmbedProgress", "EmbedReport", "EmbeddedIndex", "idle_warning", "idle_warnings", "warn_of_idle"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +34,41 @@ class EmbeddedIndex:
     nbytes: int
     seconds: float
     """Processor time of building alone: decoding is shared by the indexes of a column."""
+    idle: int = 0
+    """Of `count`, those that rule nothing out."""
+    shortcoming: str | None = None
+    """Why they do not, and what to take instead."""
+
+
+def idle_warning(of: str, *, count: int, idle: int, shortcoming: str | None) -> str | None:
+    """What there is to say of indexes of which some rule nothing out; None where all do.
+
+    `of` tells which they are, as "the distinct index of carrier".
+    """
+    if not idle:
+        return None
+    where = "" if count == 1 else f" in {idle:,} of {count:,} row groups"
+    return f"{of} rules nothing out{where}: {shortcoming}"
+
+
+def idle_warnings(path: str, indexes: Iterable[EmbeddedIndex]) -> list[str]:
+    """The same of all indexes of a file, which is named."""
+    found = [
+        idle_warning(
+            f"{path}: the {index.kind} index of {index.column}",
+            count=index.count,
+            idle=index.idle,
+            shortcoming=index.shortcoming,
+        )
+        for index in indexes
+    ]
+    return [warning for warning in found if warning is not None]
+
+
+def warn_of_idle(report: EmbedReport) -> None:
+    """Warn whoever called the caller of indexes that rule nothing out: they are not what was meant."""
+    for warning in idle_warnings(report.path, report.indexes):
+        warnings.warn(warning, stacklevel=3)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,3 +90,5 @@ class EmbedReport:
     index_bytes: int
     page_index_bytes: int
     seconds: float
+    warnings: tuple[str, ...] = ()
+    """What of the file is not believed and was made anew, and which indexes rule nothing out."""

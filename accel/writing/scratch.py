@@ -98,6 +98,6 @@ class Scratch:
 
 
 def _open() -> int:
-    handle, name = tempfile.mkstemp(prefix="accel-")
-    os.unlink(name)
-    return handle
+    # It never has a name where the system can do that: nothing is left of a process that is killed.
+    with tempfile.TemporaryFile(prefix="accel-") as file:
+        return os.dup(file.fileno())

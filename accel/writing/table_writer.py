@@ -21,7 +21,7 @@ from accel.store.location import Location, parse_url
 from accel.store.range_store import Writer
 from accel.writing.blooms import BloomColumns, bloom_options
 from accel.writing.preparation import prepare, report_on
-from accel.writing.report import EmbedReport
+from accel.writing.report import EmbedReport, warn_of_idle
 from accel.writing.sorting import SortBy, SortKey, read_ordering, sort_table, sorting_columns
 from accel.writing.source import LocalSource
 from accel.writing.storable import arrow_schema_pairs, storable
@@ -92,6 +92,11 @@ def write_table(
     -------
     EmbedReport
 
+    Warns
+    -----
+    UserWarning
+        An index rules nothing out. So says `warnings` of the report, too.
+
     Raises
     ------
     TypeError
@@ -136,7 +141,9 @@ def write_table(
         file.seek(made.tail.start)
         for part in made.tail.read():
             file.write(part)
-    return report_on(made, path=str(location), written=True)
+    report = report_on(made, path=str(location), written=True)
+    warn_of_idle(report)
+    return report
 
 
 def _as_table(data: Any) -> pa.Table:

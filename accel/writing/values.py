@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import enum
 import itertools
 from collections.abc import Iterator, Sequence
@@ -13,11 +12,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from accel.arrays import whole
-from accel.decode.arrow import file_schema, projected_schema
+from accel.decode.arrow import projected_schema
 from accel.decode.chunks import ChunkPages
 from accel.decode.columns import decode_columns
+from accel.decode.indexed import Values
 from accel.errors import ColumnNotFoundError, MemoryLimitError, SchemaMismatchError
-from accel.format.footer import ARROW_SCHEMA_KEY
 from accel.format.model import FileMetadata, Leaf, OffsetIndex
 from accel.indexes.kind import ChunkValues
 from accel.options import MIB, Options
@@ -39,8 +38,9 @@ _PIECE_ROWS = 1 << 19
 """Rows, likewise: few bytes may hold many."""
 
 
-def find_leaf(metadata: FileMetadata, column: str) -> Leaf:
-    """The leaf that a name or dotted path means; an exact top-level name wins over a path.
+def find_leaf(metadata: FileMetadata, column: str | tuple[str, ...]) -> Leaf:
+    """The leaf that a name or dotted path means, or a path given name by name; of what a dotted path may mean a top-level
+    name wins over a field, and of several the longest.
 
     Raises
     ------
@@ -50,24 +50,27 @@ def find_leaf(metadata: FileMetadata, column: str) -> Leaf:
         It is not one value a row: a struct as a whole, or something inside a list. Or there are several of that name.
     """
     schema = metadata.schema
-    names = [(column,), tuple(column.split("."))]
-    for path in names:
-        for leaf in schema.leaves:
-            if leaf.path == path:
-                _refuse_namesakes(metadata, path)
-                if not flat_leaf(leaf):
-                    raise SchemaMismatchError(f"column {column} is inside a list", hint="index a flat column")
-                return leaf
-    for path in names:
-        if any(leaf.path[: len(path)] == path for leaf in schema.leaves):
-            raise SchemaMismatchError(
-                f"column {column} is nested", hint="name one of its fields, if a struct"
-            )
+    if isinstance(column, str):
+        shown, names = column, column.split(".")
+        paths = [(".".join(names[:cut]), *names[cut:]) for cut in range(len(names), 0, -1)]
+    else:
+        shown, paths = ".".join(column), [column]
+    for path in paths:
+        below = [leaf for leaf in schema.leaves if leaf.path[: len(path)] == path]
+        if not below:
+            continue
+        leaf = next((leaf for leaf in below if leaf.path == path), None)
+        if leaf is None:
+            raise SchemaMismatchError(f"column {shown} is nested", hint="name one of its fields, if a struct")
+        _refuse_namesakes(metadata, path)
+        if not flat_leaf(leaf):
+            raise SchemaMismatchError(f"column {shown} is inside a list", hint="index a flat column")
+        return leaf
     import difflib
 
-    close = difflib.get_close_matches(column, schema.names, 3)
+    close = difflib.get_close_matches(shown, schema.names, 3)
     hint = f"did you mean {' or '.join(close)}?" if close else f"there are {', '.join(schema.names[:20])}"
-    raise ColumnNotFoundError(f"no column {column}", hint=hint)
+    raise ColumnNotFoundError(f"no column {shown}", hint=hint)
 
 
 def _refuse_namesakes(metadata: FileMetadata, path: tuple[str, ...]) -> None:
@@ -127,12 +130,11 @@ class ColumnValues:
         self.metadata = metadata
         self.leaf = leaf
         self.options = options
-        self.key_value = metadata.key_value
-        self.arrow_schema = projected_schema(metadata.schema, self.key_value, leaves=[leaf.ordinal])
+        self.arrow_schema = projected_schema(metadata.schema, metadata.key_value, leaves=[leaf.ordinal])
         kind = self.arrow_schema.field(0).type
-        if texts is Texts.CODED and len(leaf.path) == 1 and kind in _TEXTS and self._has_dictionaries():
-            self.key_value = {ARROW_SCHEMA_KEY: _coded_schema(metadata, leaf, kind)}
-            self.arrow_schema = projected_schema(metadata.schema, self.key_value, leaves=[leaf.ordinal])
+        self.coded = (
+            texts is Texts.CODED and len(leaf.path) == 1 and kind in _TEXTS and self._has_dictionaries()
+        )
 
     def _has_dictionaries(self) -> bool:
         encodings = self.metadata.chunks.encodings[:, self.leaf.ordinal]
@@ -144,7 +146,7 @@ class ColumnValues:
         found = self.arrow_schema.field(0).type
         for name in self.leaf.path[1:]:
             found = found.field(name).type
-        return found
+        return pa.dictionary(pa.int32(), found) if self.coded else found
 
     def read_runs(self, group: int, index: OffsetIndex | None) -> Iterator[ChunkValues]:
         """All values of one row group in order, a bounded run of whole pages at a time; all at once where the pages are
@@ -203,22 +205,28 @@ class ColumnValues:
         try:
             [array] = decode_columns(
                 self.metadata.schema,
-                self.key_value,
+                self.metadata.key_value,
                 chunks={self.leaf.ordinal: pages},
                 rows=RowSelection(np.array([start], np.int64), np.array([stop], np.int64)),
                 arrow_schema=self.arrow_schema,
                 leaves=[self.leaf.ordinal],
                 path=self.source.name,
                 row_group=group,
+                values=Values.INDEXED if self.coded else Values.DECODED,
                 memory_limit=self.options.memory_limit,
                 created_by=self.metadata.created_by,
+                verify_checksums=self.options.verify_checksums,
             )
         except SchemaMismatchError as error:
             # Whatever a scan may do about it.
             error.hint = "indexes tell nanoseconds of INT96: give this column none"
             raise
         parts = array.chunks if isinstance(array, pa.ChunkedArray) else [array]
-        dug = [_dig(part, self.leaf.path[1:]) for part in parts]
+        if self.coded:
+            # Of a chunk that falls back to another encoding some runs come as indices, and some as texts.
+            dug = [_as_dictionary(part) for part in parts]
+        else:
+            dug = [_dig(part, self.leaf.path[1:]) for part in parts]
         if sum(part.nbytes for part in dug) > self.options.memory_limit:
             raise MemoryLimitError(
                 f"the column's values come to more than {self.options.memory_limit} bytes",
@@ -229,13 +237,9 @@ class ColumnValues:
         return ChunkValues(join_parts(dug) if dug else pa.nulls(0, self.type), first_rows, stop - start)
 
 
-def _coded_schema(metadata: FileMetadata, leaf: Leaf, kind: pa.DataType) -> bytes:
-    """An Arrow schema, as writers store it, by which pyarrow decodes this column to dictionary arrays."""
-    schema = file_schema(metadata.schema, metadata.key_value)
-    at = next(i for i, (lo, hi) in enumerate(metadata.schema.field_leaves) if lo <= leaf.ordinal < hi)
-    coded = schema.field(at).with_type(pa.dictionary(pa.int32(), kind))
-    plain = schema.set(at, coded).remove_metadata()
-    return base64.b64encode(plain.serialize().to_pybytes())
+def _as_dictionary(array: pa.Array) -> pa.Array:
+    """Texts as a dictionary array, which is what they are already where their pages name entries of one."""
+    return array if pa.types.is_dictionary(array.type) else array.dictionary_encode()
 
 
 def _dig(array: pa.Array, path: tuple[str, ...]) -> pa.Array:

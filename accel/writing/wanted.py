@@ -78,7 +78,7 @@ def read_wanted(indexes: Indexes, metadata: FileMetadata) -> tuple[WantedIndex, 
     if sum(index.kind is None for index in wanted) > 1:
         raise ValueError("a file can hold one idx1 index")
     seen = {
-        (index.leaf.ordinal, index.kind_name, index.level, str(getattr(index.kind, "members", "")))
+        (index.leaf.ordinal, index.kind_name, index.level, getattr(index.kind, "members", ()))
         for index in wanted
     }
     if len(seen) != len(wanted):

@@ -117,21 +117,22 @@ class _Steps:
 @contextlib.contextmanager
 def staged() -> Iterator[Stages]:
     """Time the stages of every scan meanwhile."""
-    from accel import api as asking
+    from accel import api
     from accel.decode import piece
     from accel.planning import task_files
     from accel.predicate import evaluate
     from accel.reader import reader, task_reads
-    from accel.scanning import arguments, session
+    from accel.scanning import resolved_source
+    from accel.scanning import spec as arguments
     from accel.store import client
 
     stages = Stages()
     wrapped: list[tuple[Any, str, Any]] = [
-        (asking, "check_arguments", stages.plain("scan(): arguments, parse", arguments.check_arguments)),
+        (api, "check_arguments", stages.plain("scan(): arguments, parse", arguments.check_arguments)),
         (
-            session.Session,
+            resolved_source.ResolvedSource,
             "question",
-            stages.coroutine("question (listing, opening, binding)", session.Session.question),
+            stages.coroutine("question (listing, opening, binding)", resolved_source.ResolvedSource.question),
         ),
         (reader, "describe_file", stages.plain("  compile for the file", task_files.describe_file)),
         (reader.Reader, "plan", stages.coroutine("plan the file", reader.Reader.plan)),

@@ -31,7 +31,7 @@ import accel
 from accel.decode.dictionary import dictionary_values
 from accel.decode.shared_schemas import arrow_schema, shared_schema
 from accel.format.model import SchemaElement
-from accel.planning.file import DataFile
+from accel.planning.file_entry import FileEntry
 from accel.planning.filing import plan_file
 from accel.planning.handle import FileHandle
 from accel.planning.need import Need, NeedTail, Tail
@@ -74,7 +74,7 @@ class Pure:
 
     def __init__(self, path: str, data: bytes) -> None:
         self.data = data
-        self.file = DataFile("store:", path, path)
+        self.file = FileEntry("store:", path, path)
         self.handle = self.open()
 
     def answer(self, need: Need | NeedTail) -> Stash | Tail:

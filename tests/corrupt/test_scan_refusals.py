@@ -188,12 +188,97 @@ def test_a_file_of_text_in_a_directory_of_parquet_names_itself(tmp_path: Path) -
     assert caught.value.path == f"{tmp_path}/b.txt"
 
 
-def test_two_columns_of_one_name(tmp_path: Path) -> None:
-    one = pa.array([1, 2])
-    table = pa.Table.from_arrays([one, one, one], names=["a", "a", "b"])
+NAMESAKES: dict[str, tuple[dict[str, Any], str | None]] = {
+    "all columns": ({}, "several columns named 'a' (the others can be read: columns=['b'])"),
+    "one of them": ({"columns": ["a"]}, "several columns named 'a' (the others can be read: columns=['b'])"),
+    "by another": ({"where": "b = 'y'"}, "several columns named 'a' (the others can be read: columns=['b'])"),
+    "by one of them": (
+        {"where": "a = 1", "columns": ["b"]},
+        "column 'a' is ambiguous: several have that name",
+    ),
+    "another": ({"columns": ["b"]}, None),
+    "another, by itself": ({"columns": ["b"], "where": "b = 'y'"}, None),
+}
+
+
+@pytest.mark.parametrize("case", NAMESAKES)
+def test_two_columns_of_one_name(tmp_path: Path, case: str) -> None:
+    asked, message = NAMESAKES[case]
+    one, texts = pa.array([1, 2]), pa.array(["x", "y"])
     path = tmp_path / "twice.parquet"
-    pq.write_table(table, path)
-    with pytest.raises(accel.SchemaMismatchError, match="several columns named 'a'") as caught:
-        accel.scan(str(path)).to_table()
+    pq.write_table(pa.Table.from_arrays([one, one, texts], names=["a", "a", "b"]), path)
+    scan = accel.scan(str(path), **asked)
+    expected = ["x", "y"] if "where" not in asked else ["y"]
+    if message is None:
+        assert scan.to_table().to_pydict() == {"b": expected}
+        assert scan.count_rows() == len(expected)
+        return
+    with pytest.raises(accel.AccelError) as caught:
+        scan.to_table()
+    assert message in str(caught.value)
     assert caught.value.path == str(path)
-    assert accel.scan(str(path), columns=["b"]).to_table().column("b").to_pylist() == [1, 2]
+
+
+@pytest.mark.parametrize(("where", "count"), [(None, 2), ("b = 'y'", 1), ("b = 'z'", 0)])
+def test_rows_of_a_file_with_two_columns_of_one_name_are_counted(
+    tmp_path: Path, where: str | None, count: int
+) -> None:
+    path = tmp_path / "twice.parquet"
+    one, texts = pa.array([1, 2]), pa.array(["x", "y"])
+    pq.write_table(pa.Table.from_arrays([one, one, texts], names=["a", "a", "b"]), path)
+    scan = accel.scan(str(path), where)
+    assert scan.count_rows() == count
+    assert scan.aggregate([("b", "max")]).to_pydict() == {"b_max": ["y" if count else None]}
+    with pytest.raises(accel.SchemaMismatchError, match="several columns named 'a'"):
+        scan.aggregate([("a", "max")])
+
+
+def namesake_structs(*kinds: pa.DataType, of: tuple[str, ...] = ("x", "x", "y")) -> pa.Table:
+    kinds = kinds or (pa.int64(),) * len(of)
+    columns = [pa.array([at, at + 10], kind) for at, kind in enumerate(kinds, 1)]
+    return pa.Table.from_arrays([pa.StructArray.from_arrays(columns, names=list(of))], names=["s"])
+
+
+def fields_of(scan: accel.Scan) -> list[list[int]]:
+    return [field.to_pylist() for field in scan.to_table().column("s").combine_chunks().flatten()]
+
+
+def test_two_fields_of_one_name(tmp_path: Path) -> None:
+    path = tmp_path / "twice.parquet"
+    pq.write_table(namesake_structs(), path)
+    assert fields_of(accel.scan(path)) == [[1, 11], [2, 12], [3, 13]]
+    assert fields_of(accel.scan(path, "s.y = 13")) == [[11], [12], [13]]
+    assert fields_of(accel.scan(path, columns=["s.y"])) == [[3, 13]]
+    message = r"several columns named 's\.x' \('s' takes all of it\)"
+    with pytest.raises(accel.SchemaMismatchError, match=message):
+        accel.scan(path, columns=["s.x"]).to_table()
+    with pytest.raises(accel.PredicateError, match=r"'s\.x' is ambiguous"):
+        accel.scan(path, "s.x = 1").to_table()
+
+
+LATER: dict[str, tuple[pa.Table, list[list[int | None]] | None]] = {
+    "the same": (namesake_structs(), [[1, 11, 1, 11], [2, 12, 2, 12], [3, 13, 3, 13]]),
+    "narrower": (
+        namesake_structs(pa.int8(), pa.int16(), pa.int32()),
+        [[1, 11, 1, 11], [2, 12, 2, 12], [3, 13, 3, 13]],
+    ),
+    "in another order": (
+        namesake_structs(of=("y", "x", "x")),
+        [[1, 11, 2, 12], [2, 12, 3, 13], [3, 13, 1, 11]],
+    ),
+    "none of them": (namesake_structs(of=("y",)), [[1, 11, None, None], [2, 12, None, None], [3, 13, 1, 11]]),
+    "one of them": (namesake_structs(of=("x", "y")), None),
+    "more of them": (namesake_structs(of=("x", "x", "x", "y")), None),
+}
+
+
+@pytest.mark.parametrize("case", LATER)
+def test_two_fields_of_one_name_beside_a_later_file(tmp_path: Path, case: str) -> None:
+    later, expected = LATER[case]
+    pq.write_table(namesake_structs(), tmp_path / "0.parquet")
+    pq.write_table(later, tmp_path / "1.parquet")
+    if expected is not None:
+        assert fields_of(accel.scan(tmp_path)) == expected
+        return
+    with pytest.raises(accel.SchemaMismatchError, match=r"1\.parquet: column 's' is struct<"):
+        accel.scan(tmp_path).to_table()

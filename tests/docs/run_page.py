@@ -1,15 +1,12 @@
 """Runs the blocks of one page in order, in this process and its directory: `python run_page.py page.json out.json`.
 
-Python blocks share one namespace and one event loop, and may await; shell blocks run by `sh -e`. What each
-printed is written out; the first that fails ends the run with a traceback that names the page's own lines.
+Python blocks share one namespace, as a prompt has it; shell blocks run by `sh -e`. What each printed is written out; the first
+that fails ends the run with a traceback that names the page's own lines.
 """
 
 from __future__ import annotations
 
-import ast
-import asyncio
 import contextlib
-import inspect
 import io
 import json
 import subprocess
@@ -22,24 +19,20 @@ def run_page(name: str, blocks: list[dict[str, Any]]) -> list[str]:
     """What each block printed."""
     printed: list[str] = []
     names: dict[str, Any] = {"__name__": "__main__"}
-    with asyncio.Runner() as runner:
-        for block in blocks:
-            if block["shell"]:
-                ran = subprocess.run(
-                    ["sh", "-e", "-c", block["code"]], capture_output=True, text=True, check=False
-                )
-                if ran.returncode != 0:
-                    raise SystemExit(f"{name}, line {block['line']}: status {ran.returncode}\n{ran.stderr}")
-                printed.append(ran.stdout)
-                continue
-            # Leading newlines make a traceback's line numbers those of the page.
-            code = "\n" * (block["line"] - 1) + block["code"]
-            compiled = compile(code, name, "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
-            with contextlib.redirect_stdout(io.StringIO()) as out:
-                result = eval(compiled, names)
-                if inspect.iscoroutine(result):
-                    runner.run(result)
-            printed.append(out.getvalue())
+    for block in blocks:
+        if block["shell"]:
+            ran = subprocess.run(
+                ["sh", "-e", "-c", block["code"]], capture_output=True, text=True, check=False
+            )
+            if ran.returncode != 0:
+                raise SystemExit(f"{name}, line {block['line']}: status {ran.returncode}\n{ran.stderr}")
+            printed.append(ran.stdout)
+            continue
+        # Leading newlines make a traceback's line numbers those of the page.
+        code = "\n" * (block["line"] - 1) + block["code"]
+        with contextlib.redirect_stdout(io.StringIO()) as out:
+            exec(compile(code, name, "exec"), names)  # noqa: S102 (the page's own code)
+        printed.append(out.getvalue())
     return printed
 
 

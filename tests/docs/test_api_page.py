@@ -1,21 +1,20 @@
-"""The API page has an entry for each public name, and none for what is not there."""
+"""The API page has an entry for each public name, none for what is not there, and says what the code does."""
 
 from __future__ import annotations
 
 import importlib
-import re
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
 import accel
+from tests.docs.reference import PAGES, read_entries, write_references
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs/api.md").read_text(encoding="utf-8")
-ENTRIES = re.findall(r"^::: (\S+)$", PAGE, re.MULTILINE)
-MEMBERS = set(re.findall(r"^        - (\w+)$", PAGE, re.MULTILINE))
-MEMBERS |= {name for names in re.findall(r"members: \[(.*)\]", PAGE) for name in names.split(", ")}
+ENTRIES = [entry.path for entry in read_entries(PAGE)]
+MEMBERS = {name for entry in read_entries(PAGE) for name in entry.members or ()}
 ELSEWHERE = {"Options": "options.md", "indexes": "indexes.md", "spark": "spark.md", "stores": "stores.md"}
 
 
@@ -47,3 +46,34 @@ def test_each_entry_is_there(entry: str) -> None:
             found = getattr(found, part)
         return
     pytest.fail(f"no module of {entry}")
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_what_is_generated_is_up_to_date(page: str) -> None:
+    text = (ROOT / page).read_text(encoding="utf-8")
+    assert len(read_entries(text)) > 0
+    assert write_references(text) == text, "run `python tests/docs/reference.py`"
+
+
+def test_a_page_reads_without_a_build() -> None:
+    """In a checkout there are the signature, the text and the members."""
+    for told in (
+        "storage_options: Mapping[str, Any] | None = None,",
+        "#### Scan.to_table_async",
+        "### AccessDeniedError",
+    ):
+        assert told in PAGE
+    options = (ROOT / "docs/options.md").read_text(encoding="utf-8")
+    for name in accel.Options.__dataclass_fields__:
+        assert f"- **`{name}`**: *" in options
+
+
+def test_what_stands_between_the_places_is_left_alone() -> None:
+    page = "a\n\n<!-- reference: accel.Phases (ONE) -->\nold\n<!-- end of reference -->\n\nb\n"
+    written = write_references(page)
+    assert written == (
+        "a\n\n<!-- reference: accel.Phases (ONE) -->\n\n### accel.Phases\n\n```text\nclass Phases(enum.StrEnum)\n```\n\n"
+        "When the columns that only the result needs are asked for.\n\n"
+        "- **`ONE`** = `'one'`: Together with the filter's: always one round trip.\n\n<!-- end of reference -->\n\nb\n"
+    )
+    assert write_references(written) == written

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codeop
 import json
 import os
 import re
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.docs.data import write_flights
-from tests.docs.fences import SHELL, Fence, read_fences
+from tests.docs.fences import PYTHON, SHELL, Fence, read_fences
 
 if TYPE_CHECKING:
     from tests.support.s3 import S3Admin
@@ -82,6 +83,33 @@ def test_what_is_not_run_says_why(name: str) -> None:
         if not f.runs and f.reason is None and f.language not in plain
     ]
     assert unknown == []
+
+
+_FROM_A_FILE = "run this from a file or a notebook.)"
+
+
+@pytest.mark.parametrize("name", FENCES, ids=str)
+def test_python_can_be_pasted_at_a_prompt_or_the_page_says_not(name: str) -> None:
+    """There a class ends at its first empty line, and what follows a block without one is an error."""
+    lines = (ROOT / name).read_text(encoding="utf-8").splitlines()
+    refused = [
+        fence.line for fence in FENCES[name] if fence.language in PYTHON and not _can_be_pasted(fence.code)
+    ]
+    told = [number + 4 for number, line in enumerate(lines) if line.endswith(_FROM_A_FILE)]
+    assert refused == told
+
+
+def _can_be_pasted(code: str) -> bool:
+    typed: list[str] = []
+    for line in [*code.splitlines(), ""]:
+        typed.append(line)
+        try:
+            complete = codeop.compile_command("\n".join(typed) + "\n" * (not line), "<prompt>", "single")
+        except SyntaxError:
+            return False
+        if complete is not None or not any(typed):
+            typed = []
+    return not any(typed)
 
 
 @pytest.mark.parametrize("name", WITH_CODE, ids=str)

@@ -20,8 +20,7 @@ from accel.cache.cache import Cache
 from accel.errors import AccelError, ObjectNotFoundError, StoreError
 from accel.metrics import Metrics
 from accel.options import Options
-from accel.planning.file import ObjectId
-from accel.ranges import ByteRange, Kind, ReadKey, Want
+from accel.ranges import ByteRange, Kind, ObjectId, ReadKey, Want
 from accel.store import io_loop
 from accel.store.client import Client, client_for
 from accel.store.location import parse_url

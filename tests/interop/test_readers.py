@@ -174,7 +174,7 @@ def test_nan_is_seen_alike(tmp_path: pathlib.Path) -> None:
     """What the random questions rest on."""
     path = tmp_path / "t.parquet"
     write_file(pa.table({"f64": [0.0, -0.0, math.nan, math.inf, None]}), where=str(path))
-    column = Column("f64", parts=("f64",))
+    column = Column(("f64",))
     for op, due in ((Op.GT, "nan"), (Op.EQ, "[]")):
         where = Compare(op, column, Literal(math.inf if op is Op.GT else 1.0))
         rows = [shown(engine(path).rows(where)) for engine in (DuckDB, Polars)]

@@ -67,7 +67,16 @@ def test_the_fixture_is_what_the_rest_relies_on(data: bytes) -> None:
             assert at + header.num_bytes - 128 < len(data) - HINT
 
 
-@pytest.mark.parametrize("where", ["id = 40001", "word = 'w40001'", "price = 10000.25"])
+@pytest.mark.parametrize(
+    "where",
+    [
+        *("id = 40001", "word = 'w40001'", "price = 10000.25"),
+        # Ranges of one value are equalities.
+        *("id BETWEEN 40001 AND 40001", "id >= 40001 AND id <= 40001", "id > 40000 AND id < 40002"),
+        *("NOT (id < 40001 OR id > 40001)", "pad IS NOT NULL AND id <= 40001 AND id >= 40001 AND id < 50000"),
+        *("word BETWEEN 'w40001' AND 'w40001'", "price BETWEEN 10000.25 AND 10000.25"),
+    ],
+)
 def test_an_absent_key_reads_one_block_a_row_group_and_no_data(store: RecordingStore, where: str) -> None:
     cache = accel.Cache()
     scan = ask(store, where, cache)

@@ -159,7 +159,7 @@ def test_a_large_question_is_kept_when_it_is_asked_again(
 
     Dictionaries of what counts as a scan are kept with its data, those of others among the metadata.
     """
-    monkeypatch.setattr("accel.reader.dictionary_reads._SCANNED", scanned)
+    monkeypatch.setattr("accel.reader.shared_pages._SCANNED", scanned)
     cache = accel.Cache(data=len(data))
     tables, asked = [], []
     for _ in range(4):

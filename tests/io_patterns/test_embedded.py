@@ -243,7 +243,8 @@ def test_an_unknown_kind_is_passed_over(rows: pa.Table, plain: bytes, tmp_path: 
     other = RecordingStore(DictStore({"f.parquet": data}))
     scan = ask(other, "city = 'city 08'", accel.Cache())
     assert scan.count_rows() == sum(c == "city 08" for c in rows.column("city").to_pylist())
-    assert scan.metrics.indexes_ignored == 0
+    assert scan.metrics.indexes_ignored == 1
+    assert "a kind that is not known here: 'stranger', version 1" in scan.metrics.warnings[0]
 
 
 # --- indexes that are read in parts ---

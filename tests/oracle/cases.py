@@ -182,7 +182,7 @@ def _columns(draw: st.DrawFn, rows: int) -> list[tuple[str, Kind, pa.Array]]:
 
 @st.composite
 def _atom(draw: st.DrawFn, name: str, kind: Kind) -> Expr:
-    column = Column(name, parts=tuple(name.split(".")))
+    column = Column(tuple(name.split(".")))
     if kind.literals is None:
         return IsNull(column)
     choice = draw(st.integers(0, 9))

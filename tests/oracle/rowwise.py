@@ -140,16 +140,23 @@ def read(column: Column, table: pa.Table) -> Values:
 
 
 def find(column: Column, table: pa.Table) -> pa.ChunkedArray:
-    """The column of exactly this name, else the path through structs."""
-    if table.schema.names.count(column.name) == 1:
-        return table.column(column.name)
-    parts = column.parts or ((column.name,) if column.quoted else tuple(column.name.split(".")))
-    if table.schema.names.count(parts[0]) != 1:
-        raise ColumnNotFoundError(f"no column {column.name}")
-    array = table.column(parts[0])
-    for part in parts[1:]:
+    """The column or field of these names, of which the first `head` may also be one with dots in it."""
+    readings = [(".".join(column.path[:cut]), *column.path[cut:]) for cut in range(1, column.head + 1)]
+    for reading in reversed(readings) if column.whole_first else readings:
+        found = walk(reading, table)
+        if found is not None:
+            return found
+    raise ColumnNotFoundError(f"no column {column.name}")
+
+
+def walk(path: tuple[str, ...], table: pa.Table) -> pa.ChunkedArray | None:
+    """What a path leads to through structs, if to anything."""
+    if table.schema.names.count(path[0]) != 1:
+        return None
+    array = table.column(path[0])
+    for part in path[1:]:
         if not pa.types.is_struct(array.type) or array.type.get_field_index(part) < 0:
-            raise ColumnNotFoundError(f"no column {column.name}")
+            return None
         index = array.type.get_field_index(part)
         kind = array.type.field(index).type
         # flatten() applies the struct's own nulls to its fields.

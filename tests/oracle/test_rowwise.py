@@ -12,7 +12,7 @@ import pytest
 
 from accel.errors import ColumnNotFoundError, PredicateError
 from accel.predicate.column import col
-from accel.predicate.expr import Column, Compare, Expr, InArray, Literal, Op, Ticks, column_of
+from accel.predicate.expr import Column, Compare, Expr, InArray, Literal, Op, Ticks, column_named, column_of
 from accel.predicate.where import to_expr
 from tests.oracle import rowwise
 
@@ -299,8 +299,8 @@ INNER = pa.struct([("b", pa.int64()), ("c d", pa.string())])
         (col("s").is_null(), [F, F, T, F]),
         (col("s.b").is_null(), [F, T, T, F]),
         (col("s.x") == 7, [T, T, T, T]),
-        (Compare(Op.EQ, Column("s.b"), Literal(1)), [T, N, N, F]),
-        (Compare(Op.EQ, Column("s.x", quoted=True), Literal(7)), [T, T, T, T]),
+        (Compare(Op.EQ, column_named("s.b"), Literal(1)), [T, N, N, F]),
+        (Compare(Op.EQ, Column(("s.x",)), Literal(7)), [T, T, T, T]),
         (col("l").is_not_null(), [T, T, F, T]),
         (col("l").is_null(), [F, F, T, F]),
     ],
@@ -371,7 +371,7 @@ def test_a_uuid_column_compares_with_no_text_column() -> None:
 
 
 def test_missing_columns() -> None:
-    for expr in (col("y") == 1, col("x.y") == 1, Compare(Op.EQ, Column("x.y", quoted=True), Literal(1))):
+    for expr in (col("y") == 1, col("x.y") == 1, Compare(Op.EQ, Column(("x.y",)), Literal(1))):
         tree: Expr | None = to_expr(expr)
         assert tree is not None
         with pytest.raises(ColumnNotFoundError):

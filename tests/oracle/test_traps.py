@@ -8,6 +8,7 @@ import math
 import struct
 from collections.abc import Callable
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -128,6 +129,27 @@ def as_parquet_816(raw: bytes) -> bytes:
     return refooted(raw, edit)
 
 
+def without_header_sizes(raw: bytes) -> bytes:
+    """As the writers in Go and .NET have it: the offset index tells of each page the size of its body."""
+    length = int.from_bytes(raw[-8:-4], "little")
+    footer, _ = read_struct(raw[-8 - length : -8])
+    out = bytearray(raw[: -8 - length])
+
+    def move(chunk: Struct, meta: Struct) -> None:
+        start, size = chunk[4][1], chunk[5][1]
+        index, _ = read_struct(raw[start : start + size])
+        for page in index[1][1].items:
+            _, body = read_struct(raw[page[1][1] : page[1][1] + page[2][1]])
+            page[2] = (I32, page[2][1] - body)
+        blob = write_struct(index)
+        chunk[4], chunk[5] = (I64, len(out)), (I32, len(blob))
+        out.extend(blob)
+
+    on_chunks(footer, move)
+    blob = write_struct(footer)
+    return bytes(out) + blob + len(blob).to_bytes(4, "little") + b"PAR1"
+
+
 def moved(raw: bytes, by: int) -> bytes:
     """The file behind other bytes, its offsets counted from the first of them."""
 
@@ -194,6 +216,7 @@ FILES: dict[str, Callable[[], bytes]] = {
             chunk.update({901: (STRUCT, {1: (I32, 7)})}),
         )
     ),
+    "an offset index that leaves out page headers": lambda: without_header_sizes(data()),
     "another row group's indexes are gone": lambda: refooted(
         data(), lambda footer: [chunk.pop(4, None) for chunk in footer[4][1].items[1][1][1].items]
     ),
@@ -230,9 +253,24 @@ def as_text(found: list[Row]) -> str:
     return repr(found)  # NaN is NaN, -0.0 is not 0.0
 
 
+EVERY_KIND: dict[str, Any] = {
+    "k": ["distinct", "bitmap", "bloom", "zonemap", "sketch", ("bitmap", "row range")],
+    "f": ["distinct", "bitmap", "bloom", "zonemap", "sketch"],
+    "t": ["distinct", "bitmap", "bloom", "ngram", "zonemap", "sketch", ("distinct", "file")],
+    "u": ["distinct", "bitmap", "bloom", "zonemap", "sketch"],
+    "d": ["distinct", ("distinct", "row group"), "idx1"],
+}
+
+
+@pytest.mark.parametrize("indexes", [None, EVERY_KIND], ids=["as written", "embedded"])
 @pytest.mark.parametrize("name", FILES)
-def test_every_row_and_no_other(name: str) -> None:
+def test_every_row_and_no_other(name: str, indexes: dict[str, Any] | None, tmp_path: Path) -> None:
     raw = FILES[name]()
+    if indexes is not None:
+        path = tmp_path / NAME
+        path.write_bytes(raw)
+        accel.embed(path, indexes=indexes)
+        raw = path.read_bytes()
     expected = rows()
     if name == "row groups out of order":
         expected = [*expected[40:], *expected[20:40], *expected[:20]]

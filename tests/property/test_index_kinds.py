@@ -155,7 +155,7 @@ def columns(draw: st.DrawFn, sort: Sort) -> list[ChunkValues]:
 
 @st.composite
 def questions(draw: st.DrawFn, sort: Sort) -> Expr:
-    column = Column("c")
+    column = Column(("c",))
     literal = st.sampled_from(sort.literals)
     ops = st.sampled_from((Op.EQ, Op.NE, Op.LT, Op.LE, Op.GT, Op.GE, Op.DISTINCT, Op.NOT_DISTINCT))
     forms = [
@@ -270,7 +270,7 @@ def test_pages_of_one_value_and_of_two_against_every_literal(name: str, of: str)
     first = np.cumsum([0, *(len(page) for page in pages[:-1])])
     chunk = ChunkValues(array, first, len(array))
     parsed = kind.parse(kind.build(iter((chunk,)), level=Level.PAGE), level=Level.PAGE, units=len(pages))
-    column = Column("c")
+    column = Column(("c",))
     asked: list[Expr] = [IsNull(column)]
     asked += [Compare(op, column, Literal(v)) for op in (Op.EQ, Op.LT, Op.LE) for v in sort.literals]
     asked += [InList(column, (v, *more)) for v in sort.literals for more in ((), (None,), sort.literals[:2])]
@@ -311,7 +311,7 @@ def test_bytes_that_are_cut_or_changed_are_refused_or_answer_without_harm(
             kind.parse(data[:length], level=level, units=units)
     with pytest.raises(IndexFormatError):
         kind.parse(data + b"\0", level=level, units=units)
-    bound = bind(Compare(Op.EQ, Column("c"), Literal(sort.literals[0])), pa.schema([("c", sort.type)]))
+    bound = bind(Compare(Op.EQ, Column(("c",)), Literal(sort.literals[0])), pa.schema([("c", sort.type)]))
     question = question_of(bound.root, bound.columns[0])
     assert question is not None
     chance = np.random.default_rng(zlib.crc32(f"{name} {level} {of}".encode()))
@@ -345,7 +345,7 @@ def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def asked_of(sort: Sort) -> list[Any]:
     """Questions of every operator."""
-    column = Column("c")
+    column = Column(("c",))
     found: list[Expr] = [IsNull(column), InList(column, sort.literals[:3])]
     found += [Compare(Op.EQ, column, Literal(v)) for v in sort.literals]
     found += [Like(column, p, i) for p in PATTERNS for i in (True, False)] if sort.like else []

@@ -207,7 +207,7 @@ def make_case(rng: random.Random) -> Case:
 
 def make_atom(case: Case, rng: random.Random) -> Expr:
     i = rng.randrange(len(case.sorts))
-    sort, column = case.sorts[i], Column(f"c{i}")
+    sort, column = case.sorts[i], Column((f"c{i}",))
     literals = (*sort.literals, None)
     match rng.randrange(9):
         case 0:
@@ -224,7 +224,7 @@ def make_atom(case: Case, rng: random.Random) -> Expr:
             return Like(column, pattern + rng.choice(("", "%")), ignore_case=rng.random() < 0.5)
         case 3:
             others = [j for j, other in enumerate(case.sorts) if other.group == sort.group]
-            return Compare(rng.choice(list(Op)), column, Column(f"c{rng.choice(others)}"))
+            return Compare(rng.choice(list(Op)), column, Column((f"c{rng.choice(others)}",)))
         case 4:
             array = case.arrays[(f"c{rng.choice([j for j, o in enumerate(case.sorts) if o is sort])}",)]
             array = array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
@@ -441,7 +441,7 @@ PATTERNS = (
 
 @pytest.mark.parametrize("sort", SORTS, ids=lambda sort: str(sort.type))
 def test_every_run_of_values_against_every_literal(sort: Sort) -> None:
-    units, column = spans(sort), Column("c0")
+    units, column = spans(sort), Column(("c0",))
     checked: list[Expr] = [Compare(op, column, Literal(value)) for op in Op for value in sort.literals]
     checked += [InList(column, (a, b)) for a in sort.literals for b in (*sort.literals[:3], None)]
     if sort.values is TEXTS:
@@ -466,7 +466,7 @@ def test_every_pair_of_runs_of_two_columns(group: str) -> None:
             ]
             units = [[a for a, _ in pairs], [b for _, b in pairs]]
             for op in Op:
-                check_units(Compare(op, Column("c0"), Column("c1")), [left, right], units)
+                check_units(Compare(op, Column(("c0",)), Column(("c1",))), [left, right], units)
 
 
 SHARP = tuple(sort for sort in SORTS if sort.domain is not Domain.NONE)
@@ -491,7 +491,7 @@ def test_a_unit_of_one_value_is_decided(sort: Sort) -> None:
         )
         for literal in sort.literals:
             for op in Op:
-                bound = bind(Compare(op, Column("c0"), Literal(literal)), schema)
+                bound = bind(Compare(op, Column(("c0",)), Literal(literal)), schema)
                 row = outcome(bound, {("c0",): array}, 3)[0].as_py()
                 evidence = prune(bound, {("c0",): bounds}, 1)
                 got = [bool(flag[0]) for flag in (evidence.may_true, evidence.may_false, evidence.may_null)]

@@ -144,7 +144,7 @@ def _literal(name: str, rng: random.Random) -> Value:
 
 def _atom(rng: random.Random) -> Expr:
     name = rng.choice(TYPES)
-    column = Column(name, parts=(name,))
+    column = Column((name,))
     choice = rng.randrange(10)
     if choice == 0:
         return IsNull(column)

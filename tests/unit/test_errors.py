@@ -12,7 +12,16 @@ import pytest
 
 import accel
 from accel import errors
-from accel.errors import AccelError, ObjectNotFoundError, PredicateError, StoreError, redact
+from accel.errors import (
+    AccelError,
+    MemoryLimitError,
+    ObjectNotFoundError,
+    ParquetFormatError,
+    PredicateError,
+    StoreError,
+    redact,
+    refuse_unforeseen,
+)
 from accel.store.request_errors import ObjectGoneError
 
 KINDS = [kind for _, kind in inspect.getmembers(errors, inspect.isclass) if issubclass(kind, AccelError)]
@@ -21,6 +30,7 @@ BUILTIN = {
     "IndexFormatError": ValueError,
     "EncryptedFileError": ValueError,
     "StoreError": OSError,
+    "AccessDeniedError": PermissionError,
     "ObjectNotFoundError": FileNotFoundError,
     "ObjectChangedError": OSError,
     "PredicateError": ValueError,
@@ -145,3 +155,28 @@ def test_addresses_in_one_another_are_found() -> None:
     assert redact("of http://h/http://g/f?SECRET") == "of http://h/http://g/f?***"
     assert redact("of http://h/?http://g/f?SECRET") == "of http://h/?***"
     assert redact("s3://b/f??a=SECRET&b?c=SECRET") == "s3://b/f??a=***&b?c=***"
+
+
+@pytest.mark.parametrize(
+    "error",
+    [KeyError("e"), IndexError("list"), ValueError("x"), ZeroDivisionError(), RecursionError()],
+    ids=repr,
+)
+def test_what_nobody_foresaw_becomes_an_accel_error(error: Exception) -> None:
+    with (
+        pytest.raises(
+            ParquetFormatError, match=f"row group 3: it cannot be read: {type(error).__name__}"
+        ) as caught,
+        refuse_unforeseen("row group 3"),
+    ):
+        raise error
+    assert caught.value.__cause__ is error
+
+
+def test_other_errors_stay_as_they_are() -> None:
+    for error in (StoreError("gone"), KeyboardInterrupt(), GeneratorExit()):
+        with pytest.raises(type(error)) as caught, refuse_unforeseen("footer"):
+            raise error
+        assert caught.value is error
+    with pytest.raises(MemoryLimitError, match="footer: no memory"), refuse_unforeseen("footer"):
+        raise MemoryError("4 TiB")

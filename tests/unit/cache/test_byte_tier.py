@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from accel.cache.byte_tier import ByteTier, CachedRange
-from accel.planning.file import ObjectId
-from accel.ranges import ByteRange
+from accel.ranges import ByteRange, ObjectId
 
 OBJECT = bytes(range(200))
 FILE = ObjectId("f", len(OBJECT), '"1"')

@@ -11,7 +11,8 @@ from accel.cache.cache import Cache
 from accel.cache.freshness import MetadataFreshness
 from accel.metrics import Metrics
 from accel.options import Options
-from accel.planning.file import DataFile, ObjectId
+from accel.planning.file_entry import FileEntry
+from accel.ranges import ObjectId
 from accel.store.client import Client
 from accel.testing import DictStore
 
@@ -34,7 +35,7 @@ def test_a_young_handle_is_used_unless_a_listing_shows_another_file(
     freshness = MetadataFreshness(Cache(max_age=60), Metrics())
     client = Client(DictStore(), root="store:", token="t", options=Options())
     handle: Any = SimpleNamespace(id=ObjectId("f", 100, etag), etag=etag, size=100, checked_at=1000.0)
-    file = DataFile("store:", "f", "f", listed_size, listed_etag, ())
+    file = FileEntry("store:", "f", "f", listed_size, listed_etag, ())
     assert freshness.is_usable(client, handle, file=file, now=1001.0) is usable
 
 
@@ -51,5 +52,5 @@ def test_a_listing_is_a_check_of_when_it_was_begun(listed_at: float, now: float,
     client = Client(DictStore(), root="store:", token="t", options=Options())
     handle: Any = SimpleNamespace(id=ObjectId("f", 100, '"v1"'), etag='"v1"', size=100, checked_at=1000.0)
     freshness.note_listing(listed_at)
-    assert freshness.is_usable(client, handle, file=DataFile("store:", "f", "f", 100, '"v1"', ()), now=now)
+    assert freshness.is_usable(client, handle, file=FileEntry("store:", "f", "f", 100, '"v1"', ()), now=now)
     assert handle.checked_at == checked_at

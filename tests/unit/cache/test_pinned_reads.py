@@ -13,8 +13,7 @@ from accel.errors import ObjectChangedError, StoreError
 from accel.metrics import Metrics
 from accel.options import Options
 from accel.planning.coalesce import Merging
-from accel.planning.file import ObjectId
-from accel.ranges import ByteRange, Kind, ReadKey, Want
+from accel.ranges import ByteRange, Kind, ObjectId, ReadKey, Want
 from accel.store.client import Client
 from accel.testing import DictStore, FaultStore, RecordingStore, Status
 

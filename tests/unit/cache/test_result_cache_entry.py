@@ -9,9 +9,9 @@ import pytest
 
 import accel
 from accel.cache.result_tier import ResultCacheEntry
-from accel.planning.file import ObjectId
 from accel.planning.pages import Piece
 from accel.planning.selection import RowSelection
+from accel.ranges import ObjectId
 from tests.unit.planning.test_question_keys import Task
 
 ROWS = 10

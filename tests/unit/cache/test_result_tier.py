@@ -9,8 +9,8 @@ import pytest
 
 from accel.cache.cache import CacheKey, Entry
 from accel.cache.result_tier import MatchedRows, ResultTier
-from accel.planning.file import ObjectId
 from accel.planning.selection import RowSelection
+from accel.ranges import ObjectId
 
 SCHEMA = pa.schema({"a": pa.int64(), "b": pa.string()})
 FILE = ObjectId("f", 10, "e1")

@@ -16,7 +16,7 @@ from accel.options import Int96Unit, Options
         (["a, b", "c"], ["a", "b", "c"]),
         (['"a,b",c.d'], ["a,b", "c.d"]),
         (['"say ""hi"""'], ['say "hi"']),
-        ([""], []),
+        (["", "a,"], ["a"]),
         (['"a\nb",c'], ["a\nb", "c"]),
     ],
     ids=str,

@@ -63,6 +63,8 @@ def test_a_list_of_columns_and_what_inspect_says_of_it(
         "count": 3,
         "units": 3,
         "bytes": index["nbytes"],
+        "idle": 0,
+        "shortcoming": None,
     }
     assert main(["inspect", path]) == 0
     out = capsys.readouterr().out

@@ -5,6 +5,7 @@ import io
 import json
 import os
 import pty
+import shutil
 import signal
 import stat
 import subprocess
@@ -373,6 +374,65 @@ def test_an_interrupt_ends_it_and_leaves_nothing(large: str, tmp_path: Path) -> 
     process.stdout.close()
     process.stderr.close()
     assert (process.wait(60), err) == (130, "\n")
+
+
+# Runs the command, and stops where a file is half written: in the middle of a block of rows, or of what is copied.
+_STOPPING = """
+import sys, time
+from accel.cli import main, sinks
+from accel.writing import embedding
+
+def stop(*given, **more):
+    print("half", flush=True)
+    time.sleep(60)
+
+sinks.CsvSink.write = embedding.copy_bytes = stop
+sys.exit(main.main())
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP], ids=lambda n: n.name)
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ["scan", "{source}", "-o", "{folder}/out.csv"],
+        ["embed", "{source}", "{folder}/out.parquet"],
+        ["embed", "{folder}/in.parquet"],
+    ],
+    ids=["scan", "embed", "embed in place"],
+)
+def test_a_signal_leaves_no_half_written_file(
+    argv: list[str], number: signal.Signals, source: str, tmp_path: Path
+) -> None:
+    shutil.copy(source, tmp_path / "in.parquet")
+    asked = [text.format(source=source, folder=tmp_path) for text in argv]
+    process = subprocess.Popen(
+        [sys.executable, "-c", _STOPPING, *asked], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "half\n"
+    assert len(os.listdir(tmp_path)) == 2
+    process.send_signal(number)
+    _, err = process.communicate(timeout=60)
+    assert (process.returncode, err) == (128 + number, "\n" if number == signal.SIGINT else "")
+    assert os.listdir(tmp_path) == ["in.parquet"]
+    assert (tmp_path / "in.parquet").read_bytes() == Path(source).read_bytes()
+
+
+def test_a_signal_that_is_ignored_stays_so(source: str, tmp_path: Path) -> None:
+    """As `nohup` has it."""
+    asked = [sys.executable, "-c", _STOPPING, "scan", source, "-o", str(tmp_path / "out.csv")]
+    process = subprocess.Popen(
+        ["bash", "-c", "trap '' HUP; exec \"$@\"", "bash", *asked], stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "half\n"
+    process.send_signal(signal.SIGHUP)
+    with pytest.raises(subprocess.TimeoutExpired):
+        process.wait(0.3)
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=60)
+    assert (process.returncode, os.listdir(tmp_path)) == (143, [])
 
 
 def in_shell(line: str, *argv: str) -> tuple[int, str, str]:

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from accel.decode import apart, columns, picks
-from accel.decode.picks import Runs
+from accel.decode.picks import PickedPages
 from accel.errors import ParquetFormatError
 from accel.format.thrift_value import encode_varint
 from accel.planning.selection import RowSelection
@@ -29,9 +29,9 @@ def _repeated(value: int, times: int, width: int) -> bytes:
 
 
 def _pick(data: bytes, count: int, wanted: list[int], *, entries: int = 1 << 32) -> list[int] | None:
-    runs = Runs(entries)
-    found = runs.values(np.array(wanted, np.int64)) if runs.add(data, count, 0) else None
-    return None if found is None else found.tolist()
+    pages = PickedPages(entries)
+    found = pages.indices() if pages.add(data, count) else None
+    return None if found is None else found[wanted].tolist()
 
 
 @pytest.mark.parametrize("width", range(33))
@@ -48,6 +48,8 @@ def test_every_width(width: int) -> None:
             run = [rng.randint(0, top)] * rng.randrange(1, 300)
             data += _repeated(run[0], len(run), width)
         values += run
+    last = [rng.randint(0, top) for _ in range(8)]
+    data, values = data + _packed(last, width), values + last
     count = len(values) - 3  # the last group may be filled up
     assert _pick(data, count, list(range(count))) == values[:count]
     few = sorted(rng.sample(range(count), 5))
@@ -66,6 +68,10 @@ def test_every_width(width: int) -> None:
         b"\x08\x14",
         b"\x03\x80\x80\x80\x80\x80\x01\x00",
         b"\x03\x06\x01",
+        b"\x03\x80\x80\x80\x80\x10\x01",
+        b"\x03\x16\x01",
+        b"\x01\x07\x00\x00\x00",
+        b"\x03\x14\x08",
     ],
     ids=[
         "nothing",
@@ -77,6 +83,10 @@ def test_every_width(width: int) -> None:
         "no value",
         "long head",
         "too few",
+        "a run of 2**31",
+        "a run of one too many",
+        "a group too many",
+        "a value of too many bits",
     ],
 )
 def test_bytes_that_are_left_to_pyarrow(data: bytes) -> None:
@@ -113,9 +123,9 @@ def test_too_many_runs_are_left_to_pyarrow(monkeypatch: pytest.MonkeyPatch) -> N
 
 @pytest.mark.parametrize("seed", range(12))
 def test_pages_are_read_together_as_one_by_one(seed: int) -> None:
-    """Of different widths and counts, the last run of each longer than its page."""
+    """Of different widths and counts, the last group of each filled up."""
     rng = random.Random(seed)
-    runs, wanted, expected, first = picks.Runs(1 << 32), [], [], 0
+    pages, wanted, expected, first = PickedPages(1 << 32), [], [], 0
     for _ in range(rng.randrange(1, 9)):
         width = rng.choice([0, 1, 5, 17, 32]) if seed % 3 else 17
         data, count = bytes([width]), 0
@@ -126,20 +136,20 @@ def test_pages_are_read_together_as_one_by_one(seed: int) -> None:
             else:
                 data += _packed(part, width)
             count += len(part)
-        count -= rng.randrange(8)
+        data, count = data + _packed(part[:8], width), count + rng.randrange(1, 9)
         some = sorted(rng.sample(range(count), rng.randrange(1, count)))
-        assert runs.add(data, count, first)
+        assert pages.add(data, count)
         expected += _pick(data, count, some) or []
         wanted += [first + place for place in some]
         first += count
-    found = runs.values(np.array(wanted, np.int64))
-    assert found is not None and found.tolist() == expected
+    found = pages.indices()
+    assert found is not None and found[wanted].tolist() == expected
 
 
 def test_each_page_must_hold_its_values() -> None:
-    runs = picks.Runs(1 << 32)
-    assert runs.add(b"\x03" + _packed([1] * 16, 3), 10, 0)
-    assert not runs.add(b"\x03" + _packed([1] * 8, 3), 10, 10)
+    pages = PickedPages(1 << 32)
+    assert pages.add(b"\x03" + _packed([1] * 16, 3), 10)
+    assert not pages.add(b"\x03" + _packed([1] * 8, 3), 10)
 
 
 def _write(array: pa.Array, **options: Any) -> bytes:
@@ -197,8 +207,8 @@ def test_many_pages_of_many_runs_are_decoded_by_pyarrow(monkeypatch: pytest.Monk
         assert found == [picked, True]
         found.clear()
     looked: list[bytes] = []
-    add = Runs.add
-    monkeypatch.setattr(Runs, "add", lambda self, data, *a: looked.append(data) or add(self, data, *a))
+    add = PickedPages.add
+    monkeypatch.setattr(PickedPages, "add", lambda self, data, *a: looked.append(data) or add(self, data, *a))
     assert_same(decode(data, few), expected[0])
     assert len(looked) == 1  # the other nine are taken to be as the first
     # Nothing is saved any more once the last page has been looked through, which has more runs than the first.
@@ -280,13 +290,11 @@ def test_an_index_beyond_the_dictionary_is_refused() -> None:
 @pytest.mark.parametrize(
     ("data", "count"),
     [
-        pytest.param(
-            b"\x04" + _packed([1, 2, 3, 4, 5, 6, 7, 0], 4), 8, id="wider than its dictionary asks for"
-        ),
         pytest.param(b"\x03" + _packed([1] * 8, 3) + b"\x00", 8, id="more bytes"),
         pytest.param(b"\x03" + _packed([1] * 8, 3) + _packed([1] * 8, 3), 8, id="another run"),
         pytest.param(b"\x03" + _repeated(5, 8, 3) + _repeated(1, 8, 3), 16, id="a run of no entry"),
         pytest.param(b"\x03" + _packed([1, 1, 1, 5, 1, 1, 1, 1], 3), 8, id="no entry beside"),
+        pytest.param(b"\x03" + _packed([1] * 800 + [1, 1, 1, 1, 5, 1, 1, 1], 3), 808, id="no entry far away"),
     ],
 )
 def test_pages_that_are_not_as_writers_make_them_are_left_to_pyarrow(data: bytes, count: int) -> None:
@@ -294,18 +302,11 @@ def test_pages_that_are_not_as_writers_make_them_are_left_to_pyarrow(data: bytes
     assert _pick(data, count, [0], entries=5) is None
 
 
-def test_of_many_rows_only_they_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(picks, "_FEW_GROUPS", 1)
-    data = b"\x03" + _packed([1, 2, 1, 5, 1, 1, 1, 1], 3)
-    assert _pick(data, 8, [0], entries=5) is None
-    assert _pick(data, 8, [0, 1], entries=5) == [1, 2]
-    assert _pick(data, 8, [0, 3], entries=5) is None
-
-
 @pytest.mark.parametrize("seed", range(4))
-def test_damage_to_a_page_gives_no_value_where_all_of_it_is_none(seed: int) -> None:
-    """Any flip in runs of either kind: what is picked is what the whole page has there, if that is fit to be read."""
+def test_damage_to_a_page_gives_just_what_its_runs_say(seed: int) -> None:
+    """Any flip in runs of either kind: the indices are those that a plain loop over the runs gives, or none."""
     rng = random.Random(seed)
+    read = 0
     for _ in range(60):
         entries = rng.choice([2, 5, 20, 129, 1000])
         width = (entries - 1).bit_length()
@@ -318,8 +319,29 @@ def test_damage_to_a_page_gives_no_value_where_all_of_it_is_none(seed: int) -> N
         for _ in range(10):
             damaged = bytearray(data)
             damaged[rng.randrange(min(len(data), rng.choice([4, 400])))] ^= 1 << rng.randrange(8)
-            whole = _pick(bytes(damaged), count, list(range(count)), entries=entries)
-            place = rng.randrange(count)
-            found = _pick(bytes(damaged), count, [place], entries=entries)
-            if whole is not None:
-                assert found == [whole[place]]
+            found = _pick(bytes(damaged), count, list(range(count)), entries=entries)
+            if found is not None:
+                read += 1
+                assert found == _plain_loop(bytes(damaged), count)
+                assert max(found) < entries
+    assert read
+
+
+def _plain_loop(data: bytes, count: int) -> list[int]:
+    width, at, values = data[0], 1, []
+    while len(values) < count:
+        head = shift = 0
+        while True:
+            byte, at = data[at], at + 1
+            head |= (byte & 0x7F) << shift
+            shift += 7
+            if byte < 0x80:
+                break
+        size = (head >> 1) * width if head & 1 else (width + 7) // 8
+        number = int.from_bytes(data[at : at + size], "little")
+        at += size
+        if head & 1:
+            values += [number >> place * width & ((1 << width) - 1) for place in range(8 * (head >> 1))]
+        else:
+            values += [number] * (head >> 1)
+    return values[:count]

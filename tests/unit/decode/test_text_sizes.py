@@ -101,3 +101,38 @@ def test_required_texts_are_read(texts: str, version: str, encoding: str) -> Non
     assert rows_of(data, where="s = 'text 7' OR s = 'a' OR s = '' OR s = 'x'") == [
         value for value in values if value in ("text 7", "a", "", "x")
     ]
+
+
+@pytest.mark.parametrize("compression", ["none", "snappy", "gzip", "zstd", "brotli", "lz4"])
+@pytest.mark.parametrize("kind", [pa.string(), pa.int64(), pa.int32(), pa.binary(3), pa.bool_()], ids=str)
+def test_bytes_behind_required_values_are_passed_over(kind: pa.DataType, compression: str) -> None:
+    """fastparquet leaves some there."""
+    values = [f"t{n:02}" for n in range(40)]
+    array = pa.array(values if kind in (pa.string(), pa.binary(3)) else range(4, 44))
+    array = array.cast(kind) if kind != pa.bool_() else pa.array([n % 3 == 0 for n in range(40)])
+    sink = io.BytesIO()
+    table = pa.Table.from_arrays([array], schema=pa.schema([pa.field("s", kind, nullable=False)]))
+    pq.write_table(table, sink, use_dictionary=False, compression=compression, store_schema=False)
+    data = _with_bytes_behind(sink.getvalue(), compression)
+    assert pq.read_table(pa.BufferReader(data)).column("s").to_pylist() == array.to_pylist()
+    assert rows_of(data) == array.to_pylist()
+    assert rows_of(data, selection={"f": {0: [(7, 9)]}}) == array.to_pylist()[7:9]
+
+
+def _with_bytes_behind(data: bytes, compression: str) -> bytes:
+    """The file of one page with eight bytes more behind its values."""
+    length = int.from_bytes(data[-8:-4], "little")
+    footer, _ = read_struct(data[-8 - length : -8])
+    meta = footer[4][1].items[0][1][1].items[0][3][1]
+    header, at = read_struct(data, meta[9][1])
+    name = {"none": None, "lz4": "lz4_raw"}.get(compression, compression)
+    body = data[at : at + header[3][1]]
+    size = header[2][1]
+    raw = body if name is None else pa.decompress(body, decompressed_size=size, codec=name, asbytes=True)
+    raw += bytes(8)
+    body = raw if name is None else pa.compress(raw, codec=name, asbytes=True)
+    header[2], header[3] = (header[2][0], len(raw)), (header[3][0], len(body))
+    page = bytes(write_struct(header)) + body
+    meta[7] = (meta[7][0], len(page))
+    made = bytes(write_struct(footer))
+    return b"PAR1" + page + made + len(made).to_bytes(4, "little") + b"PAR1"

@@ -11,7 +11,7 @@ import pytest
 
 from accel.errors import EncryptedFileError, ParquetFormatError
 from accel.format.footer import FooterTail, parse_footer, parse_tail
-from accel.format.model import Codec, ColumnOrder, Encoding
+from accel.format.model import MISPLACED, Codec, ColumnOrder, Encoding
 from accel.format.thrift import BINARY, FALSE, I32, I64, LIST, STRUCT, TRUE, ThriftList
 from tests.unit.format.files import chunk, edited, footer_of, parse, write
 
@@ -189,7 +189,9 @@ PARQUET_816 = {
     "fixed": (b"parquet-mr version 1.2.9 (build abc)", False),
     "newer": (b"parquet-mr version 1.12.0", False),
     "someone else": (b"impala version 1.2.0", False),
-    "absurd": (b"parquet-mr version " + b"9" * 5000 + b".1.1", False),
+    "no version": (b"parquet-mr", True),
+    "no number": (b"parquet-mr version unknown", True),
+    "no number that can be read": (b"parquet-mr version " + b"9" * 5000 + b".1.1", True),
 }
 
 
@@ -318,18 +320,36 @@ LIES = {
     "greatest offset": (set_metadata(9, (I64, (1 << 63) - 1)), "after the"),
     "size into the footer": (set_metadata(7, (I64, 1 << 30)), "reach into the footer"),
     "greatest size": (set_metadata(7, (I64, (1 << 63) - 1)), "reach into the footer"),
-    "index offset behind the footer": (set_chunk(4, (I64, 1 << 40)), "offset index after the footer"),
-    "index length": (set_chunk(5, (I32, 1 << 30)), "offset index that is too long"),
-    "negative index length": (set_chunk(7, (I32, -9)), "a column index without a valid length"),
-    "bloom offset": (set_metadata(14, (I64, 1 << 40)), "bloom after the footer"),
     "negative rows": (set_group(3, (I64, -1)), "a row count of -1"),
     "too many rows": (set_group(3, (I64, 1 << 62)), "a row count"),
-    "negative bloom offset": (set_metadata(14, (I64, -2)), "a bloom without a valid offset: -2"),
-    "negative bloom length": (set_metadata(15, (I32, -2)), "a bloom without a valid length: -2"),
-    "negative offset index offset": (set_chunk(4, (I64, -2)), "an offset index without a valid offset: -2"),
     "columns missing": (drop_column, "3 column chunks for 4 columns"),
     "no metadata": (drop_metadata, "column chunk 1 has no metadata"),
+    "values in no rows": (set_group(3, (I64, 0)), "a row group of no rows whose chunks have values"),
 }
+
+
+MISPLACED_INDEXES = {
+    "offset index behind the footer": (set_chunk(4, (I64, 1 << 40)), "offset index"),
+    "offset index that is too long": (set_chunk(5, (I32, 1 << 30)), "offset index"),
+    "column index of negative length": (set_chunk(7, (I32, -9)), "column index"),
+    "bloom filter behind the footer": (set_metadata(14, (I64, 1 << 40)), "bloom filter"),
+    "bloom filter before the file": (set_metadata(14, (I64, -2)), "bloom filter"),
+    "offset index before the file": (set_chunk(4, (I64, -(1 << 63))), "offset index"),
+    "column index at the greatest offset": (set_chunk(6, (I64, (1 << 63) - 1)), "column index"),
+}
+
+
+@pytest.mark.parametrize(("edit", "words"), MISPLACED_INDEXES.values(), ids=MISPLACED_INDEXES)
+def test_an_index_that_is_placed_outside_the_file_is_as_good_as_absent(edit, words):
+    data = write(table(), write_page_index=True)
+    metadata = edited(data, edit)
+    ((found, group, leaf),) = metadata.misplaced_indexes(range(len(metadata.schema.leaves)))
+    assert found == words
+    assert [*metadata.misplaced_indexes([leaf + 1])] == []
+    chunks = metadata.chunks
+    name = {"bloom filter": "bloom"}.get(words, words.replace(" ", "_"))
+    assert getattr(chunks, f"{name}_offset")[group, leaf] == MISPLACED
+    assert getattr(chunks, f"{name}_length")[group, leaf] == -1
 
 
 @pytest.mark.parametrize(("edit", "message"), LIES.values(), ids=LIES.keys())

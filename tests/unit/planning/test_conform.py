@@ -33,7 +33,20 @@ WIDENS = [
     (pa.string(), pa.binary(), False),
     (pa.binary(4), pa.binary(), True),
     (pa.date32(), pa.date64(), True),
-    (pa.date32(), pa.timestamp("us"), False),
+    (pa.date64(), pa.date32(), True),
+    *(
+        (day, pa.timestamp(unit), True)
+        for day in (pa.date32(), pa.date64())
+        for unit in ("s", "ms", "us", "ns")
+    ),
+    (pa.date32(), pa.timestamp("us", "UTC"), False),
+    (pa.date64(), pa.timestamp("ms", "Europe/Paris"), False),
+    (pa.timestamp("s"), pa.date32(), False),
+    (pa.timestamp("ms"), pa.date64(), False),
+    (pa.date32(), pa.time64("us"), False),
+    (pa.date32(), pa.int32(), False),
+    (pa.list_(pa.date32()), pa.list_(pa.timestamp("us")), True),
+    (pa.struct([("a", pa.date32())]), pa.struct([("a", pa.timestamp("ms"))]), True),
     (pa.timestamp("ms"), pa.timestamp("us"), True),
     (pa.timestamp("us"), pa.timestamp("ms"), False),
     (pa.timestamp("us"), pa.timestamp("us", "UTC"), False),
@@ -171,6 +184,36 @@ def test_values_that_a_slice_leaves_out_are_left_alone() -> None:
     assert conform_array(far[1:], to).cast(pa.list_(pa.int64())).to_pylist() == [[1_000_000]]
     with pytest.raises(SchemaMismatchError, match="'t'"):
         conform_array(far, to, name="t")
+
+
+DAYS = [None, -106_751, -1, 0, 19_000, 106_751]
+
+
+@pytest.mark.parametrize("have", [pa.date32(), pa.date64()], ids=str)
+@pytest.mark.parametrize("to", [pa.timestamp(unit) for unit in ("s", "ms", "us", "ns")], ids=str)
+def test_days_become_the_moments_that_they_begin_at(have: pa.DataType, to: pa.DataType) -> None:
+    day = pa.scalar(86_400, pa.duration("s")).cast(pa.duration(to.unit)).value
+    days = pa.array(DAYS, pa.int32()).cast(pa.date32()).cast(have)
+    expected = [None if number is None else number * day for number in DAYS]
+    assert conform_array(days, to).cast(pa.int64()).to_pylist() == expected
+
+
+BEYOND: dict[str, tuple[pa.Array, pa.DataType]] = {
+    "a day beyond nanoseconds": (pa.array([106_752], pa.int32()).cast(pa.date32()), pa.timestamp("ns")),
+    "a day beyond microseconds": (
+        pa.array([(1 << 31) - 1], pa.int32()).cast(pa.date32()),
+        pa.timestamp("us"),
+    ),
+    "a date that is no day, as one": (pa.array([1], pa.int64()).view(pa.date64()), pa.date32()),
+    "a date that is no day, in seconds": (pa.array([1], pa.int64()).view(pa.date64()), pa.timestamp("s")),
+}
+
+
+@pytest.mark.parametrize("case", BEYOND)
+def test_a_day_that_does_not_fit_is_a_mismatch(case: str) -> None:
+    days, to = BEYOND[case]
+    with pytest.raises(SchemaMismatchError, match="f: column 'd' cannot be read as"):
+        conform_array(days, to, url="f", name="d")
 
 
 def test_overflow_is_a_mismatch() -> None:

@@ -60,6 +60,55 @@ def test_the_prediction_is_the_fact(layout: str, question: str, options: str) ->
     assert explained.row_groups == (scan.metrics.row_groups.kept, scan.metrics.row_groups.total)
 
 
+WORDS = table(
+    id=pa.array(range(ROWS)),
+    word=pa.array([f"{at % 300:0200d}" for at in range(ROWS)]),
+    x=np.random.default_rng(0).random(ROWS),
+)
+
+
+@pytest.mark.parametrize("tail_hint", [8 << 10, 32 << 10, 128 << 10, 1 << 20])
+@pytest.mark.parametrize("page_index", [True, False])
+@pytest.mark.parametrize("where", ["id BETWEEN 19000 AND 19100", "id < 100 OR id > 19900"])
+def test_what_a_scan_without_a_cache_asks_for(where: str, page_index: bool, tail_hint: int) -> None:
+    """Of what came with the footer nothing is asked for again, and that is told."""
+    data = write_file(WORDS, Layout(group_rows=5_000, page_rows=500, page_index=page_index))
+    options = accel.Options(tail_hint=tail_hint)
+    scan = accel.scan(
+        "f", where, columns=["word", "x"], store=DictStore({"f": data}), cache=None, options=options
+    )
+    explained = scan.explain(analyze=True)
+    notes = [note for note in explained.notes if "come with the footers" in note]
+    run: Any = explained.analyzed
+    asked = sum(run["bytes_by_kind"].get(kind, 0) for kind in ("data page", "column chunk"))
+    indexes = sum(run["bytes_by_kind"].get(kind, 0) for kind in ("column index", "offset index"))
+    assert (run["bytes_by_kind"]["tail"], indexes) == (
+        explained.bytes["metadata"],
+        explained.bytes["indexes"],
+    )
+    assert asked + indexes + run["bytes_by_kind"]["tail"] == run["bytes"]
+    came = explained.bytes["data"] - asked
+    note = (
+        f"{came:,} bytes of the data level come with the footers where a scan reads these itself, as it does "
+        f"without a cache: then it asks for {asked:,}"
+    )
+    assert notes == [note] * (came > 0)
+
+
+def test_a_dictionary_page_that_comes_with_data_pages_is_part_of_them() -> None:
+    data = write_file(WORDS, Layout(group_rows=5_000, page_rows=500))
+    scan = accel.scan(
+        "f", "id BETWEEN 6000 AND 6100", columns=["word"], store=DictStore({"f": data}), cache=accel.Cache()
+    )
+    explained = scan.explain(analyze=True)
+    run: Any = explained.analyzed
+    found = [
+        {kind: run[name][kind] for kind in run[name] if kind != "listing"}
+        for name in ("bytes_by_kind", "requests_by_kind")
+    ]
+    assert found == [{"data page": explained.bytes["data"]}, {"data page": explained.requests["data"]}]
+
+
 def test_the_levels_of_several_files() -> None:
     store = RecordingStore(DictStore({f"d/p={i}/f": write_file(TABLE, LAYOUTS["plain"]) for i in range(3)}))
     explained = accel.scan("d/", "p = 1 AND key < 300", columns=["key"], store=store, cache=None).explain()

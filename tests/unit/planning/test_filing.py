@@ -13,7 +13,7 @@ import pytest
 from accel.decode.dictionary import dictionary_values
 from accel.errors import AccelError, EncryptedFileError, IndexFormatError, ParquetFormatError
 from accel.planning import task_files
-from accel.planning.file import DataFile
+from accel.planning.file_entry import FileEntry
 from accel.planning.filing import FilePlan, plan_file
 from accel.planning.handle import FileHandle
 from accel.planning.pages import LeafReads
@@ -64,7 +64,7 @@ class Planner:
         steps = plan_file(
             self.handle,
             describe_file(
-                DataFile("store:", "f", "the file"),
+                FileEntry("store:", "f", "the file"),
                 self.handle,
                 question,
                 partition={},

@@ -7,8 +7,7 @@ import pyarrow as pa
 import pytest
 
 from accel.errors import EncryptedFileError, ParquetFormatError
-from accel.planning.file import ObjectId
-from accel.ranges import ByteRange, Kind, ReadKey, Want
+from accel.ranges import ByteRange, Kind, ObjectId, ReadKey, Want
 from accel.testing import Layout, table, write_file
 from tests.support.file_steps import Bytes, footer_start
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from accel.errors import SchemaMismatchError
 from accel.planning.overlay import conformed_columns, overlay
 from accel.predicate.bind import bind
 from accel.predicate.where import to_expr
@@ -31,9 +30,6 @@ MS, S = pa.duration("ms"), pa.duration("s")
         (pa.int8(), pa.bool8(), pa.int8(), True),
         (pa.float64(), pa.bool8(), pa.float64(), True),
         (pa.binary(), pa.uuid(), pa.binary(), True),
-        # What does not widen stays, and is refused where the column comes out.
-        (pa.int32(), pa.string(), pa.string(), False),
-        (pa.binary(), pa.string(), pa.string(), False),
     ],
     ids=str,
 )
@@ -57,19 +53,4 @@ def test_columns_of_one_of_them() -> None:
     file = pa.schema([("s", pa.struct([("own", pa.int8()), ("x", S)])), ("b", pa.int8())])
     assert overlay(meant, file) == pa.schema(
         [("a", pa.int64()), ("s", pa.struct([("own", pa.int8()), ("x", MS), ("y", pa.int8())]))]
-    )
-
-
-@pytest.mark.parametrize(
-    ("meant", "file"),
-    [(S, MS), (pa.uuid(), pa.binary(16)), (pa.uuid(), pa.string())],
-    ids=str,
-)
-def test_what_cannot_be_compared_is_refused(meant: pa.DataType, file: pa.DataType) -> None:
-    schema, other = pa.schema([("x", meant)]), pa.schema([("x", file)])
-    bound = bind(to_expr("x IS NULL"), overlay(schema, other))
-    with pytest.raises(SchemaMismatchError) as caught:
-        conformed_columns(bound, schema, file=other)
-    assert str(caught.value) == (
-        f"column 'x' is {file} here and {meant} in the scan's schema (give schema= with a type that holds both)"
     )

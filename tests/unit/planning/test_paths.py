@@ -10,7 +10,7 @@ import pytest
 from accel.errors import SchemaMismatchError
 from accel.planning import paths as module
 from accel.planning import pruning
-from accel.planning.file import DataFile
+from accel.planning.file_entry import FileEntry
 from accel.planning.paths import PathValues
 from accel.planning.query import Question
 from accel.predicate.where import to_expr
@@ -19,8 +19,8 @@ LISTED = pa.schema([("year", pa.int64()), ("code", pa.int64())])
 DATA_SET = pa.schema([("id", pa.int64()), *LISTED])
 
 
-def file(*values: object) -> DataFile:
-    return DataFile("s3://b", "x", "x", partition=values)
+def file(*values: object) -> FileEntry:
+    return FileEntry("s3://b", "x", "x", partition=values)
 
 
 def question(where: str | None, *names: str, schema: pa.Schema = DATA_SET) -> Question:

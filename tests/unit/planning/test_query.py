@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from accel.decode.arrow import file_schema
-from accel.errors import PredicateError, SchemaMismatchError
+from accel.errors import SchemaMismatchError
 from accel.planning.projection import project_schema
 from accel.planning.query import FileQuery, Question, compile_query, constant_fields
 from accel.predicate.where import to_expr
@@ -152,11 +152,44 @@ def test_types_that_do_not_fit_name_the_file() -> None:
     with pytest.raises(SchemaMismatchError) as caught:
         ask(columns=["a"], file=pa.schema([("a", pa.string())]))
     assert caught.value.path == "u"
-    with pytest.raises(PredicateError) as refused:
-        ask("a = 1", [], file=pa.schema([("a", pa.string())]))
-    assert refused.value.path == "u"
     # Of no concern where the column is neither asked for nor compared.
     assert ask(columns=["z"], file=pa.schema([("a", pa.string())])).output_leaves == ()
+
+
+PAIR = pa.struct([("x", pa.int32()), ("y", pa.int32())])
+
+
+@pytest.mark.parametrize(
+    ("meant", "file", "where", "message"),
+    [
+        (pa.int64(), pa.string(), "a = 1", "column 'a' is string here and int64"),
+        (pa.int64(), pa.string(), "a IS NULL", "column 'a' is string here and int64"),
+        (pa.duration("s"), pa.duration("ms"), "a IS NULL", "column 'a' is duration[ms] here and duration[s]"),
+        (
+            pa.uuid(),
+            pa.binary(16),
+            "a IS NULL",
+            "column 'a' is fixed_size_binary[16] here and extension<arrow.uuid>",
+        ),
+        (pa.float64(), pa.decimal128(9, 0), "a = 1", "column 'a' is decimal128(9, 0) here and double"),
+        (PAIR, pa.struct([("x", pa.int64())]), "a.x = 1", "column 'a.x' is int64 here and int32"),
+        (PAIR, pa.int32(), "a.x IS NULL", f"column 'a' is int32 here and {PAIR}"),
+    ],
+    ids=str,
+)
+def test_a_predicate_over_a_type_that_does_not_fit(
+    meant: pa.DataType, file: pa.DataType, where: str, message: str
+) -> None:
+    with pytest.raises(SchemaMismatchError) as caught:
+        ask(where, [], schema=pa.schema([("a", meant)]), file=pa.schema([("a", file)]))
+    hint = "give schema= with a type that holds both"
+    assert str(caught.value) == f"u: {message} in the scan's schema ({hint})"
+
+
+def test_a_predicate_over_a_field_beside_others_that_do_not_fit() -> None:
+    file = pa.schema([("a", pa.struct([("x", pa.int16()), ("y", pa.string())]))])
+    query = ask("a.x = 1", [], schema=pa.schema([("a", PAIR)]), file=file)
+    assert dict(query.filter_paths) == {("a", "x"): (0,)}
 
 
 @pytest.mark.parametrize(("where", "columns"), [(None, ["a"]), ("a = 1", [])])

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accel.planning.file import DataFile
-from accel.planning.selection import RowSelection, match_selection
+from accel.planning.file_entry import FileEntry, match_selection
+from accel.planning.selection import RowSelection
 
 
 def one_run(size: int) -> st.SearchStrategy[list[bool]]:
@@ -155,11 +155,11 @@ def test_row_numbers_are_all_rows_of_all_ranges(ranges: list[tuple[int, int]]) -
 
 ROWS = {0: RowSelection.of([(0, 2)])}
 SHARED = [
-    DataFile("s3://a", "d/x.parquet", "s3://a/d/x.parquet"),
-    DataFile("s3://b", "d/x.parquet", "s3://b/d/x.parquet"),
-    DataFile("s3://b", "y.parquet", "s3://b/y.parquet"),
-    DataFile("file://", "/z.parquet", "/z.parquet"),
-    DataFile("file://", "home/me/w.parquet", "w.parquet"),
+    FileEntry("s3://a", "d/x.parquet", "s3://a/d/x.parquet"),
+    FileEntry("s3://b", "d/x.parquet", "s3://b/d/x.parquet"),
+    FileEntry("s3://b", "y.parquet", "s3://b/y.parquet"),
+    FileEntry("file://", "/z.parquet", "/z.parquet"),
+    FileEntry("file://", "home/me/w.parquet", "w.parquet"),
 ]
 
 

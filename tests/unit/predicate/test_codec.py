@@ -13,6 +13,7 @@ from hypothesis import given, settings
 
 from accel.errors import PredicateError
 from accel.predicate.codec import decode, encode
+from accel.predicate.column import Condition, col
 from accel.predicate.expr import And, Expr, InArray, IsNull, Literal, Not, Or, column_of
 from accel.predicate.parser import MAX_DEPTH, parse
 from tests.unit.predicate.trees import trees, typed
@@ -20,7 +21,7 @@ from tests.unit.predicate.trees import trees, typed
 A = column_of(["a"])
 
 
-def framed(nodes: Any, tail: bytes = b"", version: int = 1) -> bytes:
+def framed(nodes: Any, tail: bytes = b"", version: int = 2) -> bytes:
     text = nodes if isinstance(nodes, bytes) else json.dumps(nodes).encode()
     body = text + tail
     return struct.pack("<4sBII", b"AXPR", version, zlib.crc32(body, len(text)), len(text)) + body
@@ -33,8 +34,16 @@ def test_bytes_read_back_as_the_same_tree(tree: Expr) -> None:
 
 
 def test_the_bytes_of_a_small_predicate() -> None:
-    text = b'[["compare","=",["c","a",false,["a"]],["l",1]],["null",["b",false,["b"]]],["not"],["and",2]]'
-    assert encode(parse("a = 1 AND NOT b IS NULL")) == framed(text)
+    text = b'[["compare","=",["c",["a","b"],2,false],["l",1]],["null",[["b"],1,false]],["not"],["and",2]]'
+    assert encode(parse("a.b = 1 AND NOT b IS NULL")) == framed(text)
+
+
+@pytest.mark.parametrize(
+    "column", [col("a.b"), col("a")["b"], col("a.b")["c"], parse("a.b.c"), parse('"a.b".c')], ids=repr
+)
+def test_columns_travel_as_they_were_named(column: Any) -> None:
+    expr = column.expr if isinstance(column, Condition) else column
+    assert decode(encode(expr)) == expr
 
 
 @pytest.mark.parametrize(
@@ -80,25 +89,29 @@ def test_every_flip_and_cut_is_noticed() -> None:
         (b"[" * 200_000, "not understood"),
         ({}, "list expected, dict found"),
         ([], "0 predicates where one was expected"),
-        ([["column", ["a", False, ["a"]]]] * 2, "2 predicates where one was expected"),
+        ([["column", [["a"], 1, False]]] * 2, "2 predicates where one was expected"),
         ([["not"]], "pop from empty list"),
-        ([["column", ["a", False, ["a"]]], ["and", 2]], "and of 2 operands"),
-        ([["column", ["a", False, ["a"]]], ["and", 1]], "and of 1 operands"),
-        ([["column", ["a", 0, ["a"]]]], "bool expected, int found"),
-        ([["column", [1, False, []]]], "str expected, int found"),
-        ([["column", ["\ud800", False, []]]], "surrogates"),
-        ([["what", ["a", False, ["a"]]]], "'what' is no node"),
-        ([["compare", "~", ["c", "a", False, ["a"]], ["l", 1]]], "is not a valid Op"),
+        ([["column", [["a"], 1, False]], ["and", 2]], "and of 2 operands"),
+        ([["column", [["a"], 1, False]], ["and", 1]], "and of 1 operands"),
+        ([["column", [["a"], 1, 0]]], "bool expected, int found"),
+        ([["column", [[1], 1, False]]], "str expected, int found"),
+        ([["column", [["\ud800"], 1, False]]], "surrogates"),
+        ([["what", [["a"], 1, False]]], "'what' is no node"),
+        ([["compare", "~", ["c", ["a"], 1, False], ["l", 1]]], "is not a valid Op"),
+        ([["column", [[], 1, False]]], "1 of 0 names"),
+        ([["column", [["a"], 2, False]]], "2 of 1 names"),
+        ([["column", [["a"], 0, False]]], "0 of 1 names"),
+        ([["column", ["a", 1, False]]], "list expected, str found"),
         ([["compare", "=", ["l", 1], ["l", 1]]], "a comparison without a column"),
-        ([["compare", "=", ["c", "a", False, ["a"]], ["l", {}]]], "cannot be a literal"),
-        ([["compare", "=", ["c", "a", False, ["a"]], ["l", 1.5]]], "1.5 is not written so"),
-        ([["compare", "=", ["c", "a", False, ["a"]], ["l", ["decimal", "NaN"]]]], "NaN is no number"),
-        ([["compare", "=", ["c", "a", False, ["a"]], ["l", ["date", "x"]]]], "'x' is not a date"),
-        ([["compare", "=", ["c", "a", False, ["a"]], ["l", ["what", "x"]]]], "what"),
-        ([["like", ["a", False, ["a"]], "x\\", False]], "ends with a backslash"),
-        ([["in_array", ["a", False, ["a"]], 0]], "out of range"),
-        ([["in_array", ["a", False, ["a"]], -1]], "a negative array number"),
-        ([["column", ["a", False, ["a"]]]] + [["not"]] * MAX_DEPTH, "nested deeper"),
+        ([["compare", "=", ["c", ["a"], 1, False], ["l", {}]]], "cannot be a literal"),
+        ([["compare", "=", ["c", ["a"], 1, False], ["l", 1.5]]], "1.5 is not written so"),
+        ([["compare", "=", ["c", ["a"], 1, False], ["l", ["decimal", "NaN"]]]], "NaN is no number"),
+        ([["compare", "=", ["c", ["a"], 1, False], ["l", ["date", "x"]]]], "'x' is not a date"),
+        ([["compare", "=", ["c", ["a"], 1, False], ["l", ["what", "x"]]]], "what"),
+        ([["like", [["a"], 1, False], "x\\", False]], "ends with a backslash"),
+        ([["in_array", [["a"], 1, False], 0]], "out of range"),
+        ([["in_array", [["a"], 1, False], -1]], "a negative array number"),
+        ([["column", [["a"], 1, False]]] + [["not"]] * MAX_DEPTH, "nested deeper"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
@@ -117,12 +130,12 @@ def test_what_is_well_framed_but_no_predicate_is_refused(nodes: Any, message: st
 )
 def test_arrays_that_do_not_read_are_refused(tail: bytes, message: str) -> None:
     with pytest.raises(PredicateError, match=message):
-        decode(framed([["in_array", ["a", False, ["a"]], 0]], tail))
+        decode(framed([["in_array", [["a"], 1, False], 0]], tail))
 
 
 def test_other_versions_and_other_bytes_are_refused() -> None:
-    with pytest.raises(PredicateError, match="version 2, this accel reads 1"):
-        decode(framed([], version=2))
+    with pytest.raises(PredicateError, match="version 1, this accel reads 2"):
+        decode(framed([], version=1))
     with pytest.raises(PredicateError, match="hold no predicate"):
         decode(b"PAR1" + bytes(20))
 

@@ -26,7 +26,7 @@ def three_way(array: pa.Array, literal: Any) -> list[str | None]:
     schema = pa.schema([("c", array.type)])
     answers = {
         op: outcome(
-            bind(Compare(op, Column("c"), Literal(literal)), schema), {("c",): array}, len(array)
+            bind(Compare(op, Column(("c",)), Literal(literal)), schema), {("c",): array}, len(array)
         ).to_pylist()
         for op in Op
     }
@@ -172,7 +172,7 @@ def test_the_place_of_values_from_a_literal(array: pa.Array, literal: Any, expec
     assert [place or "N" for place in three_way(array, literal)] == expected.split()
     # A list of one literal is an equation.
     schema = pa.schema([("c", array.type)])
-    listed = outcome(bind(InList(Column("c"), (literal, literal)), schema), {("c",): array}, len(array))
+    listed = outcome(bind(InList(Column(("c",)), (literal, literal)), schema), {("c",): array}, len(array))
     assert listed.to_pylist() == [{"N": None}.get(place, place == "=") for place in expected.split()]
 
 
@@ -223,7 +223,7 @@ BIG = pa.array([2**53, 2**53 + 1, -(2**63), 2**63 - 1], pa.int64())
     ids=lambda value: str(getattr(value, "type", ""))[:30],
 )
 def test_key_arrays(column: pa.Array, keys: pa.Array, expected: list[bool | None]) -> None:
-    bound = bind(InArray(Column("c"), keys), pa.schema([("c", column.type)]))
+    bound = bind(InArray(Column(("c",)), keys), pa.schema([("c", column.type)]))
     assert outcome(bound, {("c",): column}, len(column)).to_pylist() == expected
 
 
@@ -245,6 +245,6 @@ def test_key_arrays(column: pa.Array, keys: pa.Array, expected: list[bool | None
 )
 def test_text_that_is_no_moment_is_told_how_one_is_written(kind: pa.DataType, text: Any, hint: str) -> None:
     with pytest.raises(PredicateError) as caught:
-        bind(Compare(Op.EQ, Column("c"), Literal(text)), pa.schema([("c", kind)]))
+        bind(Compare(Op.EQ, Column(("c",)), Literal(text)), pa.schema([("c", kind)]))
     assert caught.value.message.endswith(f"cannot be compared with {text!r}")
     assert caught.value.hint == hint

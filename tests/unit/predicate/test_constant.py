@@ -69,15 +69,16 @@ def test_null_is_all_null(kind: pa.DataType) -> None:
     assert bounds.null_count.tolist() == [3, 4]
     schema = pa.schema([("c", kind)])
     assert (
-        prune(bind(IsNull(Column("c")), schema), {("c",): bounds}, 2).verdicts().tolist() == [Verdict.ALL] * 2
+        prune(bind(IsNull(Column(("c",))), schema), {("c",): bounds}, 2).verdicts().tolist()
+        == [Verdict.ALL] * 2
     )
 
 
 def test_nan_is_above_every_number() -> None:
     bounds = {("c",): constant_bounds(pa.scalar(math.nan), ROWS)}
     schema = pa.schema([("c", pa.float64())])
-    above = bind(Compare(Op.GT, Column("c"), Literal(1e308)), schema)
-    below = bind(Compare(Op.LE, Column("c"), Literal(1e308)), schema)
+    above = bind(Compare(Op.GT, Column(("c",)), Literal(1e308)), schema)
+    below = bind(Compare(Op.LE, Column(("c",)), Literal(1e308)), schema)
     assert prune(above, bounds, 2).verdicts().tolist() == [Verdict.ALL] * 2
     assert prune(below, bounds, 2).verdicts().tolist() == [Verdict.NONE] * 2
 

@@ -34,7 +34,7 @@ from accel.predicate.expr import (
 
 D = decimal.Decimal
 NAN = math.nan
-A, B = Column("a"), Column("b")
+A, B = Column(("a",)), Column(("b",))
 
 
 def answers(expr: Expr, **columns: Any) -> list[bool | None]:
@@ -240,7 +240,7 @@ def test_a_field_of_a_null_struct_is_null() -> None:
     )
     outer = pa.StructArray.from_arrays([inner], ["x"], mask=pa.array([False, False, True, False]))
     schema = pa.schema([("s", outer.type)])
-    expr = Compare(Op.GE, Column("s.x.y", parts=("s", "x", "y")), Literal(0))
+    expr = Compare(Op.GE, Column(("s", "x", "y")), Literal(0))
     bound = bind(expr, schema)
     assert bound.columns[0].path == ("s", "x", "y")
     for given in (
@@ -321,7 +321,7 @@ t = a.view(pa.timestamp("us", "UTC"))
 st = pa.StructArray.from_arrays([a], ["x"])
 columns = {("a",): a, ("f",): f, ("s",): s, ("d",): d, ("t",): t, ("st",): st, ("v",): s.cast(pa.string_view())}
 schema = pa.schema([(p[0], c.type) for p, c in columns.items()])
-C, L = Column, Literal
+C, L = column_named, Literal
 expr = Or((
     And((Compare(Op.GT, C("a"), L(1)), Compare(Op.LT, C("f"), L(2.5)), Like(C("s"), "2%"))),
     Not(Like(C("d"), "_", True)), Compare(Op.EQ, C("t"), L("2013-01-01")), Compare(Op.DISTINCT, C("v"), L("1")),

@@ -7,18 +7,18 @@ import pytest
 
 from accel.predicate.expr import Column, InArray
 
-KEYS = InArray(Column("a"), pa.array([1, 2]))
+KEYS = InArray(Column(("a",)), pa.array([1, 2]))
 
 
 @pytest.mark.parametrize(
     ("other", "equal"),
     [
-        (InArray(Column("a"), pa.array([1, 2]), position=9), True),
-        (InArray(Column("a"), pa.array([1, 3])), False),
-        (InArray(Column("a"), pa.array([1, 2, 3])), False),
-        (InArray(Column("a"), pa.array([1, 2], pa.int32())), False),
-        (InArray(Column("b"), pa.array([1, 2])), False),
-        (Column("a"), False),
+        (InArray(Column(("a",)), pa.array([1, 2]), position=9), True),
+        (InArray(Column(("a",)), pa.array([1, 3])), False),
+        (InArray(Column(("a",)), pa.array([1, 2, 3])), False),
+        (InArray(Column(("a",)), pa.array([1, 2], pa.int32())), False),
+        (InArray(Column(("b",)), pa.array([1, 2])), False),
+        (Column(("a",)), False),
     ],
     ids=[
         "elsewhere in the text",

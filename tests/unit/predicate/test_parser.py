@@ -107,21 +107,23 @@ def test_forms(text: str, expected: Expr | None) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "parts"),
+    ("text", "path", "head"),
     [
-        ("a.b.c", ("a", "b", "c")),
-        ('"a.b"', ("a.b",)),
-        ('a."b.c"', ("a", "b.c")),
-        ('"a" . b', ("a", "b")),
-        ('"it""s"', ('it"s',)),
-        ('""', ("",)),
-        ("Größe", ("Größe",)),
-        ("true.null", ("true", "null")),
-        ("a.in", ("a", "in")),
+        ("a.b.c", ("a", "b", "c"), 3),
+        ('a.b."c"', ("a", "b", "c"), 2),
+        ('"a"."b"', ("a", "b"), 1),
+        ('"a.b"', ("a.b",), 1),
+        ('a."b.c"', ("a", "b.c"), 1),
+        ('"a" . b', ("a", "b"), 1),
+        ('"it""s"', ('it"s',), 1),
+        ('""', ("",), 1),
+        ("Größe", ("Größe",), 1),
+        ("true.null", ("true", "null"), 2),
+        ("a.in", ("a", "in"), 2),
     ],
 )
-def test_names(text: str, parts: tuple[str, ...]) -> None:
-    column = Column(".".join(parts), parts == ("a.b",), parts)
+def test_names(text: str, path: tuple[str, ...], head: int) -> None:
+    column = Column(path, head)
     assert parse(f"{text} = 1") == compared(Op.EQ, 1, column)
     assert parse(text) == column
 

@@ -16,7 +16,7 @@ from accel.predicate.bind import bind
 from accel.predicate.expr import Column, Compare, Expr, InArray, InList, IsNull, Like, Literal, Not, Op
 from accel.predicate.prune import prune
 
-C, D = Column("c"), Column("d")
+C, D = Column(("c",)), Column(("d",))
 NAN = math.nan
 
 

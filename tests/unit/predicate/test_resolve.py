@@ -10,7 +10,8 @@ import pytest
 import accel
 from accel.errors import AccelError, ColumnNotFoundError, PredicateError
 from accel.predicate.atoms import BoundColumn
-from accel.predicate.expr import Column, column_of
+from accel.predicate.expr import Column, column_named
+from accel.predicate.parser import parse
 from accel.predicate.resolve import resolve
 from accel.testing import DictStore, write_file
 
@@ -33,23 +34,68 @@ SCHEMA = pa.schema(
 
 
 @pytest.mark.parametrize(
-    ("parts", "path", "kind"),
+    ("name", "field", "whole"),
     [
-        (("a", "b"), ("a.b",), SCHEMA.field("a.b").type),
-        (("a", "b", "x"), ("a.b", "x"), INT),
-        (("a.b", "x"), ("a.b", "x"), INT),
-        (("a", "b", "w"), ("a", "b", "w"), TEXT),
-        (("a", "b", "y", "z"), ("a.b", "y", "z"), INT),
-        (("a", "b", "y", "v"), ("a.b.y", "v"), TEXT),
-        (("whole", "name"), ("whole.name",), INT),
+        # The path that text means by it, and that a name in Python means.
+        ("a.b", ("a", "b"), ("a.b",)),
+        ("a.b.x", ("a", "b", "x"), ("a.b", "x")),
+        ("a.b.w", ("a", "b", "w"), ("a", "b", "w")),
+        ("a.b.y", ("a.b", "y"), ("a.b.y",)),
+        ("a.b.y.z", ("a.b", "y", "z"), ("a.b", "y", "z")),
+        ("a.b.y.v", ("a.b.y", "v"), ("a.b.y", "v")),
+        ("whole.name", ("whole.name",), ("whole.name",)),
     ],
-    ids=str,
 )
-def test_the_longest_name_that_has_the_rest_is_meant(
-    parts: tuple[str, ...], path: tuple[str, ...], kind: pa.DataType
+def test_what_dots_that_may_be_part_of_a_name_mean(
+    name: str, field: tuple[str, ...], whole: tuple[str, ...]
 ) -> None:
-    assert resolve(column_of(parts), SCHEMA) == BoundColumn(path, kind)
-    assert resolve(Column(".".join(parts)), SCHEMA) == BoundColumn(path, kind)
+    assert (resolve(parse_column(name), SCHEMA).path, resolve(column_named(name), SCHEMA).path) == (
+        field,
+        whole,
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "path", "kind"),
+    [
+        ('"a.b"', ("a.b",), SCHEMA.field("a.b").type),
+        ('"a"."b"', ("a", "b"), SCHEMA.field("a").type.field("b").type),
+        ('"a".b', ("a", "b"), SCHEMA.field("a").type.field("b").type),
+        ('a."b"', ("a", "b"), SCHEMA.field("a").type.field("b").type),
+        ('"a"."b"."x"', ("a", "b", "x"), TEXT),
+        ('"a.b".x', ("a.b", "x"), INT),
+        ('a.b."x"', ("a", "b", "x"), TEXT),
+        ('a.b."y".z', ("a.b", "y", "z"), INT),
+        ('"a.b.y"."v"', ("a.b.y", "v"), TEXT),
+        ('"whole.name"', ("whole.name",), INT),
+    ],
+)
+def test_names_in_quotes_are_exact(text: str, path: tuple[str, ...], kind: pa.DataType) -> None:
+    assert resolve(parse_column(text), SCHEMA) == BoundColumn(path, kind)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('"a"."b"."y"', "no column 'a.b.y': no 'y' in 'a.b' (the column of that name is \"a.b.y\")"),
+        ('a."b".y.v', "no column 'a.b.y.v': no 'y' in 'a.b' (there are: x, w)"),
+        ('"whole"."name"', "no column 'whole.name': no 'whole' (the column of that name is \"whole.name\")"),
+        (
+            '"a.b.x"',
+            "no column 'a.b.x' (in double quotes a dot is part of the name; without them a.b.x is the field of a struct)",
+        ),
+    ],
+)
+def test_exact_names_that_are_not_there(text: str, message: str) -> None:
+    with pytest.raises(ColumnNotFoundError) as caught:
+        resolve(parse_column(text), SCHEMA)
+    assert str(caught.value) == message
+
+
+def parse_column(text: str) -> Column:
+    column = parse(text)
+    assert isinstance(column, Column)
+    return column
 
 
 @pytest.mark.parametrize(
@@ -65,7 +111,7 @@ def test_the_longest_name_that_has_the_rest_is_meant(
 )
 def test_what_is_not_there(name: str, error: type[AccelError], message: str) -> None:
     with pytest.raises(error) as caught:
-        resolve(Column(name), SCHEMA)
+        resolve(column_named(name), SCHEMA)
     assert message in str(caught.value)
 
 
@@ -105,7 +151,7 @@ def test_what_may_have_been_meant(where: Any, message: str) -> None:
         'a.b."x" = 1',
         '"a.b".x = 1',
         [(("a.b", "x"), "=", 1)],
-        [(("a", "b", "x"), "=", 1)],
+        "a.b.x = 1",
     ],
     ids=str,
 )

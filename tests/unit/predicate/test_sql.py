@@ -10,7 +10,18 @@ import pytest
 from hypothesis import given, settings
 
 from accel.errors import PredicateError
-from accel.predicate.expr import And, Column, Expr, InArray, InList, Literal, Not, Ticks, column_of
+from accel.predicate.expr import (
+    And,
+    Column,
+    Expr,
+    InArray,
+    InList,
+    Literal,
+    Not,
+    Ticks,
+    column_named,
+    column_of,
+)
 from accel.predicate.parser import parse
 from accel.predicate.sql import literal_sql, name_sql, to_sql
 from tests.unit.predicate.trees import trees, typed
@@ -78,8 +89,27 @@ def test_literals(value: object, text: str) -> None:
     assert literal_sql(value) == text  # type: ignore[arg-type]
 
 
-def test_names_made_by_hand_are_split_at_dots_unless_quoted() -> None:
-    assert (name_sql(Column("a.b")), name_sql(Column("a.b", quoted=True))) == ("a.b", '"a.b"')
+@pytest.mark.parametrize(
+    ("column", "text"),
+    [
+        (Column(("a", "b"), head=2), "a.b"),
+        (Column(("a", "b")), '"a".b'),
+        (Column(("a.b",)), '"a.b"'),
+        (Column(("a", "b", "c"), head=2), 'a.b."c"'),
+        (Column(("a", "b", "c", "d"), head=2), 'a.b."c".d'),
+        (Column(("a", "b", "c")), '"a".b.c'),
+        (Column(("a", "b c")), 'a."b c"'),
+        (Column(("a",)), "a"),
+    ],
+    ids=str,
+)
+def test_which_dots_may_be_part_of_a_name(column: Column, text: str) -> None:
+    assert name_sql(column) == text
+    assert parse(text) == column
+
+
+def test_the_name_that_python_gives_is_shown_as_it_was_given() -> None:
+    assert name_sql(column_named("a.b")) == "a.b"
 
 
 def test_long_lists_can_be_cut() -> None:

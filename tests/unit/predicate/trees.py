@@ -32,7 +32,15 @@ names = st.one_of(
     st.sampled_from(["a", "B", "_x1", "date", "IN", "not", "true", "a b", 'q"q', "", "é", "a.b"]),
     st.text(characters, max_size=5),
 )
-columns = st.lists(names, min_size=1, max_size=3).map(column_of)
+columns = st.one_of(
+    st.lists(names, min_size=1, max_size=3).map(column_of),
+    # Without quotes, as far as `head` goes: a dot may be part of a name there.
+    st.builds(
+        lambda first, then: column_of([*first, *then], head=len(first)),
+        st.lists(st.sampled_from(["a", "B", "_x1", "date2"]), min_size=2, max_size=3),
+        st.lists(names, max_size=2),
+    ),
+)
 decimals = st.decimals(allow_nan=False, allow_infinity=False).filter(lambda d: abs(d.adjusted()) < 4000)
 zones = st.one_of(st.none(), st.just(datetime.UTC))
 ticks = st.one_of(

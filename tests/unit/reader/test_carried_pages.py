@@ -10,7 +10,7 @@ import pytest
 
 from accel.planning.pages import LeafReads
 from accel.ranges import ByteRange
-from accel.reader.carried_pages import CarriedPages
+from accel.reader.shared_pages import CarriedPages
 
 _NONE = np.zeros(0, np.int64)
 READS = LeafReads(

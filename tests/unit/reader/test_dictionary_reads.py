@@ -43,9 +43,9 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         made.append(codec)
         return store_page(page, codec)
 
-    monkeypatch.setattr("accel.reader.dictionary_reads._WORTH_STORING", 0)
+    monkeypatch.setattr("accel.reader.shared_pages._WORTH_STORING", 0)
     monkeypatch.setattr("accel.reader.reader._WHOLE_BYTES", 0)
-    monkeypatch.setattr("accel.reader.dictionary_reads.store_page", counted)
+    monkeypatch.setattr("accel.reader.shared_pages.store_page", counted)
     return made
 
 

@@ -16,15 +16,11 @@ import accel
 from accel.decode.pool import DecodePool
 from accel.errors import ObjectChangedError, ObjectNotFoundError
 from accel.metrics import Metrics
-from accel.planning.file import DataFile
+from accel.planning.file_entry import FileEntry
 from accel.planning.handle import FileHandle
+from accel.planning.query import Question
 from accel.ranges import ByteRange, Kind, Suffix
 from accel.reader.reader import Reader, Tails
-from accel.scanning.engine import Engine
-from accel.scanning.finder import Finder
-from accel.scanning.scan_spec import ScanSpec
-from accel.scanning.session import Session
-from accel.scanning.sweep import plan_files
 from accel.store import io_loop
 from accel.store.client import client_for
 from accel.testing import DictStore, Layout, RecordingStore, table, write_file
@@ -76,7 +72,7 @@ def open_file(
         return client_for(root, store=store, options=OPTIONS)
 
     reader = Reader(client, cache=cache, options=OPTIONS, metrics=metrics)
-    handle, trips = io_loop.run(reader.open(DataFile("store:", PATH, PATH, size, etag)))
+    handle, trips = io_loop.run(reader.open(FileEntry("store:", PATH, PATH, size, etag)))
     return handle, trips, metrics
 
 
@@ -228,7 +224,7 @@ def test_who_joins_a_load_that_began_before_asks_whether_it_still_holds(
             )
             for _ in range(2)
         ]
-        file = DataFile("store:", PATH, PATH)
+        file = FileEntry("store:", PATH, PATH)
         first = asyncio.create_task(readers[0].open(file))
         await turns()
         store.put(PATH, version(7))
@@ -252,7 +248,7 @@ def test_many_who_doubt_a_version_ask_once(
     """But for those that began after the question was sent, where each scan is to ask for itself."""
     store = Gated({PATH: version(0)})
     cache = accel.Cache(max_age=max_age)
-    file = DataFile("store:", PATH, PATH)
+    file = FileEntry("store:", PATH, PATH)
     old = store.etags[PATH]
     sent: list[Metrics] = [Metrics() for _ in range(6)]
 
@@ -368,16 +364,16 @@ def test_a_tail_is_used_only_with_the_metadata_of_its_own_version() -> None:
         return client_for(root, store=store, options=options)
 
     async def play() -> tuple[str | None, int]:
-        spec = ScanSpec(source=PATH, options=options)
         reader = Reader(client, cache=cache, options=options, metrics=Metrics(), tails=Tails.SERVE)
-        session = Session(spec, reader, finder=Finder(spec, reader, in_store=True))
-        await session.question()
+        file = FileEntry("store:", PATH, PATH)
+        old, _ = await reader.open(file)
         store.put(PATH, version(5000))
         reader.forget("store:", PATH)
-        other = Engine(spec, client, cache=cache, in_store=True)
-        await other.schema(Metrics())
-        session._first = None
-        (plan,) = await plan_files(session)
+        await Reader(client, cache=cache, options=options, metrics=Metrics()).open(file)
+        handle, _ = await reader.open(file)
+        assert handle.id != old.id
+        schema = handle.arrow_schema
+        plan, _ = await reader.plan(file, handle, Question(None, schema, schema, ()), partition={})
         return plan.tasks[0].file.id.etag, len(plan.tasks[0].file.at_hand)
 
     assert io_loop.run(play()) == (store.etags[PATH], 0)
@@ -519,7 +515,7 @@ def test_files_of_one_schema_share_it() -> None:
 
     for path in "abc":
         reader = Reader(client, cache=cache, options=OPTIONS, metrics=Metrics())
-        found.append(io_loop.run(reader.open(DataFile("store:", path, path)))[0])
+        found.append(io_loop.run(reader.open(FileEntry("store:", path, path)))[0])
     first, second, third = found
     assert first.metadata.schema is second.metadata.schema
     assert first.arrow_schema is second.arrow_schema

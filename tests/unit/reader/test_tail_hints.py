@@ -9,9 +9,9 @@ import pytest
 
 import accel
 from accel.options import KIB, MIB
-from accel.planning.file import DataFile
+from accel.planning.file_entry import FileEntry
 from accel.planning.opening import first_tail_bytes
-from accel.reader.tail_hints import TailHints
+from accel.reader.opener import TailHints
 from accel.store.network import Network
 
 GIB = 1024 * MIB
@@ -21,8 +21,8 @@ def client(root: str = "s3://b", *, latency: float = 0.03, bandwidth: float = 90
     return SimpleNamespace(root=root, token="t", network=Network(latency=latency, bandwidth=bandwidth))
 
 
-def file(path: str = "d/1.parquet", size: int | None = None) -> DataFile:
-    return DataFile("s3://b", path, f"s3://b/{path}", size)
+def file(path: str = "d/1.parquet", size: int | None = None) -> FileEntry:
+    return FileEntry("s3://b", path, f"s3://b/{path}", size)
 
 
 def opened(size: int, took: int) -> Any:

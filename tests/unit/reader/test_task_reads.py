@@ -20,7 +20,7 @@ from accel.metrics import Metrics
 from accel.planning.pages import Piece, PieceSize, cut_pieces
 from accel.planning.task import ScanTask
 from accel.ranges import ByteRange, Suffix
-from accel.reader import dictionary_reads
+from accel.reader import shared_pages as dictionary_reads
 from accel.reader.task_reads import TaskReads
 from accel.store import io_loop
 from accel.store.client import client_for
@@ -159,7 +159,7 @@ def test_a_failure_strands_nobody(store: RecordingStore) -> None:
 
 async def test_who_reads_meanwhile_takes_the_stored_dictionary_too(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of many lookups at once one puts it into that form; the others find it when their pages have come."""
-    monkeypatch.setattr("accel.reader.dictionary_reads._WORTH_STORING", 0)
+    monkeypatch.setattr("accel.reader.shared_pages._WORTH_STORING", 0)
     monkeypatch.setattr("accel.reader.reader._WHOLE_BYTES", 0)
     names = [f"name {i % 400:04}" for i in range(ROWS)]
     layout = Layout(page_rows=70, dictionary=["x"], codec="zstd")
@@ -176,7 +176,7 @@ async def test_who_reads_meanwhile_takes_the_stored_dictionary_too(monkeypatch: 
         time.sleep(0.03)  # the others have begun by then, and wait for their pages
         return store_page(page, codec)
 
-    monkeypatch.setattr("accel.reader.dictionary_reads.store_page", later)
+    monkeypatch.setattr("accel.reader.shared_pages.store_page", later)
     monkeypatch.setattr("accel.decode.piece.decode_piece", look)
     slow, cache = LatencyStore(DictStore({"f.parquet": data}), first_byte=0.1), accel.Cache(data=0)
     options = accel.Options(tail_hint=8)
@@ -194,7 +194,7 @@ async def test_who_reads_meanwhile_takes_the_stored_dictionary_too(monkeypatch: 
 
 def test_a_dictionary_met_again_is_kept_stored(monkeypatch: pytest.MonkeyPatch) -> None:
     """The second read has it decompressed, once; the rows stay the same, and no request is added."""
-    monkeypatch.setattr("accel.reader.dictionary_reads._WORTH_STORING", 0)
+    monkeypatch.setattr("accel.reader.shared_pages._WORTH_STORING", 0)
     made: list[int] = []
     real = store_page
 
@@ -202,7 +202,7 @@ def test_a_dictionary_met_again_is_kept_stored(monkeypatch: pytest.MonkeyPatch) 
         made.append(codec)
         return real(page, codec)
 
-    monkeypatch.setattr("accel.reader.dictionary_reads.store_page", counted)
+    monkeypatch.setattr("accel.reader.shared_pages.store_page", counted)
     names = [f"name {i % 400:04}" for i in range(ROWS)]
     data = write_file(table(x=pa.array(names)), Layout(page_rows=70, dictionary=["x"], codec="zstd"))
     store = RecordingStore(DictStore({"f.parquet": data}))

@@ -237,7 +237,7 @@ def test_the_rows_before_a_failure_come_out(inner: DictStore) -> None:
     assert keys(store, limit=800) == got
 
 
-class Turns(DictStore):
+class PrioritySemaphore(DictStore):
     """Takes some turns of the loop for every answer, and counts what is under way."""
 
     under_way = 0
@@ -254,7 +254,7 @@ class Turns(DictStore):
 
 @pytest.mark.parametrize("ordered", [True, False])
 def test_cancelled_at_every_turn_nothing_is_left(inner: DictStore, ordered: bool) -> None:
-    store = Turns(inner.objects)
+    store = PrioritySemaphore(inner.objects)
     scan = accel.scan(
         PATHS,
         "key >= 5",

@@ -269,7 +269,7 @@ def test_as_if_all_were_listed_first(
     draw = random.Random(seed)
     page = draw.randint(2, 45)
     monkeypatch.setattr(listing, "LIST_PAGE", page)
-    monkeypatch.setattr("accel.scanning.openings._DEPTH", draw.choice([3, 70, 512]))
+    monkeypatch.setattr("accel.scanning.footer_prefetch._DEPTH", draw.choice([3, 70, 512]))
     chosen = dict(sorted(objects.items())[: draw.randint(1, FILES)])
     if draw.random() < 0.3:
         chosen[draw.choice(list(chosen))] = draw.choice([b"", b"PAR1 this is none PAR1"])

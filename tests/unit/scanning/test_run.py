@@ -23,9 +23,9 @@ from accel.planning.seen import Seen
 from accel.planning.selection import RowSelection
 from accel.planning.task import ScanTask
 from accel.reader.task_reads import PieceRead
-from accel.scanning.outbox import Item
+from accel.scanning.file_jobs import FileJob, FixedJobs
+from accel.scanning.file_run import ReadyBatch
 from accel.scanning.run import Run
-from accel.scanning.works import FileWork, Works
 from accel.store.network import Network
 from accel.store.request_errors import foremost
 from accel.testing import DictStore, Layout, table, write_file
@@ -110,11 +110,15 @@ class FakeReads:
 
 
 class Files:
-    """The work of a run: gives the tasks of files, fails as told."""
+    """The source of a run: gives the tasks of files, fails as told."""
 
     def __init__(
-        self, planned: Sequence[Sequence[ScanTask]], failures: dict[int, list[BaseException]]
+        self,
+        reader: FakeReader,
+        planned: Sequence[Sequence[ScanTask]],
+        failures: dict[int, list[BaseException]],
     ) -> None:
+        self.reader = reader
         self.planned = planned
         self.failures = failures
         self.asked: list[int] = []
@@ -123,10 +127,13 @@ class Files:
         self.gates: dict[int, asyncio.Event] = {}
         self.final = False
 
-    async def work(self) -> Works:
-        return Works([self._work(i) for i in range(len(self.planned))])
+    async def jobs(self) -> FixedJobs:
+        return FixedJobs([self._job(i) for i in range(len(self.planned))])
 
-    def _work(self, i: int) -> FileWork:
+    def speculate(self) -> None:
+        return None
+
+    def _job(self, i: int) -> FileJob:
         async def tasks() -> tuple[Sequence[ScanTask], int]:
             self.asked.append(i)
             if i in self.gates:
@@ -143,7 +150,7 @@ class Files:
             self.distrusted.append(i)
             return True
 
-        return FileWork(tasks, forget, distrust)
+        return FileJob(tasks, forget, distrust)
 
 
 def make(
@@ -154,9 +161,19 @@ def make(
     ordered: bool = True,
     failures: dict[int, list[BaseException]] | None = None,
 ) -> tuple[Run, Files]:
-    files = Files(planned, failures or {})
-    run = Run(reader or FakeReader(), files.work, limit=limit, ordered=ordered)  # type: ignore[arg-type]
+    files = Files(reader or FakeReader(), planned, failures or {})
+    run = Run(files, limit=limit, ordered=ordered, speculates=False)  # type: ignore[arg-type]
     return run, files
+
+
+def failing(error: BaseException | type[BaseException]) -> Files:
+    """A source whose files cannot be listed."""
+
+    class Failing(Files):
+        async def jobs(self) -> FixedJobs:
+            raise error
+
+    return Failing(FakeReader(), [], {})
 
 
 async def rows_of(run: Run) -> list[int]:
@@ -184,10 +201,10 @@ async def test_rows_in_order_and_nothing_left(planned: list[list[ScanTask]]) -> 
     run, files = make(planned)
     assert await rows_of(run) == expected(*range(6))
     assert files.asked == list(range(6))
-    assert run.reader.metrics.rows_out == 6 * ROWS
+    assert files.reader.metrics.rows_out == 6 * ROWS
     assert await run.take() is None
     assert others() == set()
-    assert (run.intake.admission.held, run.intake.admission.pinned) == ({}, {})
+    assert (run.limits.admission.held, run.limits.admission.pinned) == ({}, {})
 
 
 async def test_no_files() -> None:
@@ -277,10 +294,7 @@ async def test_an_error_unordered_ends_the_run(planned: list[list[ScanTask]]) ->
 
 
 async def test_an_error_of_the_listing() -> None:
-    async def work() -> Works:
-        raise StoreError("cannot list")
-
-    run = Run(FakeReader(), work, limit=None, ordered=True)  # type: ignore[arg-type]
+    run = Run(failing(StoreError("cannot list")), limit=None, ordered=True, speculates=False)  # type: ignore[arg-type]
     with pytest.raises(StoreError, match="cannot list"):
         await run.take()
 
@@ -289,10 +303,7 @@ async def test_an_error_that_is_no_exception_ends_the_run() -> None:
     class Panic(BaseException):
         pass
 
-    async def work() -> Works:
-        raise Panic
-
-    run = Run(FakeReader(), work, limit=None, ordered=True)  # type: ignore[arg-type]
+    run = Run(failing(Panic), limit=None, ordered=True, speculates=False)  # type: ignore[arg-type]
     with pytest.raises(Panic):
         await asyncio.wait_for(run.take(), 20)
 
@@ -364,7 +375,7 @@ async def test_a_piece_that_fails_first_is_told_after_those_before_it(
     assert rows == list(range(20))
     assert isinstance(failure, asyncio.CancelledError) or caught.value is failure
     assert (files.asked, files.distrusted) == ([0], [])
-    assert run.intake.admission.held == {}
+    assert run.limits.admission.held == {}
     assert others() == set()
 
 
@@ -470,7 +481,7 @@ async def test_a_changed_file_gives_none_of_the_rows_it_had_before(planned: list
     hold.set()
     assert await rows == expected(0, 1)
     assert files.asked == [0, 1, 1]
-    assert run.intake.admission.held == {}
+    assert run.limits.admission.held == {}
 
 
 async def test_nothing_comes_out_of_an_attempt_that_is_being_ended(planned: list[list[ScanTask]]) -> None:
@@ -497,7 +508,7 @@ async def test_nothing_comes_out_of_an_attempt_that_is_being_ended(planned: list
         event.set()
     assert await rows == expected(0, 1, 2)
     assert files.asked == [0, 1, 1]
-    assert run.intake.admission.held == {}
+    assert run.limits.admission.held == {}
 
 
 async def test_pages_that_contradict_their_index_are_read_without_it(planned: list[list[ScanTask]]) -> None:
@@ -644,7 +655,7 @@ async def test_a_slow_consumer_holds_no_more_than_the_limit(planned: list[list[S
     while (batch := await run.take()) is not None:
         out += batch.column(0).to_pylist()
         await settle()
-        most = max(most, sum(run.intake.admission.held.values()))
+        most = max(most, sum(run.limits.admission.held.values()))
     assert out == expected(*range(6))
     assert 0 < most <= limit
 
@@ -662,7 +673,7 @@ async def test_a_piece_holds_its_room_until_its_last_batch_is_taken(planned: lis
     held: list[list[tuple[int, ...]]] = []
     while await run.take() is not None:
         await settle()
-        held.append(sorted(run.intake.admission.held))
+        held.append(sorted(run.limits.admission.held))
     assert held == [[(0, 0), (0, 1)], [(0, 1)], [(0, 1)], []]
 
 
@@ -674,9 +685,9 @@ async def test_a_failure_lets_go_of_nothing_that_is_still_to_be_taken(planned: l
     run, _ = make(planned[:1], Halves(before))
     assert await run.take() is not None
     await settle()
-    assert sorted(run.intake.admission.held) == [(0, 0)]
+    assert sorted(run.limits.admission.held) == [(0, 0)]
     assert await run.take() is not None
-    assert run.intake.admission.held == {}
+    assert run.limits.admission.held == {}
     with pytest.raises(StoreError, match="the second group"):
         await run.take()
 
@@ -686,27 +697,29 @@ async def test_a_failure_lets_go_of_nothing_that_is_still_to_be_taken(planned: l
 async def test_whatever_ends_a_run_closes_its_files(
     planned: list[list[ScanTask]], closed: bool, ordered: bool
 ) -> None:
-    class Closing(Works):
+    class Closing(FixedJobs):
         closed = 0
 
         async def aclose(self) -> None:
             self.closed += 1
 
-    works = Closing([])
+    jobs = Closing([])
 
-    async def work() -> Works:
-        return works
+    class Known(Files):
+        async def jobs(self) -> FixedJobs:
+            return jobs
 
-    run = Run(FakeReader(), work, limit=None, ordered=ordered)  # type: ignore[arg-type]
+    run = Run(Known(FakeReader(), [], {}), limit=None, ordered=ordered, speculates=False)  # type: ignore[arg-type]
     taking = asyncio.create_task(run.take())
-    await asyncio.sleep(0)  # the files are known, and nothing has been done with them
+    for _ in range(2):
+        await asyncio.sleep(0)  # the files are known, and nothing has been done with them
     if closed:
         await run.close()
         with pytest.raises(AccelError, match="closed before its end"):
             await taking
     else:
         assert await taking is None
-    assert works.closed == 1
+    assert jobs.closed >= 1
     assert others() == set()
 
 
@@ -739,19 +752,6 @@ def single(planned: list[list[ScanTask]]) -> list[list[ScanTask]]:
     return [planned[0][:1]]
 
 
-async def test_a_single_piece_starts_no_task(single: list[list[ScanTask]]) -> None:
-    tasks = []
-
-    async def before(task: ScanTask, piece: Piece) -> None:
-        tasks.append(others())
-
-    run, files = make(single, FakeReader(before))
-    assert await rows_of(run) == list(range(20))
-    assert (tasks, files.asked, run.intake.admission.held) == ([set()], [0], {})
-    assert await run.take() is None
-    await run.close()
-
-
 @pytest.mark.parametrize("kind", [ObjectChangedError, ParquetFormatError])
 @pytest.mark.parametrize("times", [1, 2])
 @pytest.mark.parametrize("planning", [True, False])
@@ -772,7 +772,7 @@ async def test_a_single_piece_is_read_once_more(
             await run.take()
         assert await run.take() is None
     assert (files.asked, len(files.forgotten) + len(files.distrusted)) == ([0, 0], 1)
-    assert (run.intake.admission.held, others()) == ({}, set())
+    assert (run.limits.admission.held, others()) == ({}, set())
 
 
 async def test_closed_while_a_single_piece_is_read(single: list[list[ScanTask]]) -> None:
@@ -872,6 +872,6 @@ async def test_pieces_are_decoded_in_the_order_they_are_wanted_in(planned: list[
 
 async def test_what_waits_to_come_out_is_not_told_with_its_rows() -> None:
     """asyncio tells in a log what a destroyed task waited for."""
-    queue: asyncio.Queue[Item] = asyncio.Queue()
-    queue.put_nowait(Item(pa.RecordBatch.from_pydict({"name": ["confidential"]}), (0, 0), True))
+    queue: asyncio.Queue[ReadyBatch] = asyncio.Queue()
+    queue.put_nowait(ReadyBatch(pa.RecordBatch.from_pydict({"name": ["confidential"]}), (0, 0), True))
     assert "confidential" not in repr(queue)

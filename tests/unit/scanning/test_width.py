@@ -7,8 +7,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from accel.scanning import width
-from accel.scanning.width import Width
+from accel.scanning import footer_prefetch as width
+from accel.scanning.footer_prefetch import RequestWidth
 
 
 class Clock:
@@ -31,7 +31,7 @@ async def test_it_grows_while_the_loop_is_idle(
     monkeypatch: pytest.MonkeyPatch, worked: float, grows: bool
 ) -> None:
     clock, looked = Clock(monkeypatch), []
-    limit = Width(200, widened=lambda: looked.append(limit.now))
+    limit = RequestWidth(200, widened=lambda: looked.append(limit.now))
     assert limit.now == 128
     for _ in range(3):
         limit.ask()
@@ -48,7 +48,7 @@ async def test_it_grows_while_the_loop_is_idle(
 async def test_a_small_limit_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     Clock(monkeypatch)
     looked: list[int] = []
-    limit = Width(3, widened=lambda: looked.append(limit.now))
+    limit = RequestWidth(3, widened=lambda: looked.append(limit.now))
     limit.ask()
     await turns()
     assert (limit.now, looked) == (3, [])
@@ -57,7 +57,7 @@ async def test_a_small_limit_stays(monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_closed_it_looks_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
     Clock(monkeypatch)
     looked: list[int] = []
-    limit = Width(200, widened=lambda: looked.append(limit.now))
+    limit = RequestWidth(200, widened=lambda: looked.append(limit.now))
     limit.close()
     limit.ask()
     limit.close()

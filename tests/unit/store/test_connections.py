@@ -138,7 +138,7 @@ async def test_a_connection_that_was_closed_while_idle_is_replaced(server: Any, 
 
 async def test_a_new_connection_that_is_closed_is_not(server: Any, pool: Connections) -> None:
     server.always = lambda reply: setattr(reply, "vanish", True)
-    with pytest.raises(LostError, match="the connection failed") as caught:
+    with pytest.raises(LostError, match="closed too early") as caught:
         await ask(pool)
     assert (caught.value.loss, caught.value.begun, len(server.requests)) == (Loss.CLOSED, False, 1)
 

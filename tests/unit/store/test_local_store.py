@@ -110,13 +110,6 @@ async def test_refusals(store: FileStore, tmp_path: pathlib.Path) -> None:
         await store.read("x" * 5000, ByteRange(0, 1))
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
-async def test_a_file_that_may_not_be_read(store: FileStore, tmp_path: pathlib.Path) -> None:
-    (tmp_path / "f").chmod(0)
-    with pytest.raises(StoreError, match="permissions"):
-        await store.read("f", ByteRange(0, 1))
-
-
 @pytest.mark.parametrize("how", ["in place", "replaced", "appended"])
 async def test_a_rewritten_file_has_another_etag(store: FileStore, tmp_path: pathlib.Path, how: str) -> None:
     before = (await store.read("f", ByteRange(0, 1))).etag

@@ -11,8 +11,7 @@ from obstore.store import S3Store
 from accel.errors import ObjectChangedError, StoreError
 from accel.metrics import Metrics
 from accel.options import Options, Transport
-from accel.planning.file import ObjectId
-from accel.ranges import ByteRange, Kind, ReadKey, Want
+from accel.ranges import ByteRange, Kind, ObjectId, ReadKey, Want
 from accel.store.client import Client
 from accel.store.http_store import HttpStore
 from accel.store.range_store import RangeStore

@@ -30,7 +30,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return clock
 
 
-class Turns:
+class PrioritySemaphore:
     """How often the loop went round."""
 
     def __init__(self) -> None:
@@ -55,7 +55,7 @@ class Turns:
 
 
 async def test_within_a_slice_nothing_is_waited_for(clock: Clock) -> None:
-    async with Turns() as turns:
+    async with PrioritySemaphore() as turns:
         for _ in range(100):
             await breathe()
             clock.now += 1e-5
@@ -63,7 +63,7 @@ async def test_within_a_slice_nothing_is_waited_for(clock: Clock) -> None:
 
 
 async def test_a_slice_that_is_used_up_lets_the_loop_go_round_once(clock: Clock) -> None:
-    async with Turns() as turns:
+    async with PrioritySemaphore() as turns:
         for rounds in range(5):
             assert turns.rounds == rounds
             clock.now += 0.01
@@ -102,7 +102,7 @@ async def test_each_gives_everything_in_order() -> None:
 
 
 async def test_each_breathes() -> None:
-    async with Turns() as turns:
+    async with PrioritySemaphore() as turns:
         await each(range(640), lambda n: time.sleep(0.0005))
         assert turns.rounds >= 10
 

@@ -13,7 +13,7 @@ import pytest
 from accel.errors import AccelError, ObjectNotFoundError, SchemaMismatchError, StoreError
 from accel.metrics import Metrics
 from accel.options import Options
-from accel.planning.file import DataFile, Listing
+from accel.planning.file_entry import FileBlock, FileEntry
 from accel.store.client import Client
 from accel.store.local_store import FileStore, etag_of
 from accel.store.range_store import ObjectEntry, PageSeen
@@ -67,16 +67,16 @@ class _Bucket:
         return ObjectEntry(path, 0)
 
 
-def listed(key: str, partition: tuple[object, ...] = (), *, url: str | None = None) -> DataFile:
-    return DataFile(S3, key, url or f"{S3}/{key}", 100, f'"{key}"', partition)
+def listed(key: str, partition: tuple[object, ...] = (), *, url: str | None = None) -> FileEntry:
+    return FileEntry(S3, key, url or f"{S3}/{key}", 100, f'"{key}"', partition)
 
 
-def named(url: str, partition: tuple[object, ...] = ()) -> DataFile:
+def named(url: str, partition: tuple[object, ...] = ()) -> FileEntry:
     root, _, path = url.removeprefix("s3://").partition("/")
-    return DataFile(f"s3://{root}", path, url, None, None, partition)
+    return FileEntry(f"s3://{root}", path, url, None, None, partition)
 
 
-async def find(stores: Stores, source: Any, **options: Any) -> Listing:
+async def find(stores: Stores, source: Any, **options: Any) -> FileBlock:
     return await discover(source, client_for=stores.client, metrics=Metrics(), **options)
 
 
@@ -96,7 +96,7 @@ NOTHING = pa.schema([])
 )
 async def test_a_named_file_takes_no_request(url: str) -> None:
     stores = Stores(bucket=[])
-    assert await find(stores, url) == Listing((named(url),), NOTHING, 0)
+    assert await find(stores, url) == FileBlock((named(url),), NOTHING, 0)
     assert stores.listed == []
 
 
@@ -116,11 +116,11 @@ async def test_a_file_alone_is_found_as_among_others(key: str, partitioning: Any
 async def test_over_http_everything_but_a_trailing_slash_is_a_file() -> None:
     stores = Stores()
     urls = ["https://host/a?X-Sig=a*b&p=/k=v/", "https://host/k=1/data", "https://host/[x]*.parquet?p=k=2/z"]
-    assert await find(stores, urls) == Listing(
+    assert await find(stores, urls) == FileBlock(
         (
-            DataFile("https://host", "a?X-Sig=a*b&p=/k=v/", urls[0]),
-            DataFile("https://host", "k=1/data", urls[1]),
-            DataFile("https://host", "[x]*.parquet?p=k=2/z", urls[2]),
+            FileEntry("https://host", "a?X-Sig=a*b&p=/k=v/", urls[0]),
+            FileEntry("https://host", "k=1/data", urls[1]),
+            FileEntry("https://host", "[x]*.parquet?p=k=2/z", urls[2]),
         ),
         NOTHING,
         0,
@@ -132,12 +132,12 @@ async def test_a_list_over_several_stores_keeps_its_order_and_its_repeats() -> N
     found = await find(
         stores, ["s3://other/z.parquet", "s3://bucket/d/", "s3://other/e", "s3://other/z.parquet"]
     )
-    assert found == Listing(
+    assert found == FileBlock(
         (
             named("s3://other/z.parquet"),
             listed("d/1.parquet"),
             listed("d/2.parquet"),
-            DataFile("s3://other", "e/f", "s3://other/e/f", 100, '"e/f"'),
+            FileEntry("s3://other", "e/f", "s3://other/e/f", 100, '"e/f"'),
             named("s3://other/z.parquet"),
         ),
         NOTHING,
@@ -149,10 +149,10 @@ async def test_a_list_over_several_stores_keeps_its_order_and_its_repeats() -> N
 async def test_a_path_in_a_store_of_the_callers() -> None:
     stores = Stores()
     stores.buckets["store:"] = ["t/a=1/x", "t/a=2/y"]
-    assert await find(stores, "t/*/?", in_store=True) == Listing(
+    assert await find(stores, "t/*/?", in_store=True) == FileBlock(
         (
-            DataFile("store:", "t/a=1/x", "t/a=1/x", 100, '"t/a=1/x"', (1,)),
-            DataFile("store:", "t/a=2/y", "t/a=2/y", 100, '"t/a=2/y"', (2,)),
+            FileEntry("store:", "t/a=1/x", "t/a=1/x", 100, '"t/a=1/x"', (1,)),
+            FileEntry("store:", "t/a=2/y", "t/a=2/y", 100, '"t/a=2/y"', (2,)),
         ),
         pa.schema([("a", pa.int64())]),
         1,
@@ -186,11 +186,11 @@ MESSY = {
 async def test_a_directory_takes_what_is_neither_hidden_nor_a_marker(url: str) -> None:
     stores = Stores(bucket=MESSY)
     found = await find(stores, url)
-    assert found == Listing(
+    assert found == FileBlock(
         (
             listed("t/a b%20é.parquet"),
             listed("t/b.parquet"),
-            DataFile(S3, "t/empty.parquet", f"{S3}/t/empty.parquet", 0, '"t/empty.parquet"'),
+            FileEntry(S3, "t/empty.parquet", f"{S3}/t/empty.parquet", 0, '"t/empty.parquet"'),
             listed("t/readme.txt"),
             listed("t/sub/c.parquet"),
         ),
@@ -275,12 +275,12 @@ async def test_what_is_hidden_above_the_directory_does_not_matter() -> None:
 @pytest.mark.parametrize("url", ["s3://bucket", "s3://bucket/"])
 async def test_a_bucket_is_a_directory(url: str) -> None:
     stores = Stores(bucket=["b", "a/c", "_d"])
-    assert await find(stores, url) == Listing((listed("a/c"), listed("b")), NOTHING, 1)
+    assert await find(stores, url) == FileBlock((listed("a/c"), listed("b")), NOTHING, 1)
     assert stores.listed == [(S3, "")]
 
 
 async def test_an_open_name_below_which_there_is_nothing_is_a_file() -> None:
-    assert await find(Stores(bucket=["tx"]), "s3://bucket/t") == Listing(
+    assert await find(Stores(bucket=["tx"]), "s3://bucket/t") == FileBlock(
         (named("s3://bucket/t"),), NOTHING, 1
     )
 
@@ -307,14 +307,14 @@ async def test_an_object_named_like_a_pattern_at_the_root_of_its_bucket() -> Non
 
 async def test_a_tuple_is_a_list() -> None:
     stores = Stores(bucket=[])
-    assert await find(stores, ("s3://bucket/a.p", "s3://bucket/b.p")) == Listing(
+    assert await find(stores, ("s3://bucket/a.p", "s3://bucket/b.p")) == FileBlock(
         (named("s3://bucket/a.p"), named("s3://bucket/b.p")), NOTHING, 0
     )
 
 
 async def test_a_version_is_no_extension() -> None:
     stores = Stores(bucket=["t_v1.2/x"])
-    assert await find(stores, "s3://bucket/t_v1.2") == Listing((listed("t_v1.2/x"),), NOTHING, 1)
+    assert await find(stores, "s3://bucket/t_v1.2") == FileBlock((listed("t_v1.2/x"),), NOTHING, 1)
 
 
 @pytest.mark.parametrize("keys", [[], ["d/_SUCCESS"], {"d/x": 0}], ids=["none", "hidden", "marker"])
@@ -369,7 +369,7 @@ async def test_a_glob(pattern: str, keys: list[str], prefix: str) -> None:
     elif pattern == "t/*.parquet":
         keys = [*keys, "t/x[1].parquet"]
     found = await find(stores, f"s3://bucket/{pattern}")
-    assert found == Listing(tuple(listed(key) for key in keys), NOTHING, 1)
+    assert found == FileBlock(tuple(listed(key) for key in keys), NOTHING, 1)
     assert stores.listed == [(S3, prefix)]
 
 
@@ -382,7 +382,7 @@ async def test_an_object_of_exactly_that_name_goes_before_the_pattern() -> None:
 async def test_globbing_switched_off() -> None:
     stores = Stores(bucket=["t/ab.parquet"])
     url = "s3://bucket/t/a*.parquet"
-    assert await find(stores, url, glob=False) == Listing((named(url),), NOTHING, 0)
+    assert await find(stores, url, glob=False) == FileBlock((named(url),), NOTHING, 0)
     assert stores.listed == []
 
 
@@ -402,7 +402,7 @@ FLIGHTS = ["t/year=2013/month=02/b", "t/year=2013/month=01/a", "t/year=2012/mont
 
 async def test_hive_directories_become_typed_columns() -> None:
     found = await find(Stores(bucket=FLIGHTS), "s3://bucket/t/")
-    assert found == Listing(
+    assert found == FileBlock(
         (
             listed("t/year=2012/month=12/c", (2012, 12)),
             listed("t/year=2013/month=01/a", (2013, 1)),
@@ -434,7 +434,7 @@ async def test_named_files_patterns_and_several_directories_count_whole_paths() 
     alone = await find(Stores(bucket=["t/year=2013/month=01/a"]), bare)
     assert (alone.partition_schema, [file.partition for file in alone.files]) == (year, [(2013, 1)])
     alone = await find(stores, "s3://bucket/t/year=2013/month=01/a.x")
-    assert alone == Listing((named(f"{S3}/t/year=2013/month=01/a.x", (2013, 1)),), year, 0)
+    assert alone == FileBlock((named(f"{S3}/t/year=2013/month=01/a.x", (2013, 1)),), year, 0)
 
 
 async def test_a_query_string_is_no_directory() -> None:
@@ -447,7 +447,7 @@ async def test_a_query_string_is_no_directory() -> None:
 async def test_partitioning_none_and_a_schema() -> None:
     stores = Stores(bucket=FLIGHTS)
     off = await find(stores, "s3://bucket/t/", partitioning=None)
-    assert off == Listing(tuple(listed(key) for key in sorted(FLIGHTS)), NOTHING, 1)
+    assert off == FileBlock(tuple(listed(key) for key in sorted(FLIGHTS)), NOTHING, 1)
     types = pa.schema([("month", pa.string()), ("year", pa.int16())])
     given = await find(stores, "s3://bucket/t/", partitioning=types)
     assert given.partition_schema == types
@@ -465,7 +465,7 @@ async def test_a_directory_of_two_minds() -> None:
 
 async def test_an_equals_sign_in_a_file_name_is_no_partition() -> None:
     found = await find(Stores(bucket=["t/a=1.parquet"]), "s3://bucket/t/")
-    assert found == Listing((listed("t/a=1.parquet"),), NOTHING, 1)
+    assert found == FileBlock((listed("t/a=1.parquet"),), NOTHING, 1)
 
 
 # -- the file system -----------------------------------------------------------------------------
@@ -496,7 +496,7 @@ def local_client(root: str) -> Client:
     return Client(FileStore(), root=root, token="t", options=Options())
 
 
-async def find_local(source: Any, **options: Any) -> Listing:
+async def find_local(source: Any, **options: Any) -> FileBlock:
     return await discover(source, client_for=local_client, metrics=Metrics(), **options)
 
 
@@ -533,8 +533,8 @@ async def test_a_local_file_that_is_empty_is_one_whatever_its_name(tmp_path: Pat
 @pytest.mark.parametrize("name", ["plain", "t/k=__HIVE_DEFAULT_PARTITION__/[1].parquet"])
 async def test_a_local_file_takes_no_request_whatever_its_name(tree: Path, name: str) -> None:
     path = str(tree / name)
-    file = DataFile("file://", path[1:], path, *version(path))
-    assert await find_local(path, partitioning=None) == Listing((file,), NOTHING, 0)
+    file = FileEntry("file://", path[1:], path, *version(path))
+    assert await find_local(path, partitioning=None) == FileBlock((file,), NOTHING, 0)
 
 
 async def test_relative_paths_keep_the_users_words(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -542,9 +542,9 @@ async def test_relative_paths_keep_the_users_words(tree: Path, monkeypatch: pyte
     monkeypatch.chdir(below)
     absolute = str(below)[1:]
     name = "x y.parquet"
-    file = DataFile("file://", f"{absolute}/{name}", name, *version(name))
-    assert await find_local(name) == Listing((file,), NOTHING, 0)
-    assert await find_local("*.parquet") == Listing((file,), NOTHING, 0)
+    file = FileEntry("file://", f"{absolute}/{name}", name, *version(name))
+    assert await find_local(name) == FileBlock((file,), NOTHING, 0)
+    assert await find_local("*.parquet") == FileBlock((file,), NOTHING, 0)
     assert [f.url for f in (await find_local(".")).files] == ["./x y.parquet"]
     assert [f.url for f in (await find_local("../../g/*2.parquet")).files] == ["../../g/12.parquet"]
 
@@ -631,7 +631,7 @@ async def test_what_is_no_partitioning() -> None:
 
 
 async def test_an_empty_list_is_an_empty_listing() -> None:
-    assert await find(Stores(), []) == Listing((), NOTHING, 0)
+    assert await find(Stores(), []) == FileBlock((), NOTHING, 0)
 
 
 async def test_thousands_of_files_take_linear_time() -> None:
@@ -697,7 +697,7 @@ async def test_files_shown_before_all_are_known(
     keys = {"t/": 0, "t/_x": 9, "t/a": 9, "t/m": 0, "t/u/b": 9, "t/v": 9, "t/w": 9, "t/x": 9, "t/y": 9}
     keys |= {f"p/k={k}/a": 9 for k in range(4)}
     stores = Stores(bucket={k.rstrip("/"): size for k, size in keys.items() if k != "t/"})
-    seen: list[DataFile] = []
+    seen: list[FileEntry] = []
     found: Any = None
     try:
         found = await find(stores, source, begun=seen.extend, **options)

@@ -10,26 +10,26 @@ import pytest
 
 import accel
 from accel.cache.cache import CacheKey, Entry
-from accel.planning.file import DataFile, Listing
+from accel.planning.file_entry import FileBlock, FileEntry
 from accel.tables.last_listing import LastListing
 
 NO_COLUMNS = pa.schema([])
 
 
-def listing(*versions: str, partitions: pa.Schema = NO_COLUMNS) -> Listing:
+def listing(*versions: str, partitions: pa.Schema = NO_COLUMNS) -> FileBlock:
     """One file for each etag."""
     files = (
-        DataFile("s3://b", f"d/{at}", f"s3://b/d/{at}", 100, etag, tuple(range(len(partitions))))
+        FileEntry("s3://b", f"d/{at}", f"s3://b/d/{at}", 100, etag, tuple(range(len(partitions))))
         for at, etag in enumerate(versions)
     )
-    return Listing(tuple(files), partitions, 1)
+    return FileBlock(tuple(files), partitions, 1)
 
 
 def last(cache: accel.Cache, token: str = "mine") -> LastListing:
-    return LastListing(cache, lambda: CacheKey(token, "k", None, Entry.LISTING))
+    return LastListing(cache, CacheKey(token, "k", None, Entry.LISTING))
 
 
-def note(cache: accel.Cache, found: Listing) -> Listing:
+def note(cache: accel.Cache, found: FileBlock) -> FileBlock:
     return asyncio.run(last(cache).note(found))
 
 
@@ -55,7 +55,7 @@ def test_a_source_that_holds_the_same_as_before_keeps_its_files() -> None:
         replace(listing('"1"', '"2"'), files=tuple(replace(f, size=99) for f in listing('"1"', '"2"').files)),
     ],
 )
-def test_one_that_has_changed_is_believed_when_it_was_the_same_twice(other: Listing) -> None:
+def test_one_that_has_changed_is_believed_when_it_was_the_same_twice(other: FileBlock) -> None:
     cache = accel.Cache()
     note(cache, listing('"1"', '"2"'))
     assert note(cache, other) is other
@@ -99,7 +99,7 @@ def test_files_without_a_version_are_not_kept(lacking: dict[str, None]) -> None:
     cache = accel.Cache()
     note(cache, listing('"1"', '"2"'))
     one, two = listing('"1"', '"2"').files
-    bare = Listing((one, replace(two, **lacking)), NO_COLUMNS, 1)  # type: ignore[arg-type]
+    bare = FileBlock((one, replace(two, **lacking)), NO_COLUMNS, 1)  # type: ignore[arg-type]
     assert note(cache, bare) is bare
     assert cache.stats().entries == 0
 

@@ -445,6 +445,9 @@ def test_a_damaged_page_index_is_made_anew(tmp_path: Path) -> None:
     data[begin] = 0
     path.write_bytes(bytes(data))
     report = embed(path, indexes={})
+    (warning,) = report.warnings
+    assert warning.startswith(f"{path}, row group 1, column id, offset index: ")
+    assert warning.endswith(": this page index is made anew")
     assert report.page_indexes_added == 1
     assert page_indexes(path) == truth
 

@@ -47,6 +47,20 @@ def test_what_it_is_of(
         assert [kind.path_of(name) for name in kind.inputs] == leaves
 
 
+def test_paths_beside_names_with_dots(tmp_path: Path) -> None:
+    below = pa.array([{"c": 2, "d": 3}])
+    columns = {"b.c": [1], "b": below, "x.y": below, "x": [{"y": 4, "z": {"y": 5}}], "x.z": below}
+    metadata = metadata_of(write(tmp_path / "a.parquet", pa.table(columns)))
+    zonemap = Zonemap(columns=("b.c", ("b", "c"), "x.z.y", "x.z.c", ("x", "z", "y"), ("x.y", "c"), "b.d"))
+    [several] = read_wanted({"b.c": zonemap}, metadata)
+    paths = [("b.c",), ("b", "c"), ("x", "z", "y"), ("x.z", "c"), ("x", "z", "y"), ("x.y", "c"), ("b", "d")]
+    assert [leaf.path for leaf in several.leaves] == paths
+    with pytest.raises(SchemaMismatchError, match="column x.y is nested"):
+        read_wanted({"x.y": "distinct"}, metadata)
+    with pytest.raises(AccelError, match="no column b.d"):
+        read_wanted({"*": Zonemap(columns=(("b.d",),))}, metadata)
+
+
 @pytest.mark.parametrize(
     ("indexes", "message"),
     [

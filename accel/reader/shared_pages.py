@@ -1,0 +1,308 @@
+"""Pages that straddle a cut: the first piece that needs one fetches it, the others wait for it, and with the last of
+them it is let go. A row group may have as many of them as it has pages."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Hashable, Sequence
+from dataclasses import dataclass, field
+
+from accel.arrays import own_copy
+from accel.cache.cache import Cache, CacheKey, Entry
+from accel.decode.stored import BarePage, StoredPage, store_page
+from accel.metrics import Metrics
+from accel.options import MIB
+from accel.planning.pages import LeafReads, Piece, dictionary_wants
+from accel.planning.task import ScanTask
+from accel.ranges import Buffer, ByteRange, ObjectId, ReadKey, Stash, Want
+from accel.store.client import Client
+from accel.store.threads import WORK
+
+__all__ = [
+    "CarriedPages",
+    "DictionaryReads",
+    "Sought",
+    "cache_dictionary",
+    "cached_dictionary",
+    "dictionary_key",
+    "until_done",
+]
+
+
+@dataclass(slots=True)
+class _Page:
+    came: asyncio.Future[Buffer]
+    takers: int = 0
+    """Pieces that wait for it, or will."""
+    until: int = 0
+    """Pieces that begin before this row may yet come to want it."""
+
+
+class CarriedPages:
+    """Those of one task, by leaf and ordinal. Used on one event loop."""
+
+    def __init__(self) -> None:
+        self._pages: dict[tuple[int, int], _Page] = {}
+
+    def __len__(self) -> int:
+        return len(self._pages)
+
+    def expect(self, reads: LeafReads, at: int) -> None:
+        """Announce a later piece that will take this page; once for each such piece."""
+        self._page(reads, at).takers += 1
+
+    def offer(self, reads: LeafReads, at: int) -> None:
+        """Announce a page about to be fetched that later pieces may claim."""
+        self._page(reads, at).until = int(reads.stop_row[at])
+
+    def claim(self, leaf: int, ordinal: int) -> bool:
+        """Whether a page is on its way, or here, for another piece: then whoever asks takes it."""
+        page = self._pages.get((leaf, ordinal))
+        if page is None:
+            return False
+        page.takers += 1
+        return True
+
+    def bring(self, reads: LeafReads, at: int, page: memoryview) -> None:
+        """Hand a page that was fetched to all who take it; a copy, that what it came in can go."""
+        waited = self._pages.get(_key(reads, at))
+        if waited is not None and not waited.came.done():
+            waited.came.set_result(own_copy(page))
+
+    def fail(self, reads: LeafReads, at: int) -> None:
+        """A page does not come: whoever waits for it is cancelled."""
+        waited = self._pages.get(_key(reads, at))
+        if waited is not None:
+            waited.came.cancel()
+
+    async def take(self, reads: LeafReads, at: int, *, until: int) -> memoryview:
+        """A page that was expected or claimed, for a piece that ends before the row `until`."""
+        key = _key(reads, at)
+        page = self._pages[key]
+        try:
+            return memoryview(await asyncio.shield(page.came))
+        finally:
+            page.takers -= 1
+            if not page.takers and page.until <= until:
+                self._pages.pop(key, None)
+
+    def pass_by(self, row: int) -> None:
+        """Let go of what was offered to pieces that end before this row, and claimed by none."""
+        gone = [key for key, page in self._pages.items() if not page.takers and page.until <= row]
+        for key in gone:
+            del self._pages[key]
+
+    def _page(self, reads: LeafReads, at: int) -> _Page:
+        key = _key(reads, at)
+        page = self._pages.get(key)
+        if page is None:
+            page = self._pages[key] = _Page(asyncio.get_running_loop().create_future())
+        return page
+
+
+def _key(reads: LeafReads, at: int) -> tuple[int, int]:
+    return reads.leaf, int(reads.ordinal[at])
+
+
+# Bytes of a dictionary page; to decompress a smaller one at each lookup is not felt.
+_WORTH_STORING = 16 << 10
+# Bytes that a task reads; one that reads fewer is a lookup.
+_SCANNED = 4 * MIB
+# Bytes of the dictionary pages that a piece wants; of fewer it is not asked which are cached.
+_FELT = 128 << 10
+# What the cache holds of an entry beside its bytes.
+_ENTRY_BYTES = 256
+
+_Due = tuple[ReadKey, int, asyncio.Future[None]]
+"""A page to be stored, its codec, and what others wait for meanwhile."""
+Read = Callable[[list[Want]], Awaitable[tuple[Stash, int]]]
+"""The wanted bytes, and the round trips that they took."""
+
+
+def dictionary_key(client: Client, file: ObjectId, *, place: ByteRange | None) -> CacheKey:
+    """Return the key of a dictionary page in the cache: by where it is, for whose page that is only a task says."""
+    return CacheKey(client.token, file.path, (file.size, file.etag), Entry.DICTIONARY, place)
+
+
+def cached_dictionary(cache: Cache, key: Hashable) -> bytes | None:
+    """The page, if it is cached under its `dictionary_key`."""
+    found = cache.get(key)
+    return found if isinstance(found, bytes) else None
+
+
+def cache_dictionary(cache: Cache, key: Hashable, page: bytes) -> None:
+    """Keep a page under its `dictionary_key`."""
+    cache.put(key, page, len(page) + _ENTRY_BYTES)
+
+
+@dataclass(slots=True)
+class Sought:
+    """The dictionary pages that a piece wants, and where they come from."""
+
+    stash: dict[ReadKey, memoryview] = field(default_factory=dict)
+    """Those that are here."""
+    asked: list[Want] = field(default_factory=list)
+    """To be asked for."""
+    awaited: list[Want] = field(default_factory=list)
+    """Another piece of the task asks for them."""
+    again: list[ReadKey] = field(default_factory=list)
+    """Cached ones that each lookup would decompress anew: `pack` is to store them otherwise."""
+
+
+@dataclass(slots=True)
+class DictionaryReads:
+    """Those of all pieces of one task. Used on one event loop."""
+
+    task: ScanTask
+    client: Client
+    cache: Cache
+    metrics: Metrics
+    _pending: dict[ReadKey, asyncio.Future[memoryview]] = field(default_factory=dict)
+    _counted: set[ReadKey] = field(default_factory=set)
+    _places: dict[int, ByteRange | None] | None = None
+    _keeps: bool | None = None
+
+    def cached(self, key: ReadKey) -> bytes | None:
+        """The page, if it is cached."""
+        if self.task.file.id.etag is None:
+            return None
+        return cached_dictionary(self.cache, self._key(key))
+
+    def count_bytes(self, piece: Piece) -> int:
+        """Bytes of the pages that a piece is going to bring, each counted once of the task; 0 where they are few."""
+        wanted = dictionary_wants(piece, self.task.row_group)
+        due = [want for want in wanted if want.key not in self._counted]
+        if sum(want.range.length for want in due) < _FELT:
+            return 0
+        self._counted.update(want.key for want in due)
+        return sum(want.range.length for want in due if self.cache.peek(self._key(want.key)) is None)
+
+    def seek(self, wanted: Sequence[Want]) -> Sought:
+        """Where each page comes from. Other pieces wait for what is `asked`: `bring` or `give_up` must follow."""
+        sought = Sought()
+        for want in wanted:
+            if want.key in self._pending:
+                sought.awaited.append(want)
+                continue
+            found = self.cached(want.key)
+            if found is not None:
+                self.metrics.add("dictionary_hits")
+                self._take(want.key, found, sought)
+            else:
+                self._pending[want.key] = asyncio.get_running_loop().create_future()
+                sought.asked.append(want)
+        return sought
+
+    def _take(self, key: ReadKey, page: bytes, sought: Sought) -> None:
+        sought.stash[key] = memoryview(page)
+        if len(page) >= _WORTH_STORING and not isinstance(page, StoredPage):
+            sought.again.append(key)
+
+    def pack(self, piece: Piece, sought: Sought) -> asyncio.Task[None] | None:
+        """Start storing, decompressed, the dictionary pages that were met a second time; returns the task to wait for,
+        or None."""
+        if not sought.again:
+            return None
+        again, sought.again = sought.again, []
+        codecs = {part.reads.column: part.reads.codec for part in piece.leaves}
+        due: list[_Due] = []
+        for key in again:
+            leading = self.cache.single_flight.lead(self._key(key))
+            # Where another lookup is about to, this one takes what comes of it once its pages are here.
+            if leading is not None:
+                due.append((key, codecs[key.column], leading))
+        return asyncio.create_task(self._store(due, sought)) if due else None
+
+    async def bring(self, piece: Piece, sought: Sought, came: Stash) -> None:
+        """Hand what was asked for and came to the cache and the other pieces; and wait for what these ask for."""
+        first: dict[ReadKey, memoryview] = {}
+        for want in sought.asked:
+            page = self.cached(want.key)
+            if page is None:
+                first[want.key] = memoryview(self._keep(want, came[want.key]))
+            else:  # another lookup asked at the same time
+                self._take(want.key, page, sought)
+        await until_done(self.pack(piece, sought))
+        await self._renew(sought)
+        sought.stash |= first
+        for want in sought.asked:
+            waiting = self._pending[want.key]
+            if not waiting.done():
+                waiting.set_result(sought.stash[want.key])
+        for want in sought.awaited:
+            sought.stash[want.key] = await asyncio.shield(self._pending[want.key])
+
+    async def ask(self, wants: Sequence[Want], read: Read) -> tuple[dict[ReadKey, memoryview], int]:
+        """Pages from the cache or else from the store, and the round trips that these took."""
+        held = {want.key: memoryview(page) for want in wants if (page := self.cached(want.key)) is not None}
+        missing = [want for want in wants if want.key not in held]
+        came, trips = await read(missing)
+        for want in missing:
+            held[want.key] = memoryview(self._keep(want, came[want.key]))
+        return held, trips
+
+    def give_up(self, sought: Sought) -> None:
+        """A piece is not read to its end: other pieces that wait for it end too."""
+        for want in sought.asked:
+            self._pending[want.key].cancel()
+
+    async def _renew(self, sought: Sought) -> None:
+        """Take pages as another lookup has stored them, or is about to, so that they need no decompression here."""
+        for key, page in sought.stash.items():
+            if len(page) < _WORTH_STORING or isinstance(page.obj, BarePage):
+                continue
+            storing = self.cache.single_flight.join(self._key(key))
+            if storing is not None:
+                await asyncio.wait((storing,))
+            found = self.cached(key)
+            if isinstance(found, BarePage):
+                sought.stash[key] = memoryview(found)
+
+    async def _store(self, due: Sequence[_Due], sought: Sought) -> None:
+        """Store pages so that they need no decompression, for this read and the next."""
+        pages = [(sought.stash[key], codec) for key, codec, _ in due]
+        try:
+            # By one thread: each has an allocator's memory of its own to touch.
+            stored = await WORK.run(lambda: [store_page(page, codec) for page, codec in pages])
+            for (key, _, _), page in zip(due, stored, strict=True):
+                cache_dictionary(self.cache, self._key(key), page)
+                sought.stash[key] = memoryview(page)
+        finally:
+            for key, _, leading in due:
+                self.cache.single_flight.land(leading, value=None)
+
+    def _keep(self, want: Want, page: memoryview) -> Buffer:
+        """Cache a page that came, like metadata: the next lookup needs it again. That of a scan is not cached, as those
+        of a large file would push out all else. What is returned keeps nothing else alive of the response it came in."""
+        if not self.keeps():
+            return own_copy(page) if memoryview(page.obj).nbytes > page.nbytes else page
+        data = bytes(page)
+        cache_dictionary(self.cache, self._key(want.key), data)
+        return data
+
+    def keeps(self) -> bool:
+        """Whether pages are cached like metadata: not those of a task that reads much, and most of each column chunk."""
+        # Asked for each page, and answered by going through all columns.
+        if self._keeps is None:
+            task = self.task
+            self._keeps = task.file.id.etag is not None and (
+                task.nbytes < _SCANNED
+                or not all(2 * len(leaf.ordinal) > leaf.total_pages for leaf in task.reads)
+            )
+        return self._keeps
+
+    def _key(self, key: ReadKey) -> tuple[object, ...]:
+        if self._places is None:
+            self._places = {reads.column: reads.dictionary for reads in self.task.reads}
+        return dictionary_key(self.client, self.task.file.id, place=self._places.get(key.column))
+
+
+async def until_done(task: asyncio.Task[None] | None) -> None:
+    """Wait until a task has ended, also where the caller is cancelled meanwhile."""
+    if task is None:
+        return
+    try:
+        await asyncio.wait((task,))
+    finally:
+        if not task.done():
+            await asyncio.wait((task,))

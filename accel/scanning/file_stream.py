@@ -1,0 +1,304 @@
+"""The files of a scan in blocks: pruned together by what is cached of them, or opened ahead and then pruned together.
+
+Stage 2 of the pipeline. In: blocks of file entries. Out, in order: the files that may hold matching rows, as jobs; the
+others are counted as planning each by itself would count them. What bounds it: files are looked at in blocks of 64, and
+opened ahead as `footer_prefetch` allows.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+import time
+from collections import deque
+from collections.abc import Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+
+from accel.errors import AccelError
+from accel.metrics import Metrics
+from accel.planning.file_entry import FileBlock, FileEntry
+from accel.planning.filing import FilePlan
+from accel.planning.handle import FileHandle
+from accel.planning.query import Question
+from accel.scanning.block_pruning import excluded_by_facts, excluded_together
+from accel.scanning.file_jobs import FileJob, FileJobs
+from accel.scanning.footer_prefetch import FooterPrefetcher, PrefetchedFile
+from accel.store.tasks import breathe
+
+if TYPE_CHECKING:
+    from accel.scanning.resolved_source import ResolvedSource
+
+__all__ = ["FileStream", "plan_files", "prefetcher_for"]
+
+
+class _Excluded(enum.Enum):
+    """A file that is not read, for a reason that needs no metadata."""
+
+    UNOPENED = "unopened"
+    """By its partition values, or by what the source knows of it."""
+
+
+_Found: TypeAlias = "_Excluded | FileHandle | PrefetchedFile | None"
+"""A handle: cached metadata excludes the file. A prefetched file: it tells, once it is done. None: it may hold rows."""
+
+
+# Files pruned at a time: enough that numpy's calls cost each of them little, few enough for a slice of the loop.
+_BLOCK = 64
+# Files of a source; fewer are opened one by one.
+_FEW = 4
+
+
+class FileStream(FileJobs):
+    """The files that are left to plan, each with its place among all.
+
+    Parameters
+    ----------
+    source : ResolvedSource
+    block : FileBlock
+        Its first block.
+    pruned : dict, optional
+        Is given the plans of the files that are pruned, by their places.
+    """
+
+    def __init__(
+        self, source: ResolvedSource, block: FileBlock, *, pruned: dict[int, FilePlan] | None = None
+    ) -> None:
+        self._source = source
+        self._block = block
+        self._first = block.files[0]
+        self._files = source.chosen(block)
+        self._start = 0
+        """Place of the first of these files among all of the source."""
+        self._at = 0
+        self._ready: deque[tuple[int, FileEntry, _Found]] = deque()
+        self._uncounted = _Uncounted()
+        self._question: Question | None = None
+        self._prunes = source.spec.screens
+        self._pruned = pruned
+        self._nothings: dict[tuple[int, int], FilePlan] = {}
+        self._turn = asyncio.Lock()
+        self._prefetcher = source.prefetcher
+        if self._prefetcher is None and (len(self._files) > _FEW or block.more):
+            self._prefetcher = prefetcher_for(source)
+
+    @property
+    def num_files(self) -> int:
+        """Files that were taken from the source so far, and are to be read or were pruned."""
+        return self._start + len(self._files)
+
+    async def aclose(self) -> None:
+        """End what is under way for files that nobody has taken."""
+        if self._prefetcher is not None:
+            await self._prefetcher.aclose()
+
+    async def __anext__(self) -> FileJob:
+        """The next file that is left, as a job."""
+        left = await self.next()
+        if left is None:
+            raise StopAsyncIteration
+        return self._source.job(left[1], left[2])
+
+    async def next(self) -> tuple[int, FileEntry, PrefetchedFile | None] | None:
+        """The next file that is left, its place, and what opening it ahead has come to; None after the last.
+
+        Files are pruned, and counted, on the way to it. Several tasks may await it at once.
+        """
+        async with self._turn:
+            while True:
+                await breathe()
+                await self._look_ahead()
+                if len(self._files) > _BLOCK:
+                    await breathe()
+                left = self._take_next()
+                self._uncounted.count(self._source.reader.metrics)
+                if left is not None:
+                    return left
+                if self._ready and self._prefetcher is not None:
+                    await self._prefetcher.progress()
+                elif self._at >= len(self._files) and not self._block.more:
+                    return None
+
+    def _take_next(self) -> tuple[int, FileEntry, PrefetchedFile | None] | None:
+        """The next of the files that were looked at and are left, if that is clear by now."""
+        ready, uncounted = self._ready, self._uncounted
+        waves = self._block.round_trips
+        while ready:
+            place, file, found = ready[0]
+            opened = found if isinstance(found, PrefetchedFile) else None
+            if opened is not None:
+                if not opened.done:
+                    return None
+                if not opened.excluded:
+                    found = None
+            ready.popleft()
+            if found is None:
+                return place, file, opened
+            handle = opened.handle if opened is not None else found if isinstance(found, FileHandle) else None
+            uncounted.add(handle, waves if opened is None else waves + opened.round_trips, hit=opened is None)
+            if opened is not None:
+                counts = self._source.counts
+                counts.opening_trips = max(counts.opening_trips, opened.round_trips)
+            if self._pruned is not None:
+                self._pruned[place] = self._nothing_of(handle)
+        return None
+
+    def _nothing_of(self, handle: FileHandle | None) -> FilePlan:
+        """The plan of a file that is pruned: one for all files of a size, as there may be thousands."""
+        size = (0, 0) if handle is None else (handle.num_row_groups, handle.num_rows)
+        found = self._nothings.get(size)
+        if found is None:
+            found = self._nothings[size] = FilePlan(row_groups=size[0], rows=size[1])
+        return found
+
+    async def _look_ahead(self) -> None:
+        """Have enough files pruned, or being opened, for the next ones to be at hand."""
+        source = self._source
+        while True:
+            exhausted = self._at >= len(self._files)
+            if exhausted and (self._ready or not self._block.more or not await self._take_block()):
+                return
+            prefetcher = self._prefetcher
+            if self._ready and (prefetcher is None or len(self._ready) + _BLOCK > prefetcher.depth):
+                return
+            if self._prunes and source.settled is None and source.settles_unasked():
+                await source.question()
+            self._look_at_some()
+
+    async def _take_block(self) -> bool:
+        """Go on with the next block of the source; False where there is none."""
+        self._start, self._at = self.num_files, 0
+        block = await self._source.next_block()
+        self._files = () if block is None else self._source.chosen(block)
+        self._block = FileBlock((), self._block.partition_schema, 0) if block is None else block
+        return block is not None
+
+    def _look_at_some(self) -> None:
+        """Prune the next files of the block together, and ask for those that have to be opened."""
+        start, self._at = self._at, min(self._at + _BLOCK, len(self._files))
+        files = self._files[start : self._at]
+        for file in files:
+            self._source.offer_facts(file)
+        if self._prunes and self._question is None:
+            self._question = self._source.settled
+        prefetcher, first = self._prefetcher, self._first
+        found: list[_Found] = [None] * len(files)
+        if prefetcher is not None:
+            # The question opens the first file.
+            found = [None if file is first else prefetcher.take_early(file) for file in files]
+        if self._prunes and self._question:
+            self._prune(files, self._question, found)
+        if prefetcher is not None:
+            paths = self._source.paths
+            for place, file in enumerate(files):
+                # A file that its path seems to exclude may never be opened.
+                if found[place] is None and file is not first and not paths.seem_to_exclude(file):
+                    found[place] = prefetcher.ask(file)
+        places = range(self._start + start, self._start + self._at)
+        self._ready.extend(zip(places, files, found, strict=True))
+
+    def _prune(self, files: Sequence[FileEntry], question: Question, found: list[_Found]) -> None:
+        """Note for each file of which nothing is found yet whether planning it would find nothing to read."""
+        source, now = self._source, time.monotonic()
+        places: list[int] = []
+        cached: list[tuple[FileEntry, FileHandle]] = []
+        by_facts = excluded_by_facts(files, question)
+        for place, file in enumerate(files):
+            if found[place] is not None:
+                continue
+            try:
+                if by_facts[place] or source.paths.exclude(file, question):
+                    found[place] = _Excluded.UNOPENED
+                    continue
+            except AccelError:
+                continue  # planned in its turn, the file says what is wrong
+            if file is self._first:
+                continue  # the question has opened it, and hands it on
+            handle = source.reader.at_hand(file, now)
+            if handle is not None:
+                places.append(place)
+                cached.append((file, handle))
+        excluded = _excluded(source, cached, question)
+        for place, (_, handle), is_excluded in zip(places, cached, excluded, strict=True):
+            if is_excluded:
+                found[place] = handle
+
+
+@dataclass(slots=True)
+class _Uncounted:
+    """Pruned files that are not in the metrics yet: to count each by itself would cost as much as to prune it."""
+
+    files: int = 0
+    row_groups: int = 0
+    rows: int = 0
+    hits: int = 0
+    round_trips: int = 0
+
+    def add(self, handle: FileHandle | None, round_trips: int, *, hit: bool) -> None:
+        """Count one more file; `hit`: its handle, if it has one, was cached."""
+        self.files += 1
+        if handle is not None:
+            self.row_groups += handle.num_row_groups
+            self.rows += handle.num_rows
+            self.hits += hit
+        self.round_trips = max(self.round_trips, round_trips)
+
+    def count(self, metrics: Metrics) -> None:
+        """Add them to the metrics."""
+        if self.files:
+            metrics.files.add(total=self.files, kept=0)
+            metrics.row_groups.add(total=self.row_groups, kept=0)
+            metrics.rows.add(total=self.rows, kept=0)
+            metrics.add("metadata_hits", self.hits)
+            metrics.deepest(self.round_trips)
+            self.files = self.row_groups = self.rows = self.hits = 0
+
+
+def prefetcher_for(source: ResolvedSource) -> FooterPrefetcher | None:
+    """What opens the files of a source ahead of their turn; None where the first ones may be enough."""
+    most = source.spec.options.max_files_in_flight
+    if source.limit is not None or most == 1:
+        return None
+
+    async def prune(opened: Sequence[tuple[FileEntry, FileHandle]]) -> list[bool]:
+        """For files that have just been opened, whether planning each would find that nothing is to be read."""
+        out = [False] * len(opened)
+        if not source.spec.screens:
+            return out
+        try:
+            question = await source.question()
+        except Exception:  # noqa: BLE001 - raised when the first file's turn comes
+            return out
+        return _excluded(source, opened, question)
+
+    return FooterPrefetcher(source.reader.opener, prune, most=most)
+
+
+async def plan_files(source: ResolvedSource, block: FileBlock) -> list[FilePlan]:
+    """The plans of all files of a source, in order."""
+    plans: dict[int, FilePlan] = {}
+    stream = FileStream(source, block, pruned=plans)
+
+    async def work() -> None:
+        while (left := await stream.next()) is not None:
+            place, file, opened = left
+            plans[place] = await source.plan_current(file, opened)
+
+    async with aclosing(stream), asyncio.TaskGroup() as group:
+        most = source.spec.options.max_files_in_flight
+        for _ in range(most if block.more else min(len(block.files), most)):
+            group.create_task(work())
+    return [plans[place] for place in range(stream.num_files)]
+
+
+def _excluded(
+    source: ResolvedSource, opened: Sequence[tuple[FileEntry, FileHandle]], question: Question
+) -> list[bool]:
+    return excluded_together(
+        opened,
+        question,
+        paths=source.paths,
+        check=source.check_names,
+        schema_of=source.reader.opener.schema_of,
+    )
