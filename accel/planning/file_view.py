@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from accel.format.embedded import Toc
     from accel.indexes.kind import ParsedIndex
     from accel.planning.pages import LeafReads
-    from accel.planning.remembered import Remembered
+    from accel.planning.remembered import PredicateCache
     from accel.planning.spread import Spread
 
 __all__ = ["FileView", "Viewed"]
@@ -69,7 +69,7 @@ class FileView:
     """Why the first index that is not used any more is not used; a strict scan refuses the file for it."""
     distrusted: bool = False
     """Its page index contradicts its pages: chunks are read whole."""
-    remembered: Remembered | None = None
+    remembered: PredicateCache | None = None
     """Which rows matched what was asked."""
     weighed: int = 0
     """What `weighty` was when the cache was last told of `nbytes`."""
@@ -115,15 +115,14 @@ class FileView:
         """Whether the footer says all that is in it."""
         passed_over = self.distrusted or self.passed_over is not None
         noted = self.index_reads or passed_over or self.toc is not None or self.bad_toc is not None
-        return not (noted or self.indexes_held or self.remembered)
+        return not (noted or self.indexes_held or self.remembered is not None)
 
     @property
     def nbytes(self) -> int:
         """What holding this costs beside the footer and the numbers in it."""
-        if not (self.indexes_held or self.chunk_bounds or self.readable or self.decoded or self.remembered):
+        if not (self.indexes_held or self.chunk_bounds or self.readable or self.decoded):
             return 0  # as after opening
-        total = 0 if self.remembered is None else self.remembered.nbytes
-        total += sum(i.nbytes for i in self.offset_indexes.values() if i is not None)
+        total = sum(i.nbytes for i in self.offset_indexes.values() if i is not None)
         total += sum(i.nbytes for i in self.column_indexes.values() if i is not None)
         joined = [bounds for _, bounds in self.joined_bounds.values()]
         for bounds in (*self.chunk_bounds.values(), *self.page_bounds.values(), *joined):
@@ -231,11 +230,11 @@ class Viewed:
         self.view.passed_over = value
 
     @property
-    def remembered(self) -> Remembered | None:
+    def remembered(self) -> PredicateCache | None:
         return None if self._view is None else self._view.remembered
 
     @remembered.setter
-    def remembered(self, value: Remembered | None) -> None:
+    def remembered(self, value: PredicateCache | None) -> None:
         self.view.remembered = value
 
     @property

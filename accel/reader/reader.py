@@ -1,11 +1,10 @@
 """Open files and run pieces of tasks: the one place where plan, I/O and decode meet.
 
-Everything here runs on the private I/O loop (`store.runtime`).
+Everything here runs on the private I/O loop (`store.io_loop`).
 """
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -34,7 +33,6 @@ from accel.planning.task import ScanTask
 from accel.planning.task_files import describe_file
 from accel.reader.opener import Opener, Tails
 from accel.reader.task_reads import PieceRead, TaskReads
-from accel.reader.unpacking import unpacking_of
 from accel.store.client import Client
 from accel.store.location import LOCAL_ROOT
 
@@ -234,7 +232,9 @@ class Reader:
             handle.offset_indexes.clear()
             handle.column_indexes.clear()
             handle.page_bounds.clear()
-            handle.remembered = None
+            if handle.remembered is not None:
+                handle.remembered.forget()
+                handle.remembered = None
             contradicted = IndexFormatError("the page index contradicts the pages", path=file.url)
             handle.passed_over = handle.passed_over or contradicted
             self.metrics.warn(f"{contradicted}, and is not used")
@@ -315,18 +315,6 @@ class Reader:
         batches = call() if self._is_little(read) else await self._pool.run(call)
         self._count_left(left)
         return batches
-
-    async def unpack(self, read: PieceRead) -> PieceRead:
-        """What was fetched of a piece, with pages decompressed where it is little and others wait for this loop too.
-
-        Awaited before `decode`, of a piece that is all that is read of its file: those of a file would come apart, and
-        what is wrong with one be seen after rows of another have gone out.
-        """
-        if not self._is_little(read):
-            return read
-        waiting = unpacking_of(asyncio.get_running_loop())
-        leaves = await waiting.before(read.piece, read.leaves, pool=self._pool)
-        return PieceRead(read.piece, leaves, read.round_trips)
 
     async def decode_stack(self, layers: Sequence[Layer]) -> list[pa.RecordBatch] | None:
         """Decode and filter small pieces of one file together; None where that has to be done one by one."""

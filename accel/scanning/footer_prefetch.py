@@ -29,9 +29,8 @@ from accel.planning.need import Need, NeedTail, Steps, Tail
 from accel.planning.opening import LEAST_TAIL, footer_in
 from accel.ranges import Stash
 from accel.reader.opener import Opener
-from accel.store.cancels import cancelled_within
 from accel.store.client import Client
-from accel.store.slices import breathe
+from accel.store.tasks import breathe, foreign_cancellation
 
 __all__ = [
     "BatchWorker",
@@ -203,7 +202,9 @@ class FooterPrefetcher:
     def _ended(self, task: asyncio.Task[None]) -> None:
         """Have an unexpected error of a task raised in the turn of every file that it may have left waiting."""
         self._tasks.discard(task)
-        error = task.exception() if not task.cancelled() else None if self._closing else cancelled_within()
+        error = (
+            task.exception() if not task.cancelled() else None if self._closing else foreign_cancellation()
+        )
         if isinstance(error, Exception):
             self._arrived.waiting.clear()
             self._unpruned.waiting.clear()
@@ -328,7 +329,7 @@ class FooterPrefetcher:
                 raise TypeError("a file that is not open cannot be cached")
             opener.adopt(prefetched.client, prefetched.file, handle=prefetched.handle, hint=prefetched.hint)
             # Pruning may wait for the question, which may wait for this file.
-            opener.end(prefetched.client, prefetched.file, prefetched.flight, prefetched.handle)
+            opener.end(prefetched.flight, prefetched.handle)
             recalled += not prefetched.seen
         opener.metrics.add("metadata_hits", recalled)
         opener.metrics.add("metadata_misses", len(opened) - recalled)
@@ -361,7 +362,7 @@ class FooterPrefetcher:
         prefetched.done = True
         prefetched.seen = []
         self._open.discard(prefetched)
-        self._opener.end(prefetched.client, prefetched.file, prefetched.flight, prefetched.handle)
+        self._opener.end(prefetched.flight, prefetched.handle)
         if self._progress is not None:
             if not self._progress.done():
                 self._progress.set_result(None)

@@ -151,7 +151,7 @@ class ResolvedSource:
 
     async def _find(self) -> FileBlock:
         several = False
-        self.reader.opener.held.note_listing(time.monotonic())
+        self.reader.opener.freshness.note_listing(time.monotonic())
         try:
             self._blocks = self._source.blocks(self._request())
             block = await anext(self._blocks)
@@ -213,7 +213,7 @@ class ResolvedSource:
             first_names=self.first_names,
         )
         try:
-            other.reader.opener.held.doubt()
+            other.reader.opener.freshness.assume_current()
             other._first_block = other._take(replace(expected, round_trips=0, more=False))
         except (AccelError, ValueError):
             # A selection may name files that were not there: those that are there now decide.
@@ -222,7 +222,7 @@ class ResolvedSource:
 
     async def confirm(self, expected: FileBlock) -> FileBlock | None:
         """Ask the store whether the source still is what `speculate` took it for: see `FileSource.confirm`."""
-        self.reader.opener.held.note_listing(time.monotonic())
+        self.reader.opener.freshness.note_listing(time.monotonic())
         return await self._source.confirm(self._request(), expected)
 
     # -- the question ----------------------------------------------------------------------------
@@ -500,15 +500,15 @@ class ListingSpeculation:
 
     async def holds(self) -> bool:
         """Whether the source still holds the files that were expected."""
-        freshness = self.source.reader.opener.held
+        freshness = self.source.reader.opener.freshness
         block = await self._asking.confirm(self._expected)
         facts = None if block is None else block.files[0].facts
         current = None if facts is None else facts.handle
         # A single file is confirmed by its handle: the pass may have used another one by now.
-        if block is None or any(current is not None and used is not current for used in freshness.doubted):
+        if block is None or any(current is not None and used is not current for used in freshness.assumed):
             if self.source.answers is not None:
                 self.source.answers.begin_again()
             return False
-        freshness.bear_out(self._moment)
+        freshness.confirm_assumed(self._moment)
         self.source.reader.metrics.deepest(block.round_trips)
         return True

@@ -11,26 +11,26 @@ from typing import Final, NoReturn, Protocol
 from accel.errors import ObjectNotFoundError, StoreError
 from accel.metrics import Metrics
 from accel.planning.file_entry import FileEntry
-from accel.store.faults import system_error
 from accel.store.local_store import etag_of
 from accel.store.location import LOCAL_ROOT, Location
 from accel.store.range_store import ObjectEntry
-from accel.store.slices import each
-from accel.tables.named_source import Named, SourceShape, has_hidden, looked_for
+from accel.store.request_errors import system_error
+from accel.store.tasks import each
+from accel.tables.named_source import NamedSource, SourceShape, has_hidden_name, working_directory_hint
 
 __all__ = [
     "HeadClient",
     "choose",
-    "choose_surely",
-    "expand",
-    "find_markers",
-    "lies_below",
-    "nothing",
-    "visible",
+    "choose_certain_files",
+    "expand_local_glob",
+    "find_directory_markers",
+    "has_prefix",
+    "raise_no_files",
+    "visible_files",
 ]
 
 
-async def choose(item: Named, entries: Sequence[ObjectEntry]) -> Sequence[FileEntry]:
+async def choose(item: NamedSource, entries: Sequence[ObjectEntry]) -> Sequence[FileEntry]:
     """The data files of a directory, glob, or open name, from its listing sorted by path.
 
     Raises
@@ -40,7 +40,7 @@ async def choose(item: Named, entries: Sequence[ObjectEntry]) -> Sequence[FileEn
     """
     if item.shape is SourceShape.GLOB:
         return await _choose_matching(item, entries)
-    files = await visible(item, entries)
+    files = await visible_files(item, entries)
     if files:
         return files
     if item.shape is SourceShape.OPEN:
@@ -50,16 +50,16 @@ async def choose(item: Named, entries: Sequence[ObjectEntry]) -> Sequence[FileEn
             return (item.as_file(itself[0]),)
         if not entries:
             return (item.as_file(),)
-    nothing(item)
+    raise_no_files(item)
 
 
-async def visible(item: Named, entries: Sequence[ObjectEntry]) -> Sequence[FileEntry]:
+async def visible_files(item: NamedSource, entries: Sequence[ObjectEntry]) -> Sequence[FileEntry]:
     """What a directory takes of its listing: neither hidden names nor markers."""
     take = _taking(item, entries)
     return [file for file in await each(entries, take) if file is not None]
 
 
-def choose_surely(item: Named, page: Iterable[ObjectEntry]) -> Iterator[FileEntry]:
+def choose_certain_files(item: NamedSource, page: Iterable[ObjectEntry]) -> Iterator[FileEntry]:
     """Those of a few entries that `choose` takes whatever else is listed: none that is empty.
 
     Save that an object whose name is the pattern itself may come later, and be all that is meant.
@@ -77,7 +77,7 @@ def choose_surely(item: Named, page: Iterable[ObjectEntry]) -> Iterator[FileEntr
     return (place(entry, relative) for entry, relative in named if pattern.match(relative))
 
 
-def _taking(item: Named, entries: Sequence[ObjectEntry]) -> Callable[[ObjectEntry], FileEntry | None]:
+def _taking(item: NamedSource, entries: Sequence[ObjectEntry]) -> Callable[[ObjectEntry], FileEntry | None]:
     """What makes a data file of an entry that is one; all `entries` tell of an empty one whether it is."""
     prefix = item.prefix
     below = f"{prefix}/" if prefix else ""
@@ -93,14 +93,14 @@ def _taking(item: Named, entries: Sequence[ObjectEntry]) -> Callable[[ObjectEntr
         ):
             return None
         relative = path[start:]
-        if has_hidden(relative):
+        if has_hidden_name(relative):
             return None
         return place(entry, relative)
 
     return take
 
 
-def nothing(item: Named) -> NoReturn:
+def raise_no_files(item: NamedSource) -> NoReturn:
     """Say that a source holds no file."""
     if item.shape is SourceShape.GLOB:
         hint = "an object whose name holds *, ? or [ is named with glob=False"
@@ -108,7 +108,7 @@ def nothing(item: Named) -> NoReturn:
             hint += "; options are no part of a URL, but given by storage_options"
         if "{" in item.text:
             hint += "; braces are not expanded, a list of patterns is taken"
-        place = looked_for(item.text) if item.location.scheme == "file" else None
+        place = working_directory_hint(item.text) if item.location.scheme == "file" else None
         if place is not None:
             hint += f"; {place}"
         raise ObjectNotFoundError("nothing matches the pattern", path=item.text, hint=hint)
@@ -119,7 +119,7 @@ def nothing(item: Named) -> NoReturn:
     )
 
 
-async def _choose_matching(item: Named, entries: Sequence[ObjectEntry]) -> Sequence[FileEntry]:
+async def _choose_matching(item: NamedSource, entries: Sequence[ObjectEntry]) -> Sequence[FileEntry]:
     pattern = item.pattern
     if pattern is None:
         raise TypeError("a glob has a pattern")
@@ -140,15 +140,15 @@ async def _choose_matching(item: Named, entries: Sequence[ObjectEntry]) -> Seque
         ]
         if files:
             return files
-    nothing(item)
+    raise_no_files(item)
 
 
-def _exact_path(item: Named) -> str:
+def _exact_path(item: NamedSource) -> str:
     tail = item.text[len(item.base) :]
     return f"{item.prefix}/{tail}" if item.prefix else tail
 
 
-def _is_marker(item: Named, entry: ObjectEntry, entries: Sequence[ObjectEntry]) -> bool:
+def _is_marker(item: NamedSource, entry: ObjectEntry, entries: Sequence[ObjectEntry]) -> bool:
     """Whether an empty object stands for a directory: what consoles and Hadoop leave behind."""
     if entry.size:
         return False
@@ -160,10 +160,10 @@ def _is_marker(item: Named, entry: ObjectEntry, entries: Sequence[ObjectEntry]) 
     if "." not in name or entry.path.endswith("/"):
         return True
     # `x.parquet/`, whose slash obstore takes away, stands before the parts that Spark wrote below it.
-    return lies_below(f"{entry.path}/", entries)
+    return has_prefix(f"{entry.path}/", entries)
 
 
-def lies_below(prefix: str, entries: Sequence[ObjectEntry]) -> bool:
+def has_prefix(prefix: str, entries: Sequence[ObjectEntry]) -> bool:
     """Whether one of the entries, in the order of their paths, has the prefix."""
     place = bisect_left(entries, prefix, key=lambda entry: entry.path)
     return place < len(entries) and entries[place].path.startswith(prefix)
@@ -180,7 +180,9 @@ class HeadClient(Protocol):
         ...
 
 
-async def find_markers(files: Iterable[FileEntry], client: HeadClient, *, metrics: Metrics) -> set[str]:
+async def find_directory_markers(
+    files: Iterable[FileEntry], client: HeadClient, *, metrics: Metrics
+) -> set[str]:
     """The paths, of some files that a store listed, which no object has.
 
     The marker `x.parquet/` is listed as `x.parquet` by obstore, as an empty file of that name is; only the store can
@@ -209,7 +211,7 @@ async def _is_missing(path: str, client: HeadClient, metrics: Metrics) -> bool:
     return False
 
 
-def expand(item: Named) -> tuple[Sequence[FileEntry], Sequence[Named]]:
+def expand_local_glob(item: NamedSource) -> tuple[Sequence[FileEntry], Sequence[NamedSource]]:
     """The files that match a local glob, sorted by path, and else the directories that do.
 
     Symbolic links are followed, save in a circle.
@@ -245,7 +247,7 @@ def expand(item: Named) -> tuple[Sequence[FileEntry], Sequence[Named]]:
             elif pattern.accepts(after) and not pattern.directories:
                 files.append(path)
     if not files and not directories:
-        nothing(item)
+        raise_no_files(item)
     return [item.named_below(path, _version(root, path)) for path in sorted(files)], [
         _directory(item, path) for path in sorted(_outermost(directories))
     ]
@@ -259,7 +261,7 @@ def _version(root: str, relative: str) -> tuple[int, str] | None:
     return found.st_size, etag_of(found)
 
 
-def _read(path: str, item: Named) -> tuple[list[tuple[str, bool]], tuple[int, int] | None]:
+def _read(path: str, item: NamedSource) -> tuple[list[tuple[str, bool]], tuple[int, int] | None]:
     try:
         status = os.stat(path)
         with os.scandir(path) as entries:
@@ -279,7 +281,7 @@ def _outermost(directories: Sequence[str]) -> list[str]:
     return kept
 
 
-def _directory(item: Named, relative: str) -> Named:
+def _directory(item: NamedSource, relative: str) -> NamedSource:
     file = item.named_below(relative)
     location = Location(item.location.scheme, item.location.root, file.path + "/")
-    return Named(item.text, location, SourceShape.DIRECTORY, file.url + "/")
+    return NamedSource(item.text, location, SourceShape.DIRECTORY, file.url + "/")

@@ -11,22 +11,22 @@ from dataclasses import dataclass
 
 from accel.errors import AccelError, ObjectNotFoundError, StoreError
 from accel.planning.file_entry import FileEntry
-from accel.store.faults import system_error
 from accel.store.local_store import etag_of
 from accel.store.location import Location, parse_url
 from accel.store.range_store import ObjectEntry
+from accel.store.request_errors import system_error
 
 __all__ = [
     "Glob",
-    "Named",
+    "NamedSource",
     "SourceShape",
-    "has_hidden",
+    "has_hidden_name",
     "is_hidden",
-    "looked_for",
     "may_be_local",
     "read_remote",
     "read_source",
     "split_glob",
+    "working_directory_hint",
 ]
 
 
@@ -41,7 +41,7 @@ class SourceShape(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Named:
+class NamedSource:
     """One source of a scan."""
 
     text: str
@@ -109,7 +109,7 @@ class Named:
         return self.base + quote(relative, safe="/=:@+,;!$&'()", errors="surrogateescape")
 
 
-def read_source(text: str, *, glob: bool, in_store: bool) -> Named:
+def read_source(text: str, *, glob: bool, in_store: bool) -> NamedSource:
     """Tell what one text names, as far as can be told without a request.
 
     Raises
@@ -134,16 +134,18 @@ def read_source(text: str, *, glob: bool, in_store: bool) -> Named:
                 from urllib.parse import unquote
 
                 pattern = unquote(pattern, errors="surrogateescape")
-            return Named(text, location, SourceShape.GLOB, fixed, Glob.compile(pattern))
+            return NamedSource(text, location, SourceShape.GLOB, fixed, Glob.compile(pattern))
     location = parse_url(text, in_store=in_store)
     base = text if text.endswith("/") else f"{text}/"
     if location.scheme != "file":
-        return Named(text, location, _shape(location), base)
+        return NamedSource(text, location, _shape(location), base)
     entry = _local_file(text, location)
-    return Named(text, location, SourceShape.FILE if entry else SourceShape.DIRECTORY, base, entry=entry)
+    return NamedSource(
+        text, location, SourceShape.FILE if entry else SourceShape.DIRECTORY, base, entry=entry
+    )
 
 
-def read_remote(text: str, *, glob: bool, in_store: bool) -> Named | None:
+def read_remote(text: str, *, glob: bool, in_store: bool) -> NamedSource | None:
     """What one text names in a store; None where it may be local, or is not understood."""
     if not in_store and may_be_local(text):
         return None
@@ -172,7 +174,7 @@ def _local_file(text: str, location: Location) -> ObjectEntry | None:
         hint = "check the permissions of the directories above it"
         raise system_error(error, path=text, hint=hint) from None
     except (OSError, ValueError):
-        meant = _meant(text) or looked_for(text)
+        meant = _meant(text) or working_directory_hint(text)
         raise ObjectNotFoundError("there is no such file or directory", path=text, hint=meant) from None
     if stat.S_ISDIR(found.st_mode):
         return None
@@ -209,7 +211,7 @@ def _meant(text: str) -> str | None:
     return None
 
 
-def looked_for(text: str) -> str | None:
+def working_directory_hint(text: str) -> str | None:
     """The directory that a relative path begins at: of a notebook or a service it often is another than was thought."""
     if os.path.isabs(text) or _is_file_url(text):
         return None
@@ -237,7 +239,7 @@ def is_hidden(name: str) -> bool:
     return name.startswith(("_", "."))
 
 
-def has_hidden(relative: str) -> bool:
+def has_hidden_name(relative: str) -> bool:
     """Whether any name of a path below a directory is hidden. The path is not split: listings are long."""
     return is_hidden(relative) or "/_" in relative or "/." in relative
 

@@ -15,7 +15,6 @@ from accel.format.domain import Bounds
 from accel.format.page_index import parse_offset_index
 from accel.planning.file_view import FileView
 from accel.planning.handle import FileHandle
-from accel.planning.remembered import Remembered
 from accel.testing import Layout, table, write_file
 from tests.property.test_footer_parses import same
 from tests.support.file_steps import Bytes, footer_start
@@ -134,7 +133,7 @@ def test_folded_and_laid_out_again_it_says_the_same() -> None:
         lambda handle: handle.blooms.update({(0, 0): None}),
         lambda handle: setattr(handle, "distrusted", True),
         lambda handle: setattr(handle, "index_reads", 1),
-        lambda handle: setattr(handle, "remembered", Remembered(1 << 28)),
+        lambda handle: setattr(handle, "remembered", object()),
         lambda handle: setattr(handle, "bad_toc", IndexFormatError("bad")),
     ],
 )

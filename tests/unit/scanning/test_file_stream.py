@@ -16,8 +16,8 @@ from accel.errors import IndexFormatError, SchemaMismatchError
 from accel.metrics import Metrics
 from accel.planning.handle import FileHandle
 from accel.scanning.file_stream import FileStream
-from accel.store import runtime
-from accel.store.clients import client_for
+from accel.store import io_loop
+from accel.store.client import client_for
 from accel.testing import DictStore, Layout, RecordingStore, table, write_file
 from tests.unit.scanning.many_files import ROWS, many_files
 
@@ -124,7 +124,7 @@ def test_stale_metadata_is_not_used_unasked(
 ) -> None:
     cache = accel.Cache(max_age=0)
     # A second request for a late answer would be counted.
-    exact = accel.Options(hedge_share=0)
+    exact = accel.Options()
     some = list(objects)[:5]
     accel.plan(some, columns=[], store=store, cache=cache, options=exact)
     store.clear()
@@ -260,7 +260,7 @@ def test_long_sweeps_leave_the_loop_to_others(objects: dict[str, bytes]) -> None
         counting.cancel()
         return rounds
 
-    assert runtime.run(both()) > 5
+    assert io_loop.run(both()) > 5
 
 
 async def test_many_may_take_from_one_stream(store: RecordingStore, cache: accel.Cache) -> None:
@@ -283,7 +283,7 @@ async def test_many_may_take_from_one_stream(store: RecordingStore, cache: accel
                 group.create_task(take(stream))
         assert sorted([*taken, *pruned]) == list(range(FILES))
 
-    await runtime.bridge(work())
+    await io_loop.bridge(work())
     assert sorted(taken) == [0, 1, 200, 275]
 
 

@@ -26,8 +26,8 @@ from accel.reader.task_reads import PieceRead
 from accel.scanning.file_jobs import FileJob, FixedJobs
 from accel.scanning.file_run import ReadyBatch
 from accel.scanning.run import Run
-from accel.store.faults import foremost
 from accel.store.network import Network
+from accel.store.request_errors import foremost
 from accel.testing import DictStore, Layout, table, write_file
 
 ROWS = 40
@@ -65,9 +65,6 @@ class FakeReader:
 
     def reads(self, task: ScanTask, *, abreast: int = 1) -> FakeReads:
         return FakeReads(self, task)
-
-    async def unpack(self, read: PieceRead) -> PieceRead:
-        return read
 
     async def decode(self, task: ScanTask, read: PieceRead, *, found: None = None) -> list[pa.RecordBatch]:
         start = 100 * int(task.path) + 20 * task.row_group

@@ -700,7 +700,7 @@ async def test_files_shown_before_all_are_known(
     seen: list[FileEntry] = []
     found: Any = None
     try:
-        found = await find(stores, source, begun=seen.extend, **options)
+        found = await find(stores, source, on_entries=seen.extend, **options)
     except SchemaMismatchError:
         assert "partitioning" in options
     assert [file.path for file in seen] == shown

@@ -1,8 +1,7 @@
 """The one private event loop of this process, in a thread of its own, behind every face of accel.
 
-Clients, gates and shared loads belong to one event loop, and callers bring several, or none: so all of
-them live on this one, and a caller waits for it. What the hand-off costs is in the performance notes.
-"""
+Clients, gates and shared loads belong to one event loop, and callers bring several, or none. So all of them live on
+this one, and callers wait for it."""
 
 from __future__ import annotations
 
@@ -17,8 +16,8 @@ from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, TypeVar
 
 from accel.errors import AccelError
-from accel.store import obstore_calls
-from accel.store.calls import Call, begin, see
+from accel.store import tasks as obstore_calls
+from accel.store.tasks import Call, begin, see
 from accel.store.threads import end_threads
 
 __all__ = [
@@ -27,7 +26,7 @@ __all__ = [
     "bridge_to_end",
     "check_fork",
     "io_loop",
-    "refuse_fork",
+    "refuse_forked",
     "run",
     "run_to_end",
     "start_to_end",
@@ -49,7 +48,7 @@ _LET_GO_LOOK = 0.001
 
 
 class _State:
-    """All that a fork makes worthless, in one place."""
+    """All that does not survive a fork."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -66,12 +65,12 @@ _state = _State()
 
 
 def check_fork() -> None:
-    """`refuse_fork`, and note that this process uses accel from now on."""
-    refuse_fork()
+    """`refuse_forked`, and note that this process uses accel from now on."""
+    refuse_forked()
     _state.used = True
 
 
-def refuse_fork() -> None:
+def refuse_forked() -> None:
     """Raise if this process was forked from one that had used accel.
 
     The threads of the parent do not survive a fork, and what waits for them would wait for ever.
@@ -103,7 +102,7 @@ def _serve(loop: asyncio.AbstractEventLoop) -> None:
     asyncio.set_event_loop(loop)
     try:
         while not _state.over:
-            # A call of the caller's own code ended by `sys.exit` or like it: that is told to who waits for the call.
+            # Code of the caller may raise SystemExit in a call: whoever waits for the call gets it.
             with contextlib.suppress(SystemExit, KeyboardInterrupt):
                 loop.run_forever()
     finally:
@@ -111,7 +110,7 @@ def _serve(loop: asyncio.AbstractEventLoop) -> None:
 
 
 def at_shutdown(closer: Callable[[], Awaitable[None]]) -> None:
-    """Have a bound method awaited on the I/O loop at exit, if its object still lives then."""
+    """Register a bound method to be awaited on the I/O loop at exit, if its object still lives then."""
     _state.closers = [known for known in _state.closers if known() is not None]
     _state.closers.append(weakref.WeakMethod(closer))
 
@@ -154,14 +153,14 @@ def run(coroutine: Coroutine[Any, Any, T]) -> T:
 
 
 def _end_with_process() -> None:
-    """At exit a daemon thread is ended where it stands: what it is told before that would be printed, and help nobody."""
+    """At exit, wait to be ended in a daemon thread: an error raised here would be printed and help nobody."""
     this = threading.current_thread()
     if _state.closing and this.daemon and this is not _state.thread:
         time.sleep(_ENDING_SECONDS)
 
 
 def run_to_end(make: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    """`run`, for what cleans up and may itself be run by the garbage collector, on any thread at any time.
+    """Run a coroutine that cleans up, also from a finalizer, on any thread at any time.
 
     On the I/O loop, which cannot wait for itself, the coroutine is only started; at exit and in a fork, when
     that loop is gone and all of its tasks with it, there is nothing left to do.
@@ -175,8 +174,10 @@ def run_to_end(make: Callable[[], Coroutine[Any, Any, None]]) -> None:
 
 
 def start_to_end(make: Callable[[], Coroutine[Any, Any, None]], begun_on: asyncio.AbstractEventLoop) -> None:
-    """`run_to_end` that waits for nothing, for what is dropped where locks may be held: if it was begun on the I/O
-    loop."""
+    """Start a coroutine that cleans up, and do not wait: a finalizer may run while locks are held.
+
+    Does nothing unless what it cleans up was begun on the I/O loop.
+    """
     loop = _state.loop
     if loop is not begun_on or _state.closing or _state.forked_after_use:
         return
@@ -209,8 +210,8 @@ async def bridge(coroutine: Coroutine[Any, Any, T]) -> T:
     except BaseException:
         coroutine.close()
         raise
-    # By its own loop whoever waits is held, as it would be by a socket: closed, it lets go, and the call is cancelled.
-    held = here.call_later(_AGES, _settle, lambda: ended)
+    # The loop of the caller refers to the future, as it would to a socket: once it is closed, the call is cancelled.
+    timer = here.call_later(_AGES, _settle, lambda: ended)
     try:
         call.send()
         await asyncio.shield(ended)
@@ -221,7 +222,7 @@ async def bridge(coroutine: Coroutine[Any, Any, T]) -> T:
             await asyncio.wait((ended,), timeout=_CANCEL_SECONDS)
         raise
     finally:
-        held.cancel()
+        timer.cancel()
     return call.result()
 
 
@@ -232,12 +233,12 @@ def _settle(told: Callable[[], asyncio.Future[None] | None]) -> None:
 
 
 async def bridge_to_end(make: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    """`bridge`, for what cleans up: being cancelled does not cancel it, and waits until it has ended."""
+    """Await a coroutine that cleans up: being cancelled does not cancel it, and waits until it has ended."""
 
-    async def apart() -> None:
+    async def shielded() -> None:
         await asyncio.shield(begin(make()))
 
-    work = asyncio.ensure_future(bridge(apart()))
+    work = asyncio.ensure_future(bridge(shielded()))
     try:
         await asyncio.shield(work)
     except asyncio.CancelledError:
@@ -275,7 +276,7 @@ async def _drain() -> None:
                 await closer()
     # Those that hand over to this loop need it open.
     patience = time.monotonic() + _LET_GO_SECONDS
-    while not obstore_calls.all_let_go() and time.monotonic() < patience:
+    while not obstore_calls.all_released() and time.monotonic() < patience:
         await asyncio.sleep(_LET_GO_LOOK)
 
 
@@ -298,15 +299,15 @@ def _shut_down() -> None:
                 loop.stop()
 
         with contextlib.suppress(RuntimeError):
-            loop.call_soon_threadsafe(lambda: _keep.append(loop.create_task(finish())))
+            loop.call_soon_threadsafe(lambda: _ending.append(loop.create_task(finish())))
             thread.join(timeout=_DRAIN_SECONDS + 1.0)
     end_threads()
     patience = time.monotonic() + _LET_GO_SECONDS
-    while not obstore_calls.all_let_go() and time.monotonic() < patience:
+    while not obstore_calls.all_released() and time.monotonic() < patience:
         time.sleep(_LET_GO_LOOK)
 
 
-_keep: list[object] = []  # a loop holds its tasks weakly
+_ending: list[object] = []  # a loop holds its tasks weakly
 
 os.register_at_fork(after_in_child=_after_fork)
 atexit.register(_shut_down)

@@ -1,7 +1,4 @@
-"""What the head of an HTTP response promises of the body, pure.
-
-Source: RFC 9110, sections 14 (range requests) and 15 (status codes).
-"""
+"""HTTP/1.1 responses, pure: the head read strictly, and what it promises of the body."""
 
 from __future__ import annotations
 
@@ -13,10 +10,26 @@ from email.utils import parsedate_to_datetime
 
 from accel.errors import AccessDeniedError, ObjectNotFoundError, ParquetFormatError, StoreError
 from accel.ranges import ByteRange, Suffix
-from accel.store.faults import ShortObjectError, SuffixUnsupportedError, changed_object, transient_status
-from accel.store.refusals import CREDENTIAL_FAULTS, quoted
+from accel.store.request_errors import (
+    CREDENTIAL_FAULTS,
+    ShortObjectError,
+    SuffixUnsupportedError,
+    changed_object,
+    quoted,
+    transient_status,
+)
 
-__all__ = ["BodyPlace", "proxy_refusal", "range_header", "read_answer", "refusal", "retry_after"]
+__all__ = [
+    "HEAD_END",
+    "BodyPlace",
+    "ResponseHead",
+    "proxy_refusal",
+    "range_header",
+    "read_answer",
+    "read_head",
+    "refusal",
+    "retry_after",
+]
 
 _CONTENT_RANGE = re.compile(r"bytes ([0-9]{1,19})-([0-9]{1,19})/([0-9]{1,19}|\*)", re.IGNORECASE)
 # S3 hands out what an upload was framed by, though it has taken the frames off: `aws-chunked`.
@@ -98,8 +111,8 @@ def proxy_refusal(status: int, path: str) -> StoreError:
 def _unsatisfiable(
     headers: Mapping[str, str], path: str, want: ByteRange | Suffix
 ) -> StoreError | ParquetFormatError:
-    told = _UNSATISFIED.fullmatch(headers.get("Content-Range", "").strip())
-    size = int(told[1]) if told else None
+    found = _UNSATISFIED.fullmatch(headers.get("Content-Range", "").strip())
+    size = int(found[1]) if found else None
     if isinstance(want, ByteRange):
         return ShortObjectError(path=path, want=want, size=size, etag=headers.get("ETag"))
     if size == 0:
@@ -134,24 +147,24 @@ def read_answer(
 
 
 def _ranged(headers: Mapping[str, str], path: str, want: ByteRange | Suffix, etag: str | None) -> BodyPlace:
-    told = headers.get("Content-Range", "").strip()
-    found = _CONTENT_RANGE.fullmatch(told)
+    header = headers.get("Content-Range", "").strip()
+    found = _CONTENT_RANGE.fullmatch(header)
     if found is None:
-        raise _wrong_range(path, want, told)
+        raise _wrong_range(path, want, header)
     start, end = int(found[1]), int(found[2]) + 1
     size = None if found[3] == "*" else int(found[3])
     if start >= end or (size is not None and end > size):
-        raise _wrong_range(path, want, told)
+        raise _wrong_range(path, want, header)
     if isinstance(want, Suffix):
         if size is None:
             raise SuffixUnsupportedError(path=path, sent=True, certain=False)
         if (start, end) != (max(0, size - want.length), size):
-            raise _wrong_range(path, want, told)
+            raise _wrong_range(path, want, header)
         return BodyPlace(ByteRange(start, end), 0, size, etag)
     if start == want.start and end < want.end and end == size:
         raise ShortObjectError(path=path, want=want, size=size, etag=etag)
     if (start, end) != (want.start, want.end):
-        raise _wrong_range(path, want, told)
+        raise _wrong_range(path, want, header)
     return BodyPlace(want, 0, size, etag)
 
 
@@ -182,9 +195,12 @@ def _unranged(
     return BodyPlace(ByteRange(start, size), start, size, etag)
 
 
-def _wrong_range(path: str, want: ByteRange | Suffix, told: str) -> StoreError:
+def _wrong_range(path: str, want: ByteRange | Suffix, header: str) -> StoreError:
     return StoreError(
-        f"the server answered with Content-Range {quoted(told, 80)!r}", path=path, place=str(want), status=206
+        f"the server answered with Content-Range {quoted(header, 80)!r}",
+        path=path,
+        place=str(want),
+        status=206,
     )
 
 
@@ -202,3 +218,90 @@ def retry_after(value: str | None) -> float | None:
     if when.tzinfo is None:
         when = when.replace(tzinfo=UTC)
     return max(0.0, (when - datetime.now(UTC)).total_seconds())
+
+
+HEAD_END = b"\r\n\r\n"
+
+# What is asked of a head, as the rest of accel spells it. All other headers are passed over.
+_HEADERS = {
+    b"connection": "Connection",
+    b"content-encoding": "Content-Encoding",
+    b"content-length": "Content-Length",
+    b"content-range": "Content-Range",
+    b"etag": "ETag",
+    b"retry-after": "Retry-After",
+    b"transfer-encoding": "Transfer-Encoding",
+}
+_STATUS_LINE = rb"HTTP/1\.([01]) ([2-5][0-9]{2})(?: [^\r\n]*)?"
+# A head whose lines are all headers without a doubt, as nearly every one is, and of those the known ones.
+_USUAL = re.compile(_STATUS_LINE + rb"(?:\r\n[!-9;-~]+:[^\r\n]*)*")
+_ASKED = re.compile(rb"\n(" + b"|".join(_HEADERS) + rb"):([^\r\n]*)", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class ResponseHead:
+    """What a response says of itself before its body."""
+
+    status: int
+    headers: Mapping[str, str]
+    """Those that accel asks for, by their usual spelling."""
+    length: int | None
+    """Bytes of the body; None where only its own framing, or the end of the connection, tells."""
+    keeps: bool
+    """Whether the connection may be used again once the body has been read."""
+
+
+def read_head(raw: bytes) -> ResponseHead:
+    """Parse all before the empty line.
+
+    Raises
+    ------
+    ValueError
+        It is no final HTTP/1 response, a line is folded or no header, or a header that matters came twice.
+    """
+    found = _USUAL.fullmatch(raw)
+    if found is None:
+        return _read_lines(raw)
+    headers: dict[str, str] = {}
+    for name, value in _ASKED.findall(raw):
+        header = _HEADERS[name.lower()]
+        if header in headers:
+            raise ValueError(f"{header} twice")
+        headers[header] = value.strip().decode("latin-1")
+    return ResponseHead(int(found[2]), headers, _length(headers), _keeps(found[1], headers))
+
+
+def _read_lines(raw: bytes) -> ResponseHead:
+    """Any head, line by line."""
+    first, *lines = raw.split(b"\r\n")
+    found = re.fullmatch(_STATUS_LINE, first)
+    if found is None:
+        raise ValueError("no status line")
+    headers: dict[str, str] = {}
+    for line in lines:
+        name, colon, value = line.partition(b":")
+        if not colon or not name or name != name.strip() or b"\n" in line or b"\r" in line:
+            raise ValueError("a line that is no header")
+        header = _HEADERS.get(name.lower())
+        if header is None:
+            continue
+        if header in headers:
+            raise ValueError(f"{header} twice")
+        headers[header] = value.strip().decode("latin-1")
+    return ResponseHead(int(found[2]), headers, _length(headers), _keeps(found[1], headers))
+
+
+def _length(headers: Mapping[str, str]) -> int | None:
+    text = headers.get("Content-Length")
+    if text is None or "Transfer-Encoding" in headers:
+        return None
+    if not (text.isascii() and text.isdigit() and len(text) < 20):
+        raise ValueError("Content-Length is no number")
+    return int(text)
+
+
+def _keeps(minor: bytes, headers: Mapping[str, str]) -> bool:
+    if minor == b"0":
+        return False
+    connection = headers.get("Connection")
+    return connection is None or "close" not in connection.lower()

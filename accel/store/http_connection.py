@@ -1,4 +1,4 @@
-"""One HTTP/1.1 connection that answers one GET after the other, its bodies read right where they stay."""
+"""One HTTP/1.1 connection that answers one GET after the other; bodies are received where they stay."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ from dataclasses import dataclass
 from functools import partial
 from typing import cast
 
-from accel.io.connection_faults import CLOSED, STALLED
 from accel.memory import allocate
-from accel.store.response_head import HEAD_END, ResponseHead, read_head
+from accel.store.connection_faults import CLOSED, STALLED
+from accel.store.http_response import HEAD_END, ResponseHead, read_head
 
 __all__ = ["Connection", "Loss", "LostError", "Reply", "Request", "new_scratch"]
 
 _SCRATCH_BYTES = 64 * 1024
 _MOST_HEAD = 64 * 1024
-# Of a response that is not what was asked for: long enough for the code that S3 puts into it.
+# Bytes taken of a refusal: enough for the error code that S3 puts into it.
 _MOST_REFUSAL = 64 * 1024
-# Up to this Python's own memory is at hand. Arrow gives up the interpreter's lock to allocate, which a loop among busy
-# threads then waits for (1.4 ms of a lookup).
+# Up to this Python's own memory is used. Arrow releases the interpreter lock to allocate, and a loop among busy threads
+# then waits for it (1.4 ms of a lookup).
 _SMALL = 256 * 1024
 # Nearly every head is shorter, and ends within the first bytes that come.
 _USUAL_HEAD = 2048
 
 
 class Loss(enum.Enum):
-    """How an answer failed to come."""
+    """How a request was left without an answer."""
 
     CLOSED = CLOSED.message
     STALLED = STALLED.message
@@ -37,7 +37,7 @@ class Loss(enum.Enum):
 
 
 class LostError(Exception):
-    """There is no answer. `begun`: some of it had come. Its cause is what the connection ended by, if that is known."""
+    """There is no answer. `begun` says whether some of it had come; the cause is what the connection ended by, if known."""
 
     def __init__(self, loss: Loss, *, begun: bool) -> None:
         super().__init__(loss.value)
@@ -47,7 +47,7 @@ class LostError(Exception):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Request:
-    """A whole request without a body. It may hold a signed URL, which what records the locals of frames must not tell."""
+    """A whole request without a body. It may hold a signed URL, so its repr hides it."""
 
     text: bytes
 
@@ -58,23 +58,23 @@ class Reply:
 
     head: ResponseHead
     body: memoryview
-    """What came of it: all `head.length` bytes, unless `cut` says why not; none where it was not wanted."""
+    """All `head.length` bytes, fewer where `cut` says why; none where the body was not wanted."""
     cut: Loss | None = None
 
 
 def new_scratch() -> memoryview:
-    """Room for the heads of responses; all connections of one event loop can share it."""
+    """Return a buffer for the heads of responses; all connections of one event loop can share it."""
     return memoryview(bytearray(_SCRATCH_BYTES))
 
 
 class Connection(asyncio.BufferedProtocol):
-    """The protocol of one connection; its owner has one request at a time under way on it.
+    """The protocol of one connection, on which one request is under way at a time.
 
     Parameters
     ----------
     scratch : memoryview
     on_lost : callable
-        Called with the connection once it has ended, for whatever reason.
+        Called with the connection when it has ended.
     """
 
     def __init__(self, scratch: memoryview, *, on_lost: Callable[[Connection], None]) -> None:
@@ -90,10 +90,10 @@ class Connection(asyncio.BufferedProtocol):
         self._body = memoryview(b"")
         self._filled = 0
         self.progress = 0.0
-        """The loop's time when a request was sent, its head was there, or more of its body."""
+        """The time of the loop when a request was sent, or part of its answer came."""
 
     async def ask(self, request: Request, room: int) -> Reply:
-        """Send one request and wait for its answer; being cancelled ends the connection.
+        """Send one request and return its answer; being cancelled ends the connection.
 
         Parameters
         ----------
@@ -104,7 +104,7 @@ class Connection(asyncio.BufferedProtocol):
         Raises
         ------
         LostError
-            Nothing that can be told from a head came.
+            No head that can be understood came.
         """
         if self._transport is None or self._transport.is_closing():
             raise LostError(Loss.CLOSED, begun=False)
@@ -129,12 +129,12 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def silent(self) -> bool:
-        """Whether nothing has come since the last answer: what has, the loop may not have read yet, and it would be
-        taken for the next answer."""
+        """Whether nothing has come since the last answer. The loop may not have read it yet, and would take it for the next
+        answer."""
         return self._unread is None or not self._unread()
 
     def stalled(self) -> None:
-        """Its owner has waited long enough for progress."""
+        """End it, as it has made no progress for too long."""
         self._lose(Loss.STALLED)
         self.abort()
 
@@ -158,13 +158,13 @@ class Connection(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         if self._answer is None or self._answer.done():
-            return self.abort()  # Nothing was asked, or nobody waits any more.
+            return self.abort()  # Nothing was requested, or nobody waits any more.
         if self._head is None:
             self._begin(nbytes)
         else:
             self._filled += nbytes
         if self._head is None:
-            return  # A head that goes on and on is no progress.
+            return  # A head without an end is no progress.
         self.progress = self._loop.time()
         if self._filled == len(self._body):
             self._finish(None)
@@ -174,7 +174,7 @@ class Connection(asyncio.BufferedProtocol):
         self._on_lost(self)
 
     def _begin(self, came: int) -> None:
-        """Take what came as the head, or as more of it, and as the body's first bytes."""
+        """Take what came as the head, or more of it, and as the first bytes of the body."""
         early = len(self._early)
         raw = self._early + bytes(self._scratch[: min(came, _USUAL_HEAD)])
         end = raw.find(HEAD_END)
@@ -183,7 +183,7 @@ class Connection(asyncio.BufferedProtocol):
             end = raw.find(HEAD_END)
         if end < 0:
             self._early = raw
-            # A head whose lines end bare has come to its end, too: nothing more would come.
+            # A head whose lines end in bare line feeds has ended too: nothing more would come.
             if len(raw) > _MOST_HEAD or b"\n\n" in raw or b"\n\r\n" in raw:
                 self._garbled()
             return
@@ -194,7 +194,7 @@ class Connection(asyncio.BufferedProtocol):
         most = self._room if head.status == 206 else _MOST_REFUSAL
         self._head, self._filled = head, 0
         if head.length is None or head.length > most:
-            # Not wanted, or of unknown length: only the head is told, and the connection is of no more use.
+            # The body is not wanted, or of unknown length: only the head is returned, and the connection is dropped.
             self._finish(None)
             return self.abort()
         self._body = _room_for(head.length)
@@ -202,7 +202,7 @@ class Connection(asyncio.BufferedProtocol):
         self._filled = min(len(first), head.length)
         self._body[: self._filled] = first[: self._filled]
         if len(first) > head.length:
-            # More than was promised: where the next response would begin is not known.
+            # More came than was promised: where the next response begins is not known.
             self._finish(None)
             self.abort()
 
@@ -210,7 +210,7 @@ class Connection(asyncio.BufferedProtocol):
         answer, head = self._answer, self._head
         if answer is None or head is None or answer.done():
             return
-        self._head = None  # Whatever comes now was not asked for.
+        self._head = None  # Whatever comes now was not requested.
         answer.set_result(Reply(head, self._body[: self._filled].toreadonly(), cut))
         if not head.keeps and cut is None:
             self.abort()
@@ -234,5 +234,5 @@ class Connection(asyncio.BufferedProtocol):
 def _room_for(length: int) -> memoryview:
     if length <= _SMALL:
         return memoryview(bytearray(length))
-    # Memory that Arrow holds already, where the system would give fresh pages.
+    # Arrow has memory at hand, where the system would give fresh pages.
     return memoryview(allocate(length)).cast("B")

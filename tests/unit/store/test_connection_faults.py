@@ -20,11 +20,11 @@ from obstore.store import S3Store
 
 import accel
 from accel.errors import StoreError
-from accel.io.connection_faults import CLOSED, STALLED, connection_fault, obstore_fault
 from accel.options import Options
 from accel.ranges import ByteRange
-from accel.store.direct_store import adapt
+from accel.store.connection_faults import CLOSED, STALLED, connection_fault, obstore_fault
 from accel.store.http_store import HttpStore
+from accel.store.s3_store import adapt
 
 PATIENCE = Options(connect_timeout=1.0, read_timeout=0.5)
 Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]

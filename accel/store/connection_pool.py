@@ -1,4 +1,4 @@
-"""All connections to one server: made, kept for the next request, given up when nothing moves."""
+"""All connections to one server: made, reused for the next request, given up when nothing moves."""
 
 from __future__ import annotations
 
@@ -12,21 +12,23 @@ from typing import Any, NamedTuple
 
 from cachetools import LRUCache
 
-from accel.io.connection_faults import tls_context
-from accel.store import runtime
-from accel.store.connection import Connection, Loss, LostError, Reply, Request, new_scratch
-from accel.store.free_files import FreeFiles
+from accel.store import io_loop
+from accel.store.connection_faults import tls_context
+from accel.store.fetch import open_file_limit
+from accel.store.http_connection import Connection, Loss, LostError, Reply, Request, new_scratch
+from accel.store.threads import resolve
 
-__all__ = ["Connections", "Origin", "Patience", "UnreachableError", "connections_to"]
+__all__ = ["Connections", "Origin", "Timeouts", "UnreachableError", "connections_to"]
 
-# A server that drops idle connections earlier says so at once; what lies between forgets them without a word, but
-# after minutes. A new one costs two or three round trips. As long as obstore's client keeps its own.
+
+# A server that drops idle connections earlier closes them; a middlebox forgets them silently, but after minutes. A new
+# connection costs two or three round trips. obstore's client uses the same time.
 _IDLE_SECONDS = 90.0
-# S3 spreads its load by names that last a few seconds; a process that asks so seldom still spreads its own.
+# S3 spreads its load by names that are valid for a few seconds; looking them up so seldom still spreads it.
 _NAME_SECONDS = 30.0
 _MOST_WATCH = 1.0
 _MOST_SERVERS = 256
-# Of the files that the process may have open idle connections hold one in so many.
+# Idle connections hold one in so many of the files that the process may have open.
 _SHARE_IDLE = 4
 
 
@@ -40,11 +42,11 @@ class Origin(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Patience:
-    """Seconds that may pass."""
+class Timeouts:
+    """Times in seconds."""
 
     connect: float
-    """Until a connection has come about, its handshake included."""
+    """Until a connection is made, its handshake included."""
     read: float
     """Without a byte of an answer."""
 
@@ -53,18 +55,18 @@ class UnreachableError(Exception):
     """No connection could be made."""
 
 
-def connections_to(origin: Origin, patience: Patience) -> Connections:
-    """The pool of the running event loop: one for all stores at that server, as URLs and not connections are signed."""
+def connections_to(origin: Origin, patience: Timeouts) -> Connections:
+    """Return the pool of the running event loop for a server. All its stores share it: URLs are signed, not connections."""
     servers = _shared().servers
     pool = servers.get((origin, patience))
     if pool is None:
         pool = servers[origin, patience] = Connections(origin, patience)
-        runtime.at_shutdown(pool.close)
+        io_loop.at_shutdown(pool.close)
     return pool
 
 
 class Connections:
-    """A pool, used on the event loop that it was made on.
+    """The connections to one server, used on the event loop that they were made on.
 
     Parameters
     ----------
@@ -72,48 +74,44 @@ class Connections:
     patience : Patience
     """
 
-    def __init__(self, origin: Origin, patience: Patience) -> None:
+    def __init__(self, origin: Origin, patience: Timeouts) -> None:
         self._origin = origin
         self._patience = patience
         self._loop = asyncio.get_running_loop()
         self._scratch = new_scratch()
-        # The one used last comes first again; each with the time when it became idle, so these are sorted.
+        # By the time at which each became idle, ascending; the one used last is used first.
         self._idle: dict[Connection, float] = {}
-        shared = _shared()
-        self._all_idle, self._files = shared.idle, shared.files
-        self._most_idle = _open_files() // _SHARE_IDLE
+        self._all_idle = _shared().idle
+        self._most_idle = open_file_limit() // _SHARE_IDLE
         self._busy: set[Connection] = set()
         self._watch: asyncio.TimerHandle | None = None
         self._addresses: list[Any] = []
         self._resolved = float("-inf")
-        self._naming = asyncio.Lock()
         self._closed = False
 
     async def ask(self, request: Request, room: int) -> Reply:
         """Send a request over a connection of the pool; see `Connection.ask`.
 
-        A kept connection that ends before the answer begins was most likely closed while it was idle: the
-        request, which changes nothing, is then sent once more over a new one. Where the process may open no more files
-        it waits for a connection that another request lets go, if there is one.
+        An idle connection that ends before the answer begins was most likely closed while it was idle. The request, which
+        changes nothing, is then sent once more over a new one.
 
         Raises
         ------
         LostError
         UnreachableError
         """
-        kept = self._take()
-        if kept is not None:
-            self._files.hold()
+        idle_one = self._take()
+        if idle_one is not None:
             asked_at = self._loop.time()
             try:
-                return await self._ask(kept, request, room)
+                return await self._ask(idle_one, request, room)
             except LostError as error:
                 if error.loss is Loss.STALLED and not error.begun:
-                    # What lies between may have forgotten the others as well, which would cost a try each.
+                    # A middlebox may have forgotten the others as well, which would cost a try each.
                     self._drop_idle(since=asked_at)
                 if self._closed or error.begun or error.loss is not Loss.CLOSED:
                     raise
-        return await self._ask(await self._open(), request, room)
+        return await self._ask(await self._connect(), request, room)
 
     async def close(self) -> None:
         """Drop all connections; what is under way fails."""
@@ -132,8 +130,7 @@ class Connections:
             return await connection.ask(request, room)
         finally:
             self._busy.discard(connection)
-            usable = connection.usable
-            if not self._files.let_go(self, connection if usable else None) and usable:
+            if connection.usable:
                 self._idle[connection] = self._loop.time()
                 self._all_idle[connection] = self
                 if len(self._all_idle) > self._most_idle:
@@ -151,7 +148,7 @@ class Connections:
         return None
 
     def _drop_idle(self, *, since: float) -> None:
-        """Keep none that has been idle since then, or longer."""
+        """Drop those that have been idle since then, or longer."""
         for connection, idle_since in list(self._idle.items()):
             if idle_since > since:
                 break
@@ -168,43 +165,16 @@ class Connections:
         return min(_MOST_WATCH, self._patience.read / 4)
 
     def _look(self) -> None:
-        """Give up what makes no progress, and what nobody needs; again later, while there is any."""
+        """Drop connections that make no progress or are idle for too long; look again later, while there are any."""
         now = self._loop.time()
         for connection in list(self._busy):
             if now - connection.progress >= self._patience.read:
                 connection.stalled()
         self._drop_idle(since=now - _IDLE_SECONDS)
-        watched = self._busy or self._idle
-        self._watch = self._loop.call_later(self._interval, self._look) if watched else None
+        tracked = self._busy or self._idle
+        self._watch = self._loop.call_later(self._interval, self._look) if tracked else None
 
     # Connecting.
-
-    async def _open(self) -> Connection:
-        """A connection that is new, or that another request has let go; it is held from then on."""
-        self._files.hold()
-        again = False
-        while True:
-            try:
-                return await self._connect()
-            except LostError as error:
-                exhausted = error
-            except BaseException:
-                self._files.let_go(self, None)
-                raise
-            if self._files.held == 1:
-                self._files.let_go(self, None)
-                raise exhausted
-            try:
-                freed = await self._files.wait(self, patience=self._patience.read, again=again)
-            except TimeoutError:
-                raise exhausted from None
-            if self._closed:
-                if not self._files.let_go(self, freed) and freed is not None:
-                    freed.abort()
-                raise LostError(Loss.CLOSED, begun=False)
-            if freed is not None:
-                return freed
-            again = True
 
     async def _connect(self) -> Connection:
         try:
@@ -223,7 +193,7 @@ class Connections:
         from aiohappyeyeballs import start_connection
 
         found = await self._resolve()
-        # A server of many addresses is asked at all of them, those of the family that the system prefers first.
+        # Requests spread over all addresses of a server; those of the family that the system prefers come first.
         infos = sorted(random.sample(found, len(found)), key=lambda info: info[0] != found[0][0])
         tls = self._origin.tls
         reached = await start_connection(infos, happy_eyeballs_delay=0.25, interleave=1, loop=self._loop)
@@ -235,42 +205,28 @@ class Connections:
                 server_hostname=self._origin.host if tls else None,
             )
         except BaseException:
-            # Not closed: its transport does that, which may outlive a handshake that is cancelled, and would take whatever
-            # has the file's number next for its own.
+            # Shut down and not closed: the transport closes it, which may outlive a cancelled handshake and would then
+            # take the next file with this number for its own.
             with contextlib.suppress(OSError):
                 reached.shutdown(socket.SHUT_RDWR)
             raise
         return protocol
 
     async def _resolve(self) -> list[Any]:
-        """The server's addresses; asked once for all that wait for them."""
-        from accel.store.names import resolve
-
-        async with self._naming:
-            if not self._addresses or self._loop.time() - self._resolved >= _NAME_SECONDS:
-                self._addresses = await resolve(self._origin.host, self._origin.port)
-                self._resolved = self._loop.time()
-            return self._addresses
-
-
-def _open_files() -> int:
-    """How many files the process may have open; many where the system does not tell."""
-    try:
-        import resource
-    except ImportError:
-        return 1 << 16
-    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return soft if 0 <= soft < 1 << 16 else 1 << 16
+        """Return the server's addresses, which are looked up again after `_NAME_SECONDS`."""
+        if not self._addresses or self._loop.time() - self._resolved >= _NAME_SECONDS:
+            self._addresses = await resolve(self._origin.host, self._origin.port)
+            self._resolved = self._loop.time()
+        return self._addresses
 
 
 class _Shared:
-    """What all pools of one event loop share."""
+    """State that all pools of one event loop share."""
 
     def __init__(self) -> None:
-        self.servers: LRUCache[tuple[Origin, Patience], Connections] = LRUCache(_MOST_SERVERS)
+        self.servers: LRUCache[tuple[Origin, Timeouts], Connections] = LRUCache(_MOST_SERVERS)
         self.idle: dict[Connection, Connections] = {}
-        """All idle connections, the one that has been so for longest first: the process's files are one lot."""
-        self.files = FreeFiles()
+        """All idle connections, the one idle for longest first: they share the open files of the process."""
 
 
 def _shared() -> _Shared:
