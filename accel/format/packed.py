@@ -18,7 +18,13 @@ from accel.format.model import ChunkTable, FileMetadata, ParquetSchema, SortingC
 if TYPE_CHECKING:
     from accel.arrays import Int64s
 
-__all__ = ["PackedMetadata", "SharedMetadata", "chunks_of_leaf", "pack_chunks", "rows_of", "unpack"]
+__all__ = [
+    "PackedMetadata",
+    "SharedMetadata",
+    "chunks_of_leaf",
+    "pack_chunks",
+    "unpack",
+]
 
 _FIELDS: Final = tuple(ChunkTable.__slots__)
 _SLOT: Final = {name: slot for slot, name in enumerate(_FIELDS)}

@@ -21,22 +21,8 @@ if TYPE_CHECKING:
     from accel.arrays import Int64s
 
 __all__ = [
-    "COMPRESSED",
-    "CRC",
-    "DEFINITION",
-    "ENCODING",
-    "IS_COMPRESSED",
-    "LEVELS",
-    "NO_CRC",
-    "NULLS",
-    "REPETITION",
-    "ROWS",
-    "TYPE",
-    "UNCOMPRESSED",
-    "VALUES",
     "PageHeader",
     "parse_page_header",
-    "read_row",
     "walk_chunks",
     "walk_pages",
 ]

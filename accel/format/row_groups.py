@@ -35,15 +35,12 @@ if TYPE_CHECKING:
 __all__ = [
     "LEAST_BYTES",
     "SLOTS",
-    "WIDTH",
     "GroupReader",
     "RowGroups",
     "allows",
     "build_chunks",
-    "chunk_arrays",
     "empty_row",
     "read_chunk_on",
-    "read_chunks",
     "read_sorting_columns",
 ]
 

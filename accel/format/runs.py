@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from accel.arrays import Int64s
 
 __all__ = [
-    "LONGEST_HEAD",
     "MOST_BYTES",
     "Runs",
     "begins_with_row",

@@ -14,7 +14,6 @@ from accel.format.model import Leaf, ParquetSchema, Physical, Repetition, Schema
 from accel.format.thrift import BINARY, FALSE, I8, I32, STRUCT, ThriftReader
 
 __all__ = [
-    "MAX_PATH_PARTS",
     "ConvertedType",
     "LogicalType",
     "build_schema",

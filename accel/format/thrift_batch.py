@@ -26,7 +26,6 @@ __all__ = [
     "CHUNK_FIELDS",
     "Field",
     "StructBatch",
-    "Value",
     "Words",
     "as_words",
 ]

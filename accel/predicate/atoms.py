@@ -24,7 +24,6 @@ __all__ = [
     "AllOf",
     "Among",
     "AnyOf",
-    "Atom",
     "Bound",
     "BoundColumn",
     "Fixed",

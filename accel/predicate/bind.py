@@ -34,11 +34,9 @@ from accel.predicate.membership import array_keys, joined, list_keys, membership
 
 __all__ = [
     "Bound",
-    "BoundColumn",
     "KeyCache",
     "bind",
     "binds_long",
-    "follow",
     "resolve",
     "resolve_named",
 ]

@@ -26,7 +26,11 @@ from accel.predicate.literal import (
     timestamp_from_text,
 )
 
-__all__ = ["Cut", "cut", "key", "nearest_double", "order_atom"]
+__all__ = [
+    "key",
+    "nearest_double",
+    "order_atom",
+]
 
 # A decimal literal with more digits lies beyond every column's range and is not expanded.
 _MAX_EXPONENT = 400

@@ -42,9 +42,7 @@ if TYPE_CHECKING:
     from accel.arrays import Bools
 
 __all__ = [
-    "compare_arrays",
     "evaluate",
-    "holds",
     "matches_like",
     "outcome",
 ]

@@ -20,9 +20,7 @@ from accel.predicate.expr import Ticks, Value
 __all__ = [
     "DAY_NANOS",
     "EPOCH_ORDINAL",
-    "MAX_DIGITS",
     "TYPE_WORDS",
-    "bounded",
     "date_from_days",
     "date_from_text",
     "instant_from_nanos",

@@ -40,7 +40,6 @@ __all__ = [
     "keys_near",
     "list_keys",
     "membership",
-    "native_keys",
 ]
 
 _End: TypeAlias = "tuple[int, bool, bool | int | float | bytes]"

@@ -34,9 +34,7 @@ from accel.predicate.expr import (
 from accel.predicate.literal import TYPE_WORDS, number_from_text, typed_from_text
 
 __all__ = [
-    "MAX_LENGTH",
     "OPERATOR_WORDS",
-    "Cursor",
     "Token",
     "parse",
     "tokenize",

@@ -42,17 +42,12 @@ if TYPE_CHECKING:
     from accel.arrays import Bools
 
 __all__ = [
-    "Claims",
     "Evidence",
     "IndexEvidence",
     "Verdict",
-    "claims_of",
     "constant_bounds",
     "prune",
     "range_bounds",
-    "same_dtype",
-    "where_both",
-    "where_flagged",
 ]
 
 Values: TypeAlias = npt.NDArray[Any]
