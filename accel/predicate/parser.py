@@ -209,167 +209,6 @@ _AFTER = {
 _CONSTANTS = {"TRUE": True, "FALSE": False, "NULL": None}
 
 
-class Cursor:
-    """The tokens of a predicate and the index of the next one."""
-
-    __slots__ = ("_index", "_text", "_tokens")
-
-    def __init__(self, text: str) -> None:
-        self._text = text
-        self._tokens = tokenize(text)
-        self._index = 0
-
-    # Errors.
-
-    def _error(self, message: str, position: int, hint: str | None = None) -> PredicateError:
-        return PredicateError(message, text=self._text, position=position, hint=hint)
-
-    def _fail(self, expected: str, hint: str | None = None) -> NoReturn:
-        token = self._tokens[self._index]
-        if token.kind == "end":
-            found = "the end"
-        elif token.kind == "text":
-            found = "text"
-        else:
-            found = token.value if token.kind != "quoted" else f'"{token.value}"'
-            found = f"{found[:37]}..." if len(found) > 40 else found
-        raise self._error(f"expected {expected}, found {found}", token.position, hint)
-
-    def _hint_after(self) -> str | None:
-        token = self._tokens[self._index]
-        if token.kind == "op":
-            return "comparisons do not chain; join them by AND, or use BETWEEN"
-        if token.word in _AFTER:
-            return _AFTER[token.word]
-        if token.word in OPERATOR_WORDS:
-            return f"{token.word} takes a column or a literal on its left"
-        if token.kind in ("name", "quoted", "text"):
-            return (
-                "the operators are = <> < <= > >= IN BETWEEN LIKE ILIKE IS; "
-                "names with other characters than letters, digits and _ need double quotes"
-            )
-        return None
-
-    def _check_nesting(self, nesting: int) -> None:
-        if nesting > MAX_DEPTH:
-            position = self._tokens[self._index].position
-            raise self._error(f"nested deeper than {MAX_DEPTH} levels", position)
-
-    # Operands.
-
-    def _take(self, word: str) -> bool:
-        if self._tokens[self._index].word == word:
-            self._index += 1
-            return True
-        return False
-
-    def _right(self) -> Operand:
-        """Read an operand, in parentheses or not."""
-        opened = 0
-        while self._take("("):
-            opened += 1
-            self._check_nesting(opened)
-        operand = self._operand()
-        for _ in range(opened):
-            if not self._take(")"):
-                self._fail(")", self._hint_after())
-        return operand
-
-    def _operand(self) -> Operand:
-        token = self._tokens[self._index]
-        kind, value, position, word = token
-        if kind == "name":
-            return self._named(token)
-        if kind == "text":
-            self._index += 1
-            return Literal(value, position)
-        if kind == "number":
-            self._index += 1
-            return self._number(token, position, negative=False)
-        if kind == "quoted":
-            return self._column()
-        if word in ("-", "+"):
-            self._index += 1
-            number = self._tokens[self._index]
-            if number.kind != "number":
-                self._fail(f"a number after {word}")
-            self._index += 1
-            return self._number(number, position, negative=word == "-")
-        self._fail("a column or a literal", self._hint_operand())
-
-    def _hint_operand(self) -> str | None:
-        """Return a hint for a token that is no operand, by the token before it."""
-        token = self._tokens[self._index]
-        before = self._tokens[self._index - 1] if self._index else token
-        if token.kind == "op" and before.kind == "op":
-            both = before.word + token.word
-            if both == "<=>":
-                return "write IS NOT DISTINCT FROM"
-            return "the operators are = <> < <= > >="
-        if token.word == ")" and before.word == ",":
-            return "a list ends without a comma"
-        return None
-
-    def _named(self, token: Token) -> Operand:
-        following = self._tokens[self._index + 1]
-        word = token.word
-        if word in _CONSTANTS and following.word != ".":
-            self._index += 1
-            return Literal(_CONSTANTS[word], token.position)
-        if following.kind == "text":
-            return self._typed(token, following)
-        if word in OPERATOR_WORDS and self._starts_operand(following):
-            self._fail("a column or a literal", f'a column of this name is written "{token.value}" here')
-        if following.word == "(" and word not in OPERATOR_WORDS:
-            self._index += 1
-            self._fail("an operator", "functions are not supported")
-        return self._column()
-
-    @staticmethod
-    def _starts_operand(token: Token) -> bool:
-        if token.kind == "name":
-            return token.word not in OPERATOR_WORDS
-        return token.kind in ("quoted", "number", "text")
-
-    def _typed(self, token: Token, text: Token) -> Literal:
-        if token.word not in TYPE_WORDS:
-            self._fail(
-                "an operator",
-                f"there is no literal {token.value} '…', only DATE, TIME, TIMESTAMP, DOUBLE and X",
-            )
-        self._index += 2
-        try:
-            return Literal(typed_from_text(token.word, text.value), token.position)
-        except ValueError as error:
-            raise self._error(str(error), text.position) from None
-
-    def _number(self, token: Token, position: int, *, negative: bool) -> Literal:
-        try:
-            value = number_from_text(token.value)
-        except ValueError as error:
-            raise self._error(str(error), token.position) from None
-        if negative:
-            # copy_negate: the minus operator would round to the context's precision.
-            value = -value if isinstance(value, int) else value.copy_negate()
-        return Literal(value, position)
-
-    def _column(self) -> Column:
-        tokens = self._tokens
-        position = tokens[self._index].position
-        path = [tokens[self._index].value]
-        quoted = [tokens[self._index].kind == "quoted"]
-        self._index += 1
-        while self._take("."):
-            token = tokens[self._index]
-            if token.kind not in ("name", "quoted"):
-                self._fail("a name after the dot")
-            path.append(token.value)
-            quoted.append(token.kind == "quoted")
-            self._index += 1
-        head = quoted.index(True) if True in quoted else len(path)
-        return column_of(path, head=max(head, 1), position=position)
-
-
 _OPS = {
     "=": Op.EQ,
     "==": Op.EQ,
@@ -440,8 +279,15 @@ def _listed(column: Column, values: list[Value], position: int) -> Expr:
     return list_member(column, values, position=position)
 
 
-class _Parser(Cursor):
-    __slots__ = ()
+class _Parser:
+    """The tokens of a predicate, the index of the next one, and the grammar."""
+
+    __slots__ = ("_index", "_text", "_tokens")
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._tokens = tokenize(text)
+        self._index = 0
 
     # NOT, AND, OR and parentheses.
 
@@ -652,3 +498,153 @@ class _Parser(Cursor):
         from accel.predicate.evaluate import matches_like
 
         return Constant(matches_like(left.value, pattern.value, ignore_case=ignore_case))
+
+    # Operands.
+
+    def _take(self, word: str) -> bool:
+        if self._tokens[self._index].word == word:
+            self._index += 1
+            return True
+        return False
+
+    def _right(self) -> Operand:
+        """Read an operand, in parentheses or not."""
+        opened = 0
+        while self._take("("):
+            opened += 1
+            self._check_nesting(opened)
+        operand = self._operand()
+        for _ in range(opened):
+            if not self._take(")"):
+                self._fail(")", self._hint_after())
+        return operand
+
+    def _operand(self) -> Operand:
+        token = self._tokens[self._index]
+        kind, value, position, word = token
+        if kind == "name":
+            return self._named(token)
+        if kind == "text":
+            self._index += 1
+            return Literal(value, position)
+        if kind == "number":
+            self._index += 1
+            return self._number(token, position, negative=False)
+        if kind == "quoted":
+            return self._column()
+        if word in ("-", "+"):
+            self._index += 1
+            number = self._tokens[self._index]
+            if number.kind != "number":
+                self._fail(f"a number after {word}")
+            self._index += 1
+            return self._number(number, position, negative=word == "-")
+        self._fail("a column or a literal", self._hint_operand())
+
+    def _hint_operand(self) -> str | None:
+        """Return a hint for a token that is no operand, by the token before it."""
+        token = self._tokens[self._index]
+        before = self._tokens[self._index - 1] if self._index else token
+        if token.kind == "op" and before.kind == "op":
+            both = before.word + token.word
+            if both == "<=>":
+                return "write IS NOT DISTINCT FROM"
+            return "the operators are = <> < <= > >="
+        if token.word == ")" and before.word == ",":
+            return "a list ends without a comma"
+        return None
+
+    def _named(self, token: Token) -> Operand:
+        following = self._tokens[self._index + 1]
+        word = token.word
+        if word in _CONSTANTS and following.word != ".":
+            self._index += 1
+            return Literal(_CONSTANTS[word], token.position)
+        if following.kind == "text":
+            return self._typed(token, following)
+        if word in OPERATOR_WORDS and self._starts_operand(following):
+            self._fail("a column or a literal", f'a column of this name is written "{token.value}" here')
+        if following.word == "(" and word not in OPERATOR_WORDS:
+            self._index += 1
+            self._fail("an operator", "functions are not supported")
+        return self._column()
+
+    @staticmethod
+    def _starts_operand(token: Token) -> bool:
+        if token.kind == "name":
+            return token.word not in OPERATOR_WORDS
+        return token.kind in ("quoted", "number", "text")
+
+    def _typed(self, token: Token, text: Token) -> Literal:
+        if token.word not in TYPE_WORDS:
+            self._fail(
+                "an operator",
+                f"there is no literal {token.value} '…', only DATE, TIME, TIMESTAMP, DOUBLE and X",
+            )
+        self._index += 2
+        try:
+            return Literal(typed_from_text(token.word, text.value), token.position)
+        except ValueError as error:
+            raise self._error(str(error), text.position) from None
+
+    def _number(self, token: Token, position: int, *, negative: bool) -> Literal:
+        try:
+            value = number_from_text(token.value)
+        except ValueError as error:
+            raise self._error(str(error), token.position) from None
+        if negative:
+            # copy_negate: the minus operator would round to the context's precision.
+            value = -value if isinstance(value, int) else value.copy_negate()
+        return Literal(value, position)
+
+    def _column(self) -> Column:
+        tokens = self._tokens
+        position = tokens[self._index].position
+        path = [tokens[self._index].value]
+        quoted = [tokens[self._index].kind == "quoted"]
+        self._index += 1
+        while self._take("."):
+            token = tokens[self._index]
+            if token.kind not in ("name", "quoted"):
+                self._fail("a name after the dot")
+            path.append(token.value)
+            quoted.append(token.kind == "quoted")
+            self._index += 1
+        head = quoted.index(True) if True in quoted else len(path)
+        return column_of(path, head=max(head, 1), position=position)
+
+    # Errors.
+
+    def _error(self, message: str, position: int, hint: str | None = None) -> PredicateError:
+        return PredicateError(message, text=self._text, position=position, hint=hint)
+
+    def _fail(self, expected: str, hint: str | None = None) -> NoReturn:
+        token = self._tokens[self._index]
+        if token.kind == "end":
+            found = "the end"
+        elif token.kind == "text":
+            found = "text"
+        else:
+            found = token.value if token.kind != "quoted" else f'"{token.value}"'
+            found = f"{found[:37]}..." if len(found) > 40 else found
+        raise self._error(f"expected {expected}, found {found}", token.position, hint)
+
+    def _hint_after(self) -> str | None:
+        token = self._tokens[self._index]
+        if token.kind == "op":
+            return "comparisons do not chain; join them by AND, or use BETWEEN"
+        if token.word in _AFTER:
+            return _AFTER[token.word]
+        if token.word in OPERATOR_WORDS:
+            return f"{token.word} takes a column or a literal on its left"
+        if token.kind in ("name", "quoted", "text"):
+            return (
+                "the operators are = <> < <= > >= IN BETWEEN LIKE ILIKE IS; "
+                "names with other characters than letters, digits and _ need double quotes"
+            )
+        return None
+
+    def _check_nesting(self, nesting: int) -> None:
+        if nesting > MAX_DEPTH:
+            position = self._tokens[self._index].position
+            raise self._error(f"nested deeper than {MAX_DEPTH} levels", position)
