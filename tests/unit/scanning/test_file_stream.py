@@ -12,6 +12,7 @@ import pytest
 from obstore.store import MemoryStore
 
 import accel
+from accel.cache.cache import file_key
 from accel.errors import IndexFormatError, SchemaMismatchError
 from accel.metrics import Metrics
 from accel.planning.handle import FileHandle
@@ -183,7 +184,7 @@ def test_a_bad_table_of_indexes_is_told_of_whatever_the_statistics_say(
     store: RecordingStore, cache: accel.Cache
 ) -> None:
     token = client_for("store:", store=store, options=accel.Options()).token
-    handle = cache.get(("file", token, "d/0007.parquet"))
+    handle = cache.get(file_key(token, "d/0007.parquet"))
     assert isinstance(handle, FileHandle)
     handle.bad_toc = IndexFormatError("the table of indexes is damaged")
     scan = accel.scan("d/", "key = 801", store=store, cache=cache)

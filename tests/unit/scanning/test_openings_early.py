@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 
 import accel
+from accel.cache.cache import CacheKey, Entry
 from accel.errors import StoreError
 from accel.store import io_loop, listing
 from accel.store.client import client_for
@@ -437,7 +438,7 @@ def test_nor_where_longer_ends_have_been_learned_to_be_worth_it(store: Paged) ->
     options = accel.Options(memory_limit=4 * 5 * end, max_files_in_flight=256)
     cache = accel.Cache()
     token = client_for("store:", store=store, options=options).token
-    cache.put(("hint", token, "d"), end, 256)
+    cache.put(CacheKey(token, "d", None, Entry.TAIL_HINT), end, 256)
     store.wanted = 5
     asked = counted_between(store)
     assert keys(accel.scan("d/", "key = 77", store=store, cache=cache, options=options)) == [77]

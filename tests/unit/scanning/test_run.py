@@ -75,17 +75,17 @@ class FakeReader:
 class FakeOutcome:
     """Nothing is kept."""
 
-    def recall_piece(self, piece: Piece) -> None:
+    def get_piece(self, piece: Piece) -> None:
         pass
 
-    def keep(self, piece: Piece, batches: list[pa.RecordBatch]) -> None:
+    def put(self, piece: Piece, batches: list[pa.RecordBatch]) -> None:
         pass
 
 
 class FakeReads:
     two_phases = False
     remembers = False
-    outcome = FakeOutcome()
+    result = FakeOutcome()
 
     def __init__(self, reader: FakeReader, task: ScanTask) -> None:
         self.reader, self.task = reader, task

@@ -157,7 +157,7 @@ def test_plain_stores() -> None:
     ("options", "message"),
     [
         ({"bogus": "SECRET", **KEYS}, "'bogus' is not valid for store 'S3'"),
-        ({"secret_access_key": "SECRET"}, "Missing AccessKeyId"),
+        ({"secret_access_key": "SECRET"}, "no credentials were found"),
         ({"prefix": "p", **KEYS}, "'prefix' is not taken"),
     ],
     ids=["unknown key", "half a credential", "prefix"],
@@ -368,7 +368,7 @@ def test_googles_endpoint_may_come_from_the_environment(monkeypatch: pytest.Monk
 @pytest.mark.parametrize("url", ["az://box", "abfs://box", "adl://box"])
 def test_azure_without_an_account(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("AZURE_STORAGE_ACCOUNT_NAME", raising=False)
-    with pytest.raises(StoreError, match=r"Account must be specified .*account_name and account_key"):
+    with pytest.raises(StoreError, match="no credentials were found .*account_name and account_key"):
         build(url)
 
 
