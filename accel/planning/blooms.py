@@ -26,13 +26,13 @@ from accel.format.bloom import (
     plain_keys,
     probe_block,
 )
-from accel.format.reading import Reading, reading_of
+from accel.format.domain import BoundEncoding, bound_encoding
 from accel.format.writers import doubts_about
 from accel.planning.handle import FileHandle
 from accel.planning.query import FileQuery
 from accel.planning.witness import Statement, Witnesses
 from accel.predicate.atoms import Against, Among, Node, Order, column_atoms
-from accel.predicate.evidence import Evidence
+from accel.predicate.prune import Evidence
 from accel.ranges import ByteRange, Kind, ReadKey, Stash, Want
 
 __all__ = ["Blooms"]
@@ -77,7 +77,7 @@ class Blooms:
             if ordinal is None or not bool((offsets[:, ordinal] > 0).any()):
                 continue
             leaf = handle.metadata.schema.leaves[ordinal]
-            reading = reading_of(handle.metadata.schema.elements[leaf.element], column.type)
+            reading = bound_encoding(handle.metadata.schema.elements[leaf.element], column.type)
             if reading is None:
                 continue
             if doubts_about(handle.metadata, ordinal, arrow_type=column.type).bloom_filters:
@@ -195,7 +195,7 @@ def _values(node: Against | Among) -> list[Any] | None:
     return [v.item() if isinstance(v, np.generic) else v for v in node.keys.sorted]
 
 
-def _hashes(reading: Reading, values: list[Any] | None) -> tuple[tuple[int, ...], ...] | None:
+def _hashes(reading: BoundEncoding, values: list[Any] | None) -> tuple[tuple[int, ...], ...] | None:
     if values is None:
         return None
     out = []

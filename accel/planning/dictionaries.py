@@ -21,7 +21,7 @@ from accel.planning.task import ScanTask
 from accel.planning.witness import Statement, Witnesses
 from accel.predicate.atoms import Bound, BoundColumn, Node, over_first_column, single_column_parts
 from accel.predicate.evaluate import outcome
-from accel.predicate.evidence import Evidence
+from accel.predicate.prune import Evidence
 from accel.ranges import ByteRange, Kind, ReadKey, Stash, Want
 
 __all__ = ["Dictionaries", "ReadDictionary"]

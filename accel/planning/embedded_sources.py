@@ -7,9 +7,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from accel.errors import IndexFormatError
-from accel.format.embedded import Entry
-from accel.format.idx1 import idx1_range
-from accel.format.packed_heads import unpack_head
+from accel.format.embedded import Entry, idx1_range, unpack_head
 from accel.indexes.kind import IndexKind, Level
 from accel.indexes.native import signature_of
 from accel.indexes.question import LeafOp, LeafQuestion, question_of

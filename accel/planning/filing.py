@@ -31,7 +31,7 @@ from accel.planning.selection import RowSelection
 from accel.planning.shares import Guesses, guess_shares
 from accel.planning.task import ScanTask, TaskFile
 from accel.planning.witness import Witnesses
-from accel.predicate.evidence import Verdict
+from accel.predicate.prune import Verdict
 
 if TYPE_CHECKING:
     from accel.planning.dictionaries import ReadDictionary

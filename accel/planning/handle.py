@@ -16,7 +16,7 @@ from accel.ranges import ByteRange, ObjectId
 
 if TYPE_CHECKING:
     from accel.arrays import Int64s
-    from accel.format.packed import Kin, PackedMetadata
+    from accel.format.packed import PackedMetadata, SharedMetadata
     from accel.planning.shelf import Shelf
 
 __all__ = ["FileHandle"]
@@ -70,13 +70,13 @@ class FileHandle(Viewed):
         """Where its chunk bounds are kept with those of others, from this row group on."""
         self.shelf_at = 0
         self._view = None
-        self.kin: Kin | FileMetadata
+        self.kin: SharedMetadata | FileMetadata
         """Metadata shared with files of the same writer; the whole FileMetadata until it is folded."""
         numbers = None
         if isinstance(metadata, FileMetadata):
             self.kin, self._view = metadata, FileView(metadata)
         else:
-            self.kin, numbers = metadata.kin, metadata.numbers
+            self.kin, numbers = metadata.shared, metadata.numbers
         # A tuple of what the garbage collector need not follow is not followed itself.
         self._held: _Held = (
             id.path,
@@ -154,7 +154,7 @@ class FileHandle(Viewed):
         kin = self.kin
         if numbers is None or isinstance(kin, FileMetadata):
             packed = PackedMetadata.of(self.view.metadata)
-            self.kin = packed.kin
+            self.kin = packed.shared
             self._held = (*self._held[:_NUMBERS], packed.numbers, sorting)
             return packed
         return PackedMetadata(kin, numbers, sorting, footer, size, footer_start, num_rows)
@@ -255,7 +255,7 @@ class FileHandle(Viewed):
         """Where an `IDX1` index starts, if the file has one: a scan may name its column."""
         if IDX1_KEY not in self.kin.key_value:
             return None
-        from accel.format.idx1 import idx1_range
+        from accel.format.embedded import idx1_range
 
         try:
             found = idx1_range(self.metadata)

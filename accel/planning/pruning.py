@@ -21,8 +21,7 @@ from accel.planning.handle import FileHandle
 from accel.planning.query import FileQuery
 from accel.planning.selection import RowSelection
 from accel.planning.witness import Witnesses, together
-from accel.predicate.evidence import Evidence, Verdict
-from accel.predicate.prune import prune
+from accel.predicate.prune import Evidence, Verdict, prune
 
 if TYPE_CHECKING:
     from accel.arrays import Int64s
@@ -73,7 +72,7 @@ def prune_row_groups(handle: FileHandle, query: FileQuery) -> npt.NDArray[np.int
         return np.full(n, Verdict.ALL, np.int8)
     bounds = {path: group_bounds(handle, leaf, kind=kind) for path, leaf, kind in query.prunable}
     if query.constants:
-        from accel.predicate.constant import constant_bounds
+        from accel.predicate.prune import constant_bounds
 
         bounds |= {path: constant_bounds(v, metadata.group_rows) for path, v in query.constants.items()}
     verdicts = prune(query.bound, bounds, n).verdicts()
@@ -104,7 +103,7 @@ def prune_pages(
         ]
     sizes = [len(one.cuts) for one in cut]
     witness = together([(witnesses.of_rows(one.row_group, one.cuts), len(one.cuts)) for one in cut])
-    verdicts = prune(query.bound, bounds, sum(sizes), witness=witness).verdicts()
+    verdicts = prune(query.bound, bounds, sum(sizes), index_evidence=witness).verdicts()
     kept, sure = verdicts != Verdict.NONE, verdicts == Verdict.ALL
     all_kept, any_sure = bool(kept.all()), bool(sure.any())
     out = []
@@ -159,7 +158,7 @@ def _cut(handle: FileHandle, query: FileQuery, row_group: int, witnesses: Witnes
     }
     bounds |= {path: b.take(np.zeros(len(cuts), np.int64)) for path, b in whole.items()}
     if query.constants:
-        from accel.predicate.constant import constant_bounds
+        from accel.predicate.prune import constant_bounds
 
         lengths = np.diff(np.append(cuts, num_rows))
         bounds |= {path: constant_bounds(value, lengths) for path, value in query.constants.items()}
@@ -177,7 +176,7 @@ def _join(handle: FileHandle, cut: Sequence[_Cut]) -> dict[tuple[str, ...], Boun
         if known is not None and len(known[0]) == len(parts) and all(map(operator.is_, known[0], parts)):
             out[path] = known[1]
             continue
-        if not Bounds.alike(parts):
+        if not Bounds.joinable(parts):
             return None
         joined = out[path] = Bounds.join(parts)
         if as_held:
@@ -215,7 +214,7 @@ def partition_evidence(
     """
     from accel.predicate import expr as e
     from accel.predicate.bind import bind
-    from accel.predicate.constant import constant_bounds
+    from accel.predicate.prune import constant_bounds
 
     terms: KnownTerms = {} if known is None else known
 

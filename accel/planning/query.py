@@ -17,7 +17,7 @@ from accel.planning.instants import indexed_as_read, zoned_schema
 from accel.planning.projection import field_leaves, path_leaves
 
 if TYPE_CHECKING:
-    from accel.predicate.bind import Bound, KnownKeys
+    from accel.predicate.bind import Bound, KeyCache
     from accel.predicate.expr import Expr
 
 __all__ = ["FileQuery", "Question", "compile_query", "constant_fields", "with_partition"]
@@ -77,7 +77,7 @@ class _Compiled:
     def __init__(self) -> None:
         self.bound: Bound | None = None
         """The predicate, bound to the data set's own schema."""
-        self.keys: KnownKeys = {}
+        self.keys: KeyCache = {}
         """Of the predicate's lists, which may be long."""
         self._found: dict[int, tuple[ParquetSchema, pa.Schema, FileQuery]] = {}
         self._pickled: tuple[Bound, bytes] | None = None
@@ -239,10 +239,10 @@ def _bind(
 
     schema, keys = question.schema, question.compiled.keys
     if file is None:
-        return bind(where, schema, known=keys), {}
+        return bind(where, schema, key_cache=keys), {}
     from accel.planning.overlay import conformed_columns, overlay
 
-    bound = bind(where, overlay(schema, file), meant=schema, known=keys)
+    bound = bind(where, overlay(schema, file), query_schema=schema, key_cache=keys)
     return bound, conformed_columns(bound, schema, file=file)
 
 

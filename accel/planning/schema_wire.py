@@ -11,8 +11,7 @@ import pyarrow as pa
 from accel.errors import ParquetFormatError
 from accel.format.footer import ARROW_SCHEMA_KEY, parse_footer
 from accel.format.model import FileMetadata, ParquetSchema
-from accel.format.thrift import read_struct
-from accel.format.thrift_value import BINARY, I32, I64, LIST, STRUCT, Struct, ThriftList, write_struct
+from accel.format.thrift import BINARY, I32, I64, LIST, STRUCT, Struct, ThriftList, read_struct, write_struct
 
 __all__ = ["decode_schema", "encode_schema"]
 

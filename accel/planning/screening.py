@@ -19,13 +19,11 @@ from accel.planning.handle import FileHandle
 from accel.planning.pruning import group_bounds
 from accel.planning.query import FileQuery
 from accel.planning.shelf import Shelf, group_starts
-from accel.predicate.constant import constant_bounds
-from accel.predicate.evidence import Verdict
-from accel.predicate.prune import prune
+from accel.predicate.prune import Verdict, constant_bounds, prune
 
 if TYPE_CHECKING:
     from accel.arrays import Int64s
-    from accel.format.packed import Kin
+    from accel.format.packed import SharedMetadata
 
 __all__ = ["excluded_files"]
 
@@ -172,7 +170,9 @@ def _bounds_of(handles: Sequence[FileHandle], leaf: int, kind: pa.DataType) -> l
     ]
 
 
-def _bounded_alike(one: Kin | FileMetadata, other: Kin | FileMetadata, query: FileQuery) -> bool:
+def _bounded_alike(
+    one: SharedMetadata | FileMetadata, other: SharedMetadata | FileMetadata, query: FileQuery
+) -> bool:
     """Whether bounds of the columns that are asked for are of the same order, and as much believed."""
     orders = one.column_orders, other.column_orders
     return all(

@@ -10,9 +10,9 @@ from dataclasses import replace
 import numpy as np
 
 from accel.errors import AccelError
-from accel.format.first_level import begins_with_row
 from accel.format.model import OffsetIndex, PageTable, PageType
-from accel.format.page_runs import walk_pages
+from accel.format.page_header import walk_pages
+from accel.format.runs import begins_with_row
 from accel.planning.chunk_pages import pages_holding
 from accel.planning.pages import LeafReads
 from accel.planning.selection import RowSelection
@@ -67,7 +67,7 @@ def locate_pages(
 
 
 def _begin_with_rows(chunk: memoryview, pages: PageTable, max_repetition: int) -> bool:
-    """Whether each page of version 2 begins with a row: see `format.first_level`."""
+    """Whether each page of version 2 begins with a row: see `format.runs`."""
     v2 = pages.type == PageType.DATA_PAGE_V2
     lengths = (pages.level_bytes - pages.definition_bytes)[v2]
     return all(

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from accel.predicate.atoms import Node
-from accel.predicate.evidence import Evidence
-from accel.predicate.prune import Witness
+from accel.predicate.prune import Evidence, IndexEvidence
 
 if TYPE_CHECKING:
     from accel.arrays import Int64s
@@ -67,7 +66,7 @@ class Witnesses:
             if len(statement.first_rows) > 1
         ]
 
-    def of_rows(self, row_group: int, cuts: Int64s) -> Witness | None:
+    def of_rows(self, row_group: int, cuts: Int64s) -> IndexEvidence | None:
         """For `prune` over the stretches of a row group that start at `cuts`, which refine all others."""
         if not self.speaks_of(row_group):
             return None
@@ -84,7 +83,7 @@ class Witnesses:
         return witness
 
 
-def together(parts: Sequence[tuple[Witness | None, int]]) -> Witness | None:
+def together(parts: Sequence[tuple[IndexEvidence | None, int]]) -> IndexEvidence | None:
     """One witness for the units of several, of so many units each, one after the other."""
     if len(parts) == 1:
         return parts[0][0]

@@ -20,7 +20,7 @@ from typing import Any, Final, Generic, TypeVar
 from accel.decode.shared_schemas import shared_schema
 from accel.errors import AccelError, refuse_unforeseen
 from accel.format.footer import FooterBytes, parse_footer
-from accel.format.footers import Alike, learn_alike, read_alike
+from accel.format.footer_batch import FooterTemplate, find_template, parse_footers
 from accel.format.model import FileMetadata, ParquetSchema
 from accel.format.packed import PackedMetadata
 from accel.planning.file_entry import FileEntry
@@ -477,7 +477,7 @@ class FooterBatchParser:
     """Parses the footers of one scan that arrive at about the same time together, where they are laid out alike.
 
     A footer of a few column chunks takes an interpreter longer than its request; thirty at once take little longer than
-    three (`format.footers`).
+    three (`format.footer_batch`).
 
     Parameters
     ----------
@@ -487,7 +487,7 @@ class FooterBatchParser:
 
     def __init__(self, shared: Callable[[ParquetSchema], ParquetSchema]) -> None:
         self._shared = shared
-        self._templates: deque[Alike] = deque(maxlen=_TEMPLATES)
+        self._templates: deque[FooterTemplate] = deque(maxlen=_TEMPLATES)
         self._failed_templates = 0
 
     def parse(self, tails: Sequence[Tail]) -> list[FileMetadata | PackedMetadata | None]:
@@ -534,16 +534,16 @@ class FooterBatchParser:
             return waiting
         metadata = replace(metadata, schema=self._shared(metadata.schema))
         found[place] = metadata
-        kind = learn_alike(metadata)
+        kind = find_template(metadata)
         if kind is not None:
             self._templates.appendleft(kind)
         return rest
 
 
-def _read_alike(kind: Alike, footers: Sequence[FooterBytes]) -> list[PackedMetadata] | None:
+def _read_alike(kind: FooterTemplate, footers: Sequence[FooterBytes]) -> list[PackedMetadata] | None:
     try:
         with refuse_unforeseen("footer"):
-            return read_alike(kind, footers)
+            return parse_footers(kind, footers)
     except AccelError:
         # Parsed one by one, the footer that is damaged is named by its file.
         return None

@@ -35,7 +35,7 @@ from accel.store.fetch import same_etag
 from accel.store.threads import WORK
 
 if TYPE_CHECKING:
-    from accel.predicate.bind import KnownKeys
+    from accel.predicate.bind import KeyCache
 
 __all__ = ["MetadataAnswers", "ResolvedSource"]
 
@@ -273,21 +273,21 @@ class ResolvedSource:
         if last:
             schema = pa.schema([*schema, *last])
         bound = None
-        keys: KnownKeys = {}
+        keys: KeyCache = {}
         try:
             alone = spec.schema is None and self._is_single(block) and not spec.by_position
             folded = self.answers is not None
             data_set, output = settle_schemas(schema, spec.columns, alone=alone, folded=folded)
             embedded: dict[tuple[str, ...], str] = {}
             if spec.embedded:
-                from accel.predicate.resolve import resolve_named
+                from accel.predicate.bind import resolve_named
 
                 embedded = {resolve_named(name, data_set).path: kind for name, kind in spec.embedded.items()}
             if spec.where is not None:
                 from accel.predicate.bind import bind, binds_long
 
                 # Refuses what no file could answer before any is read.
-                work = partial(bind, spec.where, data_set, known=keys)
+                work = partial(bind, spec.where, data_set, key_cache=keys)
                 bound = await WORK.run(work) if binds_long(spec.where) else work()
         except AccelError as error:
             url = block.files[0].url

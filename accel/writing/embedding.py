@@ -20,9 +20,9 @@ from accel.store.location import parse_url
 from accel.store.range_store import Writer, is_weak
 from accel.store.tasks import see
 from accel.store.threads import FILES
-from accel.writing.preparation import Made, prepare, report_on
 from accel.writing.report import EmbedProgress, EmbedReport, warn_of_idle
 from accel.writing.source import LocalSource, RemoteSource, Source, open_local, open_remote
+from accel.writing.survey import Made, prepare, report_on
 from accel.writing.wanted import Indexes
 
 __all__ = ["embed", "embed_async"]

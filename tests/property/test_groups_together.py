@@ -16,7 +16,7 @@ from accel.planning.pruning import prune_pages
 from accel.planning.query import FileQuery
 from accel.planning.witness import Statement, Witnesses
 from accel.predicate.atoms import column_atoms
-from accel.predicate.evidence import Evidence
+from accel.predicate.prune import Evidence
 from accel.testing import Layout, table, write_file
 from tests.support.file_steps import Bytes, query_of
 

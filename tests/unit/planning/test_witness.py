@@ -7,7 +7,7 @@ import pytest
 
 from accel.planning.witness import Statement, Witnesses, together
 from accel.predicate.atoms import Null
-from accel.predicate.evidence import Evidence
+from accel.predicate.prune import Evidence
 
 NODE, OTHER = Null(0), Null(1)
 Letters = list[str]

@@ -8,7 +8,7 @@ import pytest
 
 from accel.errors import AccelError
 from accel.format.footer import FooterBytes, parse_footer
-from accel.format.footers import Alike, learn_alike, read_alike
+from accel.format.footer_batch import FooterTemplate, find_template, parse_footers
 from accel.format.model import FileMetadata
 from accel.format.packed import unpack
 from bench.micro.footers import WRITERS
@@ -25,22 +25,22 @@ def alone(footer: FooterBytes) -> FileMetadata:
     return parse_footer(footer.data, file_size=footer.file_size, footer_start=footer.footer_start)
 
 
-def kind_of(footer: FooterBytes) -> Alike:
-    kind = learn_alike(alone(footer))
+def kind_of(footer: FooterBytes) -> FooterTemplate:
+    kind = find_template(alone(footer))
     assert kind is not None
     return kind
 
 
-def agree(kind: Alike, footers: list[FooterBytes]) -> bool:
+def agree(kind: FooterTemplate, footers: list[FooterBytes]) -> bool:
     """Whether they are read together, having checked that they say the same then."""
     if not all(kind.fits(footer.data) for footer in footers):
         return False
-    read = read_alike(kind, footers)
+    read = parse_footers(kind, footers)
     if read is None:
         return False
     for footer, metadata in zip(footers, read, strict=True):
         same(unpack(metadata), alone(footer))
-        assert metadata.schema is kind.kin.schema
+        assert metadata.schema is kind.shared.schema
     return True
 
 
@@ -87,15 +87,15 @@ def test_what_lies_outside_one_file_is_refused_though_it_lies_within_another(wri
     small = handed_in(data, 5)
     with pytest.raises(AccelError):
         alone(small)
-    assert read_alike(kind, [handed_in(data), small]) is None
+    assert parse_footers(kind, [handed_in(data), small]) is None
 
 
 def test_files_without_row_groups():
     some = handed_in(WRITERS["pyarrow"](COLUMNS, 2))
     kind = kind_of(some)
     empty = handed_in(kind.head + b"\x16\x00\x19\x0c" + kind.tail)
-    assert read_alike(kind, [empty]) is None
-    read = read_alike(kind, [empty, some, empty])
+    assert parse_footers(kind, [empty]) is None
+    read = parse_footers(kind, [empty, some, empty])
     assert read is not None
     assert [metadata.num_row_groups for metadata in read] == [0, 2, 0]
     same(unpack(read[0]), alone(empty))
