@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from accel.errors import AccelError
 from accel.planning.handle import FileHandle
-from accel.planning.need import Need, NeedTail, Steps, Tail
+from accel.planning.read_request import Need, NeedTail, Steps, Tail
 from accel.ranges import Stash
 from accel.store.range_store import is_weak
 

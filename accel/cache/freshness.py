@@ -17,7 +17,7 @@ from accel.cache.written import written_since
 from accel.metrics import Metrics
 from accel.planning.file_entry import FileEntry
 from accel.planning.handle import FileHandle
-from accel.planning.need import Steps, Tail
+from accel.planning.read_request import Steps, Tail
 from accel.ranges import ObjectId, Stash
 from accel.store.client import Client
 from accel.store.fetch import same_etag

@@ -23,8 +23,7 @@ from accel.format.model import Encoding, Leaf, PageTable, PageType, Physical, Sc
 from accel.format.page_header import parse_page_header
 from accel.format.page_index import PageIndexMismatchError
 from accel.format.page_runs import walk_pages
-from accel.planning.decoded_size import level_bytes
-from accel.planning.pages import READABLE_CODECS
+from accel.planning.pages import READABLE_CODECS, level_bytes
 from accel.ranges import Buffer
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from accel.errors import IndexFormatError, ParquetFormatError, refuse_unforeseen
 from accel.format.footer import AMONG_OTHERS, MAGIC, TOC_KEY, FooterBytes, parse_footer, parse_tail
 from accel.format.model import FileMetadata, ParquetSchema
 from accel.planning.handle import FileHandle
-from accel.planning.need import Need, NeedTail, Steps, Tail
+from accel.planning.read_request import Need, NeedTail, Steps, Tail
 from accel.ranges import ByteRange, Kind, ObjectId, ReadKey, Want
 
 __all__ = ["LEAST_TAIL", "MOST_TAIL", "first_tail_bytes", "footer_in", "open_file"]

@@ -13,8 +13,7 @@ import pyarrow as pa
 from accel.arrays import make_scalar
 from accel.errors import AccelError, SchemaMismatchError
 from accel.format.model import ParquetSchema
-from accel.planning.instants import indexed_as_read, zoned_schema
-from accel.planning.projection import field_leaves, path_leaves
+from accel.planning.projection import field_leaves, indexed_as_read, path_leaves, zoned_schema
 
 if TYPE_CHECKING:
     from accel.predicate.bind import Bound, KnownKeys
@@ -219,8 +218,7 @@ def _check_filter(
 ) -> None:
     """Raise SchemaMismatchError where a column of the predicate could not come out: what is counted by the file's own
     type, beside which a literal may mean another thing, is not what a table would hold."""
-    from accel.planning.conform import check_paths
-    from accel.planning.variants import check_variants
+    from accel.planning.conform import check_paths, check_variants
 
     bound = question.compiled.bound
     if bound is None:
@@ -240,7 +238,7 @@ def _bind(
     schema, keys = question.schema, question.compiled.keys
     if file is None:
         return bind(where, schema, known=keys), {}
-    from accel.planning.overlay import conformed_columns, overlay
+    from accel.planning.conform import conformed_columns, overlay
 
     bound = bind(where, overlay(schema, file), meant=schema, known=keys)
     return bound, conformed_columns(bound, schema, file=file)
@@ -281,8 +279,7 @@ def _compile_result(
     # Most files have the data set's columns, all of them and of its types.
     same = arrow_schema.equals(question.schema)
     if not same:
-        from accel.planning.conform import check_schema
-        from accel.planning.variants import check_variants
+        from accel.planning.conform import check_schema, check_variants
 
         have = pa.schema(named)
         check_variants(have, question.schema, names=question.output.names, url=url)

@@ -22,8 +22,8 @@ from accel.metrics import Metrics
 from accel.options import Int96Unit, Options
 from accel.planning.file_entry import FileEntry
 from accel.planning.handle import FileHandle
-from accel.planning.need import Need, NeedTail, Steps, Tail
 from accel.planning.opening import LEAST_TAIL, first_tail_bytes, open_file
+from accel.planning.read_request import Need, NeedTail, Steps, Tail
 from accel.ranges import Kind, ObjectId, ReadKey, Stash
 from accel.reader.shared_pages import cache_dictionary, cached_dictionary, dictionary_key
 from accel.store.client import Client

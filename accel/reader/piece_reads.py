@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, TypeVar
 import pyarrow as pa
 
 from accel.errors import ParquetFormatError
-from accel.planning.neighbours import neighbours
 from accel.planning.pages import Piece, PieceLeaf, PieceSize, cut_pieces
 from accel.planning.selection import RowSelection
-from accel.planning.task import ScanTask
+from accel.planning.task import ScanTask, neighbours
 from accel.planning.two_phase import at_once, cut_output, cut_task, filter_phase, output_phase
 from accel.ranges import ReadKey, Want
 from accel.reader.admission import Permit

@@ -23,15 +23,14 @@ from accel.metrics import Metrics
 from accel.options import Options, Phases
 from accel.planning.coalesce import Merging, RequestShape
 from accel.planning.file_entry import FileEntry
-from accel.planning.filing import FilePlan, plan_file
+from accel.planning.file_planner import FilePlan, plan_file
 from accel.planning.handle import FileHandle
-from accel.planning.need import OnBadIndex, Steps
 from accel.planning.query import Question
-from accel.planning.seen import Seen
+from accel.planning.read_request import OnBadIndex, Steps
 from accel.planning.selection import RowSelection
-from accel.planning.shares import LEAST_LATE_BYTES, late_bytes
-from accel.planning.task import ScanTask
-from accel.planning.task_files import describe_file
+from accel.planning.selectivity import LEAST_LATE_BYTES, late_bytes
+from accel.planning.task import ScanTask, describe_file
+from accel.planning.two_phase import Seen
 from accel.reader.opener import Opener, Tails
 from accel.reader.task_reads import PieceRead, TaskReads
 from accel.reader.unpacking import unpacking_of

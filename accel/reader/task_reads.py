@@ -17,9 +17,9 @@ from accel.metrics import Metrics
 from accel.options import MIB
 from accel.planning.coalesce import Merging
 from accel.planning.handle import FileHandle
+from accel.planning.page_indexes import locate_pages, page_reads
 from accel.planning.pages import LeafReads, Piece, dictionary_wants, piece_wants
 from accel.planning.selection import RowSelection
-from accel.planning.synthesis import locate_pages, page_reads
 from accel.planning.task import ScanTask
 from accel.ranges import ByteRange, Kind, ReadKey, Stash, Want
 from accel.reader.kept_outcome import KeptOutcome

@@ -1,6 +1,6 @@
 """A block of files pruned together, before any of them is planned by itself.
 
-What is pruned is what planning would prune, and for the same reason (`planning.screening`).
+What is pruned is what planning would prune, and for the same reason (`planning.pruning`).
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ import pyarrow as pa
 from accel.errors import AccelError
 from accel.planning.file_entry import FileEntry
 from accel.planning.handle import FileHandle
-from accel.planning.paths import PathValues
+from accel.planning.partition_pruning import PathValues
+from accel.planning.pruning import excluded_files
 from accel.planning.query import FileQuery, Question, compile_query, with_partition
-from accel.planning.screening import excluded_files
 from accel.predicate.bind import Bound
 from accel.predicate.constant import range_bounds
 from accel.predicate.prune import prune

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from accel.errors import AccelError
 from accel.metrics import Metrics
 from accel.planning.file_entry import FileBlock, FileEntry
-from accel.planning.filing import FilePlan
+from accel.planning.file_planner import FilePlan
 from accel.planning.handle import FileHandle
 from accel.planning.query import Question
 from accel.scanning.block_pruning import excluded_by_facts, excluded_together

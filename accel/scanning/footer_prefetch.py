@@ -25,8 +25,8 @@ from accel.format.model import FileMetadata, ParquetSchema
 from accel.format.packed import PackedMetadata
 from accel.planning.file_entry import FileEntry
 from accel.planning.handle import FileHandle
-from accel.planning.need import Need, NeedTail, Steps, Tail
 from accel.planning.opening import LEAST_TAIL, footer_in
+from accel.planning.read_request import Need, NeedTail, Steps, Tail
 from accel.ranges import Stash
 from accel.reader.opener import Opener
 from accel.store.cancels import cancelled_within

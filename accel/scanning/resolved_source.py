@@ -19,9 +19,9 @@ import pyarrow as pa
 
 from accel.errors import AccelError, ObjectChangedError, SchemaMismatchError
 from accel.planning.file_entry import FileBlock, FileEntry, FileFacts, match_selection
-from accel.planning.filing import FilePlan
+from accel.planning.file_planner import FilePlan
 from accel.planning.handle import FileHandle
-from accel.planning.paths import PathValues
+from accel.planning.partition_pruning import PathValues
 from accel.planning.projection import settle_schemas
 from accel.planning.query import Question
 from accel.planning.selection import RowSelection

@@ -32,12 +32,12 @@ from accel.decode.dictionary import dictionary_values
 from accel.decode.shared_schemas import arrow_schema, shared_schema
 from accel.format.model import SchemaElement
 from accel.planning.file_entry import FileEntry
-from accel.planning.filing import plan_file
+from accel.planning.file_planner import plan_file
 from accel.planning.handle import FileHandle
-from accel.planning.need import Need, NeedTail, Tail
 from accel.planning.opening import open_file
 from accel.planning.query import Question
-from accel.planning.task_files import describe_file
+from accel.planning.read_request import Need, NeedTail, Tail
+from accel.planning.task import describe_file
 from accel.predicate.where import to_expr
 from accel.ranges import Stash
 from accel.store import runtime

@@ -11,10 +11,10 @@ import pyarrow as pa
 import pytest
 
 from accel.planning.handle import FileHandle
+from accel.planning.index_evidence import Statement, Witnesses
 from accel.planning.page_indexes import page_index_wants, take_page_indexes
 from accel.planning.pruning import prune_pages
 from accel.planning.query import FileQuery
-from accel.planning.witness import Statement, Witnesses
 from accel.predicate.atoms import column_atoms
 from accel.predicate.evidence import Evidence
 from accel.testing import Layout, table, write_file

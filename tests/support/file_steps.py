@@ -9,10 +9,10 @@ from accel.decode.arrow import file_schema
 from accel.format.model import PageType
 from accel.format.page_runs import walk_pages
 from accel.planning.handle import FileHandle
-from accel.planning.need import Need, NeedTail, Steps, Tail
 from accel.planning.opening import open_file
 from accel.planning.projection import project_schema
 from accel.planning.query import FileQuery, Question, compile_query
+from accel.planning.read_request import Need, NeedTail, Steps, Tail
 from accel.predicate.where import to_expr
 from accel.ranges import ByteRange, Stash, Want
 

@@ -10,9 +10,8 @@ import pyarrow as pa
 import pytest
 
 import accel
-from accel.planning.answers import narrow_tasks
-from accel.planning.leftover import MEASURES_KEY, Leftover, left_tasks
-from accel.planning.measures import Aggregates, check_aggregates, resolve_aggregates
+from accel.planning.aggregates import Aggregates, check_aggregates, resolve_aggregates
+from accel.planning.metadata_answers import MEASURES_KEY, Leftover, left_tasks, narrow_tasks
 from accel.planning.selection import RowSelection
 from accel.planning.task import ScanTask
 from accel.testing import DictStore, Layout, table, write_file

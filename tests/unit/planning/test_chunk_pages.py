@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from accel.format.model import OffsetIndex
-from accel.planning.chunk_pages import ChunkFacts, PagesOf
+from accel.planning.pages import ChunkFacts, PagesOf
 from accel.planning.selection import RowSelection
 from accel.ranges import ByteRange
 

@@ -13,8 +13,7 @@ from accel.errors import IndexFormatError
 from accel.format.bloom import BloomState
 from accel.format.domain import Bounds
 from accel.format.page_index import parse_offset_index
-from accel.planning.file_view import FileView
-from accel.planning.handle import FileHandle
+from accel.planning.handle import FileHandle, FileView
 from accel.planning.remembered import Remembered
 from accel.testing import Layout, table, write_file
 from tests.property.test_footer_parses import same

@@ -6,10 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from accel.planning.neighbours import neighbours
 from accel.planning.pages import LeafReads
 from accel.planning.selection import RowSelection
-from accel.planning.task import ScanTask
+from accel.planning.task import ScanTask, neighbours
 from accel.ranges import ByteRange
 from tests.unit.planning.test_pages import ROWS, reads, whole
 

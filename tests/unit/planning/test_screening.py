@@ -14,9 +14,8 @@ from accel.format.domain import Bounds
 from accel.format.model import ParquetSchema
 from accel.planning.handle import FileHandle
 from accel.planning.projection import project_schema
-from accel.planning.pruning import group_bounds, prune_row_groups
+from accel.planning.pruning import excluded_files, group_bounds, prune_row_groups
 from accel.planning.query import FileQuery, Question, compile_query
-from accel.planning.screening import excluded_files
 from accel.predicate.evidence import Verdict
 from accel.predicate.where import to_expr
 from accel.testing import Layout, table, write_file

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from accel.planning.seen import Seen
+from accel.planning.two_phase import Seen
 
 
 def test_nothing_seen_is_the_guess() -> None:

@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from accel.format.domain import Bounds
 from accel.planning.handle import FileHandle
-from accel.planning.shelf import Shelf
+from accel.planning.pruning import Shelf
 from accel.testing import Layout, table, write_file
 from tests.support.file_steps import Bytes
 

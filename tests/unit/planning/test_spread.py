@@ -11,7 +11,7 @@ from accel.planning.handle import FileHandle
 from accel.planning.projection import project_schema
 from accel.planning.pruning import prune_row_groups
 from accel.planning.query import Question, compile_query
-from accel.planning.spread import BELOW, EQUAL, Spread, place_of, spread_of
+from accel.planning.selectivity import BELOW, EQUAL, Spread, place_of, spread_of
 from accel.predicate.where import to_expr
 from accel.testing import Layout, table, write_file
 from tests.support.file_steps import Bytes

@@ -19,9 +19,9 @@ from accel.errors import AccelError, ObjectChangedError, ParquetFormatError, Sto
 from accel.metrics import Metrics
 from accel.options import Options
 from accel.planning.pages import Piece
-from accel.planning.seen import Seen
 from accel.planning.selection import RowSelection
 from accel.planning.task import ScanTask
+from accel.planning.two_phase import Seen
 from accel.reader.task_reads import PieceRead
 from accel.scanning.file_jobs import FileJob, FixedJobs
 from accel.scanning.file_run import ReadyBatch

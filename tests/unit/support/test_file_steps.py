@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from accel.planning.need import Need, NeedTail, Steps, Tail
+from accel.planning.read_request import Need, NeedTail, Steps, Tail
 from accel.ranges import ByteRange, Kind, ReadKey, Stash, Want
 from tests.support.file_steps import drive
 

@@ -8,10 +8,10 @@ import pyarrow as pa
 import pytest
 
 from accel.errors import SchemaMismatchError
-from accel.planning import paths as module
+from accel.planning import partition_pruning as module
 from accel.planning import pruning
 from accel.planning.file_entry import FileEntry
-from accel.planning.paths import PathValues
+from accel.planning.partition_pruning import PathValues
 from accel.planning.query import Question
 from accel.predicate.where import to_expr
 

@@ -12,15 +12,15 @@ import pytest
 
 from accel.decode.dictionary import dictionary_values
 from accel.errors import AccelError, EncryptedFileError, IndexFormatError, ParquetFormatError
-from accel.planning import task_files
+from accel.planning import task as task_files
 from accel.planning.file_entry import FileEntry
-from accel.planning.filing import FilePlan, plan_file
+from accel.planning.file_planner import FilePlan, plan_file
 from accel.planning.handle import FileHandle
 from accel.planning.pages import LeafReads
 from accel.planning.projection import project_schema
 from accel.planning.query import FileQuery, Question
 from accel.planning.selection import RowSelection
-from accel.planning.task_files import describe_file
+from accel.planning.task import describe_file
 from accel.predicate.where import to_expr
 from accel.ranges import Kind
 from accel.testing import Layout, table, write_file

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from accel.planning.witness import Statement, Witnesses, together
+from accel.planning.index_evidence import Statement, Witnesses, together
 from accel.predicate.atoms import Null
 from accel.predicate.evidence import Evidence
 

@@ -15,26 +15,25 @@ from accel.errors import (
     redact,
     refuse_unforeseen,
 )
-from accel.planning.chunk_pages import PagesOf
 from accel.planning.handle import FileHandle
-from accel.planning.need import Need, OnBadIndex, Steps
+from accel.planning.index_evidence import Witnesses
+from accel.planning.index_lookup import Probes, find_embedded
 from accel.planning.page_indexes import (
     fetch_page_indexes,
     page_index_wants,
     take_page_indexes,
 )
-from accel.planning.pages import READABLE_CODECS, LeafReads
-from accel.planning.probes import Probes, find_embedded
+from accel.planning.pages import READABLE_CODECS, LeafReads, PagesOf
 from accel.planning.pruning import KeptGroups, prune_pages, prune_row_groups
 from accel.planning.query import FileQuery
+from accel.planning.read_request import Need, OnBadIndex, Steps
 from accel.planning.selection import RowSelection
-from accel.planning.shares import Guesses, guess_shares
+from accel.planning.selectivity import Guesses, guess_shares
 from accel.planning.task import ScanTask, TaskFile
-from accel.planning.witness import Witnesses
 from accel.predicate.evidence import Verdict
 
 if TYPE_CHECKING:
-    from accel.planning.dictionaries import ReadDictionary
+    from accel.planning.index_lookup import ReadDictionary
     from accel.planning.remembered import Evaluation
 
 __all__ = ["FilePlan", "plan_file"]
