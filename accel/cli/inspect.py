@@ -11,12 +11,10 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from accel.cache.cache import Cache
-from accel.cli.advice import advise
 from accel.cli.arguments import accel_options, storage_options
-from accel.cli.layout import EmbeddedLayout, FileLayout, Indexes, describe_layout
+from accel.cli.layout import EmbeddedLayout, FileLayout, Indexes, advise, describe_layout
 from accel.cli.output import print_json, say, say_warnings
-from accel.cli.progress import byte_count
-from accel.cli.table import GAP, console_for, print_table
+from accel.cli.terminal import GAP, byte_count, console_for, print_table
 from accel.cli.values import safe_text
 from accel.errors import IndexFormatError, redact
 from accel.format.embedded import verify_blob, verify_head
@@ -32,7 +30,7 @@ from accel.reader.reader import Reader
 from accel.store import runtime
 from accel.store.client import Client
 from accel.store.clients import client_for
-from accel.tables.discover import discover
+from accel.tables.path_source import discover
 from accel.writing.report import idle_warning
 
 if TYPE_CHECKING:

@@ -217,7 +217,9 @@ def _refuse_duplicates(names: Sequence[str], *, among: pa.Schema) -> None:
 def _others(names: Sequence[str]) -> str:
     counts = Counter(names)
     once = [name for name in names if counts[name] == 1]
-    return f"the others can be read: columns={once[:12]}" if once else "count_rows() can count its rows"
+    if not once:
+        return "count_rows() can count its rows"
+    return f"the others can be read, by columns= {', '.join(once[:12])}"
 
 
 def match_fields(fields: pa.StructType, among: pa.StructType) -> list[int]:

@@ -47,10 +47,8 @@ async def read_piece(
     piece: Piece,
     *,
     permit: Permit | None = None,
-    lone: bool = False,
 ) -> tuple[list[pa.RecordBatch], int]:
-    """The batches of one piece, fetched and decoded at once, the latter in its turn, if they are not kept; and the
-    round trips that it took. `lone`: nothing else is read of its file."""
+    """Fetch and decode one piece; returns its batches, and the round trips that it took."""
     kept = recall_piece(reader, reads, piece)
     if kept is not None:
         return kept, 0
@@ -58,8 +56,6 @@ async def read_piece(
         piece = at_once(piece, reads.carried.claim)
         reads.share([piece])
     read = await reads.fetch(piece)
-    if lone:
-        read = await reader.unpack(read)
     batches, trips = await decode_read(reader, task, reads, read, permit=permit)
     reads.outcome.keep(piece, batches)
     return batches, trips

@@ -5,7 +5,6 @@ Everything here runs on the private I/O loop (`store.runtime`).
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -33,7 +32,6 @@ from accel.planning.task import ScanTask, describe_file
 from accel.planning.two_phase import Seen
 from accel.reader.opener import Opener, Tails
 from accel.reader.task_reads import PieceRead, TaskReads
-from accel.reader.unpacking import unpacking_of
 from accel.store.client import Client
 from accel.store.location import LOCAL_ROOT
 
@@ -314,18 +312,6 @@ class Reader:
         batches = call() if self._is_little(read) else await self._pool.run(call)
         self._count_left(left)
         return batches
-
-    async def unpack(self, read: PieceRead) -> PieceRead:
-        """What was fetched of a piece, with pages decompressed where it is little and others wait for this loop too.
-
-        Awaited before `decode`, of a piece that is all that is read of its file: those of a file would come apart, and
-        what is wrong with one be seen after rows of another have gone out.
-        """
-        if not self._is_little(read):
-            return read
-        waiting = unpacking_of(asyncio.get_running_loop())
-        leaves = await waiting.before(read.piece, read.leaves, pool=self._pool)
-        return PieceRead(read.piece, leaves, read.round_trips)
 
     async def decode_stack(self, layers: Sequence[Layer]) -> list[pa.RecordBatch] | None:
         """Decode and filter small pieces of one file together; None where that has to be done one by one."""

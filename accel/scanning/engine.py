@@ -1,4 +1,4 @@
-"""How a scan is run, counted and planned: the private half of `Scan`, on the I/O loop."""
+"""How a scan is run, counted and planned: the private half of `Scan`."""
 
 from __future__ import annotations
 
@@ -50,13 +50,13 @@ class Engine:
     client_for : callable
         The client of a store, by its root.
     cache : Cache or None
-        None: what a run reads is forgotten with it.
+        None: each run has a cache of its own.
     make_source : callable
         Makes the FileSource of a run, for a `ScanSpec` whose source is not planned.
     for_spark : bool
-        The batches are what `mapInArrow` takes.
+        Whether batches are converted to the types that `mapInArrow` takes.
     names : list of str, optional
-        The columns that all files must have, in order, where they are matched by position.
+        The columns that all files must have, in order, where the consumer matches them by position.
     """
 
     def __init__(
@@ -82,11 +82,11 @@ class Engine:
 
     @property
     def stream(self) -> bool:
-        """Whether the source is an iterator of record batches, taken part by part."""
+        """Whether the source is an iterator of record batches, which is run part by part."""
         return is_stream(self.spec.source)
 
     def describe(self) -> str:
-        """The scan in a line, without credentials."""
+        """One line about the source, without credentials."""
         source = self.spec.source
         if self.stream:
             shown = "record batches"
@@ -101,7 +101,7 @@ class Engine:
     # -- parts of a stream -----------------------------------------------------------------------
 
     def parts(self) -> Iterator[Engine]:
-        """The engines to run one after the other: itself, or one for each batch of the stream."""
+        """The engines to run one after the other: itself, or one for each record batch of the stream."""
         if not self.stream:
             yield self
             return
@@ -120,9 +120,9 @@ class Engine:
                 pinned = replace(pinned, schema=part.settled.schema)
 
     def sample(self) -> Engine | None:
-        """What tells the schema: itself, or the first part of a stream; None for one without parts.
+        """The engine that settles the schema: itself, or the first part of a stream; None for a stream without parts.
 
-        A stream's first batch is pulled for it, here and now, and kept for the run.
+        The first record batch of a stream is pulled at once, and remembered for the run.
         """
         if not self.stream:
             return self
@@ -141,12 +141,12 @@ class Engine:
 
     @property
     def settled(self) -> Question | None:
-        """The question of the last run, if it was settled."""
+        """The question of the last run, if that settled it."""
         return None if self._last is None else self._last.settled
 
     @property
     def first_names(self) -> list[str] | None:
-        """The columns that all files must have, in order, where they are matched by position."""
+        """The columns that all files must have, in order, where the consumer matches them by position."""
         return self._names if self._last is None else self._last.first_names
 
     def _part(self, batch: pa.RecordBatch, spec: ScanSpec) -> Engine | None:
@@ -227,7 +227,7 @@ class Engine:
     ) -> RunHandle:
         """Begin a run; the first `take` sends the first request.
 
-        With an aggregation only what metadata cannot answer comes out, in the files' own types.
+        With an aggregation only rows that metadata cannot answer for come out, in the files' own types.
         """
         spec, for_spark = self.spec, self._for_spark and aggregation is None
         limit = spec.at_most(limit)
@@ -283,7 +283,7 @@ class Engine:
             block=await resolved.first_block(),
             forgets=self._cache is None,
         )
-        # Without a cache of the caller's it would hold the metadata of all files for as long as the plan lives.
+        # Without a cache of the caller's the function would keep the metadata of all files alive as long as the plan.
         return Plan(
             tasks, schema=question.output, explained=explained if self._cache is not None else explained()
         )
@@ -310,13 +310,13 @@ def _make_reader(
 
 
 def _once_each(client_for: Callable[[Any], Client], metrics: Metrics) -> Callable[[str], Client]:
-    """The same, asked once for each store: a run may read thousands of files of one. What is odd about one is told."""
-    known: dict[str, Client] = {}
+    """`client_for`, called once for each store, as a run may read thousands of files; warnings of a client are noted."""
+    clients: dict[str, Client] = {}
 
     def client(root: str) -> Client:
-        found = known.get(root)
+        found = clients.get(root)
         if found is None:
-            found = known[root] = client_for(root)
+            found = clients[root] = client_for(root)
             if found.warning is not None and found.warning not in metrics.warnings:
                 metrics.warn(found.warning)
         return found
@@ -341,7 +341,7 @@ def _schema_of(source: Any) -> pa.Schema:
 
 
 def _only_path(source: Any) -> str | None:
-    """What a source of one path names, which may be a folder."""
+    """The path of a source of one path, which may be a directory."""
     paths = source if isinstance(source, list | tuple) else [source]
     return str(paths[0]) if len(paths) == 1 else None
 
@@ -350,13 +350,13 @@ NO_COLUMNS = pa.schema([])
 
 
 class ScanRuns:
-    """What runs of a scan, and the counts of what ran last. Several may run at once, from any thread."""
+    """The runs of a scan that are under way, and the counts of the last one. Several may run at once, from any thread."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._under_way: set[Run] = set()
         self.metrics = Metrics()
-        """Of the run that was started last."""
+        """The counts of the run that was started last."""
 
     def start(
         self,
@@ -366,14 +366,14 @@ class ScanRuns:
         aggregation: Aggregation | None = None,
         metrics: Metrics | None = None,
     ) -> RunHandle:
-        """One run, to be ended by `end` or `end_async`; counted in `metrics`, if somebody has to know which these are."""
+        """Start a run, which `end` or `end_async` has to end. It counts in `metrics`, if given."""
         counts = self.metrics = Metrics() if metrics is None else metrics
         running = part.start(counts, limit=limit, aggregation=aggregation)
         running.enlist(self._under_way)
         return running
 
     def end(self, running: RunHandle) -> None:
-        """Stop one run, if it has not ended by itself."""
+        """End a run, if it has not ended by itself."""
         if not running.ended:
             runtime.run_to_end(running.close)
 
@@ -383,7 +383,7 @@ class ScanRuns:
             await runtime.bridge_to_end(running.close)
 
     def end_all(self) -> None:
-        """Stop whatever runs, and wait for what is being stopped."""
+        """End all runs, and wait for those that are being ended."""
         for run in list(self._under_way):
             runtime.run_to_end(run.close)
 
@@ -399,8 +399,8 @@ class ScanRuns:
     # -- the whole result ------------------------------------------------------------------------
 
     def table(self, limit: int | None) -> pa.Table:
-        """All rows, or so many."""
-        # The caller's own iterator is pulled on the caller's thread, never on the I/O loop.
+        """All rows, or at most `limit`."""
+        # A stream is the caller's own iterator: it is pulled on the caller's thread, never on the I/O loop.
         tables: list[pa.Table] = []
         for part in self._engine.parts():
             tables.append(runtime.run(self._collect(part, _left(limit, tables))))
@@ -431,7 +431,7 @@ class ScanRuns:
         return pa.Table.from_batches(batches, schema)
 
     async def fold(self, part: Engine, aggregation: Aggregation, *, metrics: Metrics | None = None) -> None:
-        """Have an aggregation take in one part of the scan."""
+        """Run one part of the scan for an aggregation."""
         limit = self.limit()
         left = None if limit is None else limit - aggregation.rows
         running = self.start(part, limit=left, aggregation=aggregation, metrics=metrics)
@@ -441,7 +441,7 @@ class ScanRuns:
             await running.close()
 
     async def exhaust(self, *, metrics: Metrics) -> None:
-        """Run it for its counts."""
+        """Run the scan for its counts."""
         running = self.start(self._engine, limit=self.limit(), metrics=metrics)
         try:
             while await running.take() is not None:

@@ -1,4 +1,4 @@
-"""What planning found, told as an `Explain`."""
+"""What planning found, as an `Explain`."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from accel.scanning.resolved_source import ResolvedSource
 
 __all__ = ["explain_plans"]
 
-# Characters of a predicate that are told.
-_TOLD = 400
+# Characters of a predicate that are shown.
+_MOST_SHOWN = 400
 _EARLY = (
     "the source was listed before: a scan reads what it held then while it is listed anew, one round trip less, "
     "and reads again what it holds now where that differs"
@@ -42,10 +42,10 @@ def explain_plans(
     block: FileBlock,
     forgets: bool,
 ) -> Callable[[], Explain]:
-    """A function that makes the Explain of this planning, with a prediction of what reading its tasks will request.
+    """Return a function that makes the Explain of this planning, with a prediction of the requests for its tasks.
 
-    With `forgets` no cache keeps the footers: a run reads them again. The prediction is made when the function is called,
-    as few callers want it. It does not keep the resolved source alive.
+    The prediction is made when the function is called, as few callers want it. The function does not keep the resolved
+    source alive. With `forgets` no cache keeps the footers, so a run reads them again.
     """
     metrics, counts, reader = resolved.reader.metrics, resolved.counts, resolved.reader
     measured = (
@@ -77,7 +77,7 @@ def explain_plans(
             levels=(*measured, predicted),
             notes=(
                 *((_EARLY,) if early else ()),
-                *(_came_along(reader, plans, data, limit) if forgets else ()),
+                *(_with_footers(reader, plans, data, limit) if forgets else ()),
                 *_notes(reader, plans, data, limit),
             ),
         )
@@ -85,19 +85,19 @@ def explain_plans(
     return explain
 
 
-def _came_along(
+def _with_footers(
     reader: Reader, plans: Sequence[FilePlan], data: Sequence[TaskIO], limit: int | None
 ) -> Iterator[str]:
-    """What of the data came with the footers, for a run that has to read these again."""
+    """The bytes of data that come with the footers, for a run that has to read these again."""
     near = [plan for plan in plans if plan.tasks and reader.came_along_from(plan.tasks[0]) is not None]
     if not near:
         return
-    told = sum(io.bytes for plan in near for io in _predicted(reader, plan.tasks, limit=limit))
+    predicted = sum(io.bytes for plan in near for io in _predicted(reader, plan.tasks, limit=limit))
     rest = sum(io.bytes for plan in near for io in _predicted(reader, plan.tasks, limit=limit, opens=True))
-    if rest < told:
+    if rest < predicted:
         yield (
-            f"{told - rest:,} bytes of the data level come with the footers where a scan reads these itself, as it does "
-            f"without a cache: then it asks for {sum(io.bytes for io in data) - told + rest:,}"
+            f"{predicted - rest:,} bytes of the data level come with the footers where a scan reads these itself, as it does "
+            f"without a cache: then it asks for {sum(io.bytes for io in data) - predicted + rest:,}"
         )
 
 
@@ -125,20 +125,20 @@ def _notes(
 
 
 def _selectivity(reader: Reader, plans: Sequence[FilePlan], limit: int | None) -> Iterator[str]:
-    """What the filters are expected to leave, and what that decides."""
+    """How many rows the filters are expected to leave, and how tasks are read for that."""
     guessed = [(task, _abreast(plan.tasks, limit)) for plan in plans for task in plan.guessed]
     if not guessed:
         return
     doubtful = sum(task.rows.count - task.sure.count for task, _ in guessed)
     expected = sum((task.rows.count - task.sure.count) * task.share for task, _ in guessed)
     by = "sketches" if all(plan.sketched for plan in plans if plan.guessed) else "statistics"
-    told = f"about {expected:,.0f} of {doubtful:,} rows in doubt are expected to match (by {by}): "
+    expectation = f"about {expected:,.0f} of {doubtful:,} rows in doubt are expected to match (by {by}): "
     found = [reader.forecast(task, abreast=abreast) for task, abreast in guessed]
     late = [forecast for forecast in found if forecast is not None]
     if not late:
-        yield told + "all columns are read at once, a second round trip would save less than it costs"
+        yield expectation + "all columns are read at once, a second round trip would save less than it costs"
         return
-    yield told + (
+    yield expectation + (
         f"{len(late)} of {len(guessed)} tasks read the filter's columns first "
         f"({sum(f.first_bytes for f in late):,} bytes), then the others where rows match "
         f"(about {sum(f.expected_bytes for f in late):,} of {sum(f.late_bytes for f in late):,} bytes); "
@@ -227,5 +227,5 @@ def _sql(where: Expr) -> str:
     from accel.predicate.sql import to_sql
 
     # As many values fill that: of a million the others would cost seconds of the loop.
-    text = to_sql(where, max_values=_TOLD)
-    return text if len(text) <= _TOLD else f"{text[: _TOLD - 3]}..."
+    text = to_sql(where, max_values=_MOST_SHOWN)
+    return text if len(text) <= _MOST_SHOWN else f"{text[: _MOST_SHOWN - 3]}..."

@@ -273,8 +273,7 @@ class FileRun:
             await self._start_whole(group, task, queue, abreast=abreast)
         else:
             reads = self._limits.reader.reads(task, abreast=abreast)
-            alone = abreast == 1
-            await self._start_pieces(group, task, reads, queue, depth=self._depth, alone=alone)
+            await self._start_pieces(group, task, reads, queue, depth=self._depth)
 
     async def _start_pieces(
         self,
@@ -285,13 +284,11 @@ class FileRun:
         *,
         depth: int,
         within: Priority = (),
-        alone: bool = False,
     ) -> set[asyncio.Task[Any]]:
         """Start the pieces of a task as they are admitted. The set that is returned empties as they end."""
         limits = self._limits
         pieces = cut_task(task, size=limits.size, two_phases=reads.two_phases)
         reads.expect(pieces)
-        alone = alone and len(pieces) == 1 and limits.rows_wanted() is None
         # A task that has ended refers to the batches that it read, so none may stay in this set.
         reading: set[asyncio.Task[Any]] = set()
         for number, piece in enumerate(pieces):
@@ -309,7 +306,7 @@ class FileRun:
                 order = await self._enter(task, reads.held_bytes(piece), limits.part(piece.weight), place)
                 if self._failing:
                     break
-                read = partial(limits.read_piece, task, reads, piece, depth=depth, order=order, lone=alone)
+                read = partial(limits.read_piece, task, reads, piece, depth=depth, order=order)
                 queue.put((order, begun := group.create_task(self._caught(read))))
             _track(begun, reading)
         return reading

@@ -1,7 +1,7 @@
-"""The batches of a scan one by one, blocking and awaited.
+"""Iterators over the batches of a scan, blocking and awaited.
 
-Objects and not generators: one that is dropped may be finalized by the garbage collector, on any thread and under any
-lock, where nothing may wait for the I/O loop. What it ran is ended by `RunHandle` then.
+They are objects and not generators: the garbage collector may finalize a dropped iterator on any thread and under any
+lock, where nothing may wait for the I/O loop. `RunHandle` ends its run then.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from accel.scanning.engine import Engine, ScanRuns
 from accel.scanning.run import RunHandle
 from accel.store import runtime
 
-__all__ = ["AwaitedBatches", "BlockingBatches", "ToldBatches"]
+__all__ = ["AwaitedBatches", "BlockingBatches", "FixedSchemaBatches"]
 
 
-class _Way:
-    """How far a caller has come through the parts of a scan."""
+class _Position:
+    """The position of a caller among the parts of a scan."""
 
     def __init__(self, engine: Engine, runs: ScanRuns) -> None:
         self._parts = engine.parts()
@@ -35,7 +35,7 @@ class _Way:
             raise ValueError("a batch of this iterator is being taken already")
 
     def _next_run(self) -> RunHandle | None:
-        """What to take from next; None at the end."""
+        """The run to take the next batch from; None at the end."""
         if self._over:
             return None
         if self._running is None:
@@ -51,14 +51,14 @@ class _Way:
             self._left -= batch.num_rows
 
     def _leave(self) -> RunHandle | None:
-        """Stop here; returns what is to be ended."""
+        """Stop here; returns the run that is to be ended."""
         self._over = True
         running, self._running = self._running, None
         return running
 
 
-class BlockingBatches(_Way, Iterator[pa.RecordBatch]):
-    """`for`: an iterator that ends with what it raises. `close` stops it early and waits until nothing is in flight."""
+class BlockingBatches(_Position, Iterator[pa.RecordBatch]):
+    """The iterator of `for`. It is over once it has raised. `close` stops it early and waits until nothing is in flight."""
 
     def __next__(self) -> pa.RecordBatch:
         self._enter()
@@ -78,28 +78,28 @@ class BlockingBatches(_Way, Iterator[pa.RecordBatch]):
         raise StopIteration
 
     def close(self) -> None:
-        """Stop what runs; there is no further batch."""
+        """End the run; there is no further batch."""
         running = self._leave()
         if running is not None:
             self._runs.end(running)
 
 
-class ToldBatches(BlockingBatches):
-    """`BlockingBatches` for one who was told their schema before the run began, and reads their buffers by it.
+class FixedSchemaBatches(BlockingBatches):
+    """`BlockingBatches` for a caller who reads their buffers by a schema that was announced before the run began.
 
     Parameters
     ----------
     engine : Engine
     runs : ScanRuns
     schema : pyarrow.Schema
-        What was told.
+        The announced schema.
     forget : callable
-        Called where that does not hold any more.
+        Called where the batches have another schema.
 
     Raises
     ------
     ObjectChangedError
-        From `next`: the files have other columns by now.
+        From `next`: the files have other columns than when the schema was announced.
     """
 
     def __init__(
@@ -107,12 +107,12 @@ class ToldBatches(BlockingBatches):
     ) -> None:
         super().__init__(engine, runs)
         self._engine = engine
-        self._told = schema
+        self._announced = schema
         self._forget = forget
 
     def __next__(self) -> pa.RecordBatch:
         batch = super().__next__()
-        if not batch.schema.equals(self._told):
+        if not batch.schema.equals(self._announced):
             self._forget()
             self.close()
             raise ObjectChangedError(
@@ -123,8 +123,8 @@ class ToldBatches(BlockingBatches):
         return batch
 
 
-class AwaitedBatches(_Way, AsyncIterator[pa.RecordBatch]):
-    """`async for`: `BlockingBatches`, awaited."""
+class AwaitedBatches(_Position, AsyncIterator[pa.RecordBatch]):
+    """The iterator of `async for`."""
 
     async def __anext__(self) -> pa.RecordBatch:
         self._enter()
@@ -148,7 +148,7 @@ class AwaitedBatches(_Way, AsyncIterator[pa.RecordBatch]):
         raise StopAsyncIteration
 
     async def aclose(self) -> None:
-        """Stop what runs; there is no further batch."""
+        """End the run; there is no further batch."""
         running = self._leave()
         if running is not None:
             await self._runs.end_async(running)

@@ -1,6 +1,6 @@
-"""What the files of one run share: how much of them is read at once, in which turn it is decoded, how many rows are wanted.
+"""The limits that the files of one run share: bytes and pieces under way, permits to decode, rows that are still wanted.
 
-Memory is bounded by admission: a piece is fetched only when what is held, with it, stays under
+Admission bounds memory: a piece is fetched only when the bytes in memory, with its own, stay under
 `options.memory_limit`. The piece that the consumer waits for is always admitted, so a run never stalls.
 """
 
@@ -20,14 +20,14 @@ from accel.reader.task_reads import TaskReads
 
 __all__ = ["RunLimits"]
 
-# Pieces for each thread that are being decoded or next: while one is decoded nobody has to be asked for another.
+# Pieces for each thread that are decoded or next, so that a thread finds another piece when it is done with one.
 _DECODED_EACH = 2
-# Pieces under way, in multiples of `max_tasks_in_flight`, however many the network would hold.
+# Pieces under way at most, in multiples of `max_tasks_in_flight`, however many the network would take.
 _DEEPEST = 4
 
 
 class RunLimits:
-    """Reads the pieces of one run's files. Used on one event loop.
+    """Admits and reads the pieces of one run. Used on one event loop.
 
     Parameters
     ----------
@@ -41,24 +41,24 @@ class RunLimits:
         self.reader = reader
         self._limit = limit
         self.size = PieceSize.under(options, limit=limit)
-        """Of the pieces that tasks are cut into."""
+        """The size of the pieces that tasks are cut into."""
         pieces = 1 if limit is not None else options.max_tasks_in_flight
         self.admission = Admission(options.memory_limit, pieces)
         self.decode_permits = PrioritySemaphore(
             _DECODED_EACH * DecodePool.shared(options.decode_threads).threads
         )
-        """In which pieces are decoded."""
+        """Permits to decode, given in the order of the pieces."""
         self.rows_passed = 0
-        """Rows that have come out of files."""
+        """Rows that files have handed out."""
         self.failing = False
-        """A file has failed: nothing that comes after it is worth a start."""
+        """A file has failed: no file after it need begin."""
 
     def rows_wanted(self) -> int | None:
         """The most rows that a file which starts now may be asked for; None for all."""
         return None if self._limit is None else max(0, self._limit - self.rows_passed)
 
     def read_ahead(self, task: ScanTask) -> None:
-        """Have as many pieces under way as the network of a task's store holds, if those are more."""
+        """Allow as many pieces under way as the network to a task's store can carry, if that is more."""
         if self._limit is not None:
             return
         self.admission.limit_pieces = min(self.admission.limit_pieces, self.reader.max_pieces(task.file.root))
@@ -68,7 +68,7 @@ class RunLimits:
         self.admission.grow(min(1 + math.ceil(cover / self.size.usual), most))
 
     def part(self, weight: float) -> float:
-        """How much of a piece of full size one of that weight counts as. With a limit each counts as one."""
+        """The part of a full-size piece that a piece of this weight counts as. With a limit of rows each counts as one."""
         if self._limit is not None:
             return 1.0
         return part_of(weight, self.size.usual)
@@ -81,18 +81,17 @@ class RunLimits:
         *,
         depth: int,
         order: Priority,
-        lone: bool = False,
     ) -> list[pa.RecordBatch]:
-        """Fetch and decode one piece; `depth` round trips lie before it. `lone`: see `read_piece`."""
+        """Fetch and decode one piece, after `depth` round trips."""
         permit = self.decode_permits.at((1, order))
-        batches, trips = await read_piece(self.reader, task, reads, piece, permit=permit, lone=lone)
+        batches, trips = await read_piece(self.reader, task, reads, piece, permit=permit)
         self.has_read(depth + trips)
         return batches
 
     async def read_neighbours(
         self, joined: Neighbours, *, depth: int, order: Priority
     ) -> list[pa.RecordBatch]:
-        """`read_piece` of several tasks, as if they were one."""
+        """Fetch and decode small row groups that lie side by side as one piece."""
         batches, trips = await read_neighbours(
             self.reader, joined, permit=lambda: self.decode_permits.at((1, order))
         )
@@ -100,8 +99,8 @@ class RunLimits:
         return batches
 
     def has_read(self, round_trips: int) -> None:
-        """Told when something has been read, so many round trips deep."""
+        """Note that a piece has been read, after so many round trips in all."""
         self.reader.metrics.deepest(round_trips)
         if self._limit is not None:
-            # Few rows were enough so far in vain: read further ahead.
+            # The rows that came so far did not suffice: read further ahead.
             self.admission.grow(min(2 * self.admission.limit_pieces, self.reader.options.max_tasks_in_flight))

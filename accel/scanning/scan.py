@@ -1,4 +1,4 @@
-"""Scan: one question over Parquet files, with its async, blocking and Arrow-stream faces."""
+"""Scan: one question over Parquet files, with its asynchronous, blocking and Arrow faces."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pyarrow as pa
 from accel.errors import AccelError
 from accel.metrics import Metrics
 from accel.scanning.engine import NO_COLUMNS, Engine, ScanRuns
-from accel.scanning.iterating import AwaitedBatches, BlockingBatches, ToldBatches
+from accel.scanning.iterating import AwaitedBatches, BlockingBatches, FixedSchemaBatches
 from accel.scanning.spec import check_count
 from accel.store import runtime
 
@@ -27,16 +27,16 @@ Asked = Sequence[tuple[str | Sequence[str], str]]
 
 
 class Scan:
-    """A question over Parquet files: nothing is read before it is asked.
+    """A question over Parquet files. Nothing is read before a result is asked for.
 
     Made by `accel.scan`. Iterate it (`async for` or `for`) for record batches in bounded memory, or call
     `to_table`, `head`, `count_rows`, `to_reader`; duckdb, polars and pyarrow take it as an Arrow stream.
-    Each of them runs the scan anew (a scan over an iterator runs once). It may be used from several
-    threads and event loops at once. What goes wrong is an `AccelError` that names the file, the place and what to do;
+    Each of them runs the scan anew (a scan over an iterator runs once). A scan may be used from several
+    threads and event loops at once. Failures are `AccelError`s that name the file, the place and what to do;
     only wrong arguments raise a plain `TypeError` or `ValueError`.
 
-    Rows come in the order of the source's files, and of a file in its own; with `order=False` those of one file may
-    lie between those of another.
+    Rows come in the order of the source's files, and within a file in the order of its row groups. With `order=False`
+    rows of one file may lie between those of another.
     """
 
     def __init__(self, engine: Engine) -> None:
@@ -48,9 +48,9 @@ class Scan:
 
     @property
     def schema(self) -> pa.Schema:
-        """The schema of what comes out. The first access reads one footer, if `schema=` was not given.
+        """The schema of the result. The first access reads one footer, if `schema=` was not given.
 
-        Of an iterator the first record batch is pulled for it; one without any has no columns.
+        From an iterator the first record batch is pulled for it; an iterator without any has no columns.
         """
         if self._schema is None:
             sample = self._engine.sample()
@@ -66,23 +66,23 @@ class Scan:
 
     @property
     def metrics(self) -> Metrics:
-        """The counts of the run that was started last, also while it is under way; of an iterator, of its last batch."""
+        """The counts of the run that was started last, also while it is under way; for an iterator, those of its last batch."""
         return self._runs.metrics
 
     def __repr__(self) -> str:
         spec = self._engine.spec
-        told = [self._engine.describe()]
+        parts = [self._engine.describe()]
         if spec.where is not None:
             from accel.predicate.sql import to_sql
 
-            told.append(f"where={_short(to_sql(spec.where, max_values=3))}")
+            parts.append(f"where={_short(to_sql(spec.where, max_values=3))}")
         if spec.columns is not None:
-            told.append(f"columns=[{_short(', '.join(map(str, spec.columns)))}]")
+            parts.append(f"columns=[{_short(', '.join(map(str, spec.columns)))}]")
         if spec.selection is not None:
-            told.append(f"selection={len(spec.selection)} files")
+            parts.append(f"selection={len(spec.selection)} files")
         if spec.limit is not None:
-            told.append(f"limit={spec.limit}")
-        return f"Scan({', '.join(told)})"
+            parts.append(f"limit={spec.limit}")
+        return f"Scan({', '.join(parts)})"
 
     # -- running ---------------------------------------------------------------------------------
 
@@ -168,7 +168,7 @@ class Scan:
     def aggregate(self, aggregates: Asked) -> pa.Table:
         """Counts, sums, minima and maxima of the result, in one row.
 
-        What the metadata proves is not read: see docs/aggregates.md.
+        Rows are read only where metadata does not prove the answer: see docs/aggregates.md.
 
         Parameters
         ----------
@@ -214,12 +214,12 @@ class Scan:
         return Aggregation(aggregates, limited=self._runs.limit() is not None)
 
     def explain(self, *, analyze: bool = False, aggregates: Asked | None = None) -> Explain:
-        """Plan the scan (reading metadata, no data) and tell what pruning did and what will be asked for.
+        """Plan the scan, reading metadata but no data; returns what pruning did and what will be requested.
 
         Parameters
         ----------
         analyze : bool
-            Also run it, and add what really happened.
+            Also run the scan, and add the counts of the run.
         aggregates : sequence of (column, function), optional
             Explain `aggregate` with these, and not the reading of all rows.
 
@@ -264,11 +264,11 @@ class Scan:
         Raises
         ------
         ObjectNotFoundError, StoreError, ParquetFormatError, AccelError
-            The schema cannot be read. What goes wrong later is raised from the reader, as `to_batches` does; also
-            ObjectChangedError where the batches are not of `schema` any more, which then is read anew.
+            The schema cannot be read. Later failures are raised from the reader, as `to_batches` raises them; also
+            ObjectChangedError where the batches no longer have `schema`, which then is read anew.
         """
         schema = self.schema
-        batches = ToldBatches(self._engine, self._runs, schema=schema, forget=self._forget_schema)
+        batches = FixedSchemaBatches(self._engine, self._runs, schema=schema, forget=self._forget_schema)
         return pa.RecordBatchReader.from_batches(schema, batches)
 
     def _forget_schema(self) -> None:
@@ -283,7 +283,7 @@ class Scan:
     # -- ending ----------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Stop whatever runs of this scan: no request of it is in flight afterwards."""
+        """Stop all runs of this scan: none of its requests is in flight afterwards."""
         self._runs.end_all()
 
     async def aclose(self) -> None:

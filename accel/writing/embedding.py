@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-import warnings
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import suppress
@@ -21,9 +20,9 @@ from accel.store.local_target import copy_bytes, write_beside
 from accel.store.location import parse_url
 from accel.store.range_store import Writer, is_weak
 from accel.store.threads import FILES
-from accel.writing.preparation import Made, prepare, report_on
-from accel.writing.report import EmbedProgress, EmbedReport
+from accel.writing.report import EmbedProgress, EmbedReport, warn_of_idle
 from accel.writing.source import LocalSource, RemoteSource, Source, open_local, open_remote
+from accel.writing.survey import Made, prepare, report_on
 from accel.writing.wanted import Indexes
 
 __all__ = ["embed", "embed_async"]
@@ -78,8 +77,7 @@ def embed(
     Warns
     -----
     UserWarning
-        The page index of the file is not believed, and is made anew; or an index rules nothing out. So says
-        `warnings` of the report, too.
+        An index rules nothing out. So says `warnings` of the report, too.
 
     Raises
     ------
@@ -117,8 +115,7 @@ def embed(
     # They may be credentials, and whoever shows a failure may show the variables of its frames.
     del src, dst, storage_options, store
     report = job.run()
-    for warning in report.warnings:
-        warnings.warn(warning, stacklevel=2)
+    warn_of_idle(report)
     return report
 
 
@@ -156,8 +153,7 @@ async def embed_async(
                 await asyncio.wait((work,))
         see(work)
         raise
-    for warning in report.warnings:
-        warnings.warn(warning, stacklevel=2)
+    warn_of_idle(report)
     return report
 
 

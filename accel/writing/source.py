@@ -16,7 +16,15 @@ from accel.store.client import Client
 from accel.store.faults import system_error
 from accel.store.location import Location
 
-__all__ = ["Identity", "LocalSource", "RemoteSource", "Source", "open_local", "open_remote"]
+__all__ = [
+    "HeldSource",
+    "Identity",
+    "LocalSource",
+    "RemoteSource",
+    "Source",
+    "open_local",
+    "open_remote",
+]
 
 
 class Source(Protocol):
@@ -194,3 +202,43 @@ def open_remote(client: Client, location: Location) -> RemoteSource:
             "the store gives no etag, so a copy of this object may mix two versions of it", path=str(location)
         )
     return RemoteSource(client, location, pin=ObjectId(location.path, tail.size, tail.etag))
+
+
+class HeldSource:
+    """Reads from another source, or from what was held of it."""
+
+    def __init__(self, source: Source, *, most_held: int) -> None:
+        self._source = source
+        self._most_held = most_held
+        self._start = 0
+        self._data = memoryview(b"")
+
+    @property
+    def name(self) -> str:
+        return self._source.name
+
+    @property
+    def size(self) -> int:
+        return self._source.size
+
+    @property
+    def window(self) -> int:
+        return self._source.window
+
+    def hold(self, start: int, end: int) -> None:
+        """Read a stretch once, if it is not too long: reads within it cost nothing until `release`."""
+        if 0 < end - start <= self._most_held:
+            [self._data] = self._source.read([(start, end)])
+            self._start = start
+
+    def release(self) -> None:
+        self._data = memoryview(b"")
+
+    def read(self, ranges: Sequence[tuple[int, int]]) -> list[memoryview]:
+        end = self._start + len(self._data)
+        if all(self._start <= a and b <= end for a, b in ranges):
+            return [self._data[a - self._start : b - self._start] for a, b in ranges]
+        return self._source.read(ranges)
+
+    def close(self) -> None:
+        self._source.close()

@@ -66,9 +66,6 @@ class FakeReader:
     def reads(self, task: ScanTask, *, abreast: int = 1) -> FakeReads:
         return FakeReads(self, task)
 
-    async def unpack(self, read: PieceRead) -> PieceRead:
-        return read
-
     async def decode(self, task: ScanTask, read: PieceRead, *, found: None = None) -> list[pa.RecordBatch]:
         start = 100 * int(task.path) + 20 * task.row_group
         values = [start + row for a, b in read.piece.rows for row in range(a, b)]

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accel.tables.pattern import Glob, has_hidden, is_hidden, split_glob
+from accel.tables.named_source import Glob, has_hidden_name, is_hidden, split_glob
 
 
 @pytest.mark.parametrize(
@@ -115,4 +115,4 @@ def test_files_match_as_they_do_for_pythons_glob(tree: Path, parts: list[str]) -
 
 @given(st.text("a_./", min_size=1, max_size=12))
 def test_a_path_has_a_hidden_name_where_one_of_its_names_is_hidden(relative: str) -> None:
-    assert has_hidden(relative) == any(map(is_hidden, relative.split("/")))
+    assert has_hidden_name(relative) == any(map(is_hidden, relative.split("/")))
