@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from accel.errors import AccelError
 from accel.planning.handle import FileHandle
-from accel.planning.read_request import Need, NeedTail, Steps, Tail
+from accel.planning.read_request import ReadRequest, Steps, Tail, TailRequest
 from accel.ranges import Stash
 from accel.store.range_store import is_weak
 
@@ -81,7 +81,7 @@ def recorded(steps: Steps[FileHandle], seen: list[Stash | Tail]) -> Steps[FileHa
     """The same steps; their answers are in `seen` at the end."""
     seen.clear()
 
-    def recording() -> Generator[Need | NeedTail, Stash | Tail, FileHandle]:
+    def recording() -> Generator[ReadRequest | TailRequest, Stash | Tail, FileHandle]:
         try:
             need = next(steps)
             while True:

@@ -20,7 +20,7 @@ from accel.indexes.question import LeafOp, LeafQuestion, question_of
 from accel.indexes.registry import find_kind
 from accel.indexes.sketch import ParsedSketch, Sketch
 from accel.planning.handle import FileHandle
-from accel.planning.index_evidence import Statement, Witnesses
+from accel.planning.index_evidence import IndexEvidence, Statement
 from accel.planning.page_indexes import index_want, take_page_indexes
 from accel.planning.query import FileQuery
 from accel.planning.read_request import OnBadIndex
@@ -287,14 +287,14 @@ class Embedded:
         wants: list[Want] = []
         for group in groups if source.row_group < 0 else (source.row_group,):
             at = (group, source.leaf)
-            if at not in self.handle.offset_indexes:
+            if at not in self.handle.view.offset_indexes:
                 wants += index_want(chunks, Kind.OFFSET_INDEX, *at)
         return wants
 
     def _spans(self, source: IndexSource) -> list[ByteRange]:
-        if source.ordinal not in self.handle.indexes:
+        if source.ordinal not in self.handle.view.indexes:
             return [source.first]
-        parsed = self.handle.indexes[source.ordinal]
+        parsed = self.handle.view.indexes[source.ordinal]
         if parsed is None or source.first == source.span:
             return []
         base = source.span.start
@@ -303,7 +303,7 @@ class Embedded:
 
     def _pass_over(self, source: IndexSource, error: IndexFormatError, on_bad_index: OnBadIndex) -> None:
         """Ask it nothing from now on."""
-        self.handle.indexes[source.ordinal] = None
+        self.handle.view.indexes[source.ordinal] = None
         on_bad_index(_at(error, self.handle, _name(source)))
 
     def learn(self, stash: Stash, on_bad_index: OnBadIndex) -> None:
@@ -318,7 +318,7 @@ class Embedded:
                 self._pass_over(source, error, on_bad_index)
 
     def _take(self, source: IndexSource, stash: Stash) -> None:
-        held = self.handle.indexes.get(source.ordinal)
+        held = self.handle.view.indexes.get(source.ordinal)
         if held is not None:
             parted = cast("PartedIndex", held)
             base = source.span.start
@@ -328,10 +328,10 @@ class Embedded:
                 if source.want(span).key in stash
             }
             if parts:
-                self.handle.indexes[source.ordinal] = guarded(parted.with_parts, parts)
+                self.handle.view.indexes[source.ordinal] = guarded(parted.with_parts, parts)
             return
         data = stash.get(source.want(source.first).key)
-        if data is None or source.ordinal in self.handle.indexes:
+        if data is None or source.ordinal in self.handle.view.indexes:
             return
         kind = cast("PartedKind", source.kind)
         parse = kind.parse if source.first == source.span else kind.parse_head
@@ -339,33 +339,35 @@ class Embedded:
         if source.entry is not None:
             verify = verify_blob if source.first == source.span else verify_head
             verify(source.entry, head)
-        self.handle.indexes[source.ordinal] = guarded(parse, head, level=source.level, units=source.units)
+        self.handle.view.indexes[source.ordinal] = guarded(
+            parse, head, level=source.level, units=source.units
+        )
 
-    def testify(self, groups: Iterable[int], witnesses: Witnesses, on_bad_index: OnBadIndex) -> None:
+    def add_evidence(self, groups: Iterable[int], into: IndexEvidence, on_bad_index: OnBadIndex) -> None:
         """State for every atom what the indexes at hand prove of these row groups."""
         wanted = sorted(groups)
         for source in self.sources:
-            parsed = self.handle.indexes.get(source.ordinal)
+            parsed = self.handle.view.indexes.get(source.ordinal)
             if parsed is None:
                 continue
             about = wanted if source.row_group < 0 else [g for g in wanted if g == source.row_group]
             try:
                 if source.row_group < 0 and source.level is Level.PAGE:
-                    self._state_of_all(source, parsed, about, witnesses)
+                    self._state_of_all(source, parsed, about, into)
                     continue
                 for group in about:
-                    self._state(source, parsed, group, witnesses)
+                    self._state(source, parsed, group, into)
             except IndexFormatError as error:
                 self._pass_over(source, error, on_bad_index)
 
-    def _state(self, source: IndexSource, parsed: ParsedIndex, group: int, witnesses: Witnesses) -> None:
+    def _state(self, source: IndexSource, parsed: ParsedIndex, group: int, into: IndexEvidence) -> None:
         first_rows = self._first_rows(source, parsed, group)
         if first_rows is None:
             return
         for node, question in source.asked:
             evidence = ask(parsed, question, units=len(first_rows), signature=source.signature_of(question))
             if evidence is not None:
-                witnesses.add(node, group, Statement(first_rows, evidence))
+                into.add(node, group, Statement(first_rows, evidence))
         for node, questions in source.together:
             known = [
                 (question, truth)
@@ -374,23 +376,23 @@ class Embedded:
             ]
             evidence = ask_all(parsed, known, units=len(first_rows))
             if evidence is not None:
-                witnesses.add(node, group, Statement(first_rows, evidence))
+                into.add(node, group, Statement(first_rows, evidence))
 
     def _state_of_all(
-        self, source: IndexSource, parsed: ParsedIndex, groups: Sequence[int], witnesses: Witnesses
+        self, source: IndexSource, parsed: ParsedIndex, groups: Sequence[int], into: IndexEvidence
     ) -> None:
         """The same for an index of the pages of all row groups, which is asked once."""
         sizes = getattr(parsed, "group_units", None)
         if sizes is None or len(sizes) != self.handle.metadata.num_row_groups:
             raise IndexFormatError("an index of the pages of all row groups is not of these")
         stops = np.cumsum(sizes).tolist()
-        placed = {group: self.handle.offset_indexes.get((group, source.leaf)) for group in groups}
+        placed = {group: self.handle.view.offset_indexes.get((group, source.leaf)) for group in groups}
         for node, question in source.asked:
             told = ask(parsed, question, units=source.units, signature=source.signature_of(question))
             for group, offsets in placed.items():
                 if told is not None and offsets is not None and offsets.num_pages == sizes[group]:
                     part = told.part(stops[group] - offsets.num_pages, stops[group])
-                    witnesses.add(node, group, Statement(offsets.first_row, part))
+                    into.add(node, group, Statement(offsets.first_row, part))
 
     def _first_rows(self, source: IndexSource, parsed: ParsedIndex, group: int) -> Int64s | None:
         if source.level in (Level.FILE, Level.ROW_GROUP):
@@ -399,7 +401,7 @@ class Embedded:
             starts = first_rows_of(parsed)
             rows = int(self.handle.metadata.group_rows[group])
             return np.arange(rows, dtype=np.int64) if starts is None else starts
-        offsets = self.handle.offset_indexes.get((group, source.leaf))
+        offsets = self.handle.view.offset_indexes.get((group, source.leaf))
         return None if offsets is None or offsets.num_pages != source.units else offsets.first_row
 
 
@@ -455,7 +457,7 @@ class Sketches:
         return found
 
     def _parsed(self, ordinal: int, entry: Entry) -> ParsedSketch | None:
-        held = self.handle.indexes
+        held = self.handle.view.indexes
         if ordinal not in held:
             data = self.handle.in_tail(ByteRange(entry.offset, entry.offset + entry.length))
             kind = find_kind(entry.kind, entry.version)

@@ -28,11 +28,10 @@ from accel.format.model import Physical, SchemaElement
 from accel.format.reading import Reading, reading_of
 from accel.format.writers import doubts_about
 from accel.planning.handle import FileHandle
-from accel.planning.index_evidence import Statement, Witnesses
-from accel.planning.page_indexes import fetch_or_recall
-from accel.planning.pruning import KeptGroups, group_bounds
+from accel.planning.index_evidence import IndexEvidence, Statement
+from accel.planning.pruning import RemainingGroups, group_bounds
 from accel.planning.query import FileQuery
-from accel.planning.read_request import OnBadIndex, Steps
+from accel.planning.read_request import OnBadIndex, Steps, read_ranges
 from accel.planning.task import ScanTask
 from accel.predicate.atoms import (
     Against,
@@ -55,7 +54,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Blooms",
     "Dictionaries",
-    "Probes",
+    "IndexLookup",
     "ReadDictionary",
     "find_embedded",
 ]
@@ -71,7 +70,7 @@ _ALONG = 4
 _MOST_GROUPS = 64
 
 
-class Probes:
+class IndexLookup:
     """All that can be asked of one file about one question, where it may save more than it costs."""
 
     def __init__(
@@ -93,11 +92,11 @@ class Probes:
         self._on_bad_index = on_bad_index
         self._found: dict[ReadKey, memoryview] = {}
 
-    def along(
+    def wants_along(
         self,
         wants: Sequence[Want],
-        kept: KeptGroups,
-        draft: Callable[[KeptGroups], Mapping[int, ScanTask]],
+        kept: RemainingGroups,
+        draft: Callable[[RemainingGroups], Mapping[int, ScanTask]],
         early_bytes: int,
     ) -> list[Want]:
         """What to ask together with page indexes, that may make it needless.
@@ -129,7 +128,7 @@ class Probes:
         if self._embedded is not None:
             self._embedded.learn(stash, self._on_bad_index)
 
-    def ask(self, drafts: Mapping[int, ScanTask], witnesses: Witnesses) -> Steps[int]:
+    def run(self, drafts: Mapping[int, ScanTask], into: IndexEvidence) -> Steps[int]:
         """Ask about the row groups in doubt; the round trips that it took."""
         trips = 0
         nbytes = _nbytes(drafts)
@@ -138,15 +137,15 @@ class Probes:
             wants = self._wants(drafts, nbytes, dictionaries)
             if not wants:
                 break
-            stash, trip = yield from fetch_or_recall(self._handle, wants)
+            stash, trip = yield from read_ranges(self._handle, wants)
             trips += trip
             self.learn(stash)
         if self._embedded is not None:
-            self._embedded.testify(drafts, witnesses, self._on_bad_index)
+            self._embedded.add_evidence(drafts, into, self._on_bad_index)
         if self._blooms is not None:
-            self._blooms.testify(drafts, witnesses)
+            self._blooms.add_evidence(drafts, into)
         if dictionaries is not None:
-            dictionaries.testify(drafts, self._found, witnesses)
+            dictionaries.add_evidence(drafts, self._found, into)
         return trips
 
     def _dictionaries(self, nbytes: int) -> Dictionaries | None:
@@ -302,7 +301,7 @@ class Blooms:
         for number in range(len(data) // BLOCK_BYTES):
             state.blocks[first + number] = data[number * BLOCK_BYTES : (number + 1) * BLOCK_BYTES]
 
-    def testify(self, groups: Iterable[int], witnesses: Witnesses) -> None:
+    def add_evidence(self, groups: Iterable[int], into: IndexEvidence) -> None:
         """State for every atom and row group what the blocks at hand prove."""
         for question, group, state in self._asked(groups):
             if any(question.hashes) and (state.header is None or not state.has_bits):
@@ -315,10 +314,10 @@ class Blooms:
             # No key is there: the atom cannot be true of any row.
             one = np.ones(1, bool)
             evidence = Evidence(np.zeros(1, bool), one, one)
-            witnesses.add(question.node, group, Statement(np.zeros(1, np.int64), evidence))
+            into.add(question.node, group, Statement(np.zeros(1, np.int64), evidence))
 
     def _within(self, leaf: int, group: int) -> bool:
-        bounds = self.handle.chunk_bounds.get(leaf)
+        bounds = self.handle.view.chunk_bounds.get(leaf)
         return bounds is not None and bool(bounds.has_lower[group] and bounds.has_upper[group])
 
     def _may_hold(self, state: BloomState, hashes: tuple[int, ...]) -> bool | None:
@@ -343,7 +342,7 @@ class Blooms:
                         yield question, group, state
 
     def _state(self, group: int, leaf: int) -> BloomState:
-        return self.handle.blooms.setdefault((group, leaf), BloomState())
+        return self.handle.view.blooms.setdefault((group, leaf), BloomState())
 
 
 def _values(node: Against | Among) -> list[Any] | None:
@@ -460,7 +459,7 @@ class Dictionaries:
         """The dictionaries that cost less than they may save."""
         wants = []
         for group, column, place in self._places(drafts):
-            if (group, column.leaf) in self.handle.dictionaries:
+            if (group, column.leaf) in self.handle.view.dictionaries:
                 continue
             if place.length * _DICTIONARY_WORTH <= drafts[group].nbytes and not self._is_dense(
                 group, column, place
@@ -471,18 +470,18 @@ class Dictionaries:
     def _is_dense(self, group: int, column: _Column, place: ByteRange) -> bool:
         """Whether a dictionary is about as long as the range of its whole numbers is wide: it lists nearly all of them,
         and has next to nothing to say that the range does not."""
-        bounds = self.handle.chunk_bounds.get(column.leaf)
+        bounds = self.handle.view.chunk_bounds.get(column.leaf)
         if bounds is None or bounds.domain is not Domain.INTEGER:
             return False
         if not (bounds.has_lower[group] and bounds.has_upper[group]):
             return False
         return int(bounds.upper[group]) - int(bounds.lower[group]) < place.length - _HEADER
 
-    def testify(self, drafts: Mapping[int, ScanTask], stash: Stash, witnesses: Witnesses) -> None:
+    def add_evidence(self, drafts: Mapping[int, ScanTask], stash: Stash, into: IndexEvidence) -> None:
         """State for every atom what the dictionaries prove of its row group."""
         metadata = self.handle.metadata
         for group, column, _ in self._places(drafts):
-            held = self.handle.dictionaries
+            held = self.handle.view.dictionaries
             values = held.get((group, column.leaf))
             page = stash.get(ReadKey(Kind.DICTIONARY, group, column.leaf))
             if values is None and page is not None:
@@ -497,7 +496,7 @@ class Dictionaries:
             if values is None:
                 continue
             for node in column.nodes:
-                witnesses.add(node, group, self._statement(column, node, values, group))
+                into.add(node, group, self._statement(column, node, values, group))
 
     def _statement(self, column: _Column, node: Node, values: pa.Array, group: int) -> Statement:
         bounds = group_bounds(self.handle, column.leaf, kind=column.column.type)

@@ -16,10 +16,9 @@ import pyarrow as pa
 
 from accel.planning.aggregates import Aggregates, Function, Tally, tally_constant
 from accel.planning.handle import FileHandle
-from accel.planning.page_indexes import fetch_or_recall
 from accel.planning.projection import field_leaves, indexed_as_read, path_leaves, type_at
 from accel.planning.query import FileQuery
-from accel.planning.read_request import OnBadIndex, Steps
+from accel.planning.read_request import OnBadIndex, Steps, read_ranges
 from accel.planning.selection import RowSelection
 from accel.planning.task import ScanTask, TaskFile
 from accel.planning.zones import LeafMeasure, Zones, ZoneSources
@@ -30,11 +29,11 @@ if TYPE_CHECKING:
 
 __all__ = [
     "MEASURES_KEY",
-    "Leftover",
     "MetadataAnswer",
+    "RemainingReads",
     "answer_tasks",
-    "left_tasks",
     "narrow_tasks",
+    "remaining_tasks",
 ]
 
 # Figures are fetched when the pages that they may save are so many times their size.
@@ -112,7 +111,7 @@ def answer_tasks(
             sources, tasks, found, open_to, complete=complete, probe_min_bytes=probe_min_bytes
         )
         if wants:
-            stash, _ = yield from fetch_or_recall(handle, wants)
+            stash, _ = yield from read_ranges(handle, wants)
             sources.learn(wants, stash)
             _choose(sources, tasks, found, complete=complete)
     return _settle(tasks, aggregates, found)
@@ -255,7 +254,7 @@ def _settle(tasks: Sequence[ScanTask], aggregates: Aggregates, found: _Found) ->
     for ordinal, zones in found.of_file.items():
         measure = aggregates.measures[ordinal]
         answer.tallies[ordinal].add(zones.tally(np.ones(len(zones), bool), measure.functions))
-    leftover = Leftover(
+    leftover = RemainingReads(
         aggregates,
         leaves={column.ordinal: column.leaf for column in found.columns},
         by_rows=tuple(found.by_rows),
@@ -270,7 +269,7 @@ def _settle(tasks: Sequence[ScanTask], aggregates: Aggregates, found: _Found) ->
                 starts = np.cumsum(unit.zones.rows) - unit.zones.rows
                 answered[column.ordinal] = RowSelection.from_units(starts, task.num_rows, keep=unit.units)
         read = leftover.rows_to_read(task, answered, unknown=found.unknown)
-        left = left_tasks(leftover, task, read=read)
+        left = remaining_tasks(leftover, task, read=read)
         for column in found.columns:
             unit = found.chosen.get((place, column.ordinal))
             taken = read[column.ordinal].count < task.rows.count
@@ -294,7 +293,7 @@ _MOST_TASKS = 8
 
 
 @dataclass(slots=True)
-class Leftover:
+class RemainingReads:
     """What the left tasks of one file share."""
 
     aggregates: Aggregates
@@ -363,7 +362,9 @@ def _listed(ordinals: Sequence[int]) -> str:
     return ",".join(map(str, ordinals))
 
 
-def left_tasks(leftover: Leftover, task: ScanTask, *, read: Mapping[int, RowSelection]) -> list[ScanTask]:
+def remaining_tasks(
+    leftover: RemainingReads, task: ScanTask, *, read: Mapping[int, RowSelection]
+) -> list[ScanTask]:
     """The tasks that read, for each measure, the rows in `read`; every row in doubt is among them."""
     out = []
     for measures, rows in _split(task, read).items():

@@ -14,7 +14,7 @@ from accel.errors import IndexFormatError, ParquetFormatError, refuse_unforeseen
 from accel.format.footer import AMONG_OTHERS, MAGIC, TOC_KEY, FooterBytes, parse_footer, parse_tail
 from accel.format.model import FileMetadata, ParquetSchema
 from accel.planning.handle import FileHandle
-from accel.planning.read_request import Need, NeedTail, Steps, Tail
+from accel.planning.read_request import ReadRequest, Steps, Tail, TailRequest
 from accel.ranges import ByteRange, Kind, ObjectId, ReadKey, Want
 
 __all__ = ["LEAST_TAIL", "MOST_TAIL", "first_tail_bytes", "footer_in", "open_file"]
@@ -71,7 +71,7 @@ def open_file(
     ------
     ParquetFormatError, EncryptedFileError
     """
-    tail = yield NeedTail(max(hint, _TAIL))
+    tail = yield TailRequest(max(hint, _TAIL))
     if not isinstance(tail, Tail):
         raise TypeError("a tail was asked for")
     size, data, start = tail.size, tail.data, tail.start
@@ -92,7 +92,7 @@ def open_file(
         )
     if footer_start < start:
         missing = Want(ReadKey(Kind.FOOTER), ByteRange(footer_start, start))
-        stash = yield Need((missing,))
+        stash = yield ReadRequest((missing,))
         if isinstance(stash, Tail):
             raise TypeError("a range was asked for")
         footer = bytes(stash[missing.key]) + bytes(data[:-_TAIL])
@@ -120,11 +120,11 @@ def open_file(
                 handle.bad_toc = error
     if kept_start == 0:
         # The whole file came along: its data needs no request.
-        handle.keep_tail(bytes(kept), 0)
+        handle.set_tail(bytes(kept), 0)
         return handle
     # Of the bytes before the footer only page indexes are of use later: let the data bytes go.
     first = max(size - handle.suggested_tail_bytes(), kept_start)
-    handle.keep_tail(bytes(kept[first - kept_start :]), first)
+    handle.set_tail(bytes(kept[first - kept_start :]), first)
     return handle
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -23,13 +23,11 @@ __all__ = [
     "DECODED_SHARE",
     "DICTIONARY_ENCODINGS",
     "READABLE_CODECS",
-    "ChunkFacts",
     "LeafReads",
     "PagesOf",
     "Piece",
     "PieceLeaf",
     "PieceSize",
-    "chunk_facts",
     "cut_pieces",
     "decoded_bytes",
     "dictionary_wants",
@@ -383,39 +381,8 @@ def decoded_bytes(metadata: FileMetadata, row_group: int, leaf: int) -> int:
 DICTIONARY_ENCODINGS = (1 << Encoding.PLAIN_DICTIONARY) | (1 << Encoding.RLE_DICTIONARY)
 """Their bits among `ChunkTable.encodings`."""
 _NOTHING = np.empty(0, np.int64)
-_new = tuple.__new__
 # Ways in which the chunks of a row group are cut into pages, as far as they are remembered.
 _MOST_SHAPES = 8
-
-
-ChunkFacts: TypeAlias = tuple[int, int, int, int, int, int, float]
-"""What the footer and the offset index say of one chunk, whatever rows of it are wanted: where its first page is (-1
-without an offset index), where it starts and ends; `LeafReads`' codec, dictionary pages, number of values and expansion.
-
-A plain tuple of numbers, which the garbage collector need not follow: files planned by the thousand keep ten each.
-"""
-
-
-def chunk_facts(
-    chunks: ChunkTable, first_page: int, row_group: int, column: int, decoded_bytes: int
-) -> ChunkFacts:
-    """Those of a chunk, of so many bytes once decoded.
-
-    Raises
-    ------
-    ValueError
-        The chunk, or what lies before its first page, has no place in a file.
-    """
-    at = (row_group, column)
-    chunk = ByteRange(chunks.start.item(at), chunks.end.item(at))
-    return (
-        first_page,
-        *chunk,
-        chunks.codec.item(at),
-        _dictionary_pages(chunks, at) if chunk.start < first_page else 0,
-        chunks.num_values.item(at),
-        max(1.0, decoded_bytes / max(1, chunks.compressed.item(at))),
-    )
 
 
 class PagesOf:
@@ -432,34 +399,46 @@ class PagesOf:
 
     def reads(
         self,
-        facts: ChunkFacts,
-        index: OffsetIndex | None,
+        metadata: FileMetadata,
+        row_group: int,
         leaf: int,
         *,
+        index: OffsetIndex | None,
         for_filter: bool,
         for_output: bool,
-        max_repetition: int,
     ) -> LeafReads:
-        """What one chunk must be asked for so that the rows can be decoded."""
-        first_page, start, end, codec, dictionary_pages, num_values, expansion = facts
+        """Return the reads of one chunk that decoding the rows takes.
+
+        Raises
+        ------
+        ValueError
+            The chunk, or what lies before its first page, has no place in a file.
+        """
+        chunks, at = metadata.chunks, (row_group, leaf)
+        max_repetition = metadata.schema.leaves[leaf].max_repetition
+        chunk = ByteRange(chunks.start.item(at), chunks.end.item(at))
+        dictionary, dictionary_pages = None, 0
         if index is None:
             ordinal = offset = size = first = stop = _NOTHING
             total = 0
         else:
-            ordinal, first, stop, keep = self._pages(index.first_row, max_repetition > 0)
+            ordinal, first, stop, places = self._pages(index.first_row, max_repetition > 0)
             offset, size, total = index.offset, index.size, len(index.offset)
+            if chunk.start < offset.item(0):
+                dictionary = ByteRange(chunk.start, offset.item(0))
+                dictionary_pages = _dictionary_pages(chunks, at)
             if len(ordinal) != total:
-                offset, size = offset[keep], size[keep]
+                offset, size = offset[places], size[places]
+        decoded = decoded_bytes(metadata, row_group, leaf)
         return LeafReads(
             leaf,
             leaf,
-            codec,
-            # Ranges were made of these before.
-            _new(ByteRange, (start, end)),
-            _new(ByteRange, (start, first_page)) if start < first_page else None,
+            chunks.codec.item(at),
+            chunk,
+            dictionary,
             dictionary_pages,
-            num_values,
-            expansion,
+            chunks.num_values.item(at),
+            max(1.0, decoded / max(1, chunks.compressed.item(at))),
             for_filter,
             for_output,
             max_repetition,

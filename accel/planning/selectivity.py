@@ -86,23 +86,19 @@ class Spread:
 
 
 def spread_of(view: FileView, row_group: int, leaf: int | None) -> Spread:
-    """That of a leaf's chunk; of a column without one, or without statistics that were read, what is always true."""
-    found = None if leaf is None else view.spreads.get((row_group, leaf))
-    if found is not None:
-        return found
+    """Return the spread of a leaf's chunk; without a leaf, or statistics in memory, one that holds for any column."""
     rows = view.metadata.group_rows.item(row_group)
     bounds = None if leaf is None else view.chunk_bounds.get(leaf)
-    if leaf is None or bounds is None:
+    if bounds is None:
         return Spread(0.0, rows, None, None, False)
     nulls = max(0, bounds.null_count.item(row_group))
-    found = view.spreads[row_group, leaf] = Spread(
+    return Spread(
         nulls / max(1, rows),
         rows - nulls,
         _bound(bounds, bounds.lower, bounds.has_lower, row_group),
         _bound(bounds, bounds.upper, bounds.has_upper, row_group),
         bounds.domain is Domain.INTEGER or bounds.domain is Domain.BOOLEAN,
     )
-    return found
 
 
 def _bound(bounds: Bounds, values: Any, known: Any, row_group: int) -> float | None:

@@ -28,10 +28,10 @@ __all__ = [
     "DECODE_AT_ONCE",
     "ScanTask",
     "TaskFile",
+    "adjacent_tasks",
     "check_alike",
     "check_task",
     "describe_file",
-    "neighbours",
     "truncate_task",
 ]
 
@@ -236,7 +236,7 @@ _MOST_GROUPED = 64
 """Tasks: to begin so many at once holds an event loop up for milliseconds."""
 
 
-def neighbours(tasks: Sequence[ScanTask]) -> Iterator[Sequence[ScanTask]]:
+def adjacent_tasks(tasks: Sequence[ScanTask]) -> Iterator[Sequence[ScanTask]]:
     """The tasks of one file in order, those together that lie within `_SPAN` of each other; most are alone."""
     begun: list[ScanTask] = []
     start = end = 0

@@ -17,7 +17,7 @@ from accel.planning.task import ScanTask
 
 __all__ = [
     "Forecast",
-    "Seen",
+    "ObservedSelectivity",
     "at_once",
     "cut_output",
     "cut_task",
@@ -177,13 +177,13 @@ def _narrowed(part: PieceLeaf, rows: RowSelection, at_hand: Callable[[int, int],
     return PieceLeaf(reads.take(keep), 0, len(keep), carried)
 
 
-# A guess from metadata weighs as much as having seen so many rows.
+# An estimate from metadata weighs as much as this many observed rows.
 _GUESS_ROWS = 10_000
 
 
 @dataclass(slots=True)
-class Seen:
-    """Grows while a scan runs; used on the I/O loop."""
+class ObservedSelectivity:
+    """How many of the rows in doubt have matched so far in a scan; only the I/O loop uses it."""
 
     tested: int = 0
     matched: int = 0
@@ -193,5 +193,5 @@ class Seen:
         self.matched += matched
 
     def share(self, guess: float) -> float:
-        """The share of rows in doubt that is expected to match: a guess, corrected by what was seen."""
+        """Return the share of rows in doubt that is expected to match: an estimate, corrected by the rows seen."""
         return (guess * _GUESS_ROWS + self.matched) / (_GUESS_ROWS + self.tested)

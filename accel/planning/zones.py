@@ -256,7 +256,7 @@ class ZoneSources:
             found = [
                 _want_index(entry, column.leaf)
                 for at, entry in self._entries(column)
-                if entry.level == level and at not in self.handle.indexes
+                if entry.level == level and at not in self.handle.view.indexes
                 if level is Level.FILE or entry.row_group in groups
             ]
             if found:
@@ -273,12 +273,12 @@ class ZoneSources:
         entries = self.handle.toc.entries if self.handle.toc is not None else ()
         for at, entry in enumerate(entries):
             data = came.get(ByteRange(entry.offset, entry.offset + entry.length))
-            if data is None or at in self.handle.indexes:
+            if data is None or at in self.handle.view.indexes:
                 continue
             try:
-                self.handle.indexes[at] = _parse(entry, data)
+                self.handle.view.indexes[at] = _parse(entry, data)
             except IndexFormatError as error:
-                self.handle.indexes[at] = None
+                self.handle.view.indexes[at] = None
                 error.at(
                     path=self.handle.id.path, place=f"embedded zone map, column {'.'.join(entry.column)}"
                 )
@@ -312,7 +312,7 @@ class ZoneSources:
     def _of_pages(self, column: LeafMeasure, group: int) -> Zones | None:
         handle, leaf = self.handle, column.leaf
         found = bounds_of_pages(handle, leaf, kind=column.kind, row_group=group)
-        index = handle.column_indexes.get((group, leaf))
+        index = handle.view.column_indexes.get((group, leaf))
         if handle.distrusted or found is None or index is None:
             return None
         _, bounds = found
@@ -322,7 +322,7 @@ class ZoneSources:
         return zones_of_bounds(bounds, element, occur, occur)
 
     def _of_map(self, column: LeafMeasure, at: int, num_rows: int) -> Zones | None:
-        parsed: Any = self.handle.indexes.get(at)
+        parsed: Any = self.handle.view.indexes.get(at)
         if parsed is None:
             return None
         stats = parsed.stats(column.measure.path, column.measure.of)
@@ -342,8 +342,8 @@ class ZoneSources:
             places = index_want(handle.metadata.chunks, Kind.OFFSET_INDEX, *at)
             bounds = index_want(handle.metadata.chunks, Kind.COLUMN_INDEX, *at)
             if places and bounds:
-                wants += [] if at in handle.offset_indexes else places
-                wants += [] if at in handle.column_indexes else bounds
+                wants += [] if at in handle.view.offset_indexes else places
+                wants += [] if at in handle.view.column_indexes else bounds
         return wants
 
 

@@ -29,7 +29,7 @@ from accel.planning.read_request import OnBadIndex, Steps
 from accel.planning.selection import RowSelection
 from accel.planning.selectivity import LEAST_LATE_BYTES, late_bytes
 from accel.planning.task import ScanTask, describe_file
-from accel.planning.two_phase import Seen
+from accel.planning.two_phase import ObservedSelectivity
 from accel.reader.opener import Opener, Tails
 from accel.reader.task_reads import PieceRead, TaskReads
 from accel.store.client import Client
@@ -91,7 +91,7 @@ class Reader:
         self.num_files = 1
         """Of the scan, which wait for their indexes at the same time."""
         self._learns = learns
-        self.seen = Seen()
+        self.seen = ObservedSelectivity()
         # Versions that were current by then, give or take the cache's `max_age`, stand for the whole run.
         self._started = time.monotonic()
         self._shapes: dict[str, RequestShape] = {}
@@ -228,9 +228,9 @@ class Reader:
         # Another scan may have found out meanwhile.
         if not handle.distrusted:
             handle.distrusted = True
-            handle.offset_indexes.clear()
-            handle.column_indexes.clear()
-            handle.page_bounds.clear()
+            handle.view.offset_indexes.clear()
+            handle.view.column_indexes.clear()
+            handle.view.page_bounds.clear()
             handle.remembered = None
             contradicted = IndexFormatError("the page index contradicts the pages", path=file.url)
             handle.passed_over = handle.passed_over or contradicted

@@ -193,7 +193,7 @@ class FileStream(FileJobs):
             paths = self._source.paths
             for place, file in enumerate(files):
                 # A file that its path seems to exclude may never be opened.
-                if found[place] is None and file is not first and not paths.seem_to_exclude(file):
+                if found[place] is None and file is not first and not paths.exclude_as_listed(file):
                     found[place] = prefetcher.ask(file)
         places = range(self._start + start, self._start + self._at)
         self._ready.extend(zip(places, files, found, strict=True))

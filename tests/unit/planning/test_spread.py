@@ -61,20 +61,10 @@ def test_text_lies_by_what_it_begins_with() -> None:
     assert spread.below(place_of(b"b") or 0.0) == 0.5
 
 
-def test_it_is_made_once() -> None:
-    view = planned().view
-    before = view.nbytes
-    first = spread_of(view, 0, N)
-    assert spread_of(view, 0, N) is first
-    assert view.nbytes > before
-
-
 @pytest.mark.parametrize("leaf", [None, N], ids=["no leaf", "statistics not read"])
-def test_without_statistics_nothing_is_kept(leaf: int | None) -> None:
+def test_without_statistics_nothing_is_assumed(leaf: int | None) -> None:
     view = Bytes(DATA).open().view
     assert spread_of(view, 0, leaf) == Spread(0.0, 3, None, None, False)
-    # They may yet be read.
-    assert view.spreads == {}
 
 
 @pytest.mark.parametrize(
