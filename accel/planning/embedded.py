@@ -181,9 +181,9 @@ def _kind_of(entry: Entry) -> IndexKind | None:
 
 def _leaf_of(handle: FileHandle, query: FileQuery, path: tuple[str, ...]) -> int | None:
     """The column of an index, which the predicate need not name where the index is of several."""
-    known = query.filter_paths.get(path)
-    if known is not None:
-        return known[0]
+    leaves = query.filter_paths.get(path)
+    if leaves is not None:
+        return leaves[0]
     for leaf in handle.metadata.schema.leaves:
         if leaf.path == path:
             return leaf.ordinal if not leaf.max_repetition else None
@@ -318,9 +318,9 @@ class Embedded:
                 self._pass_over(source, error, on_bad_index)
 
     def _take(self, source: IndexSource, stash: Stash) -> None:
-        held = self.handle.view.indexes.get(source.ordinal)
-        if held is not None:
-            parted = cast("PartedIndex", held)
+        parsed = self.handle.view.indexes.get(source.ordinal)
+        if parsed is not None:
+            parted = cast("PartedIndex", parsed)
             base = source.span.start
             parts = {
                 (span.start - base, span.end - base): stash[source.want(span).key]
@@ -369,12 +369,12 @@ class Embedded:
             if evidence is not None:
                 into.add(node, group, Statement(first_rows, evidence))
         for node, questions in source.together:
-            known = [
+            comparable = [
                 (question, truth)
                 for question, truth in questions
                 if source.signature_of(question) == signature_of(question.arrow_type)
             ]
-            evidence = ask_all(parsed, known, units=len(first_rows))
+            evidence = ask_all(parsed, comparable, units=len(first_rows))
             if evidence is not None:
                 into.add(node, group, Statement(first_rows, evidence))
 
@@ -388,10 +388,10 @@ class Embedded:
         stops = np.cumsum(sizes).tolist()
         placed = {group: self.handle.view.offset_indexes.get((group, source.leaf)) for group in groups}
         for node, question in source.asked:
-            told = ask(parsed, question, units=source.units, signature=source.signature_of(question))
+            evidence = ask(parsed, question, units=source.units, signature=source.signature_of(question))
             for group, offsets in placed.items():
-                if told is not None and offsets is not None and offsets.num_pages == sizes[group]:
-                    part = told.part(stops[group] - offsets.num_pages, stops[group])
+                if evidence is not None and offsets is not None and offsets.num_pages == sizes[group]:
+                    part = evidence.part(stops[group] - offsets.num_pages, stops[group])
                     into.add(node, group, Statement(offsets.first_row, part))
 
     def _first_rows(self, source: IndexSource, parsed: ParsedIndex, group: int) -> Int64s | None:
@@ -457,18 +457,20 @@ class Sketches:
         return found
 
     def _parsed(self, ordinal: int, entry: Entry) -> ParsedSketch | None:
-        held = self.handle.view.indexes
-        if ordinal not in held:
+        indexes = self.handle.view.indexes
+        if ordinal not in indexes:
             data = self.handle.in_tail(ByteRange(entry.offset, entry.offset + entry.length))
             kind = find_kind(entry.kind, entry.version)
             if data is None or kind is None:
                 return None
             try:
                 verify_blob(entry, data)
-                held[ordinal] = guarded(kind.parse, bytes(data), level=Level(entry.level), units=entry.units)
+                indexes[ordinal] = guarded(
+                    kind.parse, bytes(data), level=Level(entry.level), units=entry.units
+                )
             except IndexFormatError as error:
-                held[ordinal] = None
+                indexes[ordinal] = None
                 error.at(path=self.handle.id.path, place=f"embedded sketch, column {'.'.join(entry.column)}")
                 self.on_bad_index(error)
-        sketch = held[ordinal]
+        sketch = indexes[ordinal]
         return sketch if isinstance(sketch, ParsedSketch) else None

@@ -95,7 +95,7 @@ class IndexLookup:
     def wants_along(
         self,
         wants: Sequence[Want],
-        kept: RemainingGroups,
+        groups: RemainingGroups,
         draft: Callable[[RemainingGroups], Mapping[int, ScanTask]],
         early_bytes: int,
     ) -> list[Want]:
@@ -104,12 +104,12 @@ class IndexLookup:
         Nothing unless these have to be asked for, and several row groups could not be told apart, so that their
         pages hardly can; nor where it comes to more than one part in four of `early_bytes`.
         """
-        alike = 1 < len(kept) <= _MOST_GROUPS and len(kept) == self._handle.metadata.num_row_groups
-        if not early_bytes or not alike or any(certain for _, certain in kept):
+        alike = 1 < len(groups) <= _MOST_GROUPS and len(groups) == self._handle.metadata.num_row_groups
+        if not early_bytes or not alike or any(certain for _, certain in groups):
             return []
         if all(self._handle.in_tail(want.range) is not None for want in wants):
             return []
-        drafts = draft(kept)
+        drafts = draft(groups)
         nbytes = _nbytes(drafts)
         dictionaries = self._dictionaries(nbytes)
         first = self._wants(drafts, nbytes, dictionaries)
@@ -407,7 +407,7 @@ _DICTIONARY_WORTH = 4
 # Of a dictionary page, what lists no values.
 _HEADER = 32
 
-# The values of smaller ones are kept with the file's metadata, in bytes.
+# Smaller dictionaries, in bytes, stay in memory with the metadata of the file.
 _MOST_CACHED_DICTIONARY = 64 << 10
 
 ReadDictionary: TypeAlias = Callable[[memoryview, int, SchemaElement, pa.DataType], pa.Array]
@@ -481,8 +481,8 @@ class Dictionaries:
         """State for every atom what the dictionaries prove of its row group."""
         metadata = self.handle.metadata
         for group, column, _ in self._places(drafts):
-            held = self.handle.view.dictionaries
-            values = held.get((group, column.leaf))
+            cached = self.handle.view.dictionaries
+            values = cached.get((group, column.leaf))
             page = stash.get(ReadKey(Kind.DICTIONARY, group, column.leaf))
             if values is None and page is not None:
                 element = metadata.schema.elements[metadata.schema.leaves[column.leaf].element]
@@ -492,7 +492,7 @@ class Dictionaries:
                 except AccelError:
                     continue  # reading the pages will say what is wrong
                 if values.nbytes <= _MOST_CACHED_DICTIONARY:
-                    held[group, column.leaf] = values
+                    cached[group, column.leaf] = values
             if values is None:
                 continue
             for node in column.nodes:

@@ -177,13 +177,13 @@ def _choose(
     for column in found.columns:
         functions = column.measure.functions
         zones = sources.of_file(column) if complete else None
-        if zones is not None and bool(zones.known(functions).all()):
+        if zones is not None and bool(zones.answerable(functions).all()):
             found.of_file[column.ordinal] = zones
             continue
         for place, task in enumerate(tasks):
             best = 0
             for zones in sources.at_hand(column, task.row_group, whole=_whole(task)):
-                units = zones.known(functions) & _inside(zones.rows, task.sure)
+                units = zones.answerable(functions) & _inside(zones.rows, task.sure)
                 rows = int(zones.rows[units].sum())
                 if rows > best:
                     best = rows

@@ -96,10 +96,10 @@ def open_file(
         if isinstance(stash, Tail):
             raise TypeError("a range was asked for")
         footer = bytes(stash[missing.key]) + bytes(data[:-_TAIL])
-        kept, kept_start = memoryview(b""), footer_start
+        before, before_start = memoryview(b""), footer_start
     else:
         footer = b"" if tail.parsed is not None else bytes(data[footer_start - start : -_TAIL])
-        kept, kept_start = data[: footer_start - start], start
+        before, before_start = data[: footer_start - start], start
     with refuse_unforeseen("footer"):
         metadata = tail.parsed
         if metadata is None:
@@ -109,7 +109,7 @@ def open_file(
             ObjectId(path, size, tail.etag),
             metadata,
             arrow_schema=arrow_schema(kin.schema, kin.key_value),
-            tail_start=kept_start,
+            tail_start=before_start,
         )
         if TOC_KEY in kin.key_value:
             from accel.format.embedded import parse_toc
@@ -118,13 +118,13 @@ def open_file(
                 handle.toc = parse_toc(handle.metadata)
             except IndexFormatError as error:
                 handle.bad_toc = error
-    if kept_start == 0:
+    if before_start == 0:
         # The whole file came along: its data needs no request.
-        handle.set_tail(bytes(kept), 0)
+        handle.set_tail(bytes(before), 0)
         return handle
     # Of the bytes before the footer only page indexes are of use later: let the data bytes go.
-    first = max(size - handle.suggested_tail_bytes(), kept_start)
-    handle.set_tail(bytes(kept[first - kept_start :]), first)
+    first = max(size - handle.suggested_tail_bytes(), before_start)
+    handle.set_tail(bytes(before[first - before_start :]), first)
     return handle
 
 
@@ -133,8 +133,8 @@ def _parse(
 ) -> FileMetadata:
     """A footer parsed by itself."""
     metadata = parse_footer(footer, file_size=size, footer_start=start)
-    known = metadata.schema if shared is None else shared(metadata.schema)
-    return metadata if known is metadata.schema else replace(metadata, schema=known)
+    schema = metadata.schema if shared is None else shared(metadata.schema)
+    return metadata if schema is metadata.schema else replace(metadata, schema=schema)
 
 
 def footer_in(tail: Tail, most: int) -> FooterBytes | None:

@@ -117,12 +117,12 @@ def _undivided(
     coded, plain = chunks.dictionary_pages[at], chunks.plain_pages[at]
     one: Bools = ((coded >= 0) & (plain >= 0) & (coded + plain == 1)).all(axis=1)
     bounds_at = np.ix_(groups, bounded)
-    known = (
+    bounded_by_statistics = (
         (chunks.min_start[bounds_at] >= 0)
         & (chunks.max_start[bounds_at] >= 0)
         & (chunks.null_count[bounds_at] >= 0)
     )
-    one &= known.all(axis=1)
+    one &= bounded_by_statistics.all(axis=1)
     return one
 
 

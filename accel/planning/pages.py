@@ -160,11 +160,11 @@ class PieceLeaf:
         if self.hi - lo == 1:
             return [(lo, self.hi)]
         offset, size = self.reads.offset, self.reads.size
-        apart = offset[lo + 1 : self.hi] != (offset + size)[lo : self.hi - 1]
+        gaps = offset[lo + 1 : self.hi] != (offset + size)[lo : self.hi - 1]
         if int(offset[self.hi - 1] + size[self.hi - 1] - offset[lo]) > _LONG_RUN:
             stretch = (offset[lo : self.hi] - offset[lo]) // _LONG_RUN
-            apart |= stretch[1:] != stretch[:-1]
-        breaks = np.flatnonzero(apart) + lo + 1
+            gaps |= stretch[1:] != stretch[:-1]
+        breaks = np.flatnonzero(gaps) + lo + 1
         edges = [lo, *breaks.tolist(), self.hi]
         return list(itertools.pairwise(edges))
 
@@ -451,8 +451,8 @@ class PagesOf:
         )
 
     def _pages(self, first_row: Int64s, repeated: bool) -> tuple[Int64s, Int64s, Int64s, slice | Int64s]:
-        for known, same, found in self._found:
-            if known is first_row and same is repeated:
+        for starts, same, found in self._found:
+            if starts is first_row and same is repeated:
                 return found
         rows = self._rows.grown() if repeated else self._rows  # as `LeafReads.reach` has it
         found = pages_holding(first_row, rows, self._num_rows)
@@ -479,7 +479,7 @@ def pages_holding(
 
 
 def _dictionary_pages(chunks: ChunkTable, at: tuple[int, int]) -> int:
-    known = int(chunks.dictionary_pages[at])
-    if known >= 0:
-        return known
+    counted = int(chunks.dictionary_pages[at])
+    if counted >= 0:
+        return counted
     return -1 if int(chunks.encodings[at]) & DICTIONARY_ENCODINGS else 0

@@ -40,7 +40,7 @@ class PartitionValues:
         self._scalars: dict[_Values, dict[str, pa.Scalar]] = {}
         self._excluded: dict[_Values, bool] = {}
         self._as_listed: bool | None = None
-        # The same objects for the same values: what a term of the predicate comes to is known by them.
+        # Equal values share one object, by whose identity `_terms` is looked up.
         self._made: dict[tuple[str, object], pa.Scalar] = {}
         self._terms: _Terms = {}
         self._fields: dict[tuple[str, object], dict[str, pa.Scalar]] = {}
@@ -114,30 +114,30 @@ class PartitionValues:
         return found
 
 
-def _excludes(where: Expr | None, values: Mapping[str, pa.Scalar], known: _Terms) -> bool:
+def _excludes(where: Expr | None, values: Mapping[str, pa.Scalar], terms: _Terms) -> bool:
     if where is None:
         return False
     try:
-        return not bool(partition_evidence(where, values, known=known).may_true[0])
+        return not bool(partition_evidence(where, values, terms=terms).may_true[0])
     except AccelError:
         # Not comparable with the partition's type: the full binding says so, or a column of the file is meant.
         return False
 
 
 def partition_evidence(
-    where: object, partition: Mapping[str, pa.Scalar], *, known: _Terms | None = None
+    where: object, partition: Mapping[str, pa.Scalar], *, terms: _Terms | None = None
 ) -> Evidence:
     """Return what the partition values alone prove, before any file's schema is known.
 
     Terms over other columns are unknown. Used to avoid opening files; it is checked again with the
-    schema, since a column of the file of the same name wins. `known` takes what each term comes to, for the next
+    schema, since a column of the file of the same name wins. `terms` takes what each term comes to, for the next
     partition that has the same scalar objects for the term's columns.
     """
     from accel.predicate import expr as e
     from accel.predicate.bind import bind
     from accel.predicate.constant import constant_bounds
 
-    terms: _Terms = {} if known is None else known
+    terms = {} if terms is None else terms
 
     def judge_term(term: object, names: Sequence[str]) -> Evidence:
         schema = pa.schema([pa.field(name, value.type) for name, value in partition.items()])
@@ -163,10 +163,10 @@ def partition_evidence(
                     return Evidence.unknown(1)
                 scalars = [partition[name] for name in names]
                 key = id(node), *map(id, scalars)
-                told = terms.get(key)
-                if told is None:
+                found = terms.get(key)
+                if found is None:
                     # The entry keeps them alive: their ids stay their own.
-                    told = terms[key] = node, scalars, judge_term(node, names)
-                return told[2]
+                    found = terms[key] = node, scalars, judge_term(node, names)
+                return found[2]
 
     return judge(where)

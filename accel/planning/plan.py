@@ -73,14 +73,15 @@ def predict_task(
     two_phases : bool
         The filter's columns come first: what the others ask for is then the most that it can be, in bytes.
     """
-    told = _Told(set(have_dictionary), merging, missing)
+    prediction = _Prediction(set(have_dictionary), merging, missing)
     for piece in cut_task(task, size=size, two_phases=two_phases):
         waves = sum(
-            told.take([(task, phase)]) for phase in (_phases(piece) if two_phases else _waves(task, piece))
+            prediction.take([(task, phase)])
+            for phase in (_phases(piece) if two_phases else _waves(task, piece))
         )
-        told.trips = max(told.trips, waves)
-        told.take_late(task, piece)
-    return told.io()
+        prediction.trips = max(prediction.trips, waves)
+        prediction.take_late(task, piece)
+    return prediction.io()
 
 
 def predict_pieces(
@@ -91,14 +92,14 @@ def predict_pieces(
     missing: Callable[[Want], ByteRange | None],
 ) -> TaskIO:
     """The requests of pieces of several tasks of a file that are fetched together: see `predict_task`."""
-    told = _Told(set(have_dictionary), merging, missing)
-    told.trips = told.take(pieces)
+    prediction = _Prediction(set(have_dictionary), merging, missing)
+    prediction.trips = prediction.take(pieces)
     for task, piece in pieces:
-        told.take_late(task, piece)
-    return told.io()
+        prediction.take_late(task, piece)
+    return prediction.io()
 
 
-class _Told:
+class _Prediction:
     """What has been predicted so far."""
 
     def __init__(
@@ -161,7 +162,7 @@ def _phases(piece: Piece) -> tuple[Piece, ...]:
 
 @dataclass(slots=True, kw_only=True)
 class Explain:
-    """A plan told: print it, or ask `requests`, `round_trips` and `bytes`, each by level.
+    """The explanation of a plan: print it, or ask `requests`, `round_trips` and `bytes`, each by level.
 
     Planning reads metadata for real, so those levels are measured; `data` is predicted from what the plan
     names, by the code that will make the requests. A prediction equals the fact unless a step depends on
@@ -177,7 +178,7 @@ class Explain:
     row_groups: tuple[int, int]
     """Of the files that were opened."""
     pages: tuple[int, int]
-    """Of the columns that are read, in the row groups that were kept; of chunks that are read whole, none."""
+    """Of the columns that are read, in the row groups that remain; of chunks that are read whole, none."""
     rows: tuple[int, int]
     rows_sure: int
     """Rows that are known to match before anything of them is read: by statistics, or from an earlier scan."""
@@ -211,13 +212,13 @@ class Explain:
         if self.where is not None:
             lines.append(f"  where    {self.where}")
         lines.append("pruning    kept of total")
-        for name, (kept, total) in (
+        for name, (remaining, total) in (
             ("files", self.files),
             ("row groups", self.row_groups),
             ("pages", self.pages),
             ("rows", self.rows),
         ):
-            lines.append(f"  {name:<11}{kept:>14,} of {total:,}")
+            lines.append(f"  {name:<11}{remaining:>14,} of {total:,}")
         if self.rows_sure and self.where is not None:
             lines.append(f"  {'':<11}{self.rows_sure:>14,} rows proved to match without being read")
         if self.rows_from_metadata:

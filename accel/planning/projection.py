@@ -45,16 +45,16 @@ def settle_schemas(
     """
     named = columns is None or all(isinstance(name, str) for name in columns)
     key = (id(schema), columns, alone, folded) if named else None  # what names no column is refused below
-    known = _settled.get(key)
-    if known is None:
+    found = _settled.get(key)
+    if found is None:
         whole = schema if alone else _nullable_schema(schema)
         # The entry keeps the schema alive: its id stays its own.
         output = whole if folded and columns is None else project_schema(whole, columns)
-        known = (schema, whole.remove_metadata(), output)
+        found = (schema, whole.remove_metadata(), output)
         if len(_settled) >= _MOST_SETTLED:
             _settled.clear()
-        _settled[key] = known
-    return known[1:]
+        _settled[key] = found
+    return found[1:]
 
 
 def _nullable_schema(schema: pa.Schema) -> pa.Schema:

@@ -83,11 +83,11 @@ class _Compiled:
         self._mark: tuple[int | None] | None = None
 
     def get(self, file_schema: ParquetSchema, arrow_schema: pa.Schema) -> FileQuery | None:
-        known = self._found.get(id(file_schema))
+        found = self._found.get(id(file_schema))
         # Arrow schemas of one Parquet schema mostly differ in their metadata only, if at all.
-        if known is None or not (known[1] is arrow_schema or known[1].equals(arrow_schema)):
+        if found is None or not (found[1] is arrow_schema or found[1].equals(arrow_schema)):
             return None
-        return known[2]
+        return found[2]
 
     def put(self, file_schema: ParquetSchema, arrow_schema: pa.Schema, query: FileQuery) -> None:
         if len(self._found) >= _MOST_COMPILED:

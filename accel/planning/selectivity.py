@@ -101,8 +101,8 @@ def spread_of(view: FileView, row_group: int, leaf: int | None) -> Spread:
     )
 
 
-def _bound(bounds: Bounds, values: Any, known: Any, row_group: int) -> float | None:
-    if bounds.domain is Domain.NONE or not known.item(row_group):
+def _bound(bounds: Bounds, values: Any, has_value: Any, row_group: int) -> float | None:
+    if bounds.domain is Domain.NONE or not has_value.item(row_group):
         return None
     return place_of(values.item(row_group))
 
@@ -247,8 +247,8 @@ class _Guess:
             return _LIKE
         share = column.below(high) - column.below(low)
         # No more than a value, where the bounds lie apart in what is looked at of them.
-        apart = column.upper is not None and column.upper > column.lower
-        return max(share, 1.0 / max(1, column.values) if apart else column.equal())
+        distinct = column.upper is not None and column.upper > column.lower
+        return max(share, 1.0 / max(1, column.values) if distinct else column.equal())
 
 
 LEAST_LATE_BYTES = 256 << 10
@@ -284,7 +284,7 @@ def guess_shares(
     from accel.planning.embedded import Sketches
 
     sketches, selectivity = Sketches.of(handle, query, on_bad_index), Selectivity(handle, query)
-    told: list[ScanTask] = []
+    out: list[ScanTask] = []
     guessed: list[ScanTask] = []
     for task, matters in zip(tasks, open_to, strict=True):
         if matters:
@@ -295,5 +295,5 @@ def guess_shares(
             )
             task = ScanTask(task.file, task.row_group, task.num_rows, task.rows, task.sure, task.reads, share)
             guessed.append(task)
-        told.append(task)
-    return Guesses(told, guessed, sketches is not None)
+        out.append(task)
+    return Guesses(out, guessed, sketches is not None)

@@ -65,9 +65,9 @@ class TaskFile:
     """Of each of `at_hand`, which are in order, how far it and those before it reach."""
 
     def __post_init__(self) -> None:
-        held = tuple(sorted(self.at_hand, key=itemgetter(0))) if len(self.at_hand) > 1 else self.at_hand
-        object.__setattr__(self, "at_hand", held)
-        object.__setattr__(self, "_reach", tuple(accumulate((at + len(data) for at, data in held), max)))
+        at_hand = tuple(sorted(self.at_hand, key=itemgetter(0))) if len(self.at_hand) > 1 else self.at_hand
+        object.__setattr__(self, "at_hand", at_hand)
+        object.__setattr__(self, "_reach", tuple(accumulate((at + len(data) for at, data in at_hand), max)))
 
     def __reduce__(self) -> tuple[type[TaskFile], tuple[object, ...]]:
         # Without what is at hand, which does not pickle: elsewhere it is asked for.
@@ -86,19 +86,19 @@ class TaskFile:
         """What of a range has to be asked for: all, none, or what comes before bytes that are at hand."""
         if not self.at_hand:
             return wanted
-        held = self._holding(wanted.end)
-        if held is None:
+        holding = self._holding(wanted.end)
+        if holding is None:
             return wanted
-        return ByteRange(wanted.start, held[0]) if wanted.start < held[0] else None
+        return ByteRange(wanted.start, holding[0]) if wanted.start < holding[0] else None
 
     def complete(self, wanted: ByteRange, asked: memoryview | None) -> memoryview:
         """The bytes of a range, from what `missing` said and what is at hand."""
         if asked is not None and len(asked) == wanted.length:
             return asked
-        held = self._holding(wanted.end)
-        if held is None or max(held[0], wanted.start) != wanted.start + len(asked or b""):
+        holding = self._holding(wanted.end)
+        if holding is None or max(holding[0], wanted.start) != wanted.start + len(asked or b""):
             raise ValueError(f"{wanted} is neither at hand nor was it asked for")
-        start, data = held
+        start, data = holding
         rest = data[max(wanted.start, start) - start : wanted.end - start]
         return rest if asked is None else memoryview(b"".join((asked, rest)))
 
@@ -206,14 +206,14 @@ def describe_file(
 ) -> TaskFile:
     """What the tasks of an opened file share, which is read with this Arrow schema."""
     metadata = handle.metadata
-    kept = {k: v for k, v in metadata.key_value.items() if k == ARROW_SCHEMA_KEY}
+    key_value = {k: v for k, v in metadata.key_value.items() if k == ARROW_SCHEMA_KEY}
     return TaskFile(
         root=file.root,
         url=file.url,
         id=handle.id,
         schema=metadata.schema,
         arrow_schema=arrow_schema,
-        key_value=kept,
+        key_value=key_value,
         created_by=metadata.created_by,
         partition=partition,
         question=question,
@@ -330,8 +330,8 @@ def _is_within(rows: RowSelection, num_rows: int) -> bool:
         return False
     if not len(starts):
         return True
-    apart = len(starts) == 1 or bool((stops[:-1] <= starts[1:]).all())
-    return apart and starts.item(0) >= 0 and stops.item(-1) <= num_rows and bool((starts < stops).all())
+    disjoint = len(starts) == 1 or bool((stops[:-1] <= starts[1:]).all())
+    return disjoint and starts.item(0) >= 0 and stops.item(-1) <= num_rows and bool((starts < stops).all())
 
 
 def _chunk_fault(reads: LeafReads, size: int) -> str:

@@ -171,16 +171,16 @@ def encode_schema(
         The new ordinal of every leaf of those columns, by its old one.
     """
     wanted = set(leaves)
-    kept = [
+    fields = [
         i
         for i, (first, last) in enumerate(schema.field_leaves)
         if any(x in wanted for x in range(first, last))
     ]
     root, _ = read_struct(schema.elements[0].raw)
-    root[_NUM_CHILDREN] = (I32, len(kept))
+    root[_NUM_CHILDREN] = (I32, len(fields))
     elements = [root]
     renumbered: dict[int, int] = {}
-    for i in kept:
+    for i in fields:
         start = schema.fields[i]
         for element in range(start, schema.subtree_ends[start]):
             elements.append(read_struct(schema.elements[element].raw)[0])
@@ -192,16 +192,16 @@ def encode_schema(
         3: (I64, 0),
         4: (LIST, ThriftList(STRUCT, [])),
     }
-    original = _cut_arrow(key_value.get(ARROW_SCHEMA_KEY), kept, len(schema.fields))
+    original = _cut_arrow(key_value.get(ARROW_SCHEMA_KEY), fields, len(schema.fields))
     if original is not None:
         pair: Struct = {1: (BINARY, ARROW_SCHEMA_KEY.encode()), 2: (BINARY, original)}
         footer[5] = (LIST, ThriftList(STRUCT, [pair]))
     if created_by:
         footer[6] = (BINARY, created_by.encode())
-    return write_struct(footer), pa.schema([arrow.field(i) for i in kept]), renumbered
+    return write_struct(footer), pa.schema([arrow.field(i) for i in fields]), renumbered
 
 
-def _cut_arrow(value: bytes | None, kept: Sequence[int], num_fields: int) -> bytes | None:
+def _cut_arrow(value: bytes | None, fields: Sequence[int], num_fields: int) -> bytes | None:
     if value is None:
         return None
     try:
@@ -210,7 +210,7 @@ def _cut_arrow(value: bytes | None, kept: Sequence[int], num_fields: int) -> byt
         return None
     if len(schema) != num_fields:
         return None
-    return base64.b64encode(pa.schema([schema.field(i) for i in kept]).serialize().to_pybytes())
+    return base64.b64encode(pa.schema([schema.field(i) for i in fields]).serialize().to_pybytes())
 
 
 def decode_schema(footer: bytes) -> FileMetadata:
@@ -288,14 +288,14 @@ def encode_tasks(tasks: Sequence[ScanTask]) -> pa.RecordBatch:
 def encode_batches(tasks: Sequence[ScanTask], *, most_rows: int, most_bytes: int) -> Iterator[pa.RecordBatch]:
     """The same in batches that end before so many rows or bytes; each has a row at least."""
     rows: list[dict[str, Any]] = []
-    held = 0
+    nbytes = 0
     for row in _encode_rows(tasks):
         size = sum(len(value) for value in row.values() if isinstance(value, bytes))
-        if rows and (len(rows) == most_rows or held + size > most_bytes):
+        if rows and (len(rows) == most_rows or nbytes + size > most_bytes):
             yield _to_batch(rows)
-            rows, held = [], 0
+            rows, nbytes = [], 0
         rows.append(row)
-        held += size
+        nbytes += size
     if rows:
         yield _to_batch(rows)
 

@@ -69,10 +69,10 @@ def forecast(task: ScanTask, share: float, *, latency: float, bandwidth: float, 
         return Forecast(first_bytes=first, late_bytes=total, expected_bytes=total, pays=False)
     expected = unpacked = requests = 0.0
     for reads in late:
-        kept, runs = _expected(reads, task, doubtful, share)
-        expected += kept
+        nbytes, runs = _expected(reads, task, doubtful, share)
+        expected += nbytes
         requests += runs
-        unpacked += (reads.nbytes - kept) * reads.expansion if reads.whole else 0.0
+        unpacked += (reads.nbytes - nbytes) * reads.expansion if reads.whole else 0.0
     saved = (total - expected) * (1 / bandwidth + _RECEIVE_SECONDS) + unpacked * _DECODE_SECONDS
     cost = latency / max(1, abreast) + REQUEST_SECONDS * requests
     return Forecast(
@@ -89,13 +89,13 @@ def _expected(reads: LeafReads, task: ScanTask, doubtful: RowSelection, share: f
     if reads.whole:
         chance = 1.0 if task.sure else 1.0 - (1.0 - share) ** doubtful.count
         return reads.nbytes * chance, chance
-    held = doubtful.counts(reads.first_row, reads.stop_row)
-    kept = 1.0 - (1.0 - share) ** held
+    doubtful_rows = doubtful.counts(reads.first_row, reads.stop_row)
+    read = 1.0 - (1.0 - share) ** doubtful_rows
     if task.sure:
-        kept[task.sure.counts(reads.first_row, reads.stop_row) > 0] = 1.0
-    # A run begins with a page that is kept after one that is not.
-    runs = float(kept[0] + kept[1:] @ (1.0 - kept[:-1])) if len(kept) else 0.0
-    return float(reads.size @ kept), runs
+        read[task.sure.counts(reads.first_row, reads.stop_row) > 0] = 1.0
+    # A run begins with a page that is read after one that is not.
+    runs = float(read[0] + read[1:] @ (1.0 - read[:-1])) if len(read) else 0.0
+    return float(reads.size @ read), runs
 
 
 def cut_task(task: ScanTask, *, size: PieceSize, two_phases: bool) -> list[Piece]:

@@ -80,7 +80,7 @@ class Zones:
             floating=self.floating,
         )
 
-    def known(self, functions: Collection[Function]) -> Bools:
+    def answerable(self, functions: Collection[Function]) -> Bools:
         """Units for which all of these functions can be answered."""
         out = np.ones(len(self), bool)
         if Function.COUNT in functions or Function.SUM in functions:
@@ -111,7 +111,7 @@ class Zones:
         )
 
     def tally(self, units: Bools, functions: Collection[Function]) -> Tally:
-        """The figures of those units together, for which the functions are `known`."""
+        """The figures of those units together, for which the functions are `answerable`."""
         found = Tally(
             count=int(np.maximum(self.counts[units], 0).sum()), nan=bool((self.nans[units] > 0).any())
         )
@@ -153,7 +153,7 @@ def zones_of_bounds(
     element : SchemaElement
         The column's.
     low_exact, high_exact : array of int8
-        Whether they occur as values: 1, 0, or -1 where that is not told (`chunk_extremes`, `page_extremes`).
+        Whether they occur as values: 1, 0, or -1 where that is unknown (`chunk_extremes`, `page_extremes`).
     """
     floating = bounds.domain is Domain.FLOAT
     low, high = bounds.lower.tolist(), bounds.upper.tolist()
@@ -163,10 +163,10 @@ def zones_of_bounds(
     # Numbers of a fixed width cannot be cut short, texts and decimals in bytes can.
     whole = element.physical is not Physical.BYTE_ARRAY and bounds.domain is not Domain.BYTES
     low_ok, high_ok = (low_exact != 0, high_exact != 0) if whole else (low_exact == 1, high_exact == 1)
-    known = (bounds.num_values >= 0) & (bounds.null_count >= 0)
+    counted = (bounds.num_values >= 0) & (bounds.null_count >= 0)
     return Zones(
         rows=bounds.num_values,
-        counts=np.where(known, bounds.num_values - bounds.null_count, -1),
+        counts=np.where(counted, bounds.num_values - bounds.null_count, -1),
         nans=bounds.nan_count,
         low=low,
         high=high,
@@ -348,8 +348,8 @@ class ZoneSources:
 
 
 def _speaks_of(entry: Entry, column: LeafMeasure) -> bool:
-    told = entry.signature_of(column.measure.path, column.measure.of)
-    return told == signature_of(column.kind) and find_kind(entry.kind, entry.version) is not None
+    signature = entry.signature_of(column.measure.path, column.measure.of)
+    return signature == signature_of(column.kind) and find_kind(entry.kind, entry.version) is not None
 
 
 def _want_index(entry: Entry, leaf: int) -> Want:

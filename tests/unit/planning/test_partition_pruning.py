@@ -79,9 +79,9 @@ def test_each_combination_is_worked_out_once(monkeypatch: pytest.MonkeyPatch) ->
     asked: list[Any] = []
     evidence = module.partition_evidence
 
-    def counting(where: Any, values: Any, known: Any) -> Any:
+    def counting(where: Any, values: Any, terms: Any) -> Any:
         asked.append({name: value.as_py() for name, value in values.items()})
-        return evidence(where, values, known=known)
+        return evidence(where, values, terms=terms)
 
     monkeypatch.setattr(module, "partition_evidence", counting)
     where = "year = 2024"
@@ -102,8 +102,8 @@ def test_the_data_set_types_are_asked_where_they_are_others(monkeypatch: pytest.
     monkeypatch.setattr(
         module,
         "partition_evidence",
-        lambda where, values, known: (
-            asked.append(values["year"].type) or evidence(where, values, known=known)  # type: ignore[func-returns-value]
+        lambda where, values, terms: (
+            asked.append(values["year"].type) or evidence(where, values, terms=terms)  # type: ignore[func-returns-value]
         ),
     )
     assert paths.exclude(file(2023, 1), put)
@@ -118,7 +118,7 @@ def test_each_term_is_judged_once_for_each_value_of_its_own(monkeypatch: pytest.
         judged.append(list(bounds))
         return prune(bound, bounds, n)
 
-    monkeypatch.setattr(partition_pruning, "prune", counting)
+    monkeypatch.setattr(module, "prune", counting)
     paths = PartitionValues(to_expr("year = 2003 AND (code = 4 OR code > year)"), LISTED)
     kept = [(y, c) for y in range(2000, 2010) for c in range(10) if not paths.exclude_as_listed(file(y, c))]
     assert kept == [(2003, 4)]
