@@ -27,9 +27,8 @@ from accel.planning.handle import FileHandle
 from accel.planning.page_indexes import index_want, take_page_indexes
 from accel.ranges import ByteRange, Kind, ReadKey, Want
 from accel.reader.reader import Reader
-from accel.store import runtime
-from accel.store.client import Client
-from accel.store.clients import client_for
+from accel.store import io_loop
+from accel.store.client import Client, client_for
 from accel.tables.path_source import discover
 from accel.writing.report import idle_warning
 
@@ -48,7 +47,7 @@ _LONGEST_IDLE = 64 * 1024
 def run_inspect(given: argparse.Namespace) -> None:
     """Print the layout of each file, of a directory's first few."""
     metrics = Metrics()
-    listing, layouts = runtime.run(_inspect(given, metrics))
+    listing, layouts = io_loop.run(_inspect(given, metrics))
     for layout in layouts:
         if given.json:
             shown = {**dataclasses.asdict(layout), "url": redact(layout.url), "advice": advise(layout)}

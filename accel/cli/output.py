@@ -19,7 +19,7 @@ from accel.arrays import bools, bytes_array, is_zoned
 from accel.cli.arguments import UsageError, reword
 from accel.cli.values import moment_texts, plain_values, tellable
 from accel.errors import redact
-from accel.store.local_target import write_beside
+from accel.store.local_store import write_beside
 from accel.store.location import has_scheme
 
 if TYPE_CHECKING:

@@ -20,9 +20,8 @@ from accel.decode.chunks import ChunkPages
 from accel.decode.value_sizes import check_sizes, value_width
 from accel.errors import AccelError, MemoryLimitError, ParquetFormatError
 from accel.format.model import Encoding, Leaf, PageTable, PageType, Physical, SchemaElement
-from accel.format.page_header import parse_page_header
+from accel.format.page_header import parse_page_header, walk_pages
 from accel.format.page_index import PageIndexMismatchError
-from accel.format.page_runs import walk_pages
 from accel.planning.pages import READABLE_CODECS, level_bytes
 from accel.ranges import Buffer
 

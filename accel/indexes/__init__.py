@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from accel.indexes.registry import register_index as register_index
     from accel.indexes.sketch import Sketch as Sketch
     from accel.indexes.zonemap import Zonemap as Zonemap
-    from accel.predicate.evidence import Evidence as Evidence
+    from accel.predicate.prune import Evidence as Evidence
 
 _HOMES = {
     "Bitmap": "accel.indexes.bitmap",
@@ -36,7 +36,7 @@ _HOMES = {
     "ChunkValues": "accel.indexes.kind",
     "CoveringKind": "accel.indexes.capabilities",
     "Distinct": "accel.indexes.distinct",
-    "Evidence": "accel.predicate.evidence",
+    "Evidence": "accel.predicate.prune",
     "IndexBuilder": "accel.indexes.kind",
     "IndexKind": "accel.indexes.kind",
     "JoinableKind": "accel.indexes.capabilities",

@@ -17,7 +17,7 @@ from accel.indexes.native import Tag
 from accel.indexes.parts import check_part, close_head, open_head, seal_head
 from accel.indexes.question import MANY_KEYS, LeafOp, LeafQuestion
 from accel.indexes.wire import BlobReader, BlobWriter
-from accel.predicate.evidence import Evidence
+from accel.predicate.prune import Evidence
 
 if TYPE_CHECKING:
     from accel.arrays import Bools, Int64s, Uint64s

@@ -13,7 +13,7 @@ import pyarrow as pa
 from accel.arrays import validity
 from accel.indexes.native import code_values
 from accel.indexes.question import LeafOp, LeafQuestion
-from accel.predicate.evidence import Evidence
+from accel.predicate.prune import Evidence
 
 if TYPE_CHECKING:
     from accel.arrays import Bools, Int64s

@@ -32,7 +32,7 @@ from accel.indexes.parts import (
 )
 from accel.indexes.question import LeafOp, LeafQuestion
 from accel.indexes.wire import BlobReader, BlobWriter
-from accel.predicate.evidence import Evidence
+from accel.predicate.prune import Evidence
 
 if TYPE_CHECKING:
     from accel.arrays import Bools

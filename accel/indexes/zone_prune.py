@@ -14,10 +14,8 @@ from accel.indexes.kind import Presence
 from accel.indexes.native import tag_of
 from accel.indexes.question import MANY_KEYS, LeafOp, LeafQuestion
 from accel.indexes.zone_stats import ZoneStats
-from accel.predicate.atoms import Against, Bound, BoundColumn, Node, Order, Pattern
-from accel.predicate.evidence import Evidence
-from accel.predicate.like import successor
-from accel.predicate.prune import prune
+from accel.predicate.atoms import Against, Bound, BoundColumn, Node, Order, Pattern, successor
+from accel.predicate.prune import Evidence, prune
 
 if TYPE_CHECKING:
     from accel.arrays import Bools

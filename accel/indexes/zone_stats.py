@@ -19,7 +19,7 @@ from accel.format.domain import Bounds, Domain
 from accel.indexes.expressions import numbers_of
 from accel.indexes.folding import is_settled
 from accel.indexes.native import NUMPY, Tag, code_values, tag_of
-from accel.predicate.like import successor
+from accel.predicate.atoms import successor
 
 if TYPE_CHECKING:
     from accel.arrays import Bools, Int64s

@@ -23,7 +23,7 @@ from accel.indexes.native import Tag, from_natives, native_values, tag_of
 from accel.indexes.question import LeafOp, LeafQuestion
 from accel.indexes.wire import BlobReader, BlobWriter
 from accel.indexes.zone_stats import FILL
-from accel.predicate.like import successor
+from accel.predicate.atoms import successor
 
 if TYPE_CHECKING:
     from accel.arrays import Bools, Int64s

@@ -27,7 +27,7 @@ from accel.indexes.zone_bytes import MAX_PARTS, read_path, read_stats, read_text
 from accel.indexes.zone_prune import prune_zones
 from accel.indexes.zone_stats import ZoneStats, folded_stats, unit_stats
 from accel.indexes.zone_tuples import TupleZones, read_tuples, tuple_zones, write_tuples
-from accel.predicate.evidence import Evidence
+from accel.predicate.prune import Evidence
 
 __all__ = ["ParsedZonemap", "ZoneMember", "Zonemap"]
 

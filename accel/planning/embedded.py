@@ -10,9 +10,7 @@ from typing import TYPE_CHECKING, TypeAlias, cast
 import numpy as np
 
 from accel.errors import IndexFormatError
-from accel.format.embedded import Entry, verify_blob, verify_head
-from accel.format.idx1 import idx1_range
-from accel.format.packed_heads import unpack_head
+from accel.format.embedded import Entry, idx1_range, unpack_head, verify_blob, verify_head
 from accel.indexes.ask import ask, ask_all, guarded
 from accel.indexes.kind import IndexKind, Level, ParsedIndex, first_rows_of
 from accel.indexes.native import signature_of
@@ -20,7 +18,7 @@ from accel.indexes.question import LeafOp, LeafQuestion, question_of
 from accel.indexes.registry import find_kind
 from accel.indexes.sketch import ParsedSketch, Sketch
 from accel.planning.handle import FileHandle
-from accel.planning.index_evidence import IndexEvidence, Statement
+from accel.planning.index_evidence import IndexStatements, Statement
 from accel.planning.page_indexes import index_want, take_page_indexes
 from accel.planning.query import FileQuery
 from accel.planning.read_request import OnBadIndex
@@ -343,7 +341,7 @@ class Embedded:
             parse, head, level=source.level, units=source.units
         )
 
-    def add_evidence(self, groups: Iterable[int], into: IndexEvidence, on_bad_index: OnBadIndex) -> None:
+    def add_evidence(self, groups: Iterable[int], into: IndexStatements, on_bad_index: OnBadIndex) -> None:
         """State for every atom what the indexes at hand prove of these row groups."""
         wanted = sorted(groups)
         for source in self.sources:
@@ -360,7 +358,7 @@ class Embedded:
             except IndexFormatError as error:
                 self._pass_over(source, error, on_bad_index)
 
-    def _state(self, source: IndexSource, parsed: ParsedIndex, group: int, into: IndexEvidence) -> None:
+    def _state(self, source: IndexSource, parsed: ParsedIndex, group: int, into: IndexStatements) -> None:
         first_rows = self._first_rows(source, parsed, group)
         if first_rows is None:
             return
@@ -379,7 +377,7 @@ class Embedded:
                 into.add(node, group, Statement(first_rows, evidence))
 
     def _state_of_all(
-        self, source: IndexSource, parsed: ParsedIndex, groups: Sequence[int], into: IndexEvidence
+        self, source: IndexSource, parsed: ParsedIndex, groups: Sequence[int], into: IndexStatements
     ) -> None:
         """The same for an index of the pages of all row groups, which is asked once."""
         sizes = getattr(parsed, "group_units", None)

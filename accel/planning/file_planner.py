@@ -21,7 +21,7 @@ from accel.errors import (
     refuse_unforeseen,
 )
 from accel.planning.handle import FileHandle
-from accel.planning.index_evidence import IndexEvidence
+from accel.planning.index_evidence import IndexStatements
 from accel.planning.index_lookup import IndexLookup, find_embedded
 from accel.planning.page_indexes import (
     fetch_page_indexes,
@@ -35,7 +35,7 @@ from accel.planning.read_request import OnBadIndex, ReadRequest, Steps
 from accel.planning.selection import RowSelection
 from accel.planning.selectivity import Guesses, guess_shares
 from accel.planning.task import ScanTask, TaskFile
-from accel.predicate.evidence import Verdict
+from accel.predicate.prune import Verdict
 
 if TYPE_CHECKING:
     from accel.planning.index_lookup import ReadDictionary
@@ -167,7 +167,7 @@ def plan_file(
             read_dictionary=read_dictionary,
             on_bad_index=on_bad_index,
         )
-        evidence = IndexEvidence()
+        evidence = IndexStatements()
         known = _recall(handle, task_file)
         draft = partial(_draft, handle, task_file, selection=selection, evidence=evidence, known=known)
         if wants:
@@ -273,7 +273,7 @@ def _draft(
     groups: RemainingGroups,
     *,
     selection: Mapping[int, RowSelection] | None,
-    evidence: IndexEvidence,
+    evidence: IndexStatements,
     known: Mapping[int, Evaluation],
 ) -> dict[int, ScanTask]:
     """Make the tasks of some row groups from what is in memory; none for a row group in which no row can match."""

@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from accel.arrays import Int64s
     from accel.format.bloom import BloomState
     from accel.format.embedded import Toc
-    from accel.format.packed import Kin, PackedMetadata
+    from accel.format.packed import PackedMetadata, SharedMetadata
     from accel.indexes.kind import ParsedIndex
     from accel.planning.pruning import SharedStatistics
-    from accel.planning.remembered import Remembered
+    from accel.planning.remembered import PredicateCache
 
 __all__ = ["FileHandle", "FileView"]
 
@@ -62,7 +62,7 @@ class FileView:
     """Why the first unusable index is not used; a strict scan refuses the file for it."""
     distrusted: bool = False
     """The page index contradicts the pages, so chunks are read whole."""
-    remembered: Remembered | None = None
+    remembered: PredicateCache | None = None
     """The rows that matched earlier predicates."""
     reported: int = 0
     """`size` when the cache last took `nbytes`."""
@@ -83,15 +83,14 @@ class FileView:
         """Whether the view can be made again from the footer alone."""
         found = (self.toc, self.bad_toc, self.passed_over)
         noted = self.index_reads or self.distrusted or any(each is not None for each in found)
-        return not (noted or self.num_indexes or self.remembered)
+        return not (noted or self.num_indexes or self.remembered is not None)
 
     @property
     def nbytes(self) -> int:
         """The memory that it takes, beside the footer and the packed metadata."""
-        if not (self.size or self.remembered):
+        if not self.size:
             return 0
-        total = 0 if self.remembered is None else self.remembered.nbytes
-        total += 120 * len(self.readable)
+        total = 120 * len(self.readable)
         total += sum(64 * len(b) + 256 for b in (*self.chunk_bounds.values(), *self.page_bounds.values()))
         total += sum(int(values.nbytes) + 200 for values in self.dictionaries.values())
         total += sum(state.nbytes for state in self.blooms.values())
@@ -146,13 +145,13 @@ class FileHandle:
         """The chunk bounds of this file and others; this file's start at row group `statistics_start`."""
         self.statistics_start = 0
         self._view = None
-        self.shared: Kin | FileMetadata
+        self.shared: SharedMetadata | FileMetadata
         """Metadata shared with files of the same writer; the whole FileMetadata until it is packed."""
         numbers = None
         if isinstance(metadata, FileMetadata):
             self.shared, self._view = metadata, FileView(metadata)
         else:
-            self.shared, numbers = metadata.kin, metadata.numbers
+            self.shared, numbers = metadata.shared, metadata.numbers
         # The garbage collector does not follow a tuple whose items it need not follow.
         self._packed: _Packed = (
             id.path,
@@ -216,7 +215,7 @@ class FileHandle:
         shared = self.shared
         if numbers is None or isinstance(shared, FileMetadata):
             packed = PackedMetadata.of(self.view.metadata)
-            self.shared = packed.kin
+            self.shared = packed.shared
             self._packed = (*self._packed[:_NUMBERS], packed.numbers, sorting)
             return packed
         return PackedMetadata(shared, numbers, sorting, footer, size, footer_start, num_rows)
@@ -285,12 +284,12 @@ class FileHandle:
         self.view.passed_over = value
 
     @property
-    def remembered(self) -> Remembered | None:
+    def remembered(self) -> PredicateCache | None:
         """The rows that matched earlier predicates."""
         return None if self._view is None else self._view.remembered
 
     @remembered.setter
-    def remembered(self, value: Remembered | None) -> None:
+    def remembered(self, value: PredicateCache | None) -> None:
         self.view.remembered = value
 
     def has_offset_index(self, row_group: int, leaf: int) -> bool:
@@ -364,7 +363,7 @@ class FileHandle:
         """Where an `IDX1` index starts, if the file has one: a scan may name its column."""
         if IDX1_KEY not in self.shared.key_value:
             return None
-        from accel.format.idx1 import idx1_range
+        from accel.format.embedded import idx1_range
 
         try:
             found = idx1_range(self.metadata)

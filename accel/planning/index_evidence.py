@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from accel.predicate.atoms import Node
-from accel.predicate.evidence import Evidence
-from accel.predicate.prune import Witness
+from accel.predicate.prune import Evidence, IndexEvidence
 
 if TYPE_CHECKING:
     from accel.arrays import Int64s
 
-__all__ = ["IndexEvidence", "Statement", "concatenate"]
+__all__ = ["IndexStatements", "Statement", "concatenate"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -29,7 +28,7 @@ class Statement:
 
 
 @dataclass(slots=True)
-class IndexEvidence:
+class IndexStatements:
     """The statements of all indexes that were looked up, by the identity of the atom and by row group."""
 
     _statements: dict[tuple[int, int], list[Statement]] = field(default_factory=dict)
@@ -67,7 +66,7 @@ class IndexEvidence:
             if len(statement.first_rows) > 1
         ]
 
-    def of_rows(self, row_group: int, cuts: Int64s) -> Witness | None:
+    def of_rows(self, row_group: int, cuts: Int64s) -> IndexEvidence | None:
         """Return the evidence for the stretches of a row group that start at `cuts`, which refine all others."""
         if not self.covers(row_group):
             return None
@@ -84,7 +83,7 @@ class IndexEvidence:
         return witness
 
 
-def concatenate(parts: Sequence[tuple[Witness | None, int]]) -> Witness | None:
+def concatenate(parts: Sequence[tuple[IndexEvidence | None, int]]) -> IndexEvidence | None:
     """Return the evidence for the units of several row groups, one group's units after the other's."""
     if len(parts) == 1:
         return parts[0][0]

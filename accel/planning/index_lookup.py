@@ -23,12 +23,11 @@ from accel.format.bloom import (
     plain_keys,
     probe_block,
 )
-from accel.format.domain import Domain
+from accel.format.domain import BoundEncoding, Domain, bound_encoding
 from accel.format.model import Physical, SchemaElement
-from accel.format.reading import Reading, reading_of
 from accel.format.writers import doubts_about
 from accel.planning.handle import FileHandle
-from accel.planning.index_evidence import IndexEvidence, Statement
+from accel.planning.index_evidence import IndexStatements, Statement
 from accel.planning.pruning import RemainingGroups, group_bounds
 from accel.planning.query import FileQuery
 from accel.planning.read_request import OnBadIndex, Steps, read_ranges
@@ -45,7 +44,7 @@ from accel.predicate.atoms import (
     single_column_parts,
 )
 from accel.predicate.evaluate import outcome
-from accel.predicate.evidence import Evidence
+from accel.predicate.prune import Evidence
 from accel.ranges import ByteRange, Kind, ReadKey, Stash, Want
 
 if TYPE_CHECKING:
@@ -128,7 +127,7 @@ class IndexLookup:
         if self._embedded is not None:
             self._embedded.learn(stash, self._on_bad_index)
 
-    def run(self, drafts: Mapping[int, ScanTask], into: IndexEvidence) -> Steps[int]:
+    def run(self, drafts: Mapping[int, ScanTask], into: IndexStatements) -> Steps[int]:
         """Ask about the row groups in doubt; the round trips that it took."""
         trips = 0
         nbytes = _nbytes(drafts)
@@ -235,7 +234,7 @@ class Blooms:
             if ordinal is None or not bool((offsets[:, ordinal] > 0).any()):
                 continue
             leaf = handle.metadata.schema.leaves[ordinal]
-            reading = reading_of(handle.metadata.schema.elements[leaf.element], column.type)
+            reading = bound_encoding(handle.metadata.schema.elements[leaf.element], column.type)
             if reading is None:
                 continue
             if doubts_about(handle.metadata, ordinal, arrow_type=column.type).bloom_filters:
@@ -301,7 +300,7 @@ class Blooms:
         for number in range(len(data) // BLOCK_BYTES):
             state.blocks[first + number] = data[number * BLOCK_BYTES : (number + 1) * BLOCK_BYTES]
 
-    def add_evidence(self, groups: Iterable[int], into: IndexEvidence) -> None:
+    def add_evidence(self, groups: Iterable[int], into: IndexStatements) -> None:
         """State for every atom and row group what the blocks at hand prove."""
         for question, group, state in self._asked(groups):
             if any(question.hashes) and (state.header is None or not state.has_bits):
@@ -353,7 +352,7 @@ def _values(node: Against | Among) -> list[Any] | None:
     return [v.item() if isinstance(v, np.generic) else v for v in node.keys.sorted]
 
 
-def _hashes(reading: Reading, values: list[Any] | None) -> tuple[tuple[int, ...], ...] | None:
+def _hashes(reading: BoundEncoding, values: list[Any] | None) -> tuple[tuple[int, ...], ...] | None:
     if values is None:
         return None
     out = []
@@ -477,7 +476,7 @@ class Dictionaries:
             return False
         return int(bounds.upper[group]) - int(bounds.lower[group]) < place.length - _HEADER
 
-    def add_evidence(self, drafts: Mapping[int, ScanTask], stash: Stash, into: IndexEvidence) -> None:
+    def add_evidence(self, drafts: Mapping[int, ScanTask], stash: Stash, into: IndexStatements) -> None:
         """State for every atom what the dictionaries prove of its row group."""
         metadata = self.handle.metadata
         for group, column, _ in self._places(drafts):

@@ -104,7 +104,7 @@ def open_file(
         metadata = tail.parsed
         if metadata is None:
             metadata = _parse(footer, size, footer_start, shared)
-        kin = metadata if isinstance(metadata, FileMetadata) else metadata.kin
+        kin = metadata if isinstance(metadata, FileMetadata) else metadata.shared
         handle = FileHandle(
             ObjectId(path, size, tail.etag),
             metadata,

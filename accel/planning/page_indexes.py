@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from accel.errors import AccelError, IndexFormatError
-from accel.format.first_level import begins_with_row
 from accel.format.model import ChunkTable, OffsetIndex, PageTable, PageType
+from accel.format.page_header import walk_pages
 from accel.format.page_index import chunk_offset_index, parse_column_index
-from accel.format.page_runs import walk_pages
+from accel.format.runs import begins_with_row
 from accel.planning.handle import FileHandle
 from accel.planning.pages import DECODED_SHARE, LeafReads, decoded_bytes, pages_holding
 from accel.planning.pruning import RemainingGroups
@@ -268,7 +268,7 @@ def locate_pages(
 
 
 def _begin_with_rows(chunk: memoryview, pages: PageTable, max_repetition: int) -> bool:
-    """Whether each page of version 2 begins with a row: see `format.first_level`."""
+    """Whether each page of version 2 begins with a row: see `format.runs`."""
     v2 = pages.type == PageType.DATA_PAGE_V2
     lengths = (pages.level_bytes - pages.definition_bytes)[v2]
     return all(

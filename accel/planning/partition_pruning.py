@@ -12,9 +12,8 @@ from accel.arrays import make_scalar
 from accel.errors import AccelError, SchemaMismatchError
 from accel.planning.file_entry import FileEntry
 from accel.planning.query import Question, constant_fields
-from accel.predicate.evidence import Evidence
 from accel.predicate.expr import Expr
-from accel.predicate.prune import prune
+from accel.predicate.prune import Evidence, prune
 
 __all__ = ["PartitionValues", "partition_evidence"]
 
@@ -135,7 +134,7 @@ def partition_evidence(
     """
     from accel.predicate import expr as e
     from accel.predicate.bind import bind
-    from accel.predicate.constant import constant_bounds
+    from accel.predicate.prune import constant_bounds
 
     terms = {} if terms is None else terms
 

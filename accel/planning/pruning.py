@@ -18,11 +18,10 @@ from accel.format.bounds import chunk_bounds, joined_chunk_bounds, page_bounds
 from accel.format.domain import Bounds, Domain
 from accel.format.writers import doubts_about
 from accel.planning.handle import FileHandle
-from accel.planning.index_evidence import IndexEvidence, concatenate
+from accel.planning.index_evidence import IndexStatements, concatenate
 from accel.planning.query import FileQuery
 from accel.planning.selection import RowSelection
-from accel.predicate.evidence import Verdict
-from accel.predicate.prune import prune
+from accel.predicate.prune import Verdict, prune
 
 if TYPE_CHECKING:
     from accel.arrays import Int64s
@@ -201,7 +200,7 @@ def _judge(query: FileQuery, bounds: _ColumnBounds, rows: Int64s) -> npt.NDArray
 def _add_constants(bounds: _ColumnBounds, query: FileQuery, rows: Int64s) -> None:
     """Add the columns that have one value in all rows, for units of so many rows."""
     if query.constants:
-        from accel.predicate.constant import constant_bounds
+        from accel.predicate.prune import constant_bounds
 
         for path, value in query.constants.items():
             bounds[path] = constant_bounds(value, rows)
@@ -231,7 +230,7 @@ class _Stretches:
 
 
 def prune_pages(
-    handle: FileHandle, query: FileQuery, *, groups: Sequence[int], evidence: IndexEvidence
+    handle: FileHandle, query: FileQuery, *, groups: Sequence[int], evidence: IndexStatements
 ) -> list[PageVerdicts]:
     """Which rows of some row groups may match, from the column indexes in memory and the evidence of other indexes.
 
@@ -247,7 +246,7 @@ def prune_pages(
     bounds: _ColumnBounds = {}
     for path in cut[0].bounds:
         parts = [one.bounds[path] for one in cut]
-        if len(cut) > 1 and not Bounds.alike(parts):  # these cannot be compared at once
+        if len(cut) > 1 and not Bounds.joinable(parts):  # these cannot be compared at once
             return [
                 found
                 for group in groups
@@ -258,7 +257,7 @@ def prune_pages(
     witness = concatenate(
         [(evidence.of_rows(one.row_group, one.first_rows), len(one.first_rows)) for one in cut]
     )
-    verdicts = prune(query.bound, bounds, sum(sizes), witness=witness).verdicts()
+    verdicts = prune(query.bound, bounds, sum(sizes), index_evidence=witness).verdicts()
     may, sure = verdicts != Verdict.NONE, verdicts == Verdict.ALL
     all_may, any_sure = bool(may.all()), bool(sure.any())
     out = []
@@ -278,7 +277,7 @@ def prune_pages(
     return out
 
 
-def _cut(handle: FileHandle, query: FileQuery, row_group: int, evidence: IndexEvidence) -> _Stretches:
+def _cut(handle: FileHandle, query: FileQuery, row_group: int, evidence: IndexStatements) -> _Stretches:
     num_rows = handle.metadata.group_rows.item(row_group)
     paged: dict[tuple[str, ...], tuple[Int64s, Bounds]] = {}
     whole: _ColumnBounds = {}

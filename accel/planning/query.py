@@ -16,7 +16,7 @@ from accel.format.model import ParquetSchema
 from accel.planning.projection import field_leaves, indexed_as_read, path_leaves, zoned_schema
 
 if TYPE_CHECKING:
-    from accel.predicate.bind import Bound, KnownKeys
+    from accel.predicate.bind import Bound, KeyCache
     from accel.predicate.expr import Expr
 
 __all__ = ["FileQuery", "Question", "compile_query", "constant_fields", "with_partition"]
@@ -76,7 +76,7 @@ class _Compiled:
     def __init__(self) -> None:
         self.bound: Bound | None = None
         """The predicate, bound to the data set's own schema."""
-        self.keys: KnownKeys = {}
+        self.keys: KeyCache = {}
         """Of the predicate's lists, which may be long."""
         self._found: dict[int, tuple[ParquetSchema, pa.Schema, FileQuery]] = {}
         self._pickled: tuple[Bound, bytes] | None = None
@@ -237,10 +237,10 @@ def _bind(
 
     schema, keys = question.schema, question.compiled.keys
     if file is None:
-        return bind(where, schema, known=keys), {}
+        return bind(where, schema, key_cache=keys), {}
     from accel.planning.conform import conformed_columns, overlay
 
-    bound = bind(where, overlay(schema, file), meant=schema, known=keys)
+    bound = bind(where, overlay(schema, file), query_schema=schema, key_cache=keys)
     return bound, conformed_columns(bound, schema, file=file)
 
 

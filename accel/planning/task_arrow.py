@@ -14,8 +14,7 @@ import pyarrow as pa
 from accel.errors import AccelError, ParquetFormatError
 from accel.format.footer import ARROW_SCHEMA_KEY, parse_footer
 from accel.format.model import FileMetadata, ParquetSchema
-from accel.format.thrift import read_struct
-from accel.format.thrift_value import BINARY, I32, I64, LIST, STRUCT, Struct, ThriftList, write_struct
+from accel.format.thrift import BINARY, I32, I64, LIST, STRUCT, Struct, ThriftList, read_struct, write_struct
 from accel.planning.pages import LeafReads
 from accel.planning.projection import int96_unit
 from accel.planning.query import Question, compile_query

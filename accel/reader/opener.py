@@ -13,9 +13,8 @@ from typing import Final, TypeVar
 
 import pyarrow as pa
 
-from accel.cache.cache import Cache, file_key
-from accel.cache.disk_entry import recorded
-from accel.cache.freshness import HeldFiles
+from accel.cache.cache import Cache, CacheKey, Entry, file_key
+from accel.cache.freshness import MetadataFreshness, recorded
 from accel.decode.shared_schemas import arrow_schema, holds_instants, shared_schema
 from accel.errors import AccelError, ObjectChangedError
 from accel.metrics import Metrics
@@ -29,7 +28,7 @@ from accel.reader.shared_pages import cache_dictionary, cached_dictionary, dicti
 from accel.store.client import Client
 from accel.store.fetch import same_etag
 from accel.store.location import LOCAL_ROOT
-from accel.store.slices import breathe
+from accel.store.tasks import breathe
 
 __all__ = [
     "Opener",
@@ -131,8 +130,9 @@ class TailHints:
             self._cache.put(key, took, 256)
 
 
-def _key(client: Client, file: FileEntry) -> tuple[str, str, str]:
-    return "hint", client.token, file.path.partition("?")[0].rpartition("/")[0]
+def _key(client: Client, file: FileEntry) -> CacheKey:
+    folder = file.path.partition("?")[0].rpartition("/")[0]
+    return CacheKey(client.token, folder, None, Entry.TAIL_HINT)
 
 
 T = TypeVar("T")
@@ -163,7 +163,7 @@ class Opener:
     ) -> None:
         self._client_for = client_for
         self._cache = cache
-        self.held = HeldFiles(cache, metrics)
+        self.freshness = MetadataFreshness(cache, metrics)
         """What is cached of files."""
         self._hints = TailHints(cache, options)
         self._opening = 0
@@ -190,11 +190,11 @@ class Opener:
         while True:
             handle = self._cache.get(key)
             if isinstance(handle, FileHandle):
-                confirmed = await self.held.confirm(client, handle, file, now)
+                confirmed = await self.freshness.confirm(client, handle, file, now)
                 if confirmed is not None:
                     self.metrics.add("metadata_hits")
                     return handle, confirmed
-                self.held.forget(client, file.path)
+                self.freshness.forget(client, file.path)
             trips: list[int] = []
 
             async def load(trips: list[int] = trips) -> tuple[FileHandle, int]:
@@ -212,7 +212,7 @@ class Opener:
                 return handle, trips[0]
             # One who waited for another's load, begun before, may have to ask whether it still holds: a listing may
             # have shown a newer version since.
-            if self.held.vouched(client, handle, file=file, now=now):
+            if self.freshness.is_usable(client, handle, file=file, now=now):
                 self.metrics.add("metadata_misses")
                 return handle, 1
 
@@ -227,7 +227,9 @@ class Opener:
         """The cached handle of a file that may be used at `now` (monotonic clock) without asking its store."""
         client = self._client_for(file.root)
         handle = self._cache.get(file_key(client.token, file.path))
-        if not isinstance(handle, FileHandle) or not self.held.vouched(client, handle, file=file, now=now):
+        if not isinstance(handle, FileHandle) or not self.freshness.is_usable(
+            client, handle, file=file, now=now
+        ):
             return None
         return handle
 
@@ -244,8 +246,8 @@ class Opener:
             self._cache.put(key, handle, handle.nbytes)
 
     def stands(self, client: Client, handle: FileHandle, *, moment: float) -> bool:
-        """Whether a cached handle was of the current version at a moment, as far as `HeldFiles.stands` tells."""
-        return self.held.stands(client, handle, moment)
+        """Whether a cached handle was of the current version at a moment, as far as `MetadataFreshness.stands` tells."""
+        return self.freshness.was_current(client, handle, moment)
 
     # -- one by one ------------------------------------------------------------------------------
 
@@ -253,7 +255,7 @@ class Opener:
         hint = self._hints.of(client, file)
         steps = partial(self.steps, file, hint)
         seen: list[Stash | Tail] = []
-        recalled = await self.held.recall(client, file, steps())
+        recalled = await self.freshness.load(client, file, steps())
         if recalled is not None:
             handle, trips = recalled
             self.metrics.add("metadata_hits")
@@ -270,7 +272,7 @@ class Opener:
             finally:
                 self._opening -= 1
             handle.checked_at = started
-            await self.held.keep(client, handle, seen)
+            await self.freshness.store(client, handle, seen)
             self.metrics.add("metadata_misses")
         self._hints.learn(client, file, handle, hint)
         return handle, trips
@@ -361,18 +363,12 @@ class Opener:
         key = file_key(client.token, file.path)
         if self._cache.get(key) is not None:
             return None
-        flight = self._cache.flights.lead(key)
+        flight = self._cache.single_flight.lead(key)
         return None if flight is None else (client, flight)
 
-    def end(
-        self,
-        client: Client,
-        file: FileEntry,
-        flight: asyncio.Future[FileHandle | None],
-        handle: FileHandle | None,
-    ) -> None:
+    def end(self, flight: asyncio.Future[FileHandle | None], handle: FileHandle | None) -> None:
         """What `begin` announced has come to a handle, or is for others to see to."""
-        self._cache.flights.land(file_key(client.token, file.path), flight, value=handle)
+        self._cache.single_flight.land(flight, value=handle)
 
     def keeps(self, client: Client) -> bool:
         """Whether there is a disk that metadata of a store's files is kept on."""
@@ -380,11 +376,11 @@ class Opener:
 
     async def recall(self, client: Client, file: FileEntry) -> tuple[FileHandle, int] | None:
         """The handle of a file whose metadata is on disk and may be used, and the round trips to know that."""
-        return await self.held.recall(client, file, self.steps(file, self._hints.of(client, file)))
+        return await self.freshness.load(client, file, self.steps(file, self._hints.of(client, file)))
 
     async def keep(self, client: Client, handle: FileHandle, seen: list[Stash | Tail]) -> None:
         """Put on disk, if there is one, what a file was opened by."""
-        await self.held.keep(client, handle, seen)
+        await self.freshness.store(client, handle, seen)
 
     async def fetch_tail(self, client: Client, file: FileEntry, *, hint: int) -> Tail:
         """The end of a file, as far as the hint goes."""
@@ -451,7 +447,7 @@ class Opener:
 
     def forget(self, root: str, path: str) -> None:
         """Drop what is cached of a file that turned out to have changed."""
-        self.held.forget(self._client_for(root), path)
+        self.freshness.forget(self._client_for(root), path)
 
 
 def _listed(client: Client, file: FileEntry) -> ObjectId | None:

@@ -19,7 +19,7 @@ from accel.ranges import ReadKey, Want
 from accel.reader.admission import Permit
 from accel.reader.reader import Reader
 from accel.reader.task_reads import PieceRead, TaskReads
-from accel.store.slices import breathe
+from accel.store.tasks import breathe
 
 if TYPE_CHECKING:
     from accel.decode.leaf_bytes import LeafBytes
@@ -57,13 +57,13 @@ async def read_piece(
         reads.share([piece])
     read = await reads.fetch(piece)
     batches, trips = await decode_read(reader, task, reads, read, permit=permit)
-    reads.outcome.keep(piece, batches)
+    reads.result.put(piece, batches)
     return batches, trips
 
 
 def recall_piece(reader: Reader, reads: TaskReads, piece: Piece) -> list[pa.RecordBatch] | None:
     """The batches of one piece, if they are kept."""
-    kept = reads.outcome.recall_piece(piece)
+    kept = reads.result.get_piece(piece)
     if kept is None:
         return None
     matched = sum(batch.num_rows for batch in kept)
@@ -113,7 +113,7 @@ async def filter_piece(
         parts = cut_output(rest, num_rows=task.num_rows, size=size)
     reads.share(parts)
     if not parts:
-        reads.outcome.keep(piece, [])
+        reads.result.put(piece, [])
     return PieceRead(first.piece, kept, first.round_trips), parts
 
 
@@ -130,7 +130,7 @@ async def finish_piece(
     rest = await reads.fetch(part)
     whole = _join_phases(first, rest, part.rows)
     batches, read = await _decoded(reads, whole, partial(reader.decode, task), permit)
-    reads.outcome.keep(part, batches)
+    reads.result.put(part, batches)
     return batches, first.round_trips + read.round_trips
 
 

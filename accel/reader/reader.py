@@ -1,6 +1,6 @@
 """Open files and run pieces of tasks: the one place where plan, I/O and decode meet.
 
-Everything here runs on the private I/O loop (`store.runtime`).
+Everything here runs on the private I/O loop (`store.io_loop`).
 """
 
 from __future__ import annotations
@@ -231,7 +231,9 @@ class Reader:
             handle.view.offset_indexes.clear()
             handle.view.column_indexes.clear()
             handle.view.page_bounds.clear()
-            handle.remembered = None
+            if handle.remembered is not None:
+                handle.remembered.forget()
+                handle.remembered = None
             contradicted = IndexFormatError("the page index contradicts the pages", path=file.url)
             handle.passed_over = handle.passed_over or contradicted
             self.metrics.warn(f"{contradicted}, and is not used")

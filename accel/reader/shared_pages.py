@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 
 from accel.arrays import own_copy
-from accel.cache.cache import Cache
+from accel.cache.cache import Cache, CacheKey, Entry
 from accel.decode.stored import BarePage, StoredPage, store_page
 from accel.metrics import Metrics
 from accel.options import MIB
@@ -119,9 +119,9 @@ Read = Callable[[list[Want]], Awaitable[tuple[Stash, int]]]
 """The wanted bytes, and the round trips that they took."""
 
 
-def dictionary_key(client: Client, file: ObjectId, *, place: ByteRange | None) -> tuple[object, ...]:
-    """Of a dictionary page in the cache: by where it is, for whose page that is only a task says."""
-    return ("dict", client.token, file.path, file.etag, file.size, place)
+def dictionary_key(client: Client, file: ObjectId, *, place: ByteRange | None) -> CacheKey:
+    """Return the key of a dictionary page in the cache: by where it is, for whose page that is only a task says."""
+    return CacheKey(client.token, file.path, (file.size, file.etag), Entry.DICTIONARY, place)
 
 
 def cached_dictionary(cache: Cache, key: Hashable) -> bytes | None:
@@ -207,7 +207,7 @@ class DictionaryReads:
         codecs = {part.reads.column: part.reads.codec for part in piece.leaves}
         due: list[_Due] = []
         for key in again:
-            leading = self.cache.flights.lead(self._key(key))
+            leading = self.cache.single_flight.lead(self._key(key))
             # Where another lookup is about to, this one takes what comes of it once its pages are here.
             if leading is not None:
                 due.append((key, codecs[key.column], leading))
@@ -251,7 +251,7 @@ class DictionaryReads:
         for key, page in sought.stash.items():
             if len(page) < _WORTH_STORING or isinstance(page.obj, BarePage):
                 continue
-            storing = self.cache.flights.join(self._key(key))
+            storing = self.cache.single_flight.join(self._key(key))
             if storing is not None:
                 await asyncio.wait((storing,))
             found = self.cached(key)
@@ -269,7 +269,7 @@ class DictionaryReads:
                 sought.stash[key] = memoryview(page)
         finally:
             for key, _, leading in due:
-                self.cache.flights.land(self._key(key), leading, value=None)
+                self.cache.single_flight.land(leading, value=None)
 
     def _keep(self, want: Want, page: memoryview) -> Buffer:
         """Cache a page that came, like metadata: the next lookup needs it again. That of a scan is not cached, as those

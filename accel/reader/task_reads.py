@@ -9,6 +9,7 @@ from functools import partial
 
 from accel.cache.cache import Cache, file_key
 from accel.cache.pinned_reads import PinnedReads
+from accel.cache.result_tier import ResultCacheEntry
 from accel.decode.leaf_bytes import LeafBytes
 from accel.decode.verify import needs_dictionary
 from accel.errors import AccelError
@@ -22,7 +23,6 @@ from accel.planning.pages import LeafReads, Piece, dictionary_wants, piece_wants
 from accel.planning.selection import RowSelection
 from accel.planning.task import ScanTask
 from accel.ranges import ByteRange, Kind, ReadKey, Stash, Want
-from accel.reader.kept_outcome import KeptOutcome
 from accel.reader.shared_pages import CarriedPages, DictionaryReads, until_done
 from accel.store.client import Client
 from accel.store.threads import WORK
@@ -69,7 +69,7 @@ class TaskReads:
     most_held: int = 0
     """What `held_bytes` may come to by what is read along with a piece: more could never be admitted."""
     _source: PinnedReads = field(init=False)
-    outcome: KeptOutcome = field(init=False)
+    result: ResultCacheEntry = field(init=False)
     """What it comes to, if that is kept."""
     carried: CarriedPages = field(default_factory=CarriedPages)
     """The pages that straddle a cut."""
@@ -88,7 +88,7 @@ class TaskReads:
             merging=self.merging,
             dictionaries=not self._dictionaries.keeps(),
         )
-        self.outcome = KeptOutcome(
+        self.result = ResultCacheEntry(
             self.task,
             self.cache,
             token=self.client.token,
@@ -119,8 +119,9 @@ class TaskReads:
         handle, task, file = self.handle, self.task, self.task.file
         if handle is None or not self.remembers:
             return
+        from accel.cache.result_tier import MatchedRows
         from accel.planning.question_keys import predicate_key
-        from accel.planning.remembered import Remembered, is_selective
+        from accel.planning.remembered import is_selective
 
         if not is_selective(rows.count - sure.count, matched.count - sure.count):
             return
@@ -128,10 +129,9 @@ class TaskReads:
         if key is None:
             return
         if handle.remembered is None:
-            handle.remembered = Remembered(self.cache.memory)
+            handle.remembered = MatchedRows(self.cache.result_tier, self.client.token, handle.id)
         tested, matched = rows.without(sure, task.num_rows), matched.without(sure, task.num_rows)
         handle.remembered.learn(key, task.row_group, tested=tested, matched=matched)
-        self._reweigh(handle)
 
     def _reweigh(self, handle: FileHandle) -> None:
         self.cache.reweigh(file_key(self.client.token, self.task.path), handle, handle.weigh())
@@ -140,7 +140,7 @@ class TaskReads:
         """Whether a piece is read in two: not where all of it matches, nor where what it comes to is kept."""
         if not self.two_phases or piece.sure.count == piece.rows.count:
             return False
-        return self.outcome.recall_piece(piece) is None
+        return self.result.get_piece(piece) is None
 
     def held_bytes(self, piece: Piece) -> int:
         """What is held of a piece while it is read at once: see `Piece`, and the dictionaries and pages behind its rows
@@ -148,7 +148,7 @@ class TaskReads:
 
         With these it is no more than `most_held`: they cannot be cut, and what is next is read though there is no room.
         """
-        if self.outcome.recall_piece(piece) is not None:
+        if self.result.get_piece(piece) is not None:
             return 0
         held = piece.held_bytes
         along = self._dictionaries.count_bytes(piece) + piece.behind_bytes

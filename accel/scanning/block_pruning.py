@@ -17,8 +17,7 @@ from accel.planning.partition_pruning import PartitionValues
 from accel.planning.pruning import excluded_files
 from accel.planning.query import FileQuery, Question, compile_query, with_partition
 from accel.predicate.bind import Bound
-from accel.predicate.constant import range_bounds
-from accel.predicate.prune import prune
+from accel.predicate.prune import prune, range_bounds
 from accel.store.fetch import same_etag
 
 __all__ = ["excluded_by_facts", "excluded_together"]

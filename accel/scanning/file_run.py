@@ -27,10 +27,8 @@ from accel.reader.piece_reads import Neighbours, filter_piece, finish_piece, joi
 from accel.reader.task_reads import TaskReads
 from accel.scanning.file_jobs import FileJob
 from accel.scanning.run_limits import RunLimits
-from accel.store.cancels import UnaskedTold
-from accel.store.faults import foremost
-from accel.store.groups import Group
-from accel.store.slices import breathe
+from accel.store.request_errors import foremost
+from accel.store.tasks import CancellationGuard, Group, breathe
 
 __all__ = ["BatchQueue", "FileRun", "PieceQueue", "ReadyBatch"]
 
@@ -135,7 +133,7 @@ class FileRun:
     async def execute(self) -> None:
         """Read the file. An error is put in the queue, to be raised in its turn."""
         try:
-            with UnaskedTold():  # a task group does not notice a task that ends by a cancellation
+            with CancellationGuard():  # a task group does not notice a task that ends by a cancellation
                 await self._read()
         except Exception as error:  # noqa: BLE001 - raised when its turn comes
             self._fail(error)
@@ -222,7 +220,7 @@ class FileRun:
         """Return what a read returns, or its error, to be raised in its turn. The error is raised at once where the file
         is going to be read over again."""
         try:
-            with UnaskedTold():
+            with CancellationGuard():
                 return await read()
         except Exception as error:
             self._failing = True

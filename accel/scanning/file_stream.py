@@ -25,7 +25,7 @@ from accel.planning.query import Question
 from accel.scanning.block_pruning import excluded_by_facts, excluded_together
 from accel.scanning.file_jobs import FileJob, FileJobs
 from accel.scanning.footer_prefetch import FooterPrefetcher, PrefetchedFile
-from accel.store.slices import breathe
+from accel.store.tasks import breathe
 
 if TYPE_CHECKING:
     from accel.scanning.resolved_source import ResolvedSource

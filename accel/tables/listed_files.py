@@ -11,11 +11,11 @@ from typing import Final, NoReturn, Protocol
 from accel.errors import ObjectNotFoundError, StoreError
 from accel.metrics import Metrics
 from accel.planning.file_entry import FileEntry
-from accel.store.faults import system_error
 from accel.store.local_store import etag_of
 from accel.store.location import LOCAL_ROOT, Location
 from accel.store.range_store import ObjectEntry
-from accel.store.slices import each
+from accel.store.request_errors import system_error
+from accel.store.tasks import each
 from accel.tables.named_source import NamedSource, SourceShape, has_hidden_name, working_directory_hint
 
 __all__ = [

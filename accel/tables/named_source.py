@@ -11,10 +11,10 @@ from dataclasses import dataclass
 
 from accel.errors import AccelError, ObjectNotFoundError, StoreError
 from accel.planning.file_entry import FileEntry
-from accel.store.faults import system_error
 from accel.store.local_store import etag_of
 from accel.store.location import Location, parse_url
 from accel.store.range_store import ObjectEntry
+from accel.store.request_errors import system_error
 
 __all__ = [
     "Glob",

@@ -14,17 +14,15 @@ from typing import TYPE_CHECKING, Literal, Protocol
 
 import pyarrow as pa
 
-from accel.cache.cache import Cache
-from accel.cache.folders import Folders
+from accel.cache.cache import Cache, CacheKey, Entry
 from accel.errors import AccelError, ObjectNotFoundError
 from accel.metrics import Metrics
 from accel.planning.file_entry import FileBlock, FileEntry, FileFacts
 from accel.planning.handle import FileHandle
 from accel.scanning.file_source import FileSource, SourceRequest
-from accel.store.faults import foremost
-from accel.store.groups import Group
 from accel.store.range_store import ObjectEntry, PageSeen
-from accel.store.slices import breathe, each
+from accel.store.request_errors import foremost
+from accel.store.tasks import Group, breathe, each
 from accel.store.threads import FILES
 from accel.tables.listed_files import (
     choose,
@@ -46,6 +44,8 @@ __all__ = [
     "discover",
 ]
 
+# Bytes that the cache counts for a name that is known to be a directory's.
+_DIRECTORY_BYTES = 256
 _NO_COLUMNS = pa.schema([])
 # HTTP servers list nothing, and a local directory shows that it is one.
 _NO_DIRECTORIES = ("http:", "https:", "file:")
@@ -85,7 +85,6 @@ class PathSource(FileSource):
         self._in_store = in_store
         self._texts = text_columns
         self._cache = cache
-        self._folders = Folders() if cache is None else cache.folders
         self._last: LastListing | None = None
         """Where the cache keeps what the source held, if it is one that is listed."""
         self._sole: FileEntry | None = None
@@ -99,11 +98,11 @@ class PathSource(FileSource):
         trusted unasked."""
         if not isinstance(self._source, str):
             return None
-        self._look_up(_below(self._source) if self._source in self._folders else self._source, request)
+        self._look_up(self._listed_name(self._source), request)
         if self._last is not None:
             return self._last.recall()
         file, reader = self._sole, request.reader
-        if file is None or not reader.opener.held.is_in_doubt(reader.client(file.root), file):
+        if file is None or not reader.opener.freshness.is_stale(reader.client(file.root), file):
             return None
         return FileBlock((file,), _NO_COLUMNS, 0)
 
@@ -113,7 +112,7 @@ class PathSource(FileSource):
             block = await self._find(request)
             return block if block.files is expected.files else None
         (file,), reader = expected.files, request.reader
-        current = await reader.opener.held.ask_after(reader.client(file.root), file)
+        current = await reader.opener.freshness.revalidate(reader.client(file.root), file)
         if current is None:
             return None
         handle, trips = current
@@ -130,8 +129,9 @@ class PathSource(FileSource):
             from accel.tables.last_listing import LastListing
 
             # All that decides what a listing of the source yields.
-            key = ("listing", name, self._glob, self._in_store, self._partitioning, frozenset(self._texts))
-            self._last = LastListing(cache, key, reader.client(named.location.root).token)
+            place = (self._glob, self._in_store, self._partitioning, frozenset(self._texts))
+            token = reader.client(named.location.root).token
+            self._last = LastListing(cache, CacheKey(token, name, None, Entry.LISTING, place))
         elif named.is_plain_file and not isinstance(self._partitioning, pa.Schema):
             self._sole = named.as_file()
 
@@ -150,9 +150,7 @@ class PathSource(FileSource):
     async def _find(self, request: SourceRequest) -> FileBlock:
         if self._found is None:
             if isinstance(self._source, str) and self._last is None:
-                self._look_up(
-                    _below(self._source) if self._source in self._folders else self._source, request
-                )
+                self._look_up(self._listed_name(self._source), request)
             block = await self._list(self._source, request)
             if not block.files:
                 raise ObjectNotFoundError("the source names no files")
@@ -162,9 +160,16 @@ class PathSource(FileSource):
             self._found = block if self._last is None else await self._last.note(block)
         return self._found
 
+    def _is_known_directory(self, name: str) -> bool:
+        """Whether a name that looks like a file's was found to be a directory's the last time."""
+        return self._cache is not None and self._cache.peek(_directory_key(name)) is True
+
+    def _listed_name(self, name: str) -> str:
+        return _below(name) if self._is_known_directory(name) else name
+
     async def _tell_apart(self, only: FileEntry, block: FileBlock, request: SourceRequest) -> FileBlock:
         """The file of that name, else what lies below it: Spark writes directories called x.parquet."""
-        if only.url in self._folders:
+        if self._is_known_directory(only.url):
             return await self._open_and_list(only, block, request)
         try:
             return _with_handle(block, *await request.reader.open(only))
@@ -173,7 +178,8 @@ class PathSource(FileSource):
                 below = await self._list(_below(only.url), request)
             except ObjectNotFoundError:
                 raise missing from None
-            self._folders.add(only.url)
+            if self._cache is not None:
+                self._cache.put(_directory_key(only.url), True, _DIRECTORY_BYTES)
             self._look_up(_below(only.url), request)
             return replace(below, round_trips=below.round_trips + 1)
 
@@ -199,8 +205,8 @@ class PathSource(FileSource):
         except BaseExceptionGroup as failures:
             failure = foremost(failures)
             raise failure from None
-        if isinstance(itself, tuple) or isinstance(below, ObjectNotFoundError):
-            self._folders.discard(only.url)
+        if self._cache is not None and (isinstance(itself, tuple) or isinstance(below, ObjectNotFoundError)):
+            self._cache.drop(_directory_key(only.url))
         if isinstance(itself, tuple):
             return _with_handle(block, *itself)
         if isinstance(below, FileBlock):
@@ -480,3 +486,7 @@ def _first(failures: BaseExceptionGroup[BaseException]) -> BaseException:
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return error
+
+
+def _directory_key(name: str) -> CacheKey:
+    return CacheKey("", name, None, Entry.DIRECTORY)

@@ -198,7 +198,7 @@ class TextList:
             )
 
     def finish(self) -> bytes:
-        from accel.format.idx1 import encode_idx1
+        from accel.format.embedded import encode_idx1
 
         return encode_idx1([] if self.found is None else sorted(self.found.to_pylist()))
 

@@ -26,9 +26,9 @@ from accel.decode.arrow import projected_schema
 from accel.decode.columns import decode_columns
 from accel.decode.nested import count_levels
 from accel.errors import AccelError, ParquetFormatError
-from accel.format.annotations import ConvertedType, LogicalType, time_unit
 from accel.format.model import ColumnOrder, Leaf, OffsetIndex, PageType, Physical, SchemaElement
 from accel.format.page_header import PageHeader, parse_page_header
+from accel.format.schema import ConvertedType, LogicalType, time_unit
 from accel.format.thrift import BINARY, I32, I64, LIST, STRUCT, TRUE, Struct, ThriftList, write_struct
 from accel.options import Options
 from accel.planning.selection import RowSelection

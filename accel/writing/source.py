@@ -11,10 +11,10 @@ from typing import Protocol
 from accel.errors import ObjectChangedError, ObjectNotFoundError, ParquetFormatError, StoreError
 from accel.metrics import Metrics
 from accel.ranges import ByteRange, Kind, ObjectId, ReadKey, Want
-from accel.store import runtime
+from accel.store import io_loop
 from accel.store.client import Client
-from accel.store.faults import system_error
 from accel.store.location import Location
+from accel.store.request_errors import system_error
 
 __all__ = [
     "HeldSource",
@@ -141,7 +141,7 @@ class RemoteSource:
         return self.pin.size
 
     def read(self, ranges: Sequence[tuple[int, int]]) -> list[memoryview]:
-        return runtime.run(self.fetch(ranges)) if ranges else []
+        return io_loop.run(self.fetch(ranges)) if ranges else []
 
     async def fetch(self, ranges: Sequence[tuple[int, int]]) -> list[memoryview]:
         """`read`, on the I/O loop."""
@@ -196,7 +196,7 @@ def open_remote(client: Client, location: Location) -> RemoteSource:
     StoreError
         It cannot be read, or the store gives no etag to pin it by.
     """
-    tail = runtime.run(client.read_tail(location.path, 8, metrics=Metrics()))
+    tail = io_loop.run(client.read_tail(location.path, 8, metrics=Metrics()))
     if tail.size is None or tail.etag is None:
         raise StoreError(
             "the store gives no etag, so a copy of this object may mix two versions of it", path=str(location)

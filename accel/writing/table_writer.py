@@ -16,16 +16,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from accel.arrays import change_fields, integers, pack_bits, validity
-from accel.cache.written import PART_BYTES, put_object
+from accel.cache.freshness import PART_BYTES, put_object
 from accel.decode.indexed import check_indices
 from accel.errors import AccelError, StoreError
 from accel.format.domain import Domain
 from accel.format.footer import ARROW_SCHEMA_KEY
 from accel.options import KIB, Options, check_options
 from accel.predicate.kinds import Family, kind_of, native, plain_type
-from accel.store import runtime
-from accel.store.clients import Connector
-from accel.store.local_target import write_beside
+from accel.store import io_loop
+from accel.store.client import Connector
+from accel.store.local_store import write_beside
 from accel.store.location import Location, parse_url
 from accel.store.range_store import Writer
 from accel.writing.report import EmbedReport, warn_of_idle
@@ -529,7 +529,7 @@ def _target(location: Location, connector: Connector) -> Iterator[BinaryIO]:
         yield scratch
         size = scratch.seek(0, os.SEEK_END)
         try:
-            runtime.run(put_object(client, location.path, parts=_blocks(scratch.fileno(), size), size=size))
+            io_loop.run(put_object(client, location.path, parts=_blocks(scratch.fileno(), size), size=size))
         except AccelError as error:
             raise error.of(str(location)) from error.__cause__
 

@@ -18,21 +18,34 @@ import numpy as np
 from accel.errors import AccelError, IndexFormatError, ParquetFormatError
 from accel.format.embedded import (
     IDX1_KEY,
+    LONGEST_HEAD,
     TOC_KEY,
     Checksum,
-    Covered,
+    CoveredColumn,
     Entry,
     checksum,
     encode_toc,
+    pack_head,
     parse_toc,
+    unpack_head,
     verify_head,
 )
 from accel.format.footer import MAGIC, parse_footer
 from accel.format.model import FileMetadata
-from accel.format.packed_heads import LONGEST_HEAD, pack_head, unpack_head
 from accel.format.page_index import chunk_offset_index, parse_column_index
-from accel.format.thrift import BINARY, FALSE, I32, I64, LIST, STRUCT, ThriftReader, write_struct
-from accel.format.thrift_value import Struct, encode_list_header, encode_zigzag
+from accel.format.thrift import (
+    BINARY,
+    FALSE,
+    I32,
+    I64,
+    LIST,
+    STRUCT,
+    Struct,
+    ThriftReader,
+    encode_list_header,
+    encode_zigzag,
+    write_struct,
+)
 from accel.planning.opening import MOST_TAIL
 from accel.writing.index_building import BuiltIndex
 from accel.writing.original import At, cut_at
@@ -288,12 +301,14 @@ def head_of(index: BuiltIndex) -> bytes:
     return bytes(first[: head_bytes(first)])
 
 
-def _covered(index: BuiltIndex) -> tuple[Covered, ...]:
+def _covered(index: BuiltIndex) -> tuple[CoveredColumn, ...]:
     """What an index of several columns speaks of; each column as it is, where its kind does not say."""
     leaves, kind = index.wanted.leaves, index.wanted.kind
     covers = getattr(kind, "covers", None)
     told = [(at, "value") for at in range(len(leaves))] if covers is None else covers()
-    return tuple(Covered(leaves[at].path, index.signatures[at], of) for at, of in told) if leaves else ()
+    return (
+        tuple(CoveredColumn(leaves[at].path, index.signatures[at], of) for at, of in told) if leaves else ()
+    )
 
 
 def check_container(

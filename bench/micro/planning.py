@@ -40,7 +40,7 @@ from accel.planning.read_request import ReadRequest, Tail, TailRequest
 from accel.planning.task import describe_file
 from accel.predicate.where import to_expr
 from accel.ranges import Stash
-from accel.store import runtime
+from accel.store import io_loop
 from accel.testing import DictStore, Layout, bench_table, write_file
 from tests.support.file_steps import drive
 
@@ -197,7 +197,7 @@ class Stretches:
                 self._ended = True
                 await watching
 
-        runtime.run(both())
+        io_loop.run(both())
         return 1e3 * self.longest
 
 

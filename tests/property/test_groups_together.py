@@ -11,12 +11,12 @@ import pyarrow as pa
 import pytest
 
 from accel.planning.handle import FileHandle
-from accel.planning.index_evidence import IndexEvidence, Statement
+from accel.planning.index_evidence import IndexStatements, Statement
 from accel.planning.page_indexes import page_index_wants, take_page_indexes
 from accel.planning.pruning import prune_pages
 from accel.planning.query import FileQuery
 from accel.predicate.atoms import column_atoms
-from accel.predicate.evidence import Evidence
+from accel.predicate.prune import Evidence
 from accel.testing import Layout, table, write_file
 from tests.support.file_steps import Bytes, query_of
 
@@ -78,9 +78,9 @@ def fill(handle: FileHandle, source: Bytes) -> None:
     take_page_indexes(handle, wants, stash=stash, on_bad_index=unexpected)
 
 
-def witnesses_of(query: FileQuery, groups: list[int], chance: random.Random) -> IndexEvidence:
+def witnesses_of(query: FileQuery, groups: list[int], chance: random.Random) -> IndexStatements:
     """What indexes might say of some atoms in some row groups, by stretches of any rows."""
-    found = IndexEvidence()
+    found = IndexStatements()
     if query.bound is None or chance.random() < 0.4:
         return found
     for node in column_atoms(query.bound.root):

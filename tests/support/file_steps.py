@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from accel.decode.arrow import file_schema
 from accel.format.model import PageType
-from accel.format.page_runs import walk_pages
+from accel.format.page_header import walk_pages
 from accel.planning.handle import FileHandle
 from accel.planning.opening import open_file
 from accel.planning.projection import project_schema

@@ -16,7 +16,7 @@ from accel.planning.handle import FileHandle
 from accel.planning.projection import project_schema
 from accel.planning.pruning import excluded_files, group_bounds, prune_row_groups
 from accel.planning.query import FileQuery, Question, compile_query
-from accel.predicate.evidence import Verdict
+from accel.predicate.prune import Verdict
 from accel.predicate.where import to_expr
 from accel.testing import Layout, table, write_file
 from tests.support.file_steps import Bytes

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from accel.planning.index_evidence import IndexEvidence, Statement, concatenate
+from accel.planning.index_evidence import IndexStatements, Statement, concatenate
 from accel.predicate.atoms import Null
-from accel.predicate.evidence import Evidence
+from accel.predicate.prune import Evidence
 
 NODE, OTHER = Null(0), Null(1)
 Letters = list[str]
@@ -25,15 +25,15 @@ def shown(evidence: Evidence | None) -> Letters | None:
     return ["".join(c for c, flag in zip("TFN", unit, strict=True) if flag) for unit in flags]
 
 
-def witnesses(*given: tuple[list[int], Letters], group: int = 3) -> IndexEvidence:
-    found = IndexEvidence()
+def witnesses(*given: tuple[list[int], Letters], group: int = 3) -> IndexStatements:
+    found = IndexStatements()
     for first_rows, letters in given:
         found.add(NODE, group, Statement(np.array(first_rows, np.int64), said(letters)))
     return found
 
 
 def test_without_statements() -> None:
-    none = IndexEvidence()
+    none = IndexStatements()
     assert (bool(none), none.covers(3), none.cuts(3)) == (False, False, [])
     assert none.of_rows(3, np.array([0])) is None
 

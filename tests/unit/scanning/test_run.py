@@ -26,8 +26,8 @@ from accel.reader.task_reads import PieceRead
 from accel.scanning.file_jobs import FileJob, FixedJobs
 from accel.scanning.file_run import ReadyBatch
 from accel.scanning.run import Run
-from accel.store.faults import foremost
 from accel.store.network import Network
+from accel.store.request_errors import foremost
 from accel.testing import DictStore, Layout, table, write_file
 
 ROWS = 40
@@ -75,17 +75,17 @@ class FakeReader:
 class FakeOutcome:
     """Nothing is kept."""
 
-    def recall_piece(self, piece: Piece) -> None:
+    def get_piece(self, piece: Piece) -> None:
         pass
 
-    def keep(self, piece: Piece, batches: list[pa.RecordBatch]) -> None:
+    def put(self, piece: Piece, batches: list[pa.RecordBatch]) -> None:
         pass
 
 
 class FakeReads:
     two_phases = False
     remembers = False
-    outcome = FakeOutcome()
+    result = FakeOutcome()
 
     def __init__(self, reader: FakeReader, task: ScanTask) -> None:
         self.reader, self.task = reader, task
