@@ -101,8 +101,8 @@ async def _read_indexes(client: Client, handle: FileHandle, metrics: Metrics) ->
     data.update(await client.read(handle.id.path, missing, pin=handle.id, metrics=metrics))
     take_page_indexes(handle, wants, stash=data, on_bad_index=lambda error: metrics.warn(str(error)))
     return Indexes(
-        offset={at: index for at, index in handle.offset_indexes.items() if index is not None},
-        column={at: index for at, index in handle.column_indexes.items() if index is not None},
+        offset={at: index for at, index in handle.view.offset_indexes.items() if index is not None},
+        column={at: index for at, index in handle.view.column_indexes.items() if index is not None},
         read=True,
     )
 

@@ -216,27 +216,27 @@ def assemble(wants: Sequence[Want], parts: Sequence[tuple[ByteRange, Buffer]]) -
     ParquetFormatError
         A key names two ranges.
     """
-    held = sorted(((r.start, r.end, memoryview(data)) for r, data in parts), key=lambda part: part[0])
-    for start, end, view in held:
+    received = sorted(((r.start, r.end, memoryview(data)) for r, data in parts), key=lambda part: part[0])
+    for start, end, view in received:
         if view.nbytes != end - start:
             raise ValueError(f"{view.nbytes} bytes came for {ByteRange(start, end)}")
-    starts = [part[0] for part in held]
+    starts = [part[0] for part in received]
     stash: dict[ReadKey, memoryview] = {}
     ranges: dict[ReadKey, ByteRange] = {}
     for want in wants:
-        known = ranges.setdefault(want.key, want.range)
-        if known != want.range:
+        first = ranges.setdefault(want.key, want.range)
+        if first != want.range:
             # Two tasks that were planned elsewhere, of one row group, may say so.
-            raise ParquetFormatError(f"{want.key} names both {known} and {want.range}")
+            raise ParquetFormatError(f"{want.key} names both {first} and {want.range}")
         if want.key not in stash:
-            stash[want.key] = _slice(want.range, held, max(bisect_right(starts, want.range.start) - 1, 0))
+            stash[want.key] = _slice(want.range, received, max(bisect_right(starts, want.range.start) - 1, 0))
     return stash
 
 
-def _slice(wanted: ByteRange, held: list[tuple[int, int, memoryview]], first: int) -> memoryview:
+def _slice(wanted: ByteRange, received: list[tuple[int, int, memoryview]], first: int) -> memoryview:
     position = wanted.start
     pieces: list[memoryview] = []
-    for start, end, view in held[first:]:
+    for start, end, view in received[first:]:
         if start > position or position >= wanted.end:
             break
         if end > position:

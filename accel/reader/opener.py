@@ -21,8 +21,8 @@ from accel.metrics import Metrics
 from accel.options import Int96Unit, Options
 from accel.planning.file_entry import FileEntry
 from accel.planning.handle import FileHandle
-from accel.planning.need import Need, NeedTail, Steps, Tail
 from accel.planning.opening import LEAST_TAIL, first_tail_bytes, open_file
+from accel.planning.read_request import ReadRequest, Steps, Tail, TailRequest
 from accel.ranges import Kind, ObjectId, ReadKey, Stash
 from accel.reader.shared_pages import cache_dictionary, cached_dictionary, dictionary_key
 from accel.store.client import Client
@@ -218,7 +218,7 @@ class Opener:
 
     def schema_of(self, handle: FileHandle) -> pa.Schema:
         """The Arrow schema that this scan reads a file with."""
-        kin = handle.kin
+        kin = handle.shared
         if self.int96_unit == Int96Unit.NS or not holds_instants(kin.schema):
             return handle.arrow_schema
         return arrow_schema(kin.schema, kin.key_value, int96_unit=self.int96_unit)
@@ -296,7 +296,7 @@ class Opener:
         trips = 0
         try:
             need = next(steps)
-            if isinstance(need, NeedTail):
+            if isinstance(need, TailRequest):
                 tail = await self._read_tail(client, path, need.length, pin)
                 self._keep_tail(client, path, tail, self._opening)
                 trips = 1 if pin is not None or client.suffixes else 2  # its size was asked for first
@@ -312,7 +312,7 @@ class Opener:
     async def drive_on(
         self,
         steps: Steps[T],
-        need: Need | NeedTail,
+        need: ReadRequest | TailRequest,
         *,
         client: Client,
         path: str,
@@ -326,7 +326,7 @@ class Opener:
     async def _answer_all(
         self,
         steps: Steps[T],
-        need: Need | NeedTail,
+        need: ReadRequest | TailRequest,
         client: Client,
         path: str,
         pin: ObjectId | None,
@@ -335,7 +335,7 @@ class Opener:
         """Answer all that steps still need; the answers are added to `seen`."""
         trips = 0
         while True:
-            if isinstance(need, NeedTail):
+            if isinstance(need, TailRequest):
                 raise TypeError("the tail comes first")
             answer, sent = await self._answer(client, path, need, pin)
             trips += sent
@@ -403,7 +403,9 @@ class Opener:
         """An error that says which file it is of, as the user knows it."""
         return error.of(file.url) if isinstance(error, AccelError) else error
 
-    async def _answer(self, client: Client, path: str, need: Need, pin: ObjectId | None) -> tuple[Stash, int]:
+    async def _answer(
+        self, client: Client, path: str, need: ReadRequest, pin: ObjectId | None
+    ) -> tuple[Stash, int]:
         """The wanted bytes, dictionary pages from the cache where they were met before; and round trips."""
         cached: dict[ReadKey, memoryview] = {}
         keys: dict[ReadKey, tuple[object, ...]] = {}

@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, TypeVar
 import pyarrow as pa
 
 from accel.errors import ParquetFormatError
-from accel.planning.neighbours import neighbours
 from accel.planning.pages import Piece, PieceLeaf, PieceSize, cut_pieces
 from accel.planning.selection import RowSelection
-from accel.planning.task import ScanTask
+from accel.planning.task import ScanTask, adjacent_tasks
 from accel.planning.two_phase import at_once, cut_output, cut_task, filter_phase, output_phase
 from accel.ranges import ReadKey, Want
 from accel.reader.admission import Permit
@@ -234,7 +233,7 @@ def join_neighbours(
     reader: Reader, tasks: Sequence[ScanTask], *, abreast: int, size: PieceSize
 ) -> Iterator[Neighbours | ScanTask]:
     """The tasks of one file in order: those of small neighbouring row groups joined, the others by themselves."""
-    for some in neighbours(tasks):
+    for some in adjacent_tasks(tasks):
         joined = _joined(reader, some, abreast=abreast, size=size)
         if joined is None:
             yield from some

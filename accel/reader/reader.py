@@ -22,15 +22,14 @@ from accel.metrics import Metrics
 from accel.options import Options, Phases
 from accel.planning.coalesce import Merging, RequestShape
 from accel.planning.file_entry import FileEntry
-from accel.planning.filing import FilePlan, plan_file
+from accel.planning.file_planner import FilePlan, plan_file
 from accel.planning.handle import FileHandle
-from accel.planning.need import OnBadIndex, Steps
 from accel.planning.query import Question
-from accel.planning.seen import Seen
+from accel.planning.read_request import OnBadIndex, Steps
 from accel.planning.selection import RowSelection
-from accel.planning.shares import LEAST_LATE_BYTES, late_bytes
-from accel.planning.task import ScanTask
-from accel.planning.task_files import describe_file
+from accel.planning.selectivity import LEAST_LATE_BYTES, late_bytes
+from accel.planning.task import ScanTask, describe_file
+from accel.planning.two_phase import ObservedSelectivity
 from accel.reader.opener import Opener, Tails
 from accel.reader.task_reads import PieceRead, TaskReads
 from accel.store.client import Client
@@ -92,7 +91,7 @@ class Reader:
         self.num_files = 1
         """Files of the scan: they wait for their indexes at the same time."""
         self._learns = learns
-        self.seen = Seen()
+        self.seen = ObservedSelectivity()
         # Versions that were current by then, give or take the cache's `max_age`, stand for the whole run.
         self._started = time.monotonic()
         self._shapes: dict[str, RequestShape] = {}
@@ -230,9 +229,9 @@ class Reader:
         # Another scan may have found out meanwhile.
         if not handle.distrusted:
             handle.distrusted = True
-            handle.offset_indexes.clear()
-            handle.column_indexes.clear()
-            handle.page_bounds.clear()
+            handle.view.offset_indexes.clear()
+            handle.view.column_indexes.clear()
+            handle.view.page_bounds.clear()
             if handle.remembered is not None:
                 handle.remembered.forget()
                 handle.remembered = None

@@ -18,9 +18,9 @@ from accel.metrics import Metrics
 from accel.options import MIB
 from accel.planning.coalesce import Merging
 from accel.planning.handle import FileHandle
+from accel.planning.page_indexes import locate_pages, page_reads
 from accel.planning.pages import LeafReads, Piece, dictionary_wants, piece_wants
 from accel.planning.selection import RowSelection
-from accel.planning.synthesis import locate_pages, page_reads
 from accel.planning.task import ScanTask
 from accel.ranges import ByteRange, Kind, ReadKey, Stash, Want
 from accel.reader.shared_pages import CarriedPages, DictionaryReads, until_done
@@ -292,8 +292,8 @@ class TaskReads:
     async def _learn(self, reads: LeafReads, chunk: memoryview) -> OffsetIndex | None:
         """Locate the pages of a chunk that was read whole, for this scan or the next."""
         key = (self.task.row_group, reads.column)
-        if self.handle is not None and self.handle.offset_indexes.get(key) is not None:
-            return self.handle.offset_indexes[key]
+        if self.handle is not None and self.handle.view.offset_indexes.get(key) is not None:
+            return self.handle.view.offset_indexes[key]
         if reads.max_repetition and self.handle is not None and self.handle.distrusted:
             # The rows that headers tell may be what was wrong.
             return None
@@ -308,7 +308,7 @@ class TaskReads:
         # A hundred pages take milliseconds, for which others would wait.
         index = locate() if len(chunk) < _FEW_PAGES else await WORK.run(locate)
         if self.handle is not None:
-            self.handle.offset_indexes[key] = index
+            self.handle.view.offset_indexes[key] = index
         return index
 
     async def _read(self, wants: list[Want]) -> tuple[Stash, int]:

@@ -11,8 +11,8 @@ import pytest
 import accel
 from accel.format.page_header import walk_pages
 from accel.format.page_index import parse_offset_index
+from accel.planning.page_indexes import locate_pages, page_reads
 from accel.planning.selection import RowSelection
-from accel.planning.synthesis import locate_pages, page_reads
 from accel.ranges import ByteRange
 from accel.testing import DictStore, Layout, table, write_file
 from tests.support.file_steps import Bytes, split_rows

@@ -12,15 +12,15 @@ import pytest
 
 from accel.decode.dictionary import dictionary_values
 from accel.errors import AccelError, EncryptedFileError, IndexFormatError, ParquetFormatError
-from accel.planning import task_files
+from accel.planning import task as task_files
 from accel.planning.file_entry import FileEntry
-from accel.planning.filing import FilePlan, plan_file
+from accel.planning.file_planner import FilePlan, plan_file
 from accel.planning.handle import FileHandle
 from accel.planning.pages import LeafReads
 from accel.planning.projection import project_schema
 from accel.planning.query import FileQuery, Question
 from accel.planning.selection import RowSelection
-from accel.planning.task_files import describe_file
+from accel.planning.task import describe_file
 from accel.predicate.where import to_expr
 from accel.ranges import Kind
 from accel.testing import Layout, table, write_file
@@ -143,20 +143,20 @@ def test_pages_that_do_not_align_are_cut_where_any_starts() -> None:
     file = Planner(twos)
     file.plan("a = 5 AND b = 5")  # brings the indexes
     # The second column's pages are joined two by two, as another writer may have cut them.
-    index, bounds = file.handle.offset_indexes[0, 1], file.handle.page_bounds[0, 1]
+    index, bounds = file.handle.view.offset_indexes[0, 1], file.handle.view.page_bounds[0, 1]
     assert index is not None
     halves = slice(None, None, 2)
-    file.handle.offset_indexes[0, 1] = type(index)(
+    file.handle.view.offset_indexes[0, 1] = type(index)(
         index.offset[halves], index.size[halves] * 2, index.first_row[halves]
     )
-    places = file.handle.page_bounds[0, 0].take(index.first_row[halves] // 10)
-    file.handle.page_bounds[0, 1] = type(bounds)(
+    places = file.handle.view.page_bounds[0, 0].take(index.first_row[halves] // 10)
+    file.handle.view.page_bounds[0, 1] = type(bounds)(
         **{name: getattr(places, name) for name in bounds.__match_args__}
         | {"upper": bounds.upper[1::2], "num_values": bounds.num_values[halves] * 2}
     )
-    column = file.handle.column_indexes[0, 1]
+    column = file.handle.view.column_indexes[0, 1]
     assert column is not None
-    file.handle.column_indexes[0, 1] = type(column)(
+    file.handle.view.column_indexes[0, 1] = type(column)(
         **{
             name: value[halves] if hasattr(value := getattr(column, name), "shape") else value
             for name in column.__slots__
@@ -261,7 +261,7 @@ def test_a_small_dictionary_is_decoded_once(width: int, kept: bool) -> None:
             plan = file.plan(f"word = '{number:0{width}d}'", probe_min_bytes=1, read_dictionary=decode)
             assert len(plan.tasks) == tasks
     assert len(decoded) == (1 if kept else 4)
-    assert (0, 0) in file.handle.dictionaries if kept else not file.handle.dictionaries
+    assert (0, 0) in file.handle.view.dictionaries if kept else not file.handle.view.dictionaries
     assert file.handle.nbytes > before
 
 
@@ -344,43 +344,22 @@ def spelt(reads: Iterable[LeafReads]) -> list[dict[str, Any]]:
     ]
 
 
-def test_the_reads_of_whole_row_groups_are_made_once_for_each_page_index() -> None:
-    file = Planner()
-    file.plan("turn = 3")
-    (first, *_), (again, *_) = file.plan("turn = 4").tasks, file.plan("turn = 5").tasks
-    assert len(first.reads) == 3 and not any(reads.whole for reads in first.reads)
-    assert all(one is other for one, other in zip(first.reads, again.reads, strict=True))
-    assert spelt(first.reads) == spelt(Planner().plan("turn = 4").tasks[0].reads)
-    assert file.handle.view.nbytes > 12 * 600
-    # What it is for is told apart, and rows that are not all of the group's are not mistaken for these.
-    (turn,) = (leaf for leaf in file.plan("turn = 3", ["up"]).tasks[0].reads if leaf.leaf == 1)
-    assert (turn.for_filter, turn.for_output) == (True, False)
-    (few,) = file.plan("up = 5 AND turn = 5").tasks
-    assert [leaf.ordinal.tolist() for leaf in few.reads] == [[0], [0], [0]]
-    held = file.handle.offset_indexes[0, 0]
-    assert held is not None
-    file.handle.offset_indexes[0, 0] = dataclasses.replace(held, offset=held.offset + 0)
-    up, *rest = file.plan("turn = 3").tasks[0].reads
-    assert up is not first.reads[0] and spelt([up]) == spelt(first.reads[:1])
-    assert all(one is other for one, other in zip(rest, first.reads[1:], strict=True))
-
-
 def test_what_reading_takes_is_known_anew_when_a_page_index_comes_or_goes() -> None:
     file = Planner()
     assert file.plan().tasks[0].reads[0].whole
     assert not file.plan("up = 5").tasks[0].reads[0].whole
     file.handle.distrusted = True
-    file.handle.offset_indexes.clear()
-    file.handle.column_indexes.clear()
-    file.handle.page_bounds.clear()
+    file.handle.view.offset_indexes.clear()
+    file.handle.view.column_indexes.clear()
+    file.handle.view.page_bounds.clear()
     assert file.plan("up = 5").tasks[0].reads[0].whole
 
 
 def test_chunks_whose_pages_begin_at_the_same_rows_share_the_array() -> None:
     file = Planner()
     file.plan("up = 5 AND turn = 5", ["up", "turn"])
-    first = file.handle.offset_indexes[0, 0]
-    other = file.handle.offset_indexes[0, 1]
+    first = file.handle.view.offset_indexes[0, 0]
+    other = file.handle.view.offset_indexes[0, 1]
     assert first is not None and other is not None and first.first_row is other.first_row
 
 

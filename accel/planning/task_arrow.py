@@ -1,32 +1,274 @@
-"""Scan tasks as Arrow rows: what travels from a driver to its executors.
-
-One row a task, self-contained: the schema of the file is cut down to the columns that the task reads. No
-credential is part of it; a presigned URL is, because reading takes it.
-"""
+"""The columns of a scan task as an Arrow row, what tells such rows from a listing of files, and their checksum."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import base64
+import binascii
+import zlib
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
 from accel.errors import AccelError, ParquetFormatError
-from accel.format.model import ParquetSchema
-from accel.planning.instants import int96_unit
+from accel.format.footer import ARROW_SCHEMA_KEY, parse_footer
+from accel.format.model import FileMetadata, ParquetSchema
+from accel.format.thrift import BINARY, I32, I64, LIST, STRUCT, Struct, ThriftList, read_struct, write_struct
 from accel.planning.pages import LeafReads
+from accel.planning.projection import int96_unit
 from accel.planning.query import Question, compile_query
-from accel.planning.schema_wire import decode_schema, encode_schema
 from accel.planning.selection import RowSelection
-from accel.planning.task import ScanTask, TaskFile
-from accel.planning.task_check import check_task
-from accel.planning.task_rows import rows_of
-from accel.planning.task_schema import PAGE_LISTS, QUESTION_COLUMNS, TASK_ARROW_SCHEMA, checksum_of
+from accel.planning.task import ScanTask, TaskFile, check_task
 from accel.predicate import codec
 from accel.ranges import ByteRange, ObjectId
 
-__all__ = ["decode_tasks", "encode_batches", "encode_tasks"]
+__all__ = [
+    "PAGE_LISTS",
+    "QUESTION_COLUMNS",
+    "TASK_ARROW_SCHEMA",
+    "are_tasks",
+    "checksum_of",
+    "decode_schema",
+    "decode_tasks",
+    "encode_batches",
+    "encode_schema",
+    "encode_tasks",
+    "join_rows",
+    "rows_of",
+    "take_out",
+]
+
+_LONGS = pa.list_(pa.int64())
+QUESTION_COLUMNS = ("where", "data_schema", "output_schema")
+"""The columns that say what was asked."""
+PAGE_LISTS = ("ordinal", "offset", "size", "first_row", "stop_row")
+
+_LEAF = pa.struct(
+    [
+        ("leaf", pa.int32()),
+        ("column", pa.int32()),
+        ("codec", pa.int32()),
+        ("chunk_start", pa.int64()),
+        ("chunk_end", pa.int64()),
+        ("dictionary_start", pa.int64()),
+        ("dictionary_end", pa.int64()),
+        ("dictionary_pages", pa.int32()),
+        ("num_values", pa.int64()),
+        ("expansion", pa.float64()),
+        ("for_filter", pa.bool_()),
+        ("for_output", pa.bool_()),
+        ("total_pages", pa.int32()),
+        *((name, _LONGS) for name in PAGE_LISTS),
+    ]
+)
+
+TASK_ARROW_SCHEMA = pa.schema(
+    [
+        ("version", pa.int32()),
+        ("root", pa.string()),
+        ("path", pa.string()),
+        ("url", pa.string()),
+        ("size", pa.int64()),
+        ("etag", pa.string()),
+        ("row_group", pa.int32()),
+        ("num_rows", pa.int64()),
+        ("rows", pa.int64()),
+        ("bytes", pa.int64()),
+        ("row_starts", _LONGS),
+        ("row_stops", _LONGS),
+        ("sure_starts", _LONGS),
+        ("sure_stops", _LONGS),
+        ("share", pa.float64()),
+        ("footer", pa.binary()),
+        ("arrow_schema", pa.binary()),
+        ("where", pa.binary()),
+        ("data_schema", pa.binary()),
+        ("output_schema", pa.binary()),
+        ("partition", pa.binary()),
+        ("leaves", pa.list_(_LEAF)),
+        ("checksum", pa.int64()),
+    ]
+)
+"""The columns of a task row. `rows` and `bytes` are there to be looked at, and to balance by; `checksum` is that of all
+others, for a task that is damaged on its way may well be one of other rows."""
+
+# Columns that a listing of files may well have too: only the others tell tasks from one.
+_OF_LISTINGS = frozenset(
+    {"version", "root", "path", "url", "size", "etag", "num_rows", "rows", "bytes", "share", "partition"}
+    | {"where", "checksum"}
+)
+
+
+def are_tasks(names: Collection[str]) -> bool:
+    """Whether columns of these names are tasks, rather than a listing of files.
+
+    Raises
+    ------
+    AccelError
+        They are, but some columns of a task are missing: what is left names files too, and reading those
+        whole would give rows that the plan left out.
+    """
+    due = TASK_ARROW_SCHEMA.names
+    if not any(name in names for name in due if name not in _OF_LISTINGS):
+        return False
+    missing = [name for name in due if name not in names]
+    if missing:
+        raise AccelError(
+            f"these are tasks of a plan without the columns {missing}",
+            hint="keep the columns of a plan's tasks as they are, or give only their `path` to read whole files",
+        )
+    return True
+
+
+def checksum_of(row: Mapping[str, Any]) -> int:
+    """CRC-32 of a task's columns, whichever process has them, and whether it has read or is to write them."""
+    crc = 0
+    values: list[Any] = []
+    for field in TASK_ARROW_SCHEMA:
+        value = row[field.name] if field.name != "checksum" else None
+        if isinstance(value, str):
+            value = value.encode("utf-8", "surrogatepass")
+        if isinstance(value, bytes):
+            crc = zlib.crc32(value, crc)
+            value = len(value)
+        if field.name == "leaves":
+            leaves = row["leaves"] or ()
+            values += [[_plain(leaf[part.name]) for part in _LEAF] for leaf in leaves]
+        else:
+            values.append(_plain(value))
+    # Numbers, none, and lists of them: as text they are the same everywhere.
+    return zlib.crc32(repr(values).encode("ascii"), crc)
+
+
+def _plain(value: Any) -> Any:
+    return value.item() if isinstance(value, np.generic) else value
+
+
+_NUM_CHILDREN = 5
+# Where the Thrift bytes of a footer may start at the earliest: after the magic.
+_START = 4
+
+
+def encode_schema(
+    schema: ParquetSchema,
+    arrow: pa.Schema,
+    *,
+    key_value: Mapping[str, bytes],
+    leaves: Sequence[int],
+    created_by: str = "",
+) -> tuple[bytes, pa.Schema, dict[int, int]]:
+    """Cut a schema down to the top-level columns that hold `leaves`.
+
+    Returns
+    -------
+    footer : bytes
+        For `decode_schema`.
+    arrow : pyarrow.Schema
+        The same columns of the Arrow schema.
+    renumbered : dict
+        The new ordinal of every leaf of those columns, by its old one.
+    """
+    wanted = set(leaves)
+    fields = [
+        i
+        for i, (first, last) in enumerate(schema.field_leaves)
+        if any(x in wanted for x in range(first, last))
+    ]
+    root, _ = read_struct(schema.elements[0].raw)
+    root[_NUM_CHILDREN] = (I32, len(fields))
+    elements = [root]
+    renumbered: dict[int, int] = {}
+    for i in fields:
+        start = schema.fields[i]
+        for element in range(start, schema.subtree_ends[start]):
+            elements.append(read_struct(schema.elements[element].raw)[0])
+        for leaf in range(*schema.field_leaves[i]):
+            renumbered[leaf] = len(renumbered)
+    footer: Struct = {
+        1: (I32, 1),
+        2: (LIST, ThriftList(STRUCT, elements)),
+        3: (I64, 0),
+        4: (LIST, ThriftList(STRUCT, [])),
+    }
+    original = _cut_arrow(key_value.get(ARROW_SCHEMA_KEY), fields, len(schema.fields))
+    if original is not None:
+        pair: Struct = {1: (BINARY, ARROW_SCHEMA_KEY.encode()), 2: (BINARY, original)}
+        footer[5] = (LIST, ThriftList(STRUCT, [pair]))
+    if created_by:
+        footer[6] = (BINARY, created_by.encode())
+    return write_struct(footer), pa.schema([arrow.field(i) for i in fields]), renumbered
+
+
+def _cut_arrow(value: bytes | None, fields: Sequence[int], num_fields: int) -> bytes | None:
+    if value is None:
+        return None
+    try:
+        schema = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(value)))
+    except (binascii.Error, pa.ArrowException, OSError):
+        return None
+    if len(schema) != num_fields:
+        return None
+    return base64.b64encode(pa.schema([schema.field(i) for i in fields]).serialize().to_pybytes())
+
+
+def decode_schema(footer: bytes) -> FileMetadata:
+    """What `encode_schema` wrote: the schema, the key-value metadata, the writer.
+
+    Raises
+    ------
+    ParquetFormatError
+    """
+    if not isinstance(footer, bytes):
+        raise ParquetFormatError("a scan task has no schema")
+    return parse_footer(footer, file_size=_START + len(footer) + 8, footer_start=_START)
+
+
+_LONG = 64 << 10
+_PREFIX = b"accel.shared."
+
+
+def take_out(batches: Iterable[pa.RecordBatch]) -> tuple[list[pa.RecordBatch], dict[str, bytes]]:
+    """Batches of tasks without what their rows share, and that, by column; none where it comes to little."""
+    import pyarrow.compute as pc
+
+    shared: dict[str, bytes] | None = None
+    out = []
+    for batch in batches:
+        if shared is None and batch.num_rows:
+            shared = _first(batch)
+        for name, value in (shared or {}).items():
+            index = batch.schema.get_field_index(name)
+            column = batch.column(index)
+            # One that has nulls of its own keeps them: null stands for what was taken out.
+            if column.null_count == 0 and pc.all(pc.equal(column, pa.scalar(value, column.type))).as_py():
+                batch = batch.set_column(index, batch.schema.field(index), pa.nulls(len(batch), column.type))
+        out.append(batch)
+    return out, shared or {}
+
+
+def _first(batch: pa.RecordBatch) -> dict[str, bytes]:
+    values = {name: batch.column(name)[0].as_py() for name in QUESTION_COLUMNS}
+    found = {name: value for name, value in values.items() if value is not None}
+    return found if sum(map(len, found.values())) > _LONG else {}
+
+
+def join_rows(batch: pa.RecordBatch, shared: Mapping[str, bytes]) -> pa.RecordBatch:
+    """The batch with what was taken out of its rows, which `rows_of` puts back."""
+    return batch.replace_schema_metadata({_PREFIX + name.encode(): value for name, value in shared.items()})
+
+
+def rows_of(batch: pa.RecordBatch) -> list[dict[str, Any]]:
+    """The rows, whole."""
+    metadata = batch.schema.metadata or {}
+    shared = {name: metadata.get(_PREFIX + name.encode()) for name in QUESTION_COLUMNS}
+    rows: list[dict[str, Any]] = batch.to_pylist()
+    for name, value in shared.items():
+        if value is not None:
+            for row in rows:
+                row[name] = value if row.get(name) is None else row[name]
+    return rows
+
 
 _VERSION = 4
 # Rows that agree on these are of one file and one question.
@@ -45,14 +287,14 @@ def encode_tasks(tasks: Sequence[ScanTask]) -> pa.RecordBatch:
 def encode_batches(tasks: Sequence[ScanTask], *, most_rows: int, most_bytes: int) -> Iterator[pa.RecordBatch]:
     """The same in batches that end before so many rows or bytes; each has a row at least."""
     rows: list[dict[str, Any]] = []
-    held = 0
+    nbytes = 0
     for row in _encode_rows(tasks):
         size = sum(len(value) for value in row.values() if isinstance(value, bytes))
-        if rows and (len(rows) == most_rows or held + size > most_bytes):
+        if rows and (len(rows) == most_rows or nbytes + size > most_bytes):
             yield _to_batch(rows)
-            rows, held = [], 0
+            rows, nbytes = [], 0
         rows.append(row)
-        held += size
+        nbytes += size
     if rows:
         yield _to_batch(rows)
 

@@ -14,9 +14,8 @@ from accel.format.domain import Bounds
 from accel.format.model import ParquetSchema
 from accel.planning.handle import FileHandle
 from accel.planning.projection import project_schema
-from accel.planning.pruning import group_bounds, prune_row_groups
+from accel.planning.pruning import excluded_files, group_bounds, prune_row_groups
 from accel.planning.query import FileQuery, Question, compile_query
-from accel.planning.screening import excluded_files
 from accel.predicate.prune import Verdict
 from accel.predicate.where import to_expr
 from accel.testing import Layout, table, write_file
@@ -111,10 +110,10 @@ def test_bounds_found_together_are_those_found_alone(where: str) -> None:
     query = query_of(where)
     ((_, leaf, kind),) = query.prunable
     many = [opened(list(range(i, i + 5)), [f"s{i}", None, "b", "c", "d"]) for i in range(9)]
-    many = [of_schema(handle, many[0].kin.schema) for handle in many]
+    many = [of_schema(handle, many[0].shared.schema) for handle in many]
     excluded_files(many, query)
     for handle in many:
-        assert handle.shelf is not None and not handle.keeps_bounds
+        assert handle.statistics is not None
         found = group_bounds(handle, leaf, kind=kind)
         alone = chunk_bounds(handle.metadata, leaf, arrow_type=kind)
         for name in (field.name for field in fields(Bounds) if field.init):
@@ -148,7 +147,7 @@ def test_files_judged_again_in_whatever_company_are_judged_alike(where: str) -> 
     query = query_of(where, {"p": pa.scalar(8, pa.int64())})
     alone = [not (prune_row_groups(handle, query) != Verdict.NONE).any() for handle in many]
     for handle in many:
-        handle.chunk_bounds.clear()
+        handle.view.chunk_bounds.clear()
     every = list(range(24))
     for chosen in (every, every, every[4:], every[::-1], every[::2], every[:3], every, [5, 5, 6, *every]):
         for other in ("n = 1 AND s = 'x'", where):
@@ -160,13 +159,13 @@ def test_files_judged_again_in_whatever_company_are_judged_alike(where: str) -> 
 
 
 def test_another_column_is_learned_together_too() -> None:
-    """Files on a shelf get it in addition, and none of them is laid out for it."""
-    schema = HANDLES[0].kin.schema
+    """Files on a statistics get it in addition, and none of them is laid out for it."""
+    schema = HANDLES[0].shared.schema
     many = [of_schema(opened([i, i + 1], [f"s{i}", f"t{i}"]), schema) for i in range(10)]
     for where, kept in (("n = 3", {2, 3}), ("s = 's3'", {0, 1, 2, 3}), ("s = 's4' AND n = 4", {3, 4})):
         found = excluded_files(many, query_of(where))
         assert {place for place, excluded in enumerate(found) if not excluded} == kept
-        shelf = many[0].shelf
-        assert shelf is not None and shelf.holds(many)
-    assert sorted(shelf.bounds) == [0, 1]
+        statistics = many[0].statistics
+        assert statistics is not None and statistics.holds(many)
+    assert sorted(statistics.bounds) == [0, 1]
     assert [handle._view is None for handle in many] == [place != 3 for place in range(10)]

@@ -1,4 +1,9 @@
-"""From an opened file and a question to scan tasks: one wave of indexes at most, often none."""
+"""One opened file and a question become scan tasks.
+
+Statistics drop row groups; page indexes, which often are in memory, cut each of the others to the rows that may match;
+embedded indexes, bloom filters and dictionaries are looked up for the rows in doubt, where they may save more than they
+cost. What is left of each row group is one task.
+"""
 
 from __future__ import annotations
 
@@ -15,31 +20,30 @@ from accel.errors import (
     redact,
     refuse_unforeseen,
 )
-from accel.planning.chunk_pages import PagesOf
 from accel.planning.handle import FileHandle
-from accel.planning.need import Need, OnBadIndex, Steps
+from accel.planning.index_evidence import IndexStatements
+from accel.planning.index_lookup import IndexLookup, find_embedded
 from accel.planning.page_indexes import (
     fetch_page_indexes,
     page_index_wants,
     take_page_indexes,
 )
-from accel.planning.pages import READABLE_CODECS, LeafReads
-from accel.planning.probes import Probes, find_embedded
-from accel.planning.pruning import KeptGroups, prune_pages, prune_row_groups
+from accel.planning.pages import READABLE_CODECS, LeafReads, PagesOf
+from accel.planning.pruning import RemainingGroups, prune_pages, prune_row_groups
 from accel.planning.query import FileQuery
+from accel.planning.read_request import OnBadIndex, ReadRequest, Steps
 from accel.planning.selection import RowSelection
-from accel.planning.shares import Guesses, guess_shares
+from accel.planning.selectivity import Guesses, guess_shares
 from accel.planning.task import ScanTask, TaskFile
-from accel.planning.witness import Witnesses
 from accel.predicate.prune import Verdict
 
 if TYPE_CHECKING:
-    from accel.planning.dictionaries import ReadDictionary
+    from accel.planning.index_lookup import ReadDictionary
     from accel.planning.remembered import Evaluation
 
 __all__ = ["FilePlan", "plan_file"]
 
-# Column chunks whose pages are looked for in one go: some milliseconds.
+# The column chunks whose pages are found without a break: some milliseconds.
 _AT_ONCE = 300
 
 
@@ -57,35 +61,35 @@ class FilePlan:
     rows_sure: int = 0
     index_round_trips: int = 0
     chunks_whole: int = 0
-    """Column chunks to be read whole for want of an offset index, although a part may be enough."""
+    """Column chunks that are read whole because they have no offset index, although a part may do."""
     remembered_groups: int = 0
-    """Row groups of which is known from before which of their rows match."""
+    """Row groups whose matching rows are remembered."""
     probed_groups: int = 0
     """Row groups that a bloom filter or a dictionary excluded."""
     guessed: list[ScanTask] = field(default_factory=list)
-    """Tasks whose share of matching rows was guessed, since it may decide how they are read."""
+    """Tasks whose share of matching rows was estimated, as it may decide how they are read."""
     sketched: bool = False
-    """Embedded sketches had a say in that."""
+    """Whether embedded sketches took part in that."""
 
     def take(self, guesses: Guesses, handle: FileHandle) -> None:
-        """Take in the tasks of a file, and how selective its filter was guessed to be."""
+        """Count the tasks in, with the estimates of how selective their filter is."""
         self.guessed, self.sketched = guesses.guessed, guesses.sketched
         for task in guesses.tasks:
             self.add(task, handle)
 
     def count_remembered(
-        self, known: Collection[int], kept: KeptGroups, drafts: Mapping[int, ScanTask]
+        self, known: Collection[int], groups: RemainingGroups, drafts: Mapping[int, ScanTask]
     ) -> None:
-        """Count the row groups that were in doubt, and are no more."""
+        """Count the row groups whose matching rows were remembered."""
         if not known:
             return
-        left = {group for group, task in drafts.items() if task.needs_filter}
+        doubtful = {group for group, task in drafts.items() if task.needs_filter}
         self.remembered_groups = sum(
-            not sure and group in known and group not in left for group, sure in kept
+            not certain and group in known and group not in doubtful for group, certain in groups
         )
 
     def add(self, task: ScanTask, handle: FileHandle) -> None:
-        """Count a task of a file in."""
+        """Count a task in."""
         self.row_groups_kept += 1
         for reads in task.reads:
             self.pages += reads.total_pages
@@ -113,7 +117,7 @@ def plan_file(
     read_dictionary: ReadDictionary,
     on_bad_index: OnBadIndex,
 ) -> Steps[FilePlan]:
-    """Prune a file's row groups and pages, and name the pages that the rest needs.
+    """Prune a file's row groups and pages, and make the tasks that read the rest.
 
     Parameters
     ----------
@@ -122,33 +126,32 @@ def plan_file(
     limit : int, optional
         No more rows than this will be taken.
     piece_bytes : int
-        Row groups above this get their offset index read even if all rows are wanted, to be cut.
+        Larger row groups get their offset index read even if all rows are wanted, so that they can be cut.
     probe_min_bytes : int
-        Bloom filters and dictionaries are asked for when what they may save is more.
+        Bloom filters and dictionaries are read when they may save more than this.
     early_bytes : int
-        All page indexes may come with the first few that a file lacks, where they are no more: see
-        `fetch_page_indexes`.
+        All page indexes may come with the first few, where they are no more: see `fetch_page_indexes`.
     whole_bytes : int
-        Chunks that come to no more, all together, are read whole: they hold hardly more than a page each, and to
-        learn which is wanted would take a round trip.
+        Chunks that come to no more, all together, are read whole: they hold hardly more than a page each, and finding
+        the page takes a round trip.
     read_dictionary : callable
         Decodes a dictionary page.
     on_bad_index : callable
-        Told of each index that does not verify; it may raise.
+        Called with each index that does not verify; it may raise.
     """
     _check_selection(handle, task_file, selection)
     with refuse_unforeseen("metadata"):
         query = task_file.query
-        _tell_misplaced(handle, query, on_bad_index)
+        _report_misplaced(handle, query, on_bad_index)
         plan = FilePlan(row_groups=handle.num_row_groups, rows=handle.num_rows)
-        kept = _kept_groups(handle, query, selection)
-        if not kept and handle.bad_toc is None and not task_file.question.embedded:
-            return plan  # no index is left to be asked, or to be told of
+        groups = _remaining_groups(handle, query, selection)
+        if not groups and handle.bad_toc is None and not task_file.question.embedded:
+            return plan  # no index is left to look up or to report
         embedded = find_embedded(handle, query, named=task_file.question.embedded, on_bad_index=on_bad_index)
         wants = page_index_wants(
             handle,
             query,
-            kept=kept,
+            groups=groups,
             selection=selection,
             piece_bytes=piece_bytes,
             limit=limit,
@@ -156,7 +159,7 @@ def plan_file(
             answered=embedded.answered(query) if embedded is not None else (),
             whole_bytes=whole_bytes,
         )
-        probes = Probes(
+        lookup = IndexLookup(
             handle,
             query,
             embedded=embedded,
@@ -164,41 +167,44 @@ def plan_file(
             read_dictionary=read_dictionary,
             on_bad_index=on_bad_index,
         )
-        witnesses = Witnesses()
+        evidence = IndexStatements()
         known = _recall(handle, task_file)
-        draft = partial(_draft, handle, task_file, selection=selection, witnesses=witnesses, known=known)
+        draft = partial(_draft, handle, task_file, selection=selection, evidence=evidence, known=known)
         if wants:
-            along = probes.along(wants, kept, draft, early_bytes)
+            along = lookup.wants_along(wants, groups, draft, early_bytes)
             stash, plan.index_round_trips = yield from fetch_page_indexes(
                 handle, wants, early_bytes=early_bytes, along=along
             )
             take_page_indexes(handle, wants, stash=stash, on_bad_index=on_bad_index)
-            probes.learn(stash)
+            lookup.learn(stash)
         if handle.bad_toc is not None and query.bound is not None:
             on_bad_index(handle.bad_toc)
-        drafts = yield from _in_turns(draft, kept, leaves=len(query.output_leaves) + len(query.filter_leaves))
+        drafts = yield from _draft_in_parts(
+            draft, groups, leaves=len(query.output_leaves) + len(query.filter_leaves)
+        )
         in_doubt = {group: task for group, task in drafts.items() if task.needs_filter}
         if in_doubt:
-            plan.index_round_trips += yield from probes.ask(in_doubt, witnesses)
-            told = [group for group in in_doubt if witnesses.speaks_of(group)]
-            if told:
-                again = draft([(group, False) for group in told])
-                plan.probed_groups += len(told) - len(again)
-                gone = set(told) - again.keys()
+            plan.index_round_trips += yield from lookup.run(in_doubt, evidence)
+            changed = [group for group in in_doubt if evidence.covers(group)]
+            if changed:
+                again = draft([(group, False) for group in changed])
+                plan.probed_groups += len(changed) - len(again)
+                gone = set(changed) - again.keys()
                 drafts = {
                     group: again.get(group, task) for group, task in drafts.items() if group not in gone
                 }
-        plan.count_remembered(known, kept, drafts)
+        plan.count_remembered(known, groups, drafts)
         for group, task in drafts.items():
-            _check_chunks(handle, group, task)
+            for reads in task.reads:
+                _check_chunk(handle, group, reads.column)
         plan.take(guess_shares(handle, query, tasks=list(drafts.values()), on_bad_index=on_bad_index), handle)
         return plan
 
 
-def _kept_groups(
+def _remaining_groups(
     handle: FileHandle, query: FileQuery, selection: Mapping[int, RowSelection] | None
-) -> KeptGroups:
-    """The row groups that statistics and the caller's access plan leave, and whether all rows of each match."""
+) -> RemainingGroups:
+    """Return the row groups that statistics and the caller's access plan leave, and whether all their rows match."""
     return [
         (group, verdict == Verdict.ALL)
         for group, verdict in enumerate(prune_row_groups(handle, query).tolist())
@@ -206,8 +212,8 @@ def _kept_groups(
     ]
 
 
-def _tell_misplaced(handle: FileHandle, query: FileQuery, on_bad_index: OnBadIndex) -> None:
-    """Tell of the indexes of the query's columns that the footer places outside the file: they are not asked."""
+def _report_misplaced(handle: FileHandle, query: FileQuery, on_bad_index: OnBadIndex) -> None:
+    """Report the indexes of the query's columns that the footer places outside the file: they are not used."""
     metadata = handle.metadata
     for words, group, leaf in metadata.misplaced_indexes({*query.filter_leaves, *query.output_leaves}):
         on_bad_index(
@@ -235,7 +241,7 @@ def _check_selection(
 
 
 def _recall(handle: FileHandle, task_file: TaskFile) -> Mapping[int, Evaluation]:
-    """By row group: what earlier scans have found this very predicate to select."""
+    """Return what earlier scans found this predicate to select, by row group."""
     remembered = handle.remembered
     if remembered is None:
         return {}
@@ -245,38 +251,38 @@ def _recall(handle: FileHandle, task_file: TaskFile) -> Mapping[int, Evaluation]
     return remembered.under(predicate_key(task_file.query, task_file.int96_unit, pickled=pickled))
 
 
-def _in_turns(
-    draft: Callable[[KeptGroups], dict[int, ScanTask]],
-    kept: KeptGroups,
+def _draft_in_parts(
+    draft: Callable[[RemainingGroups], dict[int, ScanTask]],
+    groups: RemainingGroups,
     *,
     leaves: int,
 ) -> Steps[dict[int, ScanTask]]:
-    """The drafts of all row groups, some at a time: whoever drives this has other things to do."""
+    """Draft all row groups, some at a time: between them the event loop runs."""
     drafts: dict[int, ScanTask] = {}
     at_once = max(1, _AT_ONCE // max(1, leaves))
-    for start in range(0, len(kept), at_once):
+    for start in range(0, len(groups), at_once):
         if start:
-            yield Need(())
-        drafts |= draft(kept[start : start + at_once])
+            yield ReadRequest(())
+        drafts |= draft(groups[start : start + at_once])
     return drafts
 
 
 def _draft(
     handle: FileHandle,
     task_file: TaskFile,
-    kept: KeptGroups,
+    groups: RemainingGroups,
     *,
     selection: Mapping[int, RowSelection] | None,
-    witnesses: Witnesses,
+    evidence: IndexStatements,
     known: Mapping[int, Evaluation],
 ) -> dict[int, ScanTask]:
-    """The tasks of some row groups, as far as is known by now; none where no row of it can match."""
+    """Make the tasks of some row groups from what is in memory; none for a row group in which no row can match."""
     query = task_file.query
     group_rows = handle.metadata.group_rows
-    doubtful = [group for group, certain in kept if not certain]
-    pages = dict(zip(doubtful, prune_pages(handle, query, groups=doubtful, witnesses=witnesses), strict=True))
+    doubtful = [group for group, certain in groups if not certain]
+    pages = dict(zip(doubtful, prune_pages(handle, query, groups=doubtful, evidence=evidence), strict=True))
     drafts = {}
-    for group, certain in kept:
+    for group, certain in groups:
         num_rows = int(group_rows[group])
         if certain:
             rows = sure = RowSelection.all(num_rows)
@@ -294,52 +300,40 @@ def _draft(
 
 
 def _read_leaves(
-    handle: FileHandle, query: FileQuery, group: int, rows: RowSelection, maybe: RowSelection
+    handle: FileHandle, query: FileQuery, group: int, rows: RowSelection, doubtful: RowSelection
 ) -> tuple[LeafReads, ...]:
-    """The pages of one row group that hold these rows; of the predicate's columns, of those that it may match."""
-    filters = frozenset(query.filter_leaves) if maybe else frozenset[int]()
+    """Return the pages of a row group that hold these rows; columns of the filter alone are read for rows in doubt."""
+    filters = frozenset(query.filter_leaves) if doubtful else frozenset[int]()
     outputs = frozenset(query.output_leaves)
     view = handle.view
-    num_rows = view.metadata.group_rows.item(group)
-    wanted = PagesOf(rows, num_rows)
-    doubtful = wanted if maybe is rows else PagesOf(maybe, num_rows)
-    chunks, readable, indexes = view.metadata.chunks, view.readable, view.offset_indexes
-    leaves = view.metadata.schema.leaves
+    metadata, indexes = view.metadata, view.offset_indexes
+    num_rows = metadata.group_rows.item(group)
+    for_rows = PagesOf(rows, num_rows)
+    for_doubtful = for_rows if doubtful is rows else PagesOf(doubtful, num_rows)
     reads = []
     for leaf in sorted(filters | outputs):
-        at = (group, leaf)
-        if at not in readable and chunks.end[at] <= chunks.start[at]:
+        if metadata.chunks.end[group, leaf] <= metadata.chunks.start[group, leaf]:
             _check_chunk(handle, group, leaf)
-        for_filter, for_output = leaf in filters, leaf in outputs
-        pages, index = wanted if for_output else doubtful, indexes.get(at)
-        known = view.all_pages.get((group, leaf, for_filter, for_output)) if pages.all_rows else None
-        if known is None or index is None or known.offset is not index.offset:
-            known = pages.reads(
-                view.chunk_facts(group, leaf),
-                index,
+        pages = for_rows if leaf in outputs else for_doubtful
+        reads.append(
+            pages.reads(
+                metadata,
+                group,
                 leaf,
-                for_filter=for_filter,
-                for_output=for_output,
-                max_repetition=leaves[leaf].max_repetition,
+                index=indexes.get((group, leaf)),
+                for_filter=leaf in filters,
+                for_output=leaf in outputs,
             )
-            if pages.all_rows and index is not None:
-                view.all_pages[group, leaf, for_filter, for_output] = known
-        reads.append(known)
+        )
     return tuple(reads)
 
 
-def _check_chunks(handle: FileHandle, group: int, task: ScanTask) -> None:
-    readable = handle.readable
-    for reads in task.reads:
-        if (group, reads.column) not in readable:
-            _check_chunk(handle, group, reads.column)
-            readable[group, reads.column] = True
-
-
 def _check_chunk(handle: FileHandle, group: int, leaf: int) -> None:
-    """Refuse what no page of can be read, before anything of it is asked for."""
+    """Refuse a chunk that cannot be read, before any byte of it is requested."""
     chunks = handle.metadata.chunks
     at = (group, leaf)
+    if at in handle.view.readable:
+        return
     error: AccelError | None = None
     if chunks.encrypted[at]:
         error = EncryptedFileError("the column is encrypted", hint="accel reads no encrypted columns")
@@ -352,3 +346,4 @@ def _check_chunk(handle: FileHandle, group: int, leaf: int) -> None:
     if error is not None:
         name = ".".join(handle.metadata.schema.leaves[leaf].path)
         raise error.at(path=handle.id.path, place=f"row group {group}, column {name}")
+    handle.view.readable.add(at)

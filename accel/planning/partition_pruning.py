@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import TypeAlias
 
+import numpy as np
 import pyarrow as pa
 
 from accel.arrays import make_scalar
 from accel.errors import AccelError, SchemaMismatchError
 from accel.planning.file_entry import FileEntry
-from accel.planning.pruning import KnownTerms, partition_evidence
 from accel.planning.query import Question, constant_fields
 from accel.predicate.expr import Expr
+from accel.predicate.prune import Evidence, prune
 
-__all__ = ["PathValues"]
+__all__ = ["PartitionValues", "partition_evidence"]
 
-_Values = tuple[object, ...]
+_Values: TypeAlias = tuple[object, ...]
+_Terms: TypeAlias = "dict[tuple[int, ...], tuple[object, list[pa.Scalar], Evidence]]"
+"""What partition values prove of single terms, by the identity of the term and of the values."""
 
 
-class PathValues:
+class PartitionValues:
     """The partition values of one scan's files.
 
     Parameters
@@ -35,12 +39,12 @@ class PathValues:
         self._scalars: dict[_Values, dict[str, pa.Scalar]] = {}
         self._excluded: dict[_Values, bool] = {}
         self._as_listed: bool | None = None
-        # The same objects for the same values: what a term of the predicate comes to is known by them.
+        # Equal values share one object, by whose identity `_terms` is looked up.
         self._made: dict[tuple[str, object], pa.Scalar] = {}
-        self._terms: KnownTerms = {}
+        self._terms: _Terms = {}
         self._fields: dict[tuple[str, object], dict[str, pa.Scalar]] = {}
 
-    def seem_to_exclude(self, file: FileEntry) -> bool:
+    def exclude_as_listed(self, file: FileEntry) -> bool:
         """Whether the values alone exclude a file, if its path's columns are meant as listed."""
         if self._where is None or not file.partition:
             return False
@@ -62,7 +66,7 @@ class PathValues:
 
         Raises SchemaMismatchError, as `of`.
         """
-        if not self.seem_to_exclude(file):
+        if not self.exclude_as_listed(file):
             return False
         found = self._excluded.get(file.partition)
         if found is None:
@@ -109,11 +113,59 @@ class PathValues:
         return found
 
 
-def _excludes(where: Expr | None, values: Mapping[str, pa.Scalar], known: KnownTerms) -> bool:
+def _excludes(where: Expr | None, values: Mapping[str, pa.Scalar], terms: _Terms) -> bool:
     if where is None:
         return False
     try:
-        return not bool(partition_evidence(where, values, known=known).may_true[0])
+        return not bool(partition_evidence(where, values, terms=terms).may_true[0])
     except AccelError:
         # Not comparable with the partition's type: the full binding says so, or a column of the file is meant.
         return False
+
+
+def partition_evidence(
+    where: object, partition: Mapping[str, pa.Scalar], *, terms: _Terms | None = None
+) -> Evidence:
+    """Return what the partition values alone prove, before any file's schema is known.
+
+    Terms over other columns are unknown. Used to avoid opening files; it is checked again with the
+    schema, since a column of the file of the same name wins. `terms` takes what each term comes to, for the next
+    partition that has the same scalar objects for the term's columns.
+    """
+    from accel.predicate import expr as e
+    from accel.predicate.bind import bind
+    from accel.predicate.prune import constant_bounds
+
+    terms = {} if terms is None else terms
+
+    def judge_term(term: object, names: Sequence[str]) -> Evidence:
+        schema = pa.schema([pa.field(name, value.type) for name, value in partition.items()])
+        one = np.array([1], np.int64)
+        bounds = {(name,): constant_bounds(partition[name], one) for name in names}
+        return prune(bind(term, schema), bounds, 1)  # type: ignore[arg-type]
+
+    def judge(node: object) -> Evidence:
+        match node:
+            case e.Not():
+                return ~judge(node.operand)
+            case e.And() | e.Or():
+                parts = [judge(operand) for operand in node.operands]
+                total = parts[0]
+                for part in parts[1:]:
+                    total = total & part if isinstance(node, e.And) else total | part
+                return total
+            case _:
+                # What may be a field of the files is no partition column before their schema is known.
+                tops = [column.top_level for column in e.columns_of(node)]  # type: ignore[arg-type]
+                names = [name for name in tops if name is not None and name in partition]
+                if len(names) < len(tops):
+                    return Evidence.unknown(1)
+                scalars = [partition[name] for name in names]
+                key = id(node), *map(id, scalars)
+                found = terms.get(key)
+                if found is None:
+                    # The entry keeps them alive: their ids stay their own.
+                    found = terms[key] = node, scalars, judge_term(node, names)
+                return found[2]
+
+    return judge(where)
