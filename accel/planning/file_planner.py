@@ -190,15 +190,18 @@ def plan_file(
                 again = draft([(group, False) for group in changed])
                 plan.probed_groups += len(changed) - len(again)
                 gone = set(changed) - again.keys()
-                drafts = {
-                    group: again.get(group, task) for group, task in drafts.items() if group not in gone
-                }
+                drafts = {at: again.get(at, task) for at, task in drafts.items() if at not in gone}
         plan.count_remembered(known, groups, drafts)
-        for group, task in drafts.items():
-            for reads in task.reads:
-                _check_chunk(handle, group, reads.column)
+        _check_chunks(handle, drafts)
         plan.take(guess_shares(handle, query, tasks=list(drafts.values()), on_bad_index=on_bad_index), handle)
         return plan
+
+
+def _check_chunks(handle: FileHandle, drafts: Mapping[int, ScanTask]) -> None:
+    """Refuse column chunks that cannot be read, before any byte of them is requested."""
+    for group, task in drafts.items():
+        for reads in task.reads:
+            _check_chunk(handle, group, reads.column)
 
 
 def _remaining_groups(

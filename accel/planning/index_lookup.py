@@ -43,7 +43,6 @@ from accel.predicate.atoms import (
     over_first_column,
     single_column_parts,
 )
-from accel.predicate.evaluate import outcome
 from accel.predicate.prune import Evidence
 from accel.ranges import ByteRange, Kind, ReadKey, Stash, Want
 
@@ -502,6 +501,9 @@ class Dictionaries:
         if bounds.null_count[group] != 0:
             values = pa.concat_arrays([values, pa.nulls(1, values.type)])
         alone = Bound((BoundColumn(column.column.path, values.type),), over_first_column(node))
+        # Its kernels are loaded where a filter needs them.
+        from accel.predicate.evaluate import outcome
+
         result = outcome(alone, {column.column.path: values}, len(values))
         true, nulls = int(mask(result).sum()), result.null_count
         found = (true > 0, true + nulls < len(values), nulls > 0)
