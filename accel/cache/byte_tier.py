@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import operator
 import threading
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
@@ -35,16 +36,18 @@ class _Segment:
     start: int
     end: int
     data: memoryview
-    version: _Version
+
+    @property
+    def weight(self) -> int:
+        return self.end - self.start + _OVERHEAD
 
 
 class _Version:
     """The segments of one version of an object, ascending and without overlaps."""
 
-    __slots__ = ("file", "key", "segments", "starts")
+    __slots__ = ("file", "segments", "starts")
 
-    def __init__(self, key: _Key, file: ObjectId) -> None:
-        self.key = key
+    def __init__(self, file: ObjectId) -> None:
         self.file = file
         self.starts: list[int] = []
         self.segments: list[_Segment] = []
@@ -63,19 +66,6 @@ class _Version:
     def remove(self, segment: _Segment) -> None:
         at = bisect_left(self.starts, segment.start)
         del self.starts[at], self.segments[at]
-
-
-class _Recent(LRUCache[_Segment, _Segment]):
-    """Segments by what they weigh; one that is evicted leaves its version too."""
-
-    def __init__(self, limit: int, evicted: Callable[[_Segment], None]) -> None:
-        super().__init__(limit, lambda segment: segment.end - segment.start + _OVERHEAD)
-        self._evicted = evicted
-
-    def popitem(self) -> tuple[_Segment, _Segment]:
-        segment, _ = item = super().popitem()
-        self._evicted(segment)
-        return item
 
 
 class CachedRange(NamedTuple):
@@ -121,7 +111,10 @@ class ByteTier:
 
     def _reset(self) -> None:
         self._versions: dict[_Key, _Version] = {}
-        self._recent = _Recent(self.limit, self._evicted)
+        # By object and start. Nothing in it refers back: dropped with its cache, it is freed at once.
+        self._recent: LRUCache[tuple[_Key, int], _Segment] = LRUCache(
+            self.limit, getsizeof=operator.attrgetter("weight")
+        )
         least = self._remembered_bytes // _MOST_REMEMBERED
         self._read_once: LRUCache[tuple[str, ObjectId, ByteRange], int] = LRUCache(
             self._remembered_bytes, getsizeof=lambda nbytes: max(nbytes, least)
@@ -166,6 +159,7 @@ class ByteTier:
     def find(self, token: str, file: ObjectId, ranges: Sequence[ByteRange]) -> list[CachedRange]:
         """Return what is cached of each range, which is thereby the most recently used."""
         found: list[CachedRange] = []
+        key = (token, file.path)
         with self._lock:
             version = self._version(token, file)
             for wanted in ranges:
@@ -175,7 +169,7 @@ class ByteTier:
                 else:
                     self.misses += 1
                 for segment in used:
-                    self._recent.get(segment)
+                    self._recent.get((key, segment.start))
                 found.append(cached)
         return found
 
@@ -194,21 +188,25 @@ class ByteTier:
             version = self._versions.get(key)
             if version is None or version.file != file:
                 self._drop(key)
-                version = _Version(key, file)
+                version = _Version(file)
             end = start + data.nbytes
             for other in version.overlapping(start, end):
                 if start <= other.start and other.end <= end:
-                    self._forget(other)
+                    self._forget(key, version, other)
                 elif end <= other.end and other.start <= start:
                     return
                 elif other.start <= start:
                     data, start = memoryview(bytes(data[other.end - start :])), other.end
                 else:
                     data, end = memoryview(bytes(data[: other.start - start])), other.start
-            if end - start + _OVERHEAD > self.limit:
+            segment = _Segment(start, end, data)
+            if segment.weight > self.limit:
                 return
-            segment = _Segment(start, end, data, version)
-            self._recent[segment] = segment
+            while self.nbytes + segment.weight > self.limit:
+                (other_key, _), evicted = self._recent.popitem()
+                self._unlink(other_key, self._versions[other_key], evicted)
+                self.evictions += 1
+            self._recent[key, start] = segment
             version.add(segment)
             # Making room may have evicted the last segment that the version had before.
             self._versions[key] = version
@@ -227,25 +225,20 @@ class ByteTier:
         version = self._versions.get((token, file.path))
         return version if version is not None and version.file == file else None
 
-    def _evicted(self, segment: _Segment) -> None:
-        self.evictions += 1
-        self._unlink(segment)
+    def _forget(self, key: _Key, version: _Version, segment: _Segment) -> None:
+        del self._recent[key, segment.start]
+        self._unlink(key, version, segment)
 
-    def _forget(self, segment: _Segment) -> None:
-        del self._recent[segment]
-        self._unlink(segment)
-
-    def _unlink(self, segment: _Segment) -> None:
-        version = segment.version
+    def _unlink(self, key: _Key, version: _Version, segment: _Segment) -> None:
         version.remove(segment)
-        if not version.segments and self._versions.get(version.key) is version:
-            del self._versions[version.key]
+        if not version.segments:
+            self._versions.pop(key, None)
 
     def _drop(self, key: _Key) -> None:
         version = self._versions.get(key)
         if version is not None:
             for segment in tuple(version.segments):
-                self._forget(segment)
+                self._forget(key, version, segment)
 
 
 def _look_up(version: _Version | None, wanted: ByteRange) -> tuple[CachedRange, list[_Segment]]:

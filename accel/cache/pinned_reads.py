@@ -187,9 +187,9 @@ class PinnedReads:
 
 
 def _own_part(view: memoryview) -> memoryview:
-    """Return the bytes in memory of their own."""
+    """Return the bytes in memory of their own: in Python's, as what the cache holds is not the scan's."""
     is_whole = view.nbytes > _COPIED and memoryview(view.obj).nbytes == view.nbytes
-    return view if is_whole else memoryview(own_copy(view))
+    return view if is_whole else memoryview(bytes(view))
 
 
 def _without_slack(view: memoryview) -> memoryview:
