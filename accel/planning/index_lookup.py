@@ -1,4 +1,4 @@
-"""What is asked beside statistics about row groups in doubt: embedded indexes, bloom filters, dictionaries."""
+"""Look-ups beside statistics for row groups in doubt: embedded indexes, bloom filters, dictionaries."""
 
 from __future__ import annotations
 
@@ -63,14 +63,14 @@ __all__ = [
 _ROUNDS = 3
 # An embedded index is fetched when the pages in doubt are so many times its size.
 _WORTH = 2
-# Of what may come early, what may turn out to be needless is one part in so many at most.
+# At most one part in this many of the bytes that may come early may turn out to be needless.
 _ALONG = 4
 # More row groups are not drafted twice to save a round trip.
 _MOST_GROUPS = 64
 
 
 class IndexLookup:
-    """All that can be asked of one file about one question, where it may save more than it costs."""
+    """The index look-ups of one file for one question, where they may save more than they cost."""
 
     def __init__(
         self,
@@ -98,7 +98,7 @@ class IndexLookup:
         draft: Callable[[RemainingGroups], Mapping[int, ScanTask]],
         early_bytes: int,
     ) -> list[Want]:
-        """What to ask together with page indexes, that may make it needless.
+        """Return look-ups to fetch along with page indexes, which may make them needless.
 
         Nothing unless these have to be asked for, and several row groups could not be told apart, so that their
         pages hardly can; nor where it comes to more than one part in four of `early_bytes`.
@@ -119,7 +119,7 @@ class IndexLookup:
         return first if _ALONG * sum(want.range.length for want in first) <= early_bytes else []
 
     def learn(self, stash: Stash) -> None:
-        """Take in what came."""
+        """Take in the bytes that were read."""
         self._found |= stash
         for error in self._blooms.learn(stash) if self._blooms is not None else ():
             error.at(path=self._handle.id.path, place="bloom filter")
@@ -128,7 +128,7 @@ class IndexLookup:
             self._embedded.learn(stash, self._on_bad_index)
 
     def run(self, drafts: Mapping[int, ScanTask], into: IndexStatements) -> Steps[int]:
-        """Ask about the row groups in doubt; the round trips that it took."""
+        """Look up the row groups in doubt, and return the number of round trips."""
         trips = 0
         nbytes = _nbytes(drafts)
         dictionaries = self._dictionaries(nbytes)
@@ -156,7 +156,7 @@ class IndexLookup:
     def _wants(
         self, drafts: Mapping[int, ScanTask], nbytes: int, dictionaries: Dictionaries | None
     ) -> list[Want]:
-        """What to ask for next, of row groups whose pages in doubt come to so many bytes."""
+        """Return what to fetch next for row groups whose pages in doubt have so many bytes."""
         costly = nbytes >= self._probe_min_bytes
         wants = self._blooms.wants(drafts) if self._blooms is not None and costly else []
         if self._embedded is not None:
@@ -179,7 +179,7 @@ def find_embedded(
     named: Mapping[tuple[str, ...], str],
     on_bad_index: OnBadIndex,
 ) -> Embedded | None:
-    """The indexes embedded in a file that the question can ask, if there are any."""
+    """Return the embedded indexes of a file that answer something in the predicate, if there are any."""
     if handle.toc is None and not named:
         return None
     from accel.planning.embedded import Embedded
@@ -194,7 +194,7 @@ def _find_blooms(handle: FileHandle, query: FileQuery) -> Blooms | None:
     return Blooms.of(handle, query)
 
 
-# More keys than this are not asked for: their blocks add up, and seldom all of them miss.
+# Predicates with more keys skip the filter: the blocks add up, and seldom do all keys miss.
 _MOST_KEYS = 256
 # A filter no longer than this comes whole.
 _SMALL = 4096
@@ -246,7 +246,7 @@ class Blooms:
         return cls(handle, questions) if questions else None
 
     def wants(self, groups: Iterable[int]) -> list[Want]:
-        """What the next round trip should bring: blocks (with headers not seen yet), or headers alone."""
+        """Return the next reads: blocks, with headers that were not read yet, or headers alone."""
         wants: dict[ReadKey, Want] = {}
         for question, group, state in self._asked(groups):
             chunks = self.handle.metadata.chunks
@@ -301,7 +301,7 @@ class Blooms:
             state.blocks[first + number] = data[number * BLOCK_BYTES : (number + 1) * BLOCK_BYTES]
 
     def add_evidence(self, groups: Iterable[int], into: IndexStatements) -> None:
-        """State for every atom and row group what the blocks at hand prove."""
+        """Add what the blocks in memory prove about each atom and row group."""
         for question, group, state in self._asked(groups):
             if any(question.hashes) and (state.header is None or not state.has_bits):
                 continue
@@ -403,7 +403,7 @@ def _more_blocks(
 # A dictionary is fetched for pruning only when the pages that it may save are so many times its size.
 _DICTIONARY_WORTH = 4
 
-# Of a dictionary page, what lists no values.
+# The bytes of a dictionary page that are its header.
 _HEADER = 32
 
 # Smaller dictionaries, in bytes, stay in memory with the metadata of the file.
@@ -477,7 +477,7 @@ class Dictionaries:
         return int(bounds.upper[group]) - int(bounds.lower[group]) < place.length - _HEADER
 
     def add_evidence(self, drafts: Mapping[int, ScanTask], stash: Stash, into: IndexStatements) -> None:
-        """State for every atom what the dictionaries prove of its row group."""
+        """Add what the dictionaries prove about each atom in its row group."""
         metadata = self.handle.metadata
         for group, column, _ in self._places(drafts):
             cached = self.handle.view.dictionaries

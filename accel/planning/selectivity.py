@@ -52,7 +52,7 @@ EQUAL = 0.02
 """The fraction of values that equal another, where nothing is known."""
 BELOW = 0.3
 """The fraction of values on one side of another, where nothing is known."""
-# Of a text as much as orders it, as a number.
+# The leading bytes of a text that place it on the number line.
 _PLACE_BYTES = 6
 
 
@@ -69,14 +69,14 @@ class Spread:
     """Values are whole numbers: a range holds no more distinct ones than it is wide."""
 
     def equal(self) -> float:
-        """Of the values, those equal to a given one."""
+        """The fraction of the values that equal a given one."""
         if self.discrete and self.lower is not None and self.upper is not None:
             width = self.upper - self.lower + 1
             return 1.0 / max(1.0, min(width, self.values))
         return EQUAL
 
     def below(self, at: float) -> float:
-        """Of the values, those not above a point."""
+        """The fraction of the values that are not above a point."""
         lower, upper = self.lower, self.upper
         if lower is None or upper is None or not math.isfinite(upper - lower):
             return BELOW
@@ -268,19 +268,19 @@ class Guesses:
 
     tasks: list[ScanTask]
     guessed: list[ScanTask]
-    """Those of them that it was set for."""
+    """The tasks that it was set for."""
     sketched: bool
-    """A sketch had a say in it."""
+    """Whether a sketch took part."""
 
 
 def guess_shares(
     handle: FileHandle, query: FileQuery, *, tasks: list[ScanTask], on_bad_index: OnBadIndex
 ) -> Guesses:
-    """Tell the tasks of one file how selective its filter is expected to be."""
+    """Set the share of rows that are expected to match in the tasks of one file."""
     open_to = [late_bytes(task) >= LEAST_LATE_BYTES for task in tasks]
     if not any(open_to):
         return Guesses(tasks, [], False)
-    # Seldom wanted: a lookup shall not pay for importing them.
+    # Selective look-ups seldom need this, so they do not pay for the import.
     from accel.planning.embedded import Sketches
 
     sketches, selectivity = Sketches.of(handle, query, on_bad_index), Selectivity(handle, query)

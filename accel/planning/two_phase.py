@@ -36,14 +36,14 @@ _MARGIN = 1.25
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forecast:
-    """What reading a task in two phases is expected to come to."""
+    """The expected I/O of a task that is read in two phases."""
 
     first_bytes: int
-    """Of the filter's columns, which are read in any case."""
+    """The bytes of the filter's columns, which are read in any case."""
     late_bytes: int
-    """Of the other columns, if all of it were read."""
+    """The bytes of the other columns, if all were read."""
     expected_bytes: int
-    """Of those, what is expected to be asked for."""
+    """The bytes of the other columns that are expected to be read."""
     pays: bool
 
 
@@ -151,7 +151,7 @@ def output_phase(piece: Piece, rows: RowSelection, *, at_hand: Callable[[int, in
 
 
 def cut_output(piece: Piece, *, num_rows: int, size: PieceSize) -> list[Piece]:
-    """The second phase of a piece, cut where it is more than is to be decoded at once."""
+    """Cut the second phase of a piece where it is too large to decode at once."""
     if piece.weight <= size.of(len(piece.leaves)) or any(part.reads.whole for part in piece.leaves):
         return [piece]
     reads = [part.reads for part in piece.leaves]
