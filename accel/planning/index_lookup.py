@@ -43,7 +43,6 @@ from accel.predicate.atoms import (
     over_first_column,
     single_column_parts,
 )
-from accel.predicate.evaluate import outcome
 from accel.predicate.prune import Evidence
 from accel.ranges import ByteRange, Kind, ReadKey, Stash, Want
 
@@ -58,8 +57,7 @@ __all__ = [
     "find_embedded",
 ]
 
-# An index that is read in parts, or a filter whose header was not of the usual shape, takes a second look; so does a
-# filter whose block has no bit.
+# An index that is read in parts takes a second round; so does a filter with an unusual header or a block without a bit.
 _ROUNDS = 3
 # An embedded index is fetched when the pages in doubt are so many times its size.
 _WORTH = 2
@@ -100,8 +98,8 @@ class IndexLookup:
     ) -> list[Want]:
         """Return look-ups to fetch along with page indexes, which may make them needless.
 
-        Nothing unless these have to be asked for, and several row groups could not be told apart, so that their
-        pages hardly can; nor where it comes to more than one part in four of `early_bytes`.
+        Nothing comes along unless page indexes have to be fetched and statistics left all of several row groups, which
+        makes it unlikely that page bounds exclude much; nor where it is more than a quarter of `early_bytes`.
         """
         alike = 1 < len(groups) <= _MOST_GROUPS and len(groups) == self._handle.metadata.num_row_groups
         if not early_bytes or not alike or any(certain for _, certain in groups):
@@ -113,7 +111,7 @@ class IndexLookup:
         dictionaries = self._dictionaries(nbytes)
         first = self._wants(drafts, nbytes, dictionaries)
         at_hand = {want.key: data for want in first if (data := self._handle.in_tail(want.range)) is not None}
-        if at_hand:  # the head of an index, which says what to ask of it
+        if at_hand:  # the head of an index, which tells which parts of it to read
             self.learn(at_hand)
             first = self._wants(drafts, nbytes, dictionaries)
         return first if _ALONG * sum(want.range.length for want in first) <= early_bytes else []
@@ -150,7 +148,6 @@ class IndexLookup:
     def _dictionaries(self, nbytes: int) -> Dictionaries | None:
         if nbytes < self._probe_min_bytes:
             return None
-
         return Dictionaries.of(self._handle, self._query, self._read_dictionary)
 
     def _wants(
@@ -190,7 +187,6 @@ def find_embedded(
 def _find_blooms(handle: FileHandle, query: FileQuery) -> Blooms | None:
     if not bool((handle.metadata.chunks.bloom_offset > 0).any()):
         return None
-
     return Blooms.of(handle, query)
 
 
@@ -498,6 +494,9 @@ class Dictionaries:
                 into.add(node, group, self._statement(column, node, values, group))
 
     def _statement(self, column: _Column, node: Node, values: pa.Array, group: int) -> Statement:
+        # Evaluation loads functions of Arrow that most scans do without.
+        from accel.predicate.evaluate import outcome
+
         bounds = group_bounds(self.handle, column.leaf, kind=column.column.type)
         if bounds.null_count[group] != 0:
             values = pa.concat_arrays([values, pa.nulls(1, values.type)])

@@ -11,18 +11,25 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from accel.options import REQUEST_SECONDS
+from accel.planning.handle import FileHandle
 from accel.planning.pages import LeafReads, Piece, PieceLeaf, PieceSize, cut_pieces
+from accel.planning.query import FileQuery
+from accel.planning.read_request import OnBadIndex
 from accel.planning.selection import RowSelection
 from accel.planning.task import ScanTask
 
 __all__ = [
+    "LEAST_LATE_BYTES",
     "Forecast",
+    "Guesses",
     "ObservedSelectivity",
     "at_once",
     "cut_output",
     "cut_task",
     "filter_phase",
     "forecast",
+    "guess_shares",
+    "late_bytes",
     "output_phase",
 ]
 
@@ -195,3 +202,52 @@ class ObservedSelectivity:
     def share(self, guess: float) -> float:
         """Return the share of rows in doubt that is expected to match: an estimate, corrected by the rows seen."""
         return (guess * _GUESS_ROWS + self.matched) / (_GUESS_ROWS + self.tested)
+
+
+LEAST_LATE_BYTES = 256 << 10
+"""With less to leave out, a second round trip never pays."""
+
+
+def late_bytes(task: ScanTask) -> int:
+    """Bytes of the columns that only the result needs: what a second phase may leave out some of."""
+    if not task.needs_filter or not any(reads.for_filter for reads in task.reads):
+        return 0
+    return sum(reads.nbytes for reads in task.reads if not reads.for_filter)
+
+
+@dataclass(frozen=True, slots=True)
+class Guesses:
+    """The tasks of one file, with `share` set where it may matter."""
+
+    tasks: list[ScanTask]
+    guessed: list[ScanTask]
+    """The tasks that it was set for."""
+    sketched: bool
+    """Whether a sketch took part."""
+
+
+def guess_shares(
+    handle: FileHandle, query: FileQuery, *, tasks: list[ScanTask], on_bad_index: OnBadIndex
+) -> Guesses:
+    """Set the share of rows that are expected to match in the tasks of one file."""
+    open_to = [late_bytes(task) >= LEAST_LATE_BYTES for task in tasks]
+    if not any(open_to):
+        return Guesses(tasks, [], False)
+    # Selective look-ups seldom need this, so they do not pay for the import.
+    from accel.planning.embedded import Sketches
+    from accel.planning.selectivity import Selectivity
+
+    sketches, selectivity = Sketches.of(handle, query, on_bad_index), Selectivity(handle, query)
+    out: list[ScanTask] = []
+    guessed: list[ScanTask] = []
+    for task, matters in zip(tasks, open_to, strict=True):
+        if matters:
+            share = selectivity.share(
+                task.row_group,
+                doubtful=task.rows.count - task.sure.count,
+                sketches={} if sketches is None else sketches.of_group(task.row_group),
+            )
+            task = ScanTask(task.file, task.row_group, task.num_rows, task.rows, task.sure, task.reads, share)
+            guessed.append(task)
+        out.append(task)
+    return Guesses(out, guessed, sketches is not None)
