@@ -501,6 +501,7 @@ class Dictionaries:
         if bounds.null_count[group] != 0:
             values = pa.concat_arrays([values, pa.nulls(1, values.type)])
         alone = Bound((BoundColumn(column.column.path, values.type),), over_first_column(node))
+
         result = outcome(alone, {column.column.path: values}, len(values))
         true, nulls = int(mask(result).sum()), result.null_count
         found = (true > 0, true + nulls < len(values), nulls > 0)

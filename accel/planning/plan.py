@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from accel.coalesce import Merging
 from accel.errors import AccelError
-from accel.planning.coalesce import Merging
 from accel.planning.pages import Piece, PieceSize, piece_wants
 from accel.planning.task import ScanTask
 from accel.planning.two_phase import cut_task, filter_phase, output_phase

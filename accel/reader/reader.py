@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 import pyarrow as pa
 
 from accel.cache.cache import Cache, file_key
+from accel.coalesce import Merging, RequestShape
 from accel.decode.calls import DecodePiece, DecodeStack, MatchPiece
 from accel.decode.pool import DecodePool
 from accel.decode.stored import bare_page
@@ -20,7 +21,6 @@ from accel.errors import AccelError, IndexFormatError
 from accel.format.model import SchemaElement
 from accel.metrics import Metrics
 from accel.options import Options, Phases
-from accel.planning.coalesce import Merging, RequestShape
 from accel.planning.file_entry import FileEntry
 from accel.planning.file_planner import FilePlan, plan_file
 from accel.planning.handle import FileHandle

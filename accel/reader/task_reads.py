@@ -10,13 +10,13 @@ from functools import partial
 from accel.cache.cache import Cache, file_key
 from accel.cache.pinned_reads import PinnedReads
 from accel.cache.result_tier import ResultCacheEntry
+from accel.coalesce import Merging
 from accel.decode.leaf_bytes import LeafBytes
 from accel.decode.verify import needs_dictionary
 from accel.errors import AccelError
 from accel.format.model import OffsetIndex
 from accel.metrics import Metrics
 from accel.options import MIB
-from accel.planning.coalesce import Merging
 from accel.planning.handle import FileHandle
 from accel.planning.page_indexes import locate_pages, page_reads
 from accel.planning.pages import LeafReads, Piece, dictionary_wants, piece_wants

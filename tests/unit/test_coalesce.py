@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accel.planning.coalesce import Fetch, Merging, assemble, coalesce, joined_bytes
+from accel.coalesce import Fetch, Merging, assemble, coalesce, joined_bytes
 from accel.ranges import ByteRange, Kind, ReadKey, Want
 
 
