@@ -33,7 +33,7 @@ class Fetch:
 
     @property
     def kind(self) -> Kind:
-        """What most of its wanted bytes are; a dictionary page that comes along with data is part of the data."""
+        """The kind of most of its wanted bytes; a dictionary page fetched together with data counts as data."""
         if len(self.wants) == 1:
             return self.wants[0].key.kind
         share: Counter[Kind] = Counter()
@@ -226,7 +226,7 @@ def assemble(wants: Sequence[Want], parts: Sequence[tuple[ByteRange, Buffer]]) -
     for want in wants:
         first = ranges.setdefault(want.key, want.range)
         if first != want.range:
-            # Two tasks that were planned elsewhere, of one row group, may say so.
+            # Tasks that were planned elsewhere may contradict each other.
             raise ParquetFormatError(f"{want.key} names both {first} and {want.range}")
         if want.key not in stash:
             stash[want.key] = _slice(want.range, received, max(bisect_right(starts, want.range.start) - 1, 0))

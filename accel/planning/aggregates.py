@@ -1,4 +1,4 @@
-"""What an aggregation asks: functions of columns, or of expressions over them, named and typed as pyarrow's are."""
+"""Aggregates: functions of columns or of expressions over them, named and typed as pyarrow's, and their values."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _EXPRESSION = re.compile(r"(lower|year|month|day|hour)\((.+)\)", re.DOTALL)
 
 
 class Function(enum.StrEnum):
-    """What can be asked of a column."""
+    """The aggregate functions."""
 
     COUNT = "count"
     """Values that are not null."""
@@ -63,27 +63,27 @@ class Aggregate:
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """A column of the scan's result, or an expression over one, and what is asked of it."""
+    """A column of the scan's result, or an expression over one, and the functions of it that are wanted."""
 
     path: tuple[str, ...]
     """Names from the top level down, through structs."""
     of: Expression
     column_type: pa.DataType
     type: pa.DataType
-    """Of the values: dictionaries and run-end encoding undone."""
+    """The type of the values, without dictionary and run-end encoding."""
     functions: frozenset[Function]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Aggregates:
-    """What is asked, held against the schema of a scan's result."""
+    """The wanted aggregates, resolved against the schema of a scan's result."""
 
     asked: tuple[Aggregate, ...]
     measures: tuple[Measure, ...]
     of: tuple[int, ...]
     """For each aggregate its measure; -1 for `count_all`."""
     schema: pa.Schema
-    """Of the scan's result."""
+    """The schema of the scan's result."""
 
     def project(self, measures: Iterable[int]) -> pa.Schema:
         """The columns that some of the measures take, structs cut down to the fields meant."""
@@ -224,7 +224,7 @@ class Tally:
     count: int = 0
     """Values that are not null."""
     nan: bool = False
-    """One of them is NaN; told where no other value is."""
+    """Whether a value is NaN; reliable where there is no other value."""
     low: Any = None
     high: Any = None
     total: int | float = 0

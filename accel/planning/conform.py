@@ -98,7 +98,7 @@ def _other_widens(have: pa.DataType, to: pa.DataType) -> bool:
         if family(have) and family(to):
             return _finer(have.unit, to.unit)
     if pa.types.is_date(have):
-        # A day is the moment that it begins at, where no zone says which that is.
+        # Without a zone, a day is the instant at which it begins.
         return bool(pa.types.is_date(to) or (pa.types.is_timestamp(to) and not is_zoned(to)))
     return False
 
@@ -359,7 +359,7 @@ def overlay(schema: pa.Schema, file: pa.Schema) -> pa.Schema:
 
 def _type(kind: pa.DataType, file: pa.DataType) -> pa.DataType:
     if not (pa.types.is_struct(kind) and pa.types.is_struct(file)):
-        # Of a column without a type, all fields are null.
+        # All fields of a column without a type are null.
         return file if _compares(file, kind) and not pa.types.is_struct(kind) else kind
     fields = []
     for field in file:

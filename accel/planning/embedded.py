@@ -76,14 +76,14 @@ class IndexSource:
         return 1 if self.entry is None else self.entry.units
 
     def signature_of(self, question: LeafQuestion) -> str:
-        """What the question's column was stored as when the index was built; who named an IDX1 vouches for it."""
+        """The stored type of the question's column when the index was built; the caller vouches for a named IDX1."""
         if self.entry is None:
             return signature_of(question.arrow_type)
         return self.entry.signature_of(question.path) or ""
 
     @property
     def first(self) -> ByteRange:
-        """What is fetched first: the part that finds the others, or all of it."""
+        """The range to fetch first: the part that locates the others, or the whole index."""
         entry = self.entry
         if entry is None or not entry.head or entry.head_checksum is None or entry.length <= _SMALL:
             return self.span
@@ -92,7 +92,7 @@ class IndexSource:
         return ByteRange(entry.offset, entry.offset + entry.head)
 
     def head(self, data: memoryview) -> bytes:
-        """What came for `first`, as the index begins."""
+        """Return the bytes of `first` as the head of the index."""
         if self.entry is None or self.entry.head_again is None or self.first == self.span:
             return bytes(data)
         return unpack_head(data, self.entry.head)
@@ -225,7 +225,7 @@ class Embedded:
         named: Mapping[tuple[str, ...], str],
         on_bad_index: OnBadIndex,
     ) -> Embedded | None:
-        """None where the file has no index that could say anything of the predicate."""
+        """Return None where no index of the file answers anything in the predicate."""
         if query.bound is None or (handle.toc is None and not named) or handle.distrusted:
             return None
         asked = asked_of(query)
@@ -240,11 +240,11 @@ class Embedded:
 
     @property
     def by_page(self) -> bool:
-        """Whether one of them speaks of pages: their locations are needed then."""
+        """Whether an index covers pages, whose locations are needed then."""
         return any(source.level is Level.PAGE for source in self.sources)
 
     def answered(self, query: FileQuery) -> frozenset[int]:
-        """The columns of which an index of all row groups' pages answers all that is asked."""
+        """The columns for which an index of the pages of all row groups answers every atom."""
         atoms = column_atoms(query.bound.root) if query.bound is not None else ()
         asked = Counter(
             query.filter_paths.get(query.bound.columns[node.column].path) for node in atoms if query.bound
@@ -342,7 +342,7 @@ class Embedded:
         )
 
     def add_evidence(self, groups: Iterable[int], into: IndexStatements, on_bad_index: OnBadIndex) -> None:
-        """State for every atom what the indexes at hand prove of these row groups."""
+        """Add what the indexes in memory prove about each atom in these row groups."""
         wanted = sorted(groups)
         for source in self.sources:
             parsed = self.handle.view.indexes.get(source.ordinal)
@@ -379,7 +379,7 @@ class Embedded:
     def _state_of_all(
         self, source: IndexSource, parsed: ParsedIndex, groups: Sequence[int], into: IndexStatements
     ) -> None:
-        """The same for an index of the pages of all row groups, which is asked once."""
+        """Add the evidence of an index of the pages of all row groups with one look-up."""
         sizes = getattr(parsed, "group_units", None)
         if sizes is None or len(sizes) != self.handle.metadata.num_row_groups:
             raise IndexFormatError("an index of the pages of all row groups is not of these")
@@ -424,7 +424,7 @@ def _name(source: IndexSource) -> str:
 
 @dataclass(slots=True)
 class Sketches:
-    """Those of one file that say something of a predicate.
+    """The sketches of one file that describe columns of a predicate.
 
     Only what the first read already brought is used: a guess is not worth a request.
     """

@@ -33,8 +33,8 @@ from accel.planning.pruning import RemainingGroups, prune_pages, prune_row_group
 from accel.planning.query import FileQuery
 from accel.planning.read_request import OnBadIndex, ReadRequest, Steps
 from accel.planning.selection import RowSelection
-from accel.planning.selectivity import Guesses, guess_shares
 from accel.planning.task import ScanTask, TaskFile
+from accel.planning.two_phase import Guesses, guess_shares
 from accel.predicate.prune import Verdict
 
 if TYPE_CHECKING:
@@ -182,26 +182,35 @@ def plan_file(
         drafts = yield from _draft_in_parts(
             draft, groups, leaves=len(query.output_leaves) + len(query.filter_leaves)
         )
-        in_doubt = {group: task for group, task in drafts.items() if task.needs_filter}
-        if in_doubt:
-            plan.index_round_trips += yield from lookup.run(in_doubt, evidence)
-            changed = [group for group in in_doubt if evidence.covers(group)]
-            if changed:
-                again = draft([(group, False) for group in changed])
-                plan.probed_groups += len(changed) - len(again)
-                gone = set(changed) - again.keys()
-                drafts = {at: again.get(at, task) for at, task in drafts.items() if at not in gone}
+        drafts = yield from _look_up(lookup, drafts, draft=draft, evidence=evidence, plan=plan)
         plan.count_remembered(known, groups, drafts)
-        _check_chunks(handle, drafts)
+        for group, task in drafts.items():
+            for reads in task.reads:
+                _check_chunk(handle, group, reads.column)
         plan.take(guess_shares(handle, query, tasks=list(drafts.values()), on_bad_index=on_bad_index), handle)
         return plan
 
 
-def _check_chunks(handle: FileHandle, drafts: Mapping[int, ScanTask]) -> None:
-    """Refuse column chunks that cannot be read, before any byte of them is requested."""
-    for group, task in drafts.items():
-        for reads in task.reads:
-            _check_chunk(handle, group, reads.column)
+def _look_up(
+    lookup: IndexLookup,
+    drafts: dict[int, ScanTask],
+    *,
+    draft: Callable[[RemainingGroups], dict[int, ScanTask]],
+    evidence: IndexStatements,
+    plan: FilePlan,
+) -> Steps[dict[int, ScanTask]]:
+    """Look up the row groups in doubt, and draft those again that indexes have evidence about."""
+    in_doubt = {group: task for group, task in drafts.items() if task.needs_filter}
+    if not in_doubt:
+        return drafts
+    plan.index_round_trips += yield from lookup.run(in_doubt, evidence)
+    changed = [group for group in in_doubt if evidence.covers(group)]
+    if not changed:
+        return drafts
+    again = draft([(group, False) for group in changed])
+    plan.probed_groups += len(changed) - len(again)
+    excluded = set(changed) - again.keys()
+    return {group: again.get(group, task) for group, task in drafts.items() if group not in excluded}
 
 
 def _remaining_groups(

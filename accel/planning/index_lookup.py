@@ -1,4 +1,4 @@
-"""What is asked beside statistics about row groups in doubt: embedded indexes, bloom filters, dictionaries."""
+"""Look-ups beside statistics for row groups in doubt: embedded indexes, bloom filters, dictionaries."""
 
 from __future__ import annotations
 
@@ -57,19 +57,18 @@ __all__ = [
     "find_embedded",
 ]
 
-# An index that is read in parts, or a filter whose header was not of the usual shape, takes a second look; so does a
-# filter whose block has no bit.
+# An index that is read in parts takes a second round; so does a filter with an unusual header or a block without a bit.
 _ROUNDS = 3
 # An embedded index is fetched when the pages in doubt are so many times its size.
 _WORTH = 2
-# Of what may come early, what may turn out to be needless is one part in so many at most.
+# At most one part in this many of the bytes that may come early may turn out to be needless.
 _ALONG = 4
 # More row groups are not drafted twice to save a round trip.
 _MOST_GROUPS = 64
 
 
 class IndexLookup:
-    """All that can be asked of one file about one question, where it may save more than it costs."""
+    """The index look-ups of one file for one question, where they may save more than they cost."""
 
     def __init__(
         self,
@@ -97,10 +96,10 @@ class IndexLookup:
         draft: Callable[[RemainingGroups], Mapping[int, ScanTask]],
         early_bytes: int,
     ) -> list[Want]:
-        """What to ask together with page indexes, that may make it needless.
+        """Return look-ups to fetch along with page indexes, which may make them needless.
 
-        Nothing unless these have to be asked for, and several row groups could not be told apart, so that their
-        pages hardly can; nor where it comes to more than one part in four of `early_bytes`.
+        Nothing comes along unless page indexes have to be fetched and statistics left all of several row groups, which
+        makes it unlikely that page bounds exclude much; nor where it is more than a quarter of `early_bytes`.
         """
         alike = 1 < len(groups) <= _MOST_GROUPS and len(groups) == self._handle.metadata.num_row_groups
         if not early_bytes or not alike or any(certain for _, certain in groups):
@@ -112,13 +111,13 @@ class IndexLookup:
         dictionaries = self._dictionaries(nbytes)
         first = self._wants(drafts, nbytes, dictionaries)
         at_hand = {want.key: data for want in first if (data := self._handle.in_tail(want.range)) is not None}
-        if at_hand:  # the head of an index, which says what to ask of it
+        if at_hand:  # the head of an index, which tells which parts of it to read
             self.learn(at_hand)
             first = self._wants(drafts, nbytes, dictionaries)
         return first if _ALONG * sum(want.range.length for want in first) <= early_bytes else []
 
     def learn(self, stash: Stash) -> None:
-        """Take in what came."""
+        """Take in the bytes that were read."""
         self._found |= stash
         for error in self._blooms.learn(stash) if self._blooms is not None else ():
             error.at(path=self._handle.id.path, place="bloom filter")
@@ -127,7 +126,7 @@ class IndexLookup:
             self._embedded.learn(stash, self._on_bad_index)
 
     def run(self, drafts: Mapping[int, ScanTask], into: IndexStatements) -> Steps[int]:
-        """Ask about the row groups in doubt; the round trips that it took."""
+        """Look up the row groups in doubt, and return the number of round trips."""
         trips = 0
         nbytes = _nbytes(drafts)
         dictionaries = self._dictionaries(nbytes)
@@ -149,13 +148,12 @@ class IndexLookup:
     def _dictionaries(self, nbytes: int) -> Dictionaries | None:
         if nbytes < self._probe_min_bytes:
             return None
-
         return Dictionaries.of(self._handle, self._query, self._read_dictionary)
 
     def _wants(
         self, drafts: Mapping[int, ScanTask], nbytes: int, dictionaries: Dictionaries | None
     ) -> list[Want]:
-        """What to ask for next, of row groups whose pages in doubt come to so many bytes."""
+        """Return what to fetch next for row groups whose pages in doubt have so many bytes."""
         costly = nbytes >= self._probe_min_bytes
         wants = self._blooms.wants(drafts) if self._blooms is not None and costly else []
         if self._embedded is not None:
@@ -178,7 +176,7 @@ def find_embedded(
     named: Mapping[tuple[str, ...], str],
     on_bad_index: OnBadIndex,
 ) -> Embedded | None:
-    """The indexes embedded in a file that the question can ask, if there are any."""
+    """Return the embedded indexes of a file that answer something in the predicate, if there are any."""
     if handle.toc is None and not named:
         return None
     from accel.planning.embedded import Embedded
@@ -189,11 +187,10 @@ def find_embedded(
 def _find_blooms(handle: FileHandle, query: FileQuery) -> Blooms | None:
     if not bool((handle.metadata.chunks.bloom_offset > 0).any()):
         return None
-
     return Blooms.of(handle, query)
 
 
-# More keys than this are not asked for: their blocks add up, and seldom all of them miss.
+# Predicates with more keys skip the filter: the blocks add up, and seldom do all keys miss.
 _MOST_KEYS = 256
 # A filter no longer than this comes whole.
 _SMALL = 4096
@@ -245,7 +242,7 @@ class Blooms:
         return cls(handle, questions) if questions else None
 
     def wants(self, groups: Iterable[int]) -> list[Want]:
-        """What the next round trip should bring: blocks (with headers not seen yet), or headers alone."""
+        """Return the next reads: blocks, with headers that were not read yet, or headers alone."""
         wants: dict[ReadKey, Want] = {}
         for question, group, state in self._asked(groups):
             chunks = self.handle.metadata.chunks
@@ -300,7 +297,7 @@ class Blooms:
             state.blocks[first + number] = data[number * BLOCK_BYTES : (number + 1) * BLOCK_BYTES]
 
     def add_evidence(self, groups: Iterable[int], into: IndexStatements) -> None:
-        """State for every atom and row group what the blocks at hand prove."""
+        """Add what the blocks in memory prove about each atom and row group."""
         for question, group, state in self._asked(groups):
             if any(question.hashes) and (state.header is None or not state.has_bits):
                 continue
@@ -402,7 +399,7 @@ def _more_blocks(
 # A dictionary is fetched for pruning only when the pages that it may save are so many times its size.
 _DICTIONARY_WORTH = 4
 
-# Of a dictionary page, what lists no values.
+# The bytes of a dictionary page that are its header.
 _HEADER = 32
 
 # Smaller dictionaries, in bytes, stay in memory with the metadata of the file.
@@ -476,7 +473,7 @@ class Dictionaries:
         return int(bounds.upper[group]) - int(bounds.lower[group]) < place.length - _HEADER
 
     def add_evidence(self, drafts: Mapping[int, ScanTask], stash: Stash, into: IndexStatements) -> None:
-        """State for every atom what the dictionaries prove of its row group."""
+        """Add what the dictionaries prove about each atom in its row group."""
         metadata = self.handle.metadata
         for group, column, _ in self._places(drafts):
             cached = self.handle.view.dictionaries
@@ -497,12 +494,13 @@ class Dictionaries:
                 into.add(node, group, self._statement(column, node, values, group))
 
     def _statement(self, column: _Column, node: Node, values: pa.Array, group: int) -> Statement:
+        # Evaluation loads functions of Arrow that most scans do without.
+        from accel.predicate.evaluate import outcome
+
         bounds = group_bounds(self.handle, column.leaf, kind=column.column.type)
         if bounds.null_count[group] != 0:
             values = pa.concat_arrays([values, pa.nulls(1, values.type)])
         alone = Bound((BoundColumn(column.column.path, values.type),), over_first_column(node))
-        # Its kernels are loaded where a filter needs them.
-        from accel.predicate.evaluate import outcome
 
         result = outcome(alone, {column.column.path: values}, len(values))
         true, nulls = int(mask(result).sum()), result.null_count

@@ -42,7 +42,7 @@ _WORTH = 2
 
 @dataclass(slots=True)
 class MetadataAnswer:
-    """What the tasks of one file come to without being read, and the tasks that are left."""
+    """The figures that metadata gives for the tasks of one file, and the tasks that remain to be read."""
 
     tasks: list[ScanTask]
     tallies: tuple[Tally, ...]
@@ -101,7 +101,7 @@ def answer_tasks(
         return MetadataAnswer([], tuple(Tally() for _ in aggregates.measures))
     found = _place(tasks[0].file, aggregates)
     if handle.bad_toc is not None and found.columns and tasks[0].file.query.bound is None:
-        # With a predicate, planning has told it.
+        # With a predicate, planning has reported it.
         on_bad_index(handle.bad_toc)
     sources = ZoneSources(handle, on_bad_index)
     complete = _complete(handle, tasks)
@@ -118,7 +118,7 @@ def answer_tasks(
 
 
 def narrow_tasks(tasks: Sequence[ScanTask], aggregates: Aggregates) -> MetadataAnswer:
-    """The same for tasks that come without their file's metadata: rows and constants are counted, no more."""
+    """Answer tasks that come without their file's metadata: only rows and constants are counted."""
     total = MetadataAnswer([], tuple(Tally() for _ in aggregates.measures))
     for _, run in itertools.groupby(tasks, lambda task: id(task.file)):
         mine = list(run)
@@ -172,7 +172,7 @@ def _complete(handle: FileHandle, tasks: Sequence[ScanTask]) -> bool:
 def _choose(
     sources: ZoneSources, tasks: Sequence[ScanTask], found: _Found, *, complete: bool
 ) -> dict[int, list[int]]:
-    """Take the best figures at hand; the tasks, by measure, some of whose rows stay without any."""
+    """Take the best figures in memory, and return by measure the tasks with rows that have none."""
     open_to: dict[int, list[int]] = {}
     for column in found.columns:
         functions = column.measure.functions
@@ -286,7 +286,7 @@ def _settle(tasks: Sequence[ScanTask], aggregates: Aggregates, found: _Found) ->
 
 
 MEASURES_KEY = b"accel.measures"
-"""Of the schema of what a left task reads: the measures that its rows count for, by ordinals."""
+"""The key in the schema of a remaining task that lists the measures that its rows count for."""
 
 # With more kinds of rows in a row group than this, its measures are read together.
 _MOST_TASKS = 8
@@ -294,7 +294,7 @@ _MOST_TASKS = 8
 
 @dataclass(slots=True)
 class RemainingReads:
-    """What the left tasks of one file share."""
+    """The parts that the remaining tasks of one file share."""
 
     aggregates: Aggregates
     leaves: Mapping[int, int]

@@ -122,7 +122,7 @@ def open_file(
         # The whole file came along: its data needs no request.
         handle.set_tail(bytes(before), 0)
         return handle
-    # Of the bytes before the footer only page indexes are of use later: let the data bytes go.
+    # Only page indexes are of use later, so the data bytes before them are dropped.
     first = max(size - handle.suggested_tail_bytes(), before_start)
     handle.set_tail(bytes(before[first - before_start :]), first)
     return handle

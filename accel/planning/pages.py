@@ -43,7 +43,7 @@ _LIMITED_BYTES = MIB
 # Pages that follow each other are wanted together up to about so many bytes: no request is cut to less.
 _LONG_RUN = 512 << 10
 READABLE_CODECS = frozenset(Codec) - {Codec.LZO}
-"""Those whose pages can be decoded."""
+"""The codecs whose pages can be decoded."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -61,7 +61,7 @@ class LeafReads:
     dictionary_pages: int
     """The chunk's first so many data pages are dictionary-encoded; -1 where the footer does not say."""
     num_values: int
-    """Of the chunk, nulls and repeated values included."""
+    """The values of the chunk, nulls and repeated values included."""
     expansion: float
     """Decoded bytes per compressed byte, over the chunk."""
     for_filter: bool
@@ -82,7 +82,7 @@ class LeafReads:
     nbytes: int = field(init=False)
     """Compressed bytes of the pages, or of the whole chunk."""
     weight: float = field(init=False)
-    """Of a compressed byte, when it comes to how much is read and decoded at once."""
+    """The weight of a compressed byte in the size of a piece."""
 
     def __post_init__(self) -> None:
         whole = self.total_pages == 0
@@ -96,13 +96,13 @@ class LeafReads:
         return rows.grown() if self.max_repetition else rows
 
     def narrow(self, rows: RowSelection) -> LeafReads:
-        """The same, for the pages that it takes to read these rows; a chunk that is read whole stays so."""
+        """Narrow the reads to the pages that these rows take; a chunk that is read whole stays whole."""
         if self.whole:
             return self
         return self.take(self.reach(rows).counts(self.first_row, self.stop_row) > 0)
 
     def take(self, pages: Int64s | npt.NDArray[np.bool_]) -> LeafReads:
-        """The same, for some of its pages, by their places in the arrays or a mask of these."""
+        """Narrow the reads to some pages, given by their places in the arrays or by a mask."""
         return replace(
             self,
             ordinal=self.ordinal[pages],
@@ -189,7 +189,7 @@ class PieceSize:
     """About how large the pieces of a task are to be, in bytes as `Piece.weight` counts them."""
 
     usual: int
-    """Of up to 96 columns."""
+    """The size of a piece of up to 96 columns."""
     most: int = 0
     """With more columns a piece is larger in proportion, up to this; never smaller than usual."""
 
@@ -235,7 +235,7 @@ class Piece:
 
     @property
     def behind_bytes(self) -> int:
-        """Of its pages those that hold none of its rows, and only show whether one has ended: see `LeafReads.reach`."""
+        """The bytes of pages without a row of the piece, which only show that a row has ended: see `LeafReads.reach`."""
         return sum(self._behind(part) for part in self.leaves)
 
     def _behind(self, part: PieceLeaf) -> int:
@@ -299,7 +299,7 @@ def _piece_leaf(reads: LeafReads, rows: RowSelection, *, fetched: int) -> PieceL
 
 
 def _cut_rows(reads: Sequence[LeafReads], nbytes: int) -> list[int]:
-    """Rows to cut at: page starts of the heaviest leaf, wherever enough has come together."""
+    """Return the rows to cut at: page starts of the heaviest leaf, whenever enough bytes have accumulated."""
     if not reads:
         return []
     if sum(_total(r.size) * r.weight for r in reads) <= nbytes:
@@ -309,7 +309,7 @@ def _cut_rows(reads: Sequence[LeafReads], nbytes: int) -> list[int]:
     first = np.concatenate([r.first_row for r in reads])
     order = np.argsort(first, kind="stable")
     cumulative = np.concatenate(([0.0], np.cumsum(np.concatenate(weights)[order])))
-    # What has come together before each page of the heaviest leaf starts.
+    # The bytes accumulated before each page of the heaviest leaf.
     before = cumulative[np.searchsorted(first[order], heaviest.first_row, side="left")]
     cuts: list[int] = []
     spent = 0.0
@@ -323,13 +323,13 @@ def _cut_rows(reads: Sequence[LeafReads], nbytes: int) -> list[int]:
 def piece_wants(
     piece: Piece, row_group: int, *, have_dictionary: Callable[[ReadKey], bool]
 ) -> tuple[list[Want], list[Want]]:
-    """What a piece asks for in its one round trip: its pages, and the dictionaries that it lacks."""
+    """Return the reads of a piece in its one round trip: its pages, and the dictionaries that are missing."""
     pages = [want for part in piece.leaves for want in part.wants(row_group)]
     return pages, [want for want in dictionary_wants(piece, row_group) if not have_dictionary(want.key)]
 
 
 def dictionary_wants(piece: Piece, row_group: int) -> list[Want]:
-    """The dictionaries of a piece's pages, as far as the footer tells that they need them."""
+    """Return the dictionaries that a piece's pages need by the footer."""
     wants = (
         part.dictionary_want(row_group)
         for part in piece.leaves
@@ -342,7 +342,7 @@ DECODED_SHARE = 4
 """Chunks and pages are weighed by their compressed bytes, or by this share of the decoded ones if more."""
 
 BOOLEAN_BYTES = 2
-"""Of a boolean while it is decoded: pyarrow makes a byte of it, before it packs that into a bit."""
+"""The size of a boolean while it is decoded: pyarrow makes bytes before it packs them into bits."""
 _LEVEL_BYTES = 2
 _WIDTHS = {
     Physical.BOOLEAN: BOOLEAN_BYTES,

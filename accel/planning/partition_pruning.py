@@ -1,4 +1,4 @@
-"""What the paths of files say of their partition columns, worked out once for each combination of values."""
+"""Partition pruning: files are excluded by the values in their paths, once for each combination of values."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["PartitionValues", "partition_evidence"]
 
 _Values: TypeAlias = tuple[object, ...]
 _Terms: TypeAlias = "dict[tuple[int, ...], tuple[object, list[pa.Scalar], Evidence]]"
-"""What partition values prove of single terms, by the identity of the term and of the values."""
+"""The evidence of partition values about single terms, by the identity of the term and of the values."""
 
 
 class PartitionValues:
@@ -45,7 +45,7 @@ class PartitionValues:
         self._fields: dict[tuple[str, object], dict[str, pa.Scalar]] = {}
 
     def exclude_as_listed(self, file: FileEntry) -> bool:
-        """Whether the values alone exclude a file, if its path's columns are meant as listed."""
+        """Whether the partition values exclude a file, provided that the listed columns are partition columns."""
         if self._where is None or not file.partition:
             return False
         found = self._seeming.get(file.partition)
@@ -62,7 +62,7 @@ class PartitionValues:
         return found
 
     def exclude(self, file: FileEntry, question: Question) -> bool:
-        """Whether they do, now that the question is settled (one question a scan).
+        """Whether the partition values exclude a file under the scan's one question.
 
         Raises SchemaMismatchError, as `of`.
         """
@@ -71,7 +71,7 @@ class PartitionValues:
         found = self._excluded.get(file.partition)
         if found is None:
             whole = all(name in question.partition_names for name in self._listed.names)
-            # Of values that are what they seem there is nothing to find out again.
+            # Columns of the listed types need no second look.
             found = whole and (self._means_listed(question) or self._exclude_in(file, question))
             self._excluded[file.partition] = found
         return found

@@ -1,4 +1,4 @@
-"""What a scan will ask for, said before it asks: levels, requests, round trips, bytes."""
+"""Plan and its explanation: the tasks of a scan, and the requests, round trips and bytes that it will take."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ class RequestLevel:
     round_trips: int
     bytes: int
     measured: bool
-    """True for what was really asked for (planning is run to be explained), False for a prediction."""
+    """True for requests that were made (explaining runs the planning), False for a prediction."""
 
 
 @dataclass(frozen=True, slots=True)
 class TaskIO:
-    """What reading one task will ask for."""
+    """The predicted I/O of one task."""
 
     requests: int
     bytes: int
@@ -100,7 +100,7 @@ def predict_pieces(
 
 
 class _Prediction:
-    """What has been predicted so far."""
+    """The prediction so far."""
 
     def __init__(
         self, cached: set[ReadKey], merging: Merging, missing: Callable[[Want], ByteRange | None]
@@ -176,7 +176,7 @@ class Explain:
     files: tuple[int, int]
     """Kept, and of how many; the same of all levels below."""
     row_groups: tuple[int, int]
-    """Of the files that were opened."""
+    """Remaining and all row groups of the files that were opened."""
     pages: tuple[int, int]
     """Of the columns that are read, in the row groups that remain; of chunks that are read whole, none."""
     rows: tuple[int, int]
@@ -187,7 +187,7 @@ class Explain:
     levels: tuple[RequestLevel, ...]
     """The steps in their order: "listing", "metadata", "indexes", "data"."""
     notes: tuple[str, ...] = ()
-    """What the prediction hangs on, and what was decided by a guess."""
+    """What the prediction depends on, and what an estimate decided."""
     analyzed: Mapping[str, object] | None = None
     """The counts of a real run, for `explain(analyze=True)`."""
 
@@ -342,7 +342,7 @@ class Plan:
 
     @property
     def question(self) -> Question | None:
-        """What all of its tasks ask; None for a plan without tasks."""
+        """The question that all of its tasks share; None for a plan without tasks."""
         return self.tasks[0].file.question if self.tasks else None
 
 

@@ -1,4 +1,4 @@
-"""Columns asked for -> the Arrow schema that comes out, and the leaves of a file that it takes."""
+"""Projection: from column names to the Arrow schema of the result and the leaves of a file."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def settle_schemas(
 
 
 def _nullable_schema(schema: pa.Schema) -> pa.Schema:
-    """The same columns, each of which may be null at any depth.
+    """Return the same columns, nullable at every depth.
 
     Keys of maps never are; lists of a fixed size and extension types stay as they are.
     """
@@ -113,7 +113,7 @@ def _refuse_several(name: str, schema: pa.Schema) -> None:
 
 
 def _instead(name: str, schema: pa.Schema) -> str:
-    """What may be meant by a name that there is not: of a path, what its last struct has."""
+    """Suggest columns for a missing name; for a path, the fields of its last struct."""
     if name == "*":
         return "columns=None takes all"
     parts = name.split(".")

@@ -21,27 +21,26 @@ if TYPE_CHECKING:
 
 __all__ = ["FileQuery", "Question", "compile_query", "constant_fields", "with_partition"]
 
-# Schemas that a scan's files have among them, as far as they are remembered.
+# The compiled forms that a question stores, one for each file schema.
 _MOST_COMPILED = 64
-_MOST_RESULTS = 16
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Question:
-    """What a scan asks, the same for all of its files."""
+    """The question of a scan, the same for all of its files."""
 
     where: Expr | None
     schema: pa.Schema
-    """Of the data set: the files' columns, then the partition columns."""
+    """The schema of the data set: the files' columns, then the partition columns."""
     output: pa.Schema
-    """Of the result."""
+    """The schema of the result."""
     partition_names: tuple[str, ...]
     """Columns whose values come from the paths. Where the scan's first file has a column of that name the
     files' columns are meant, and it is not listed here."""
     embedded: Mapping[tuple[str, ...], str] = dataclasses.field(default_factory=dict)
     """Paths of columns that an unlabelled index in the files is said to cover: "idx1" for that of DataFusion's example."""
     compiled: _Compiled = dataclasses.field(default_factory=lambda: _Compiled(), init=False, repr=False)
-    """What `compile_query` made of it, for the next file of the same schema."""
+    """The compiled forms, for the next file of the same schema."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -77,7 +76,7 @@ class _Compiled:
         self.bound: Bound | None = None
         """The predicate, bound to the data set's own schema."""
         self.keys: KeyCache = {}
-        """Of the predicate's lists, which may be long."""
+        """The compiled lists of the predicate, which may be long."""
         self._found: dict[int, tuple[ParquetSchema, pa.Schema, FileQuery]] = {}
         self._pickled: tuple[Bound, bytes] | None = None
         self._mark: tuple[int | None] | None = None
@@ -157,7 +156,7 @@ def compile_query(
 
 
 def with_partition(query: FileQuery, partition: Mapping[str, pa.Scalar]) -> FileQuery:
-    """A compiled question, for a file whose path says so much."""
+    """Return a compiled question for a file with these partition values."""
     constants = {
         path: partition.get(path[0], value) if len(path) == 1 else value
         for path, value in query.constants.items()
@@ -170,7 +169,7 @@ def with_partition(query: FileQuery, partition: Mapping[str, pa.Scalar]) -> File
 
 
 def _compile(question: Question, file_schema: ParquetSchema, arrow_schema: pa.Schema, url: str) -> FileQuery:
-    """The question put to a file whose path says nothing: what it has no column for is null."""
+    """Compile a question for a file without partition values: a column that it lacks is null."""
     result = _compile_result(question, file_schema, arrow_schema, url)
     named, same = result.named, result.same
     bound: Bound | None = None
@@ -246,11 +245,8 @@ def _bind(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Result:
-    """What a question's result takes of a file, whatever its predicate."""
+    """The part of a compiled question that does not depend on the predicate."""
 
-    of: tuple[ParquetSchema, pa.Schema, pa.Schema, pa.Schema]
-    """The file's schemas, the data set's and the result's."""
-    partition_names: tuple[str, ...]
     named: tuple[pa.Field, ...]
     """The file's columns that are meant."""
     names: frozenset[str]
@@ -260,21 +256,9 @@ class _Result:
     constants: Mapping[str, pa.Scalar]
 
 
-# The last ones, by the result's schema object: of lookups in a file only the predicates differ.
-_results: dict[int, _Result] = {}
-
-
 def _compile_result(
     question: Question, file_schema: ParquetSchema, arrow_schema: pa.Schema, url: str
 ) -> _Result:
-    of = (file_schema, arrow_schema, question.schema, question.output)
-    known = _results.get(id(question.output))
-    if (
-        known is not None
-        and all(a is b for a, b in zip(known.of, of, strict=True))
-        and known.partition_names == question.partition_names
-    ):
-        return known
     named = tuple(f for f in arrow_schema if f.name not in question.partition_names)
     # Most files have the data set's columns, all of them and of its types.
     same = arrow_schema.equals(question.schema)
@@ -293,12 +277,7 @@ def _compile_result(
             leaves.update(field_leaves(file_schema, arrow_schema, field.name, field.type))
         else:
             constants[field.name] = make_scalar(None, field.type)
-    if len(_results) >= _MOST_RESULTS:
-        _results.clear()
-    found = _Result(of, question.partition_names, named, names, same, tuple(sorted(leaves)), constants)
-    # The entry keeps its schemas alive: their ids stay their own.
-    _results[id(question.output)] = found
-    return found
+    return _Result(named, names, same, tuple(sorted(leaves)), constants)
 
 
 def _prunable(

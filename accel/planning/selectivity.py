@@ -13,8 +13,6 @@ from accel.indexes.question import question_of
 from accel.indexes.sketch import ParsedSketch
 from accel.planning.handle import FileHandle
 from accel.planning.query import FileQuery
-from accel.planning.read_request import OnBadIndex
-from accel.planning.task import ScanTask
 from accel.predicate.atoms import (
     Against,
     AllOf,
@@ -38,12 +36,8 @@ if TYPE_CHECKING:
 __all__ = [
     "BELOW",
     "EQUAL",
-    "LEAST_LATE_BYTES",
-    "Guesses",
     "Selectivity",
     "Spread",
-    "guess_shares",
-    "late_bytes",
     "place_of",
     "spread_of",
 ]
@@ -52,7 +46,7 @@ EQUAL = 0.02
 """The fraction of values that equal another, where nothing is known."""
 BELOW = 0.3
 """The fraction of values on one side of another, where nothing is known."""
-# Of a text as much as orders it, as a number.
+# The leading bytes of a text that place it on the number line.
 _PLACE_BYTES = 6
 
 
@@ -69,14 +63,14 @@ class Spread:
     """Values are whole numbers: a range holds no more distinct ones than it is wide."""
 
     def equal(self) -> float:
-        """Of the values, those equal to a given one."""
+        """The fraction of the values that equal a given one."""
         if self.discrete and self.lower is not None and self.upper is not None:
             width = self.upper - self.lower + 1
             return 1.0 / max(1.0, min(width, self.values))
         return EQUAL
 
     def below(self, at: float) -> float:
-        """Of the values, those not above a point."""
+        """The fraction of the values that are not above a point."""
         lower, upper = self.lower, self.upper
         if lower is None or upper is None or not math.isfinite(upper - lower):
             return BELOW
@@ -249,51 +243,3 @@ class _Guess:
         # No more than a value, where the bounds lie apart in what is looked at of them.
         distinct = column.upper is not None and column.upper > column.lower
         return max(share, 1.0 / max(1, column.values) if distinct else column.equal())
-
-
-LEAST_LATE_BYTES = 256 << 10
-"""With less to leave out, a second round trip never pays."""
-
-
-def late_bytes(task: ScanTask) -> int:
-    """Bytes of the columns that only the result needs: what a second phase may leave out some of."""
-    if not task.needs_filter or not any(reads.for_filter for reads in task.reads):
-        return 0
-    return sum(reads.nbytes for reads in task.reads if not reads.for_filter)
-
-
-@dataclass(frozen=True, slots=True)
-class Guesses:
-    """The tasks of one file, with `share` set where it may matter."""
-
-    tasks: list[ScanTask]
-    guessed: list[ScanTask]
-    """Those of them that it was set for."""
-    sketched: bool
-    """A sketch had a say in it."""
-
-
-def guess_shares(
-    handle: FileHandle, query: FileQuery, *, tasks: list[ScanTask], on_bad_index: OnBadIndex
-) -> Guesses:
-    """Tell the tasks of one file how selective its filter is expected to be."""
-    open_to = [late_bytes(task) >= LEAST_LATE_BYTES for task in tasks]
-    if not any(open_to):
-        return Guesses(tasks, [], False)
-    # Seldom wanted: a lookup shall not pay for importing them.
-    from accel.planning.embedded import Sketches
-
-    sketches, selectivity = Sketches.of(handle, query, on_bad_index), Selectivity(handle, query)
-    out: list[ScanTask] = []
-    guessed: list[ScanTask] = []
-    for task, matters in zip(tasks, open_to, strict=True):
-        if matters:
-            share = selectivity.share(
-                task.row_group,
-                doubtful=task.rows.count - task.sure.count,
-                sketches={} if sketches is None else sketches.of_group(task.row_group),
-            )
-            task = ScanTask(task.file, task.row_group, task.num_rows, task.rows, task.sure, task.reads, share)
-            guessed.append(task)
-        out.append(task)
-    return Guesses(out, guessed, sketches is not None)

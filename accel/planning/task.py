@@ -41,7 +41,7 @@ DECODE_AT_ONCE = 64 << 20
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TaskFile:
-    """What the tasks of one file share."""
+    """The parts that the tasks of one file share."""
 
     root: str
     url: str
@@ -49,20 +49,20 @@ class TaskFile:
     schema: ParquetSchema
     arrow_schema: pa.Schema
     key_value: Mapping[str, bytes]
-    """Of the footer's key-value metadata what decoding needs: `ARROW:schema`, where the file has it."""
+    """The key-value metadata that decoding needs: `ARROW:schema`, where the file has it."""
     created_by: str
     """The writer: a few old ones need to be read with care."""
     partition: Mapping[str, pa.Scalar]
     question: Question
     query: FileQuery
     int96_unit: str = INT96_UNIT
-    """What INT96 timestamps are read to, as `arrow_schema` has it: "ns" or "us"."""
+    """The unit of INT96 timestamps in `arrow_schema`: "ns" or "us"."""
     at_hand: tuple[tuple[int, memoryview], ...] = ()
     """Bytes of the file that need not be asked for, by where they start: of a small file all of them, as
     the first read brought them; of chunks that were read whole to be cut, those."""
 
     _reach: tuple[int, ...] = field(init=False, repr=False)
-    """Of each of `at_hand`, which are in order, how far it and those before it reach."""
+    """How far each of `at_hand`, which are in order, reaches together with those before it."""
 
     def __post_init__(self) -> None:
         at_hand = tuple(sorted(self.at_hand, key=itemgetter(0))) if len(self.at_hand) > 1 else self.at_hand
@@ -70,7 +70,7 @@ class TaskFile:
         object.__setattr__(self, "_reach", tuple(accumulate((at + len(data) for at, data in at_hand), max)))
 
     def __reduce__(self) -> tuple[type[TaskFile], tuple[object, ...]]:
-        # Without what is at hand, which does not pickle: elsewhere it is asked for.
+        # The bytes in memory do not pickle: elsewhere they are requested.
         of_file = (
             self.root,
             self.url,
@@ -83,7 +83,7 @@ class TaskFile:
         return TaskFile, (*of_file, self.partition, self.question, self.query, self.int96_unit)
 
     def missing(self, wanted: ByteRange) -> ByteRange | None:
-        """What of a range has to be asked for: all, none, or what comes before bytes that are at hand."""
+        """Return the part of a range to request: all, none, or the bytes before those in memory."""
         if not self.at_hand:
             return wanted
         holding = self._holding(wanted.end)
@@ -92,7 +92,7 @@ class TaskFile:
         return ByteRange(wanted.start, holding[0]) if wanted.start < holding[0] else None
 
     def complete(self, wanted: ByteRange, asked: memoryview | None) -> memoryview:
-        """The bytes of a range, from what `missing` said and what is at hand."""
+        """Return the bytes of a range from the requested part and those in memory."""
         if asked is not None and len(asked) == wanted.length:
             return asked
         holding = self._holding(wanted.end)
@@ -103,7 +103,7 @@ class TaskFile:
         return rest if asked is None else memoryview(b"".join((asked, rest)))
 
     def _holding(self, end: int) -> tuple[int, memoryview] | None:
-        """Of the bytes at hand that the last byte before `end` is among, those that start first."""
+        """Return the first bytes in memory that contain the byte before `end`."""
         place = bisect_left(self._reach, end)
         if place == len(self._reach) or self.at_hand[place][0] >= end:
             return None
@@ -120,7 +120,7 @@ class ScanTask:
     file: TaskFile
     row_group: int
     num_rows: int
-    """Of the row group."""
+    """The rows of the row group."""
     rows: RowSelection
     """Rows that may match."""
     sure: RowSelection
@@ -132,7 +132,7 @@ class ScanTask:
 
     @property
     def path(self) -> str:
-        """Of the file, in its store."""
+        """The path of the file in its store."""
         return self.file.id.path
 
     @property
@@ -150,7 +150,7 @@ class ScanTask:
 
     @property
     def cut_when_read(self) -> bool:
-        """Whether those chunks are too large to be decoded at once: they are fetched first, and cut when they came."""
+        """Whether chunks without an offset index are too large to decode at once: they are fetched, then cut."""
         if not self.reads_whole_chunks:
             return False
         return sum(r.nbytes * r.expansion for r in self.reads) > DECODE_AT_ONCE
@@ -204,7 +204,7 @@ def describe_file(
     arrow_schema: pa.Schema,
     int96_unit: str,
 ) -> TaskFile:
-    """What the tasks of an opened file share, which is read with this Arrow schema."""
+    """Return the parts that the tasks of an opened file share, which is read with this Arrow schema."""
     metadata = handle.metadata
     key_value = {k: v for k, v in metadata.key_value.items() if k == ARROW_SCHEMA_KEY}
     return TaskFile(
@@ -284,7 +284,10 @@ _MOST_BYTES: Final = 1 << 62
 
 
 def check_task(task: ScanTask) -> None:
-    """See that the rows are some of the row group's, and that the pages are some of the file's and hold those rows.
+    """Check that the rows are the row group's, and that the pages are the file's and hold those rows.
+
+    A checksum finds damage on the way, but not numbers that were wrong when they were written, by another program or by
+    hand.
 
     Raises
     ------
@@ -335,7 +338,7 @@ def _is_within(rows: RowSelection, num_rows: int) -> bool:
 
 
 def _chunk_fault(reads: LeafReads, size: int) -> str:
-    """What is wrong with what it says of the chunk; "" if nothing is."""
+    """Return the fault in the numbers of the chunk; "" if there is none."""
     ends = [reads.chunk.end] if reads.dictionary is None else [reads.chunk.end, reads.dictionary.end]
     if max(ends) > size:
         return "names pages outside its file"
@@ -347,7 +350,7 @@ def _chunk_fault(reads: LeafReads, size: int) -> str:
 
 
 def _pages_fault(reads: LeafReads, wanted: RowSelection, num_rows: int) -> str:
-    """What is wrong with the pages; "" if nothing is."""
+    """Return the fault in the numbers of the pages; "" if there is none."""
     if reads.whole:
         return ""
     ordinal, first, stop = reads.ordinal, reads.first_row, reads.stop_row

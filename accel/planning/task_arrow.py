@@ -1,4 +1,9 @@
-"""The columns of a scan task as an Arrow row, what tells such rows from a listing of files, and their checksum."""
+"""Scan tasks as Arrow rows: what travels from a driver to its executors.
+
+A row is one task and self-contained: the schema of the file is cut down to the columns that the task reads. It holds no
+credential; it holds a presigned URL, because reading takes it. Values that all rows of a table share, as a predicate with
+a long list, may travel once beside them; the checksum of a row is that of the whole row.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +46,7 @@ __all__ = [
 
 _LONGS = pa.list_(pa.int64())
 QUESTION_COLUMNS = ("where", "data_schema", "output_schema")
-"""The columns that say what was asked."""
+"""The columns that hold the question."""
 PAGE_LISTS = ("ordinal", "offset", "size", "first_row", "stop_row")
 
 _LEAF = pa.struct(
@@ -213,7 +218,7 @@ def _cut_arrow(value: bytes | None, fields: Sequence[int], num_fields: int) -> b
 
 
 def decode_schema(footer: bytes) -> FileMetadata:
-    """What `encode_schema` wrote: the schema, the key-value metadata, the writer.
+    """Parse the output of `encode_schema`: the schema, the key-value metadata, the writer.
 
     Raises
     ------
@@ -229,7 +234,7 @@ _PREFIX = b"accel.shared."
 
 
 def take_out(batches: Iterable[pa.RecordBatch]) -> tuple[list[pa.RecordBatch], dict[str, bytes]]:
-    """Batches of tasks without what their rows share, and that, by column; none where it comes to little."""
+    """Take the values that all rows share out of batches of tasks; none where they are small."""
     import pyarrow.compute as pc
 
     shared: dict[str, bytes] | None = None
@@ -285,7 +290,7 @@ def encode_tasks(tasks: Sequence[ScanTask]) -> pa.RecordBatch:
 
 
 def encode_batches(tasks: Sequence[ScanTask], *, most_rows: int, most_bytes: int) -> Iterator[pa.RecordBatch]:
-    """The same in batches that end before so many rows or bytes; each has a row at least."""
+    """Encode tasks in batches that end before so many rows or bytes; each has at least one row."""
     rows: list[dict[str, Any]] = []
     nbytes = 0
     for row in _encode_rows(tasks):
@@ -447,7 +452,7 @@ _Decoded: TypeAlias = tuple[Mapping[str, Any], TaskFile]
 
 
 def _decode_file(row: Mapping[str, Any], before: _Decoded | None) -> TaskFile:
-    """What it has in common with the file before it is shared: a long predicate, and what is made of a schema."""
+    """Decode a file; it shares equal parts, as a long predicate, with the file before."""
     schema, key_value, created_by = _decode_footer(row, before)
     arrow_schema = pa.ipc.read_schema(pa.py_buffer(row["arrow_schema"]))
     if tuple(arrow_schema.names) != schema.names:

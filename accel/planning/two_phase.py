@@ -11,18 +11,25 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from accel.options import REQUEST_SECONDS
+from accel.planning.handle import FileHandle
 from accel.planning.pages import LeafReads, Piece, PieceLeaf, PieceSize, cut_pieces
+from accel.planning.query import FileQuery
+from accel.planning.read_request import OnBadIndex
 from accel.planning.selection import RowSelection
 from accel.planning.task import ScanTask
 
 __all__ = [
+    "LEAST_LATE_BYTES",
     "Forecast",
+    "Guesses",
     "ObservedSelectivity",
     "at_once",
     "cut_output",
     "cut_task",
     "filter_phase",
     "forecast",
+    "guess_shares",
+    "late_bytes",
     "output_phase",
 ]
 
@@ -36,14 +43,14 @@ _MARGIN = 1.25
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forecast:
-    """What reading a task in two phases is expected to come to."""
+    """The expected I/O of a task that is read in two phases."""
 
     first_bytes: int
-    """Of the filter's columns, which are read in any case."""
+    """The bytes of the filter's columns, which are read in any case."""
     late_bytes: int
-    """Of the other columns, if all of it were read."""
+    """The bytes of the other columns, if all were read."""
     expected_bytes: int
-    """Of those, what is expected to be asked for."""
+    """The bytes of the other columns that are expected to be read."""
     pays: bool
 
 
@@ -151,7 +158,7 @@ def output_phase(piece: Piece, rows: RowSelection, *, at_hand: Callable[[int, in
 
 
 def cut_output(piece: Piece, *, num_rows: int, size: PieceSize) -> list[Piece]:
-    """The second phase of a piece, cut where it is more than is to be decoded at once."""
+    """Cut the second phase of a piece where it is too large to decode at once."""
     if piece.weight <= size.of(len(piece.leaves)) or any(part.reads.whole for part in piece.leaves):
         return [piece]
     reads = [part.reads for part in piece.leaves]
@@ -195,3 +202,52 @@ class ObservedSelectivity:
     def share(self, guess: float) -> float:
         """Return the share of rows in doubt that is expected to match: an estimate, corrected by the rows seen."""
         return (guess * _GUESS_ROWS + self.matched) / (_GUESS_ROWS + self.tested)
+
+
+LEAST_LATE_BYTES = 256 << 10
+"""With less to leave out, a second round trip never pays."""
+
+
+def late_bytes(task: ScanTask) -> int:
+    """Bytes of the columns that only the result needs: what a second phase may leave out some of."""
+    if not task.needs_filter or not any(reads.for_filter for reads in task.reads):
+        return 0
+    return sum(reads.nbytes for reads in task.reads if not reads.for_filter)
+
+
+@dataclass(frozen=True, slots=True)
+class Guesses:
+    """The tasks of one file, with `share` set where it may matter."""
+
+    tasks: list[ScanTask]
+    guessed: list[ScanTask]
+    """The tasks that it was set for."""
+    sketched: bool
+    """Whether a sketch took part."""
+
+
+def guess_shares(
+    handle: FileHandle, query: FileQuery, *, tasks: list[ScanTask], on_bad_index: OnBadIndex
+) -> Guesses:
+    """Set the share of rows that are expected to match in the tasks of one file."""
+    open_to = [late_bytes(task) >= LEAST_LATE_BYTES for task in tasks]
+    if not any(open_to):
+        return Guesses(tasks, [], False)
+    # Selective look-ups seldom need this, so they do not pay for the import.
+    from accel.planning.embedded import Sketches
+    from accel.planning.selectivity import Selectivity
+
+    sketches, selectivity = Sketches.of(handle, query, on_bad_index), Selectivity(handle, query)
+    out: list[ScanTask] = []
+    guessed: list[ScanTask] = []
+    for task, matters in zip(tasks, open_to, strict=True):
+        if matters:
+            share = selectivity.share(
+                task.row_group,
+                doubtful=task.rows.count - task.sure.count,
+                sketches={} if sketches is None else sketches.of_group(task.row_group),
+            )
+            task = ScanTask(task.file, task.row_group, task.num_rows, task.rows, task.sure, task.reads, share)
+            guessed.append(task)
+        out.append(task)
+    return Guesses(out, guessed, sketches is not None)

@@ -188,7 +188,7 @@ class LeafMeasure:
     measure: Measure
     leaf: int
     kind: pa.DataType
-    """Of the leaf in this file."""
+    """The type of the leaf in this file."""
 
     @property
     def same_values(self) -> bool:
@@ -198,7 +198,7 @@ class LeafMeasure:
 
     @property
     def counted(self) -> bool:
-        """Only a count is asked for: types do not matter."""
+        """Whether only a count is wanted: types do not matter then."""
         return self.measure.functions == {Function.COUNT}
 
 
@@ -232,7 +232,7 @@ class ZoneSources:
                 yield paged
 
     def of_file(self, column: LeafMeasure) -> Zones | None:
-        """Figures of all rows of the file as one unit, where they are at hand."""
+        """Return the figures of all rows of the file as one unit, where they are in memory."""
         if column.same_values or column.counted:
             for at, entry in self._entries(column):
                 if entry.level == Level.FILE:
@@ -244,7 +244,7 @@ class ZoneSources:
     def wants(
         self, column: LeafMeasure, groups: Collection[int], *, whole: bool, all_rows: bool
     ) -> list[Want]:
-        """What could be fetched to answer these row groups: one kind of source, the smallest that may do.
+        """Return what to fetch to answer these row groups: the smallest kind of source that may do.
 
         `all_rows` says that every row of the file is to be answered for.
         """
@@ -266,7 +266,7 @@ class ZoneSources:
         return [] if whole or not (bounded and exact) else self._page_index_wants(column.leaf, groups)
 
     def learn(self, wants: Sequence[Want], stash: Stash) -> None:
-        """Take in what came."""
+        """Take in the bytes that were read."""
         pages = [want for want in wants if want.key.kind is not Kind.INDEX]
         take_page_indexes(self.handle, pages, stash=stash, on_bad_index=self.on_bad_index)
         came = {want.range: stash[want.key] for want in wants if want.key.kind is Kind.INDEX}
@@ -334,7 +334,7 @@ class ZoneSources:
         return zones_of_stats(stats)
 
     def _page_index_wants(self, leaf: int, groups: Collection[int]) -> list[Want]:
-        """Of the chunks that have both halves, those that are not held."""
+        """Return the missing halves of page indexes, for chunks that have both."""
         handle = self.handle
         wants: list[Want] = []
         for group in sorted(groups):

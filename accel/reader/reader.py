@@ -27,9 +27,8 @@ from accel.planning.handle import FileHandle
 from accel.planning.query import Question
 from accel.planning.read_request import OnBadIndex, Steps
 from accel.planning.selection import RowSelection
-from accel.planning.selectivity import LEAST_LATE_BYTES, late_bytes
 from accel.planning.task import ScanTask, describe_file
-from accel.planning.two_phase import ObservedSelectivity
+from accel.planning.two_phase import LEAST_LATE_BYTES, ObservedSelectivity, late_bytes
 from accel.reader.opener import Opener, Tails
 from accel.reader.task_reads import PieceRead, TaskReads
 from accel.store.client import Client
