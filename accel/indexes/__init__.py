@@ -7,19 +7,19 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from accel.indexes.bitmap import Bitmap as Bitmap
     from accel.indexes.bloom import Bloom as Bloom
-    from accel.indexes.capabilities import CoveringKind as CoveringKind
-    from accel.indexes.capabilities import JoinableKind as JoinableKind
-    from accel.indexes.capabilities import JoinedIndex as JoinedIndex
-    from accel.indexes.capabilities import PartedIndex as PartedIndex
-    from accel.indexes.capabilities import PartedKind as PartedKind
-    from accel.indexes.capabilities import StreamedKind as StreamedKind
     from accel.indexes.distinct import Distinct as Distinct
     from accel.indexes.kind import ChunkValues as ChunkValues
+    from accel.indexes.kind import CoveringKind as CoveringKind
     from accel.indexes.kind import IndexBuilder as IndexBuilder
     from accel.indexes.kind import IndexKind as IndexKind
+    from accel.indexes.kind import JoinableKind as JoinableKind
+    from accel.indexes.kind import JoinedIndex as JoinedIndex
     from accel.indexes.kind import Level as Level
     from accel.indexes.kind import ParsedIndex as ParsedIndex
+    from accel.indexes.kind import PartedIndex as PartedIndex
+    from accel.indexes.kind import PartedKind as PartedKind
     from accel.indexes.kind import Presence as Presence
+    from accel.indexes.kind import StreamedKind as StreamedKind
     from accel.indexes.native import native_values as native_values
     from accel.indexes.ngram import Ngram as Ngram
     from accel.indexes.question import LeafOp as LeafOp
@@ -34,24 +34,24 @@ _HOMES = {
     "Bitmap": "accel.indexes.bitmap",
     "Bloom": "accel.indexes.bloom",
     "ChunkValues": "accel.indexes.kind",
-    "CoveringKind": "accel.indexes.capabilities",
+    "CoveringKind": "accel.indexes.kind",
     "Distinct": "accel.indexes.distinct",
     "Evidence": "accel.predicate.evidence",
     "IndexBuilder": "accel.indexes.kind",
     "IndexKind": "accel.indexes.kind",
-    "JoinableKind": "accel.indexes.capabilities",
-    "JoinedIndex": "accel.indexes.capabilities",
+    "JoinableKind": "accel.indexes.kind",
+    "JoinedIndex": "accel.indexes.kind",
     "LeafOp": "accel.indexes.question",
     "LeafQuestion": "accel.indexes.question",
     "Level": "accel.indexes.kind",
     "Ngram": "accel.indexes.ngram",
     "ParsedIndex": "accel.indexes.kind",
-    "PartedIndex": "accel.indexes.capabilities",
-    "PartedKind": "accel.indexes.capabilities",
+    "PartedIndex": "accel.indexes.kind",
+    "PartedKind": "accel.indexes.kind",
     "Presence": "accel.indexes.kind",
     "Sketch": "accel.indexes.sketch",
     "Zonemap": "accel.indexes.zonemap",
-    "StreamedKind": "accel.indexes.capabilities",
+    "StreamedKind": "accel.indexes.kind",
     "kinds": "accel.indexes.registry",
     "native_values": "accel.indexes.native",
     "register_index": "accel.indexes.registry",

@@ -1,8 +1,15 @@
-"""What a zone map may be of besides a column's own values: text without case, and parts of moments."""
+"""Text without case, as indexes hold it: folded by one Python and asked for by another.
+
+`str.casefold` never changes for a character once Unicode has it. One that this Python's Unicode lacks may fold to another
+in a later one: what it folds to here says nothing there.
+"""
 
 from __future__ import annotations
 
 import enum
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,14 +18,78 @@ import pyarrow as pa
 
 from accel.arrays import bytes_array, from_numpy, integers, mask, pack_bits, validity
 from accel.errors import SchemaMismatchError
-from accel.indexes.folding import fold, fold_settled
 from accel.indexes.native import Tag, code_values, tag_of, uniform
+from accel.indexes.question import LeafQuestion
 from accel.predicate.kinds import Family, kind_of
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from accel.arrays import Int64s
 
-__all__ = ["Expression", "apply_expression", "apply_to_value", "numbers_of", "output_type"]
+__all__ = [
+    "Expression",
+    "Member",
+    "apply_expression",
+    "apply_to_value",
+    "asks_ascii",
+    "fold",
+    "fold_all",
+    "fold_settled",
+    "inputs_of",
+    "is_settled",
+    "numbers_of",
+    "output_type",
+    "parse_member",
+    "split_members",
+]
+
+_ASCII = bytes(range(128))
+
+
+def fold(text: bytes) -> bytes:
+    """The text folded; raises UnicodeDecodeError for what is no UTF-8."""
+    return text.lower() if text.isascii() else text.decode().casefold().encode()
+
+
+def fold_all(texts: Sequence[bytes]) -> list[bytes] | None:
+    """All of them folded; None where one is no UTF-8, or not settled."""
+    if b"".join(texts).isascii():
+        return [text.lower() for text in texts]
+    try:
+        folded = [fold(text) for text in texts]
+    except UnicodeDecodeError:
+        return None
+    return folded if is_settled(b"".join(folded)) else None
+
+
+def fold_settled(text: bytes) -> bytes | None:
+    """The text folded; None where it is no UTF-8, or not settled."""
+    found = fold_all((text,))
+    return None if found is None else found[0]
+
+
+def is_settled(text: bytes) -> bool:
+    """Whether this Python's Unicode has all characters of a text, folded or not, that any will have; it must be UTF-8."""
+    if text.isascii():
+        return True
+    shown = text.translate(None, _ASCII).decode()
+    if shown.isprintable():  # as no character is that is missing, and nearly all others are
+        return True
+    from unicodedata import category
+
+    return all(category(character) != "Cn" or _is_none(ord(character)) for character in set(shown))
+
+
+def _is_none(code: int) -> bool:
+    """Whether Unicode says that it never is a character."""
+    return code & 0xFFFE == 0xFFFE or 0xFDD0 <= code <= 0xFDEF
+
+
+def asks_ascii(question: LeafQuestion) -> bool:
+    """Whether the texts of a question are ASCII: no character that Unicode may get folds to what they hold."""
+    texts = question.values if question.pattern is None else question.pattern.runs
+    return all(text.isascii() for text in texts if isinstance(text, bytes | str))
 
 
 _SECOND = 1_000_000_000
@@ -126,3 +197,98 @@ def numbers_of(values: pa.Array) -> npt.NDArray[Any] | None:
     if tag is Tag.BYTES:
         return None
     return mask(values) if tag is Tag.BOOLEAN else integers(values)
+
+
+_TOKEN = re.compile(r'\s*(?:"((?:[^"]|"")*)"|([(),])|([^\s"(),]+))\s*')
+_CALL = re.compile(r"\s*([a-z]*)\s*\((.*)\)\s*", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One of the things that a zone map is of."""
+
+    of: Expression
+    columns: tuple[str | tuple[str, ...], ...]
+    """One, by its name or dotted path, or by the names of its path; more for a tuple of them, which is of their values."""
+
+    def __str__(self) -> str:
+        inner = ", ".join(_quoted(each if isinstance(each, str) else ".".join(each)) for each in self.columns)
+        if len(self.columns) > 1:
+            return f"({inner})"
+        return inner if self.of is Expression.VALUE else f"{self.of}({inner})"
+
+
+def split_members(text: str) -> tuple[str, ...]:
+    """The members of a list, as texts.
+
+    Raises
+    ------
+    ValueError
+        Parentheses or quotes do not match.
+    """
+    found, depth, begun, at = [], 0, 0, 0
+    while at < len(text):
+        token = _TOKEN.match(text, at)
+        if token is None:
+            raise _unreadable(text)
+        at = token.end()
+        depth += {"(": 1, ")": -1}.get(token[2] or "", 0)
+        if depth < 0:
+            raise _unreadable(text)
+        if token[2] == "," and not depth:
+            found.append(text[begun : token.start(2)].strip())
+            begun = at
+    found.append(text[begun:].strip())
+    if depth or not all(found):
+        raise _unreadable(text)
+    return tuple(found)
+
+
+def parse_member(text: str, *, default: Expression = Expression.VALUE) -> Member:
+    """Read one member.
+
+    Parameters
+    ----------
+    text : str
+        As above.
+    default : Expression
+        What a bare column means.
+
+    Raises
+    ------
+    ValueError
+        It is none, or of an expression that there is not.
+    """
+    call = _CALL.fullmatch(text)
+    if call is None or text.lstrip().startswith('"'):
+        return Member(default, (_name(text),))
+    columns = tuple(_name(part) for part in split_members(call[2]))
+    if not call[1]:
+        if len(columns) < 2 or len(set(columns)) < len(columns):
+            raise ValueError(f"a tuple is of two columns or more, not {text!r}")
+        return Member(Expression.VALUE, columns)
+    known = [str(each) for each in Expression]
+    if call[1] not in known or len(columns) != 1:
+        raise ValueError(f"an index is of one of {', '.join(known)} of a column, not of {text!r}")
+    return Member(Expression(call[1]), columns)
+
+
+def inputs_of(members: Iterable[Member]) -> tuple[str | tuple[str, ...], ...]:
+    """The columns of all members, each once, as they come."""
+    return tuple(dict.fromkeys(column for member in members for column in member.columns))
+
+
+def _name(text: str) -> str:
+    token = _TOKEN.fullmatch(text)
+    if token is None or token[2] is not None:
+        raise _unreadable(text)
+    return token[3] if token[1] is None else token[1].replace('""', '"')
+
+
+def _quoted(name: str) -> str:
+    token = _TOKEN.fullmatch(name)
+    return name if token is not None and token[3] == name else '"' + name.replace('"', '""') + '"'
+
+
+def _unreadable(text: str) -> ValueError:
+    return ValueError(f"{text!r} is no list of columns, expressions like lower(s), and tuples like (a, b)")

@@ -16,11 +16,14 @@ import numpy.typing as npt
 
 from accel.arrays import from_numpy, sort_distinct
 from accel.errors import IndexFormatError, SchemaMismatchError
-from accel.indexes.folding import asks_ascii, fold_all, fold_settled
+from accel.indexes.expressions import asks_ascii, fold_all, fold_settled
 from accel.indexes.kind import ChunkValues, IndexKind, Level, Presence
 from accel.indexes.matrix import Matrix, distinct_cells, keys_per_block, write_matrix
 from accel.indexes.native import Tag, code_values, tag_of
-from accel.indexes.parts import (
+from accel.indexes.question import LeafOp, LeafQuestion
+from accel.indexes.wire import (
+    BlobReader,
+    BlobWriter,
     Directory,
     check_part,
     close_head,
@@ -30,8 +33,6 @@ from accel.indexes.parts import (
     seal_head,
     write_directory,
 )
-from accel.indexes.question import LeafOp, LeafQuestion
-from accel.indexes.wire import BlobReader, BlobWriter
 from accel.predicate.evidence import Evidence
 
 if TYPE_CHECKING:

@@ -16,9 +16,8 @@ import pyarrow as pa
 
 from accel.arrays import integers, mask
 from accel.errors import IndexFormatError
-from accel.indexes.hashing import hash_values
 from accel.indexes.kind import ChunkValues, IndexKind, Level
-from accel.indexes.native import Tag, code_values, tag_of
+from accel.indexes.native import Tag, code_values, hash_values, tag_of
 from accel.indexes.question import LeafOp, LeafQuestion
 from accel.indexes.wire import BlobReader, BlobWriter
 from accel.predicate.evidence import Evidence

@@ -10,26 +10,58 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
 
 from accel.errors import IndexFormatError, SchemaMismatchError
-from accel.indexes.expressions import Expression, apply_expression
-from accel.indexes.folding import asks_ascii
-from accel.indexes.kind import ChunkValues, IndexKind, Level
-from accel.indexes.members import Member, inputs_of, parse_member, split_members
-from accel.indexes.native import uniform
-from accel.indexes.question import LeafOp, LeafQuestion
+from accel.format.domain import Bounds
+from accel.indexes.expressions import (
+    Expression,
+    Member,
+    apply_expression,
+    apply_to_value,
+    asks_ascii,
+    fold_settled,
+    inputs_of,
+    output_type,
+    parse_member,
+    split_members,
+)
+from accel.indexes.kind import ChunkValues, IndexKind, Level, Presence
+from accel.indexes.native import tag_of, uniform
+from accel.indexes.question import MANY_KEYS, LeafOp, LeafQuestion
 from accel.indexes.wire import BlobReader, BlobWriter
-from accel.indexes.zone_bytes import MAX_PARTS, read_path, read_stats, read_text, write_path, write_stats
-from accel.indexes.zone_prune import prune_zones
-from accel.indexes.zone_stats import ZoneStats, folded_stats, unit_stats
-from accel.indexes.zone_tuples import TupleZones, read_tuples, tuple_zones, write_tuples
+from accel.indexes.zone_bounds import (
+    MAX_PARTS,
+    TupleZones,
+    ZoneStats,
+    folded_stats,
+    read_path,
+    read_stats,
+    read_text,
+    read_tuples,
+    tuple_zones,
+    unit_stats,
+    write_path,
+    write_stats,
+    write_tuples,
+)
+from accel.predicate.atoms import Against, Bound, BoundColumn, Node, Order, Pattern
 from accel.predicate.evidence import Evidence
+from accel.predicate.like import successor
+from accel.predicate.prune import prune
 
-__all__ = ["ParsedZonemap", "ZoneMember", "Zonemap"]
+if TYPE_CHECKING:
+    from accel.arrays import Bools
+
+__all__ = [
+    "ParsedZonemap",
+    "ZoneMember",
+    "Zonemap",
+    "prune_zones",
+]
 
 _MAGIC = b"AIZ3"
 _SECOND_MAGIC = b"AIZ2"
@@ -306,3 +338,67 @@ def _both(a: Evidence | None, b: Evidence | None) -> Evidence | None:
     if a is None or b is None:
         return b if a is None else a
     return a.meet(b)
+
+
+_PATH = ("value",)
+
+
+def prune_zones(of: Expression, stats: ZoneStats, *, question: LeafQuestion) -> Evidence | None:
+    """Evidence for each unit; None where the expression says nothing of the question."""
+    if question.op is LeafOp.IS_NULL:
+        return _presence(stats).nulls()
+    try:
+        kind = output_type(of, question.arrow_type)
+    except ValueError:
+        return None
+    if tag_of(kind) is not stats.tag:
+        return None
+    bounds = stats.bounds()
+    if of is Expression.VALUE:
+        return _prune(bounds, kind, question.atom)
+    hit = _expression_hit(of, bounds, kind, question)
+    # That the expressions are equal says nothing of the values: any may fail.
+    return None if hit is None else _presence(stats).evidence(hit)
+
+
+def _presence(stats: ZoneStats) -> Presence:
+    return Presence(stats.nulls > 0, stats.counts > 0)
+
+
+def _prune(bounds: Bounds, kind: pa.DataType, atom: Node) -> Evidence:
+    return prune(Bound((BoundColumn(_PATH, kind),), atom), {_PATH: bounds}, len(bounds))
+
+
+def _expression_hit(
+    of: Expression, bounds: Bounds, kind: pa.DataType, question: LeafQuestion
+) -> Bools | None:
+    """Units whose expression may be that of a value that passes."""
+    if question.op is LeafOp.LIKE and question.pattern is not None:
+        prefix = _folded_prefix(question.pattern) if of is Expression.LOWER else b""
+        return _starting(bounds, kind, prefix) if prefix else None
+    values = [
+        apply_to_value(of, value, kind=question.arrow_type) for value in question.values[: MANY_KEYS + 1]
+    ]
+    if None in values or len(values) > MANY_KEYS:
+        return None
+    if question.op in (LeafOp.LE, LeafOp.LT):
+        # Below the value, the expression may still be equal.
+        return _prune(bounds, kind, Against(0, Order.LE, values[0])).may_true if of.monotone else None
+    hit = np.zeros(len(bounds), bool)
+    for value in set(values):
+        hit |= _prune(bounds, kind, Against(0, Order.EQ, value)).may_true
+    return hit
+
+
+def _folded_prefix(pattern: Pattern) -> bytes:
+    # A dot of the pattern's own is escaped: one that leads is `_` or the start of `%`.
+    if not pattern.runs or pattern.regex.startswith(r"\A(?s:."):
+        return b""
+    return fold_settled(pattern.runs[0].encode()) or b""
+
+
+def _starting(bounds: Bounds, kind: pa.DataType, prefix: bytes) -> Bools:
+    """Units with a value that may start with the prefix."""
+    below = _prune(bounds, kind, Against(0, Order.LT, prefix)).may_false
+    above = successor(prefix)
+    return below if above is None else below & _prune(bounds, kind, Against(0, Order.LT, above)).may_true

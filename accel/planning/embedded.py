@@ -15,9 +15,9 @@ import numpy as np
 
 from accel.errors import IndexFormatError
 from accel.format.embedded import verify_blob, verify_head
-from accel.indexes.ask import ask, ask_all, guarded
 from accel.indexes.kind import Level, ParsedIndex, first_rows_of
 from accel.indexes.native import signature_of
+from accel.indexes.registry import ask, ask_all, guarded
 from accel.planning.embedded_sources import IndexSource, asked_of, labelled, unknown_kinds
 from accel.planning.embedded_sources import named as named_sources
 from accel.planning.handle import FileHandle
@@ -30,7 +30,7 @@ from accel.ranges import ByteRange, Kind, ReadKey, Stash, Want
 
 if TYPE_CHECKING:
     from accel.arrays import Int64s
-    from accel.indexes.capabilities import PartedIndex, PartedKind
+    from accel.indexes.kind import PartedIndex, PartedKind
 
 __all__ = ["Embedded"]
 

@@ -6,9 +6,8 @@ from dataclasses import dataclass
 
 from accel.errors import IndexFormatError
 from accel.format.embedded import Entry, verify_blob
-from accel.indexes.ask import guarded
 from accel.indexes.kind import Level
-from accel.indexes.registry import find_kind
+from accel.indexes.registry import find_kind, guarded
 from accel.indexes.sketch import ParsedSketch, Sketch
 from accel.planning.handle import FileHandle
 from accel.planning.need import OnBadIndex

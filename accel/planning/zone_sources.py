@@ -12,11 +12,10 @@ from accel.errors import IndexFormatError
 from accel.format.bounds import chunk_extremes, page_extremes
 from accel.format.domain import Domain
 from accel.format.embedded import Entry, verify_blob
-from accel.indexes.ask import guarded
 from accel.indexes.expressions import Expression, output_type
 from accel.indexes.kind import Level
 from accel.indexes.native import signature_of, tag_of
-from accel.indexes.registry import find_kind
+from accel.indexes.registry import find_kind, guarded
 from accel.planning.handle import FileHandle
 from accel.planning.measures import Function, Measure
 from accel.planning.need import OnBadIndex

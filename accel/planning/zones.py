@@ -21,7 +21,7 @@ from accel.planning.tally import Tally
 
 if TYPE_CHECKING:
     from accel.arrays import Bools, Int64s
-    from accel.indexes.zone_stats import ZoneStats
+    from accel.indexes.zone_bounds import ZoneStats
 
 __all__ = ["Zones", "zones_of_bounds", "zones_of_stats"]
 

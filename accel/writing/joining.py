@@ -12,7 +12,7 @@ from accel.writing.building import BuiltIndex
 from accel.writing.scratch import Scratch, ScratchBytes
 
 if TYPE_CHECKING:
-    from accel.indexes.capabilities import JoinableKind
+    from accel.indexes.kind import JoinableKind
 
 __all__ = ["MANY_GROUPS", "join_groups"]
 

@@ -14,10 +14,8 @@ from pyroaring import BitMap
 
 from accel.errors import IndexFormatError
 from accel.indexes import matrix as matrix_module
-from accel.indexes.hashing import hash_natives, hash_values
-from accel.indexes.matrix import Matrix, write_matrix
-from accel.indexes.native import Tag, uniform
-from accel.indexes.roaring import bitmap_runs, decode_bitmap, encode_bitmap
+from accel.indexes.matrix import Matrix, bitmap_runs, decode_bitmap, encode_bitmap, write_matrix
+from accel.indexes.native import Tag, hash_natives, hash_values, uniform
 from accel.indexes.wire import BlobReader, BlobWriter
 
 SETS = {
