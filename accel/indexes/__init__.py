@@ -30,43 +30,34 @@ if TYPE_CHECKING:
     from accel.indexes.zonemap import Zonemap as Zonemap
     from accel.predicate.evidence import Evidence as Evidence
 
-_HOMES = {
-    "Bitmap": "accel.indexes.bitmap",
-    "Bloom": "accel.indexes.bloom",
-    "ChunkValues": "accel.indexes.kind",
-    "CoveringKind": "accel.indexes.kind",
-    "Distinct": "accel.indexes.distinct",
-    "Evidence": "accel.predicate.evidence",
-    "IndexBuilder": "accel.indexes.kind",
-    "IndexKind": "accel.indexes.kind",
-    "JoinableKind": "accel.indexes.kind",
-    "JoinedIndex": "accel.indexes.kind",
-    "LeafOp": "accel.indexes.question",
-    "LeafQuestion": "accel.indexes.question",
-    "Level": "accel.indexes.kind",
-    "Ngram": "accel.indexes.ngram",
-    "ParsedIndex": "accel.indexes.kind",
-    "PartedIndex": "accel.indexes.kind",
-    "PartedKind": "accel.indexes.kind",
-    "Presence": "accel.indexes.kind",
-    "Sketch": "accel.indexes.sketch",
-    "Zonemap": "accel.indexes.zonemap",
-    "StreamedKind": "accel.indexes.kind",
-    "kinds": "accel.indexes.registry",
-    "native_values": "accel.indexes.native",
-    "register_index": "accel.indexes.registry",
+_NAMES = {
+    "accel.indexes.bitmap": ("Bitmap",),
+    "accel.indexes.bloom": ("Bloom",),
+    "accel.indexes.distinct": ("Distinct",),
+    "accel.indexes.kind": (
+        *("ChunkValues", "CoveringKind", "IndexBuilder", "IndexKind", "JoinableKind", "JoinedIndex"),
+        *("Level", "ParsedIndex", "PartedIndex", "PartedKind", "Presence", "StreamedKind"),
+    ),
+    "accel.indexes.native": ("native_values",),
+    "accel.indexes.ngram": ("Ngram",),
+    "accel.indexes.question": ("LeafOp", "LeafQuestion"),
+    "accel.indexes.registry": ("kinds", "register_index"),
+    "accel.indexes.sketch": ("Sketch",),
+    "accel.indexes.zonemap": ("Zonemap",),
+    "accel.predicate.evidence": ("Evidence",),
 }
+_MODULES = {name: module for module, names in _NAMES.items() for name in names}
 
-__all__ = list(_HOMES)
+__all__ = sorted(_MODULES)  # noqa: PLE0605 - a list, of what is above
 
 
 def __getattr__(name: str) -> object:
     import importlib
 
-    home = _HOMES.get(name)
-    if home is None:
+    module = _MODULES.get(name)
+    if module is None:
         raise AttributeError(f"module 'accel.indexes' has no attribute {name!r}")
-    value = getattr(importlib.import_module(home), name)
+    value = getattr(importlib.import_module(module), name)
     globals()[name] = value
     return value
 

@@ -33,6 +33,7 @@ from accel.indexes.wire import (
     BlobReader,
     BlobWriter,
     Directory,
+    IndexInParts,
     check_part,
     close_head,
     head_length,
@@ -102,12 +103,8 @@ class Bitmap(IndexKind):
         return ParsedBitmap(head=self._head(data, level, units), parts={})
 
     def parse(self, data: bytes, *, level: Level, units: int) -> ParsedBitmap:
-        length = self.head_bytes(data)
-        head = self._head(data[:length], level, units)
-        if len(data) != length + head.directory.length:
-            raise IndexFormatError("a bitmap index is not as long as its head says")
-        found = ParsedBitmap(head=head, parts={})
-        return found.with_parts({(a, b): memoryview(data)[a:b] for a, b in head.spans()})
+        head = self.parse_head(data[: head_length(data)], level=level, units=units)
+        return head.with_all_parts(data)
 
     def _head(self, data: bytes, level: Level, units: int) -> BitmapHead:
         head = read_head(data, rows=units if level is Level.ROW_RANGE else 0)
@@ -123,7 +120,7 @@ class Bitmap(IndexKind):
 
 
 class _Builder:
-    """Of the values only their keys are kept: 16 bytes for each place that a value stands in."""
+    """Collects the keys of values, 16 bytes for each value in each unit."""
 
     def __init__(self, kind: Bitmap, level: Level) -> None:
         self.range_rows = kind.range_rows if level is Level.ROW_RANGE else 0
@@ -217,7 +214,7 @@ _LEAST_PART, _MOST_PART = 64, 4096
 
 
 def keys_per_part(keys: int, units: int) -> int:
-    """So many that neither the head nor a part gets long."""
+    """The keys of a part: few enough to keep parts short, and enough to keep the head short."""
     return max(min(max(math.isqrt(2 * keys), _LEAST_PART), _MOST_PART, keys_per_block(units)), 1)
 
 
@@ -353,7 +350,7 @@ def cut_parts(keys: Uint64s, cells: Int64s, *, step: int, units: int) -> Iterato
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class ParsedBitmap:
+class ParsedBitmap(IndexInParts):
     """A bitmap index, or its head and some of its parts."""
 
     head: BitmapHead
@@ -375,26 +372,12 @@ class ParsedBitmap:
         rows = self.head.range_rows
         return np.arange(len(self.head.presence), dtype=np.int64) * rows if rows else None
 
-    def wants(self, question: LeafQuestion) -> list[tuple[int, int]]:
-        """The parts that the question needs and that are not here, as ranges of the index's bytes."""
+    def part_numbers(self, question: LeafQuestion) -> list[int]:
         keys = self._keys(question)
-        if keys is None or question.op is LeafOp.IS_NULL:
-            return []
-        spans = self.head.spans()
-        numbers = sort_distinct(self.head.directory.part_of(keys)).tolist()
-        return [spans[number] for number in numbers if number >= 0 and number not in self.parts]
+        return [] if keys is None else sort_distinct(self.head.directory.part_of(keys)).tolist()
 
-    def with_parts(self, found: Mapping[tuple[int, int], memoryview]) -> ParsedBitmap:
-        """The same index with more parts, each by the range that `wants` gave.
-
-        Raises
-        ------
-        IndexFormatError
-            A part does not verify.
-        """
-        numbers = {span: number for number, span in enumerate(self.head.spans())}
-        more = {numbers[span]: Part.read(data, self.head, numbers[span]) for span, data in found.items()}
-        return ParsedBitmap(self.head, {**self.parts, **more})
+    def read_part(self, number: int, data: memoryview) -> Part:
+        return Part.read(data, self.head, number)
 
     def _keys(self, question: LeafQuestion) -> Uint64s | None:
         if question.op not in (LeafOp.EQ, LeafOp.IN) or question.tag is not self.head.tag:

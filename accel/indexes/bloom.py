@@ -32,8 +32,8 @@ from accel.indexes.native import (
 )
 from accel.indexes.question import MANY_KEYS, LeafOp, LeafQuestion
 from accel.indexes.wire import (
-    BlobReader,
     BlobWriter,
+    IndexInParts,
     check_part,
     close_head,
     head_length,
@@ -46,7 +46,6 @@ if TYPE_CHECKING:
     from accel.arrays import Bools, Int64s, Uint64s
 
 __all__ = [
-    "FIRST_MAGIC",
     "MOST_PARTS",
     "WORDS",
     "Bloom",
@@ -54,7 +53,6 @@ __all__ = [
     "ParsedBloom",
     "bit_places",
     "encode_bloom",
-    "parse_first",
     "read_head",
 ]
 
@@ -73,7 +71,6 @@ class Bloom(IndexKind):
 
     name: ClassVar[str] = "bloom"
     version: ClassVar[int] = 2
-    reads: ClassVar[frozenset[int]] = frozenset({1, 2})
     levels: ClassVar[frozenset[Level]] = frozenset({Level.PAGE, Level.ROW_GROUP})
     ops: ClassVar[frozenset[LeafOp]] = frozenset({LeafOp.EQ, LeafOp.IN, LeafOp.IS_NULL})
 
@@ -96,14 +93,8 @@ class Bloom(IndexKind):
         return ParsedBloom(read_head(data, units), {})
 
     def parse(self, data: bytes, *, level: Level, units: int) -> ParsedBloom:
-        if data[:4] == FIRST_MAGIC:
-            return parse_first(data, units)
-        length = head_length(data)
-        head = read_head(data[:length], units)
-        if len(data) != length + head.part_bytes * len(head.checksums):
-            raise IndexFormatError("a bloom index is not as long as its head says")
-        found = ParsedBloom(head, {})
-        return found.with_parts({(a, b): memoryview(data)[a:b] for a, b in head.spans()})
+        head = self.parse_head(data[: head_length(data)], level=level, units=units)
+        return head.with_all_parts(data)
 
     @property
     def params(self) -> Mapping[str, Any]:
@@ -136,14 +127,14 @@ def _rate(load: float) -> float:
 
 
 class _Builder:
-    """Of the values only their hashes are kept, 8 bytes for each unit that a value stands in."""
+    """Collects the hashes of values, 8 bytes for each value in each unit."""
 
     def __init__(self, fpp: float, level: Level) -> None:
         self.fpp = fpp
         self.level = level
         self.presence: list[Presence] = []
         self.hashes: list[Uint64s] = []
-        """Distinct ones of each unit, as far as it is known."""
+        """The distinct hashes of each unit."""
         self.tag = 0
 
     def add(self, chunk: ChunkValues) -> None:
@@ -199,7 +190,6 @@ def _part_count(counts: Int64s) -> int:
 
 
 _MAGIC = b"AIB2"
-FIRST_MAGIC = b"AIBf"
 MOST_PARTS = 1 << 12
 WORDS = 8
 """32-bit words of a block."""
@@ -276,17 +266,8 @@ class BloomHead:
 
 
 def read_head(data: bytes, units: int) -> BloomHead:
+    """Read a head; raises IndexFormatError for what is none, or is of another number of units."""
     blob = open_head(data, _MAGIC)
-    presence, tag, counts = _read_counts(blob, units)
-    parts = blob.u32()
-    if not 1 <= parts <= MOST_PARTS:
-        raise IndexFormatError(f"a bloom index of {parts} parts")
-    checksums = blob.array(parts, "<u8").astype(np.uint64)
-    close_head(blob)
-    return BloomHead(presence, tag, counts, checksums, len(data))
-
-
-def _read_counts(blob: BlobReader, units: int) -> tuple[Presence, Tag, Int64s]:
     blob.units(units)
     presence = blob.presence(units)
     try:
@@ -296,20 +277,16 @@ def _read_counts(blob: BlobReader, units: int) -> tuple[Presence, Tag, Int64s]:
     counts = blob.array(units, "<u4").astype(np.int64)
     if bool((presence.value & (counts == 0)).any()):
         raise IndexFormatError("a bloom index has values and no filter for them")
-    return presence, tag, counts
-
-
-def parse_first(data: bytes, units: int) -> ParsedBloom:
-    """Version 1: one part, and no head."""
-    blob = BlobReader(data, FIRST_MAGIC)
-    presence, tag, counts = _read_counts(blob, units)
-    words = blob.array(int(counts.sum()) * WORDS, "<u4").astype(np.uint32, copy=False)
-    blob.end()
-    return ParsedBloom(BloomHead(presence, tag, counts, np.zeros(1, np.uint64), len(data)), {0: words})
+    parts = blob.u32()
+    if not 1 <= parts <= MOST_PARTS:
+        raise IndexFormatError(f"a bloom index of {parts} parts")
+    checksums = blob.array(parts, "<u8").astype(np.uint64)
+    close_head(blob)
+    return BloomHead(presence, tag, counts, checksums, len(data))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class ParsedBloom:
+class ParsedBloom(IndexInParts):
     """Filters read back, or the head and some of the parts."""
 
     head: BloomHead
@@ -320,35 +297,17 @@ class ParsedBloom:
         own = self.head.length + 16 * len(self.head.counts) + 256
         return own + sum(words.nbytes for words in self.parts.values())
 
-    def wants(self, question: LeafQuestion) -> list[tuple[int, int]]:
-        """The parts that the question needs and that are not here, as ranges of the index's bytes."""
+    def part_numbers(self, question: LeafQuestion) -> list[int]:
         hashes = self._hashes(question)
         if hashes is None or not self.head.part_bytes:
             return []
-        spans = self.head.spans()
-        return [
-            spans[number] for number in sorted(set(self.head.part_of(hashes))) if number not in self.parts
-        ]
+        return sorted(set(self.head.part_of(hashes)))
 
-    def with_parts(self, found: Mapping[tuple[int, int], memoryview]) -> ParsedBloom:
-        """The same index with more parts, each by the range that `wants` gave.
-
-        Raises
-        ------
-        IndexFormatError
-            A part does not verify.
-        """
-        if not self.head.part_bytes:
-            return self
-        numbers = {span: number for number, span in enumerate(self.head.spans())}
-        more = dict(self.parts)
-        for span, data in found.items():
-            number = numbers[span]
-            check_part(data, self.head.checksums[number])
-            if len(data) != self.head.part_bytes:
-                raise IndexFormatError("a part of a bloom index has a wrong length")
-            more[number] = np.frombuffer(bytes(data), "<u4").astype(np.uint32, copy=False)
-        return ParsedBloom(self.head, more)
+    def read_part(self, number: int, data: memoryview) -> npt.NDArray[np.uint32]:
+        check_part(data, self.head.checksums[number])
+        if len(data) != self.head.part_bytes:
+            raise IndexFormatError("a part of a bloom index has a wrong length")
+        return np.frombuffer(bytes(data), "<u4").astype(np.uint32, copy=False)
 
     def prune(self, question: LeafQuestion) -> Evidence | None:
         if question.op is LeafOp.IS_NULL:

@@ -92,7 +92,7 @@ class _Builder:
         self.presence: list[Presence] = []
         self.units = 0
         self.keys: list[Int64s] = []
-        """Of the cells that are set, and their units."""
+        """The places of the values of the cells that are set, and their units."""
         self.places: list[Int64s] = []
         self.overflow = False
 
@@ -119,13 +119,13 @@ class _Builder:
         self.places.append(unit + first)
 
     def _take(self, values: pa.Array) -> Int64s:
-        """Add values, each once, to those there are; the place of each among them."""
-        known = 0 if self.values is None else len(self.values)
-        if not known:
+        """Add values to the distinct ones; gives the place of each among them."""
+        before = 0 if self.values is None else len(self.values)
+        if not before:
             self.values, moved = values, np.arange(len(values))
         else:
             joined = pa.concat_arrays([self.values, values]).dictionary_encode()
-            self.values, moved = joined.dictionary, integers(joined.indices)[known:].astype(np.int64)
+            self.values, moved = joined.dictionary, integers(joined.indices)[before:].astype(np.int64)
         kind = self.kind
         self.overflow = len(self.values) > kind.max_values or self.values.nbytes > kind.max_bytes + 16 * len(
             self.values

@@ -19,7 +19,6 @@ import pyarrow as pa
 from accel.arrays import bytes_array, from_numpy, integers, mask, pack_bits, validity
 from accel.errors import SchemaMismatchError
 from accel.indexes.native import Tag, code_values, tag_of, uniform
-from accel.indexes.question import LeafQuestion
 from accel.predicate.kinds import Family, kind_of
 
 if TYPE_CHECKING:
@@ -32,7 +31,6 @@ __all__ = [
     "Member",
     "apply_expression",
     "apply_to_value",
-    "asks_ascii",
     "fold",
     "fold_all",
     "fold_settled",
@@ -84,12 +82,6 @@ def is_settled(text: bytes) -> bool:
 def _is_none(code: int) -> bool:
     """Whether Unicode says that it never is a character."""
     return code & 0xFFFE == 0xFFFE or 0xFDD0 <= code <= 0xFDEF
-
-
-def asks_ascii(question: LeafQuestion) -> bool:
-    """Whether the texts of a question are ASCII: no character that Unicode may get folds to what they hold."""
-    texts = question.values if question.pattern is None else question.pattern.runs
-    return all(text.isascii() for text in texts if isinstance(text, bytes | str))
 
 
 _SECOND = 1_000_000_000
@@ -267,9 +259,9 @@ def parse_member(text: str, *, default: Expression = Expression.VALUE) -> Member
         if len(columns) < 2 or len(set(columns)) < len(columns):
             raise ValueError(f"a tuple is of two columns or more, not {text!r}")
         return Member(Expression.VALUE, columns)
-    known = [str(each) for each in Expression]
-    if call[1] not in known or len(columns) != 1:
-        raise ValueError(f"an index is of one of {', '.join(known)} of a column, not of {text!r}")
+    names = [str(each) for each in Expression]
+    if call[1] not in names or len(columns) != 1:
+        raise ValueError(f"an index is of one of {', '.join(names)} of a column, not of {text!r}")
     return Member(Expression(call[1]), columns)
 
 

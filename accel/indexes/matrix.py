@@ -1,8 +1,8 @@
-"""Roaring bitmaps in their portable format, checked before the library sees them.
+"""Which of many keys occur in which of many units: a sparse matrix of bits in roaring bitmaps.
 
-CRoaring reads within the buffer whatever it holds, but its behaviour on a bitmap that breaks its own
-rules (members out of order, a wrong cardinality) is undefined; so those are checked here.
-Source: RoaringFormatSpec, the 32-bit format.
+Cell (key, unit) is member `key * units + unit` of a bitmap in the portable format of RoaringFormatSpec. Members have
+32 bits, so a matrix is cut into blocks of whole keys. The behaviour of CRoaring on a bitmap that breaks its own rules
+(members out of order, a wrong cardinality) is undefined, so those rules are checked here first.
 """
 
 from __future__ import annotations
@@ -116,10 +116,10 @@ def _check(data: memoryview) -> tuple[Int64s, Int64s, Bools, Int64s]:
     keys, cards = head[:, 0].astype(np.int64), head[:, 1].astype(np.int64) + 1
     if bool((np.diff(keys) <= 0).any()):
         raise _broken("containers out of order")
-    said = np.frombuffer(_piece(data, at, 4 * count), "<u4") if offsets else None
+    stated = np.frombuffer(_piece(data, at, 4 * count), "<u4") if offsets else None
     at += 4 * count if offsets else 0
     starts = _check_containers(data, at, cards, runs)
-    if int(starts[-1]) != size or (said is not None and bool((said != starts[:-1]).any())):
+    if int(starts[-1]) != size or (stated is not None and bool((stated != starts[:-1]).any())):
         raise _broken("containers are not where they should be")
     return keys, cards, runs, starts
 
@@ -179,9 +179,7 @@ _MEMBERS = 1 << 32
 _DENSE = 1 << 20
 """So many flags are always looked through rather than sorting."""
 _FEW = 64
-"""Up to so many keys are looked up one by one; for more, all cells are read."""
-_MOST_CELLS = 1 << 22
-"""Up to so many set cells of a block are looked at one by one; more of them as the runs that they are stored as."""
+"""Up to so many keys are looked up one by one; for more, all runs of cells are read."""
 
 
 def distinct_cells(rows: Int64s, columns: Int64s, *, width: int, height: int) -> Int64s:
@@ -259,11 +257,7 @@ class Matrix:
             return out
         step = keys_per_block(self.units)
         for number, block in enumerate(self.blocks):
-            if len(block) > _MOST_CELLS:
-                out |= _units_of_runs(block, keys[number * step : (number + 1) * step], self.units)
-                continue
-            cells = np.frombuffer(block.to_array(), np.uint32).astype(np.int64)
-            out[(cells % self.units)[keys[number * step + cells // self.units]]] = True
+            out |= _units_of_runs(block, keys[number * step : (number + 1) * step], self.units)
         return out
 
     def all(self, keys: Iterable[int]) -> Bools:
@@ -294,5 +288,5 @@ def _units_of_runs(block: BitMap, keys: Bools, units: int) -> Bools:
         between = longer & (before[last_key] > before[first_key + longer])
         rises[0] += np.count_nonzero(ends) + np.count_nonzero(between)
         rises[units] -= np.count_nonzero(between)
-    held: Bools = np.cumsum(rises[:-1]) > 0
-    return held
+    found: Bools = np.cumsum(rises[:-1]) > 0
+    return found

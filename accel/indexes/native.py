@@ -165,8 +165,8 @@ def code_values(array: pa.Array | pa.ChunkedArray) -> Coded:
     if bool(used.all()):
         return Coded(entries.dictionary, codes)
     moved = np.cumsum(used) - 1
-    kept = np.flatnonzero(used)
-    values = entries.dictionary.take(_fixed(kept, np.ones(len(kept), bool), pa.int64()))
+    places = np.flatnonzero(used)
+    values = entries.dictionary.take(_fixed(places, np.ones(len(places), bool), pa.int64()))
     return Coded(values, np.where(codes < 0, -1, moved[codes]))
 
 

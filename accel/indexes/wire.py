@@ -1,10 +1,15 @@
-"""The pieces that the bytes of indexes are made of. Little endian throughout; see docs/formats.md."""
+"""The fields that the bytes of every index kind consist of, and indexes that are read in parts.
+
+All numbers are little endian; docs/formats.md specifies the bytes. An index in parts begins with a head, which stays
+cached and says where the parts are and what their checksums are, so that a question reads few bytes of a large index.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -17,11 +22,13 @@ from accel.indexes.native import ARROW, NUMPY, Tag, tag_of
 
 if TYPE_CHECKING:
     from accel.arrays import Bools, Int64s, Uint64s
+    from accel.indexes.question import LeafQuestion
 
 __all__ = [
     "BlobReader",
     "BlobWriter",
     "Directory",
+    "IndexInParts",
     "check_part",
     "close_head",
     "head_length",
@@ -33,7 +40,7 @@ __all__ = [
 
 
 class BlobWriter:
-    """Puts pieces one behind the other, after four bytes of magic."""
+    """Appends fields one after the other, after four bytes of magic."""
 
     def __init__(self, magic: bytes) -> None:
         self._parts = [magic]
@@ -86,7 +93,7 @@ class BlobWriter:
 
 
 class BlobReader:
-    """Takes them off again. Whatever is not there, or not right, is an IndexFormatError."""
+    """Reads what a `BlobWriter` wrote, in the same order; raises IndexFormatError where it cannot."""
 
     def __init__(self, data: bytes | memoryview, magic: bytes) -> None:
         self._data = memoryview(data).cast("B") if len(data) else memoryview(b"")
@@ -178,12 +185,12 @@ def head_length(data: bytes) -> int:
 
 
 def open_head(data: bytes | memoryview, magic: bytes) -> BlobReader:
-    """Its body, to be read up to its end.
+    """Check a head, and give a reader of its body.
 
     Raises
     ------
     IndexFormatError
-        It is none of that magic, or not what was written.
+        The magic, the length or the checksum is wrong.
     """
     import xxhash
 
@@ -196,14 +203,14 @@ def open_head(data: bytes | memoryview, magic: bytes) -> BlobReader:
 
 
 def close_head(blob: BlobReader) -> None:
-    """Raises IndexFormatError where the body goes on."""
+    """Check that the body ends here; raises IndexFormatError where it goes on."""
     blob.take(8)
     blob.end()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Directory:
-    """Where the parts are that hold ascending runs of keys."""
+    """Where the parts are; each has a run of ascending keys."""
 
     first_keys: Uint64s
     sizes: Int64s
@@ -214,16 +221,17 @@ class Directory:
 
     @classmethod
     def of(cls, first_keys: Uint64s, sizes: Int64s, parts: Iterable[bytes]) -> Directory:
-        """That of parts which were made, and are to stand in their order."""
+        """The directory of these parts, in their order."""
         import xxhash
 
-        told = [(len(part), xxhash.xxh64_intdigest(part)) for part in parts]
-        ends = np.cumsum([length for length, _ in told], dtype=np.int64)
-        return cls(first_keys, sizes, ends, np.array([check for _, check in told], np.uint64))
+        stored = list(parts)
+        ends = np.cumsum([len(part) for part in stored], dtype=np.int64)
+        checksums = np.array([xxhash.xxh64_intdigest(part) for part in stored], np.uint64)
+        return cls(first_keys, sizes, ends, checksums)
 
     @classmethod
     def joined(cls, some: Sequence[Directory]) -> Directory:
-        """That of the parts of all, one after the other."""
+        """The directory of all their parts, one directory after the other."""
         before = np.cumsum([0, *(one.length for one in some)], dtype=np.int64)
         return cls(
             np.concatenate([np.zeros(0, np.uint64), *(one.first_keys for one in some)]),
@@ -243,7 +251,7 @@ class Directory:
 
     @property
     def length(self) -> int:
-        """Of all parts."""
+        """The bytes of all parts."""
         return int(self.ends[-1]) if len(self.ends) else 0
 
     def spans(self, start: int) -> list[tuple[int, int]]:
@@ -266,7 +274,7 @@ def write_directory(out: BlobWriter, directory: Directory) -> None:
 
 
 def read_directory(blob: BlobReader) -> Directory:
-    """Raises IndexFormatError for one that contradicts itself."""
+    """Read a directory; raises IndexFormatError for one that contradicts itself."""
     parts = blob.u32()
     first_keys = blob.array(parts, "<u8")
     sizes = blob.array(parts, "<u4").astype(np.int64)
@@ -279,8 +287,59 @@ def read_directory(blob: BlobReader) -> Directory:
 
 
 def check_part(data: memoryview, expected: Any) -> None:
-    """Raises IndexFormatError for a part that is not the one that was written."""
+    """Check the checksum of a part; raises IndexFormatError where it differs."""
     import xxhash
 
     if xxhash.xxh64_intdigest(data) != int(expected):
         raise IndexFormatError("a part of an index has a wrong checksum")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class IndexInParts:
+    """An index whose head is read, and of whose parts some are.
+
+    A subclass says which parts answer a question, and reads one. Its head has `length`, in bytes, and `spans()`.
+    """
+
+    head: Any
+    parts: Mapping[int, Any]
+    """The parts that are read, by number."""
+
+    def part_numbers(self, question: LeafQuestion) -> Iterable[int]:
+        """The numbers of the parts that a question needs; negative ones stand for no part."""
+        raise NotImplementedError
+
+    def read_part(self, number: int, data: memoryview) -> Any:
+        """Read one part. Raises IndexFormatError for bytes that are not that part."""
+        raise NotImplementedError
+
+    def wants(self, question: LeafQuestion) -> list[tuple[int, int]]:
+        """The byte ranges of the parts that the question needs and that are not read yet."""
+        spans = self.head.spans()
+        numbers = self.part_numbers(question)
+        return [spans[number] for number in numbers if number >= 0 and number not in self.parts]
+
+    def with_parts(self, found: Mapping[tuple[int, int], memoryview]) -> Self:
+        """The same index with more parts, each by the range that `wants` gave.
+
+        Raises
+        ------
+        IndexFormatError
+            A part does not verify.
+        """
+        numbers = {span: number for number, span in enumerate(self.head.spans())}
+        more = {numbers[span]: self.read_part(numbers[span], data) for span, data in found.items()}
+        return dataclasses.replace(self, parts={**self.parts, **more})
+
+    def with_all_parts(self, data: bytes) -> Self:
+        """The same index with every part, from the bytes of all of it.
+
+        Raises
+        ------
+        IndexFormatError
+            The bytes are not as long as the head says, or a part does not verify.
+        """
+        spans = self.head.spans()
+        if len(data) != (spans[-1][1] if spans else self.head.length):
+            raise IndexFormatError("an index is not as long as its head says")
+        return self.with_parts({(a, b): memoryview(data)[a:b] for a, b in spans})

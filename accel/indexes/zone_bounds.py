@@ -222,14 +222,14 @@ def folded_stats(values: pa.Array, starts: Int64s) -> ZoneStats:
     """The same of folded text: units of which some is not settled have no bounds."""
     stats = unit_stats(values, starts)
     bounds = [*starts.tolist(), len(values)]
-    known = [_is_settled(values.slice(start, end - start)) for start, end in pairwise(bounds)]
-    if all(known):
+    settled = [_is_settled(values.slice(start, end - start)) for start, end in pairwise(bounds)]
+    if all(settled):
         return stats
     return dataclasses.replace(
         stats,
-        lower=tuple(bound if has else None for bound, has in zip(stats.lower, known, strict=True)),
-        upper=tuple(bound if has else None for bound, has in zip(stats.upper, known, strict=True)),
-        exact=stats.exact & np.array(known, bool),
+        lower=tuple(bound if has else None for bound, has in zip(stats.lower, settled, strict=True)),
+        upper=tuple(bound if has else None for bound, has in zip(stats.upper, settled, strict=True)),
+        exact=stats.exact & np.array(settled, bool),
     )
 
 
@@ -371,8 +371,8 @@ def _restrict(
                         end.setdefault(path, values[0])
     found = []
     for end in ends:
-        known = itertools.takewhile(end.__contains__, paths)
-        found.append(tuple(end[path] for path in known))
+        leading = itertools.takewhile(end.__contains__, paths)
+        found.append(tuple(end[path] for path in leading))
     return found[0], found[1]
 
 
@@ -475,14 +475,14 @@ def read_tuples(blob: BlobReader, columns: int, *, units: int) -> TupleZones:
     for side in range(2):
         found: list[list[Any]] = [[] for _ in range(units)]
         for place in range(columns):
-            known, null = blob.flags(units).tolist(), blob.flags(units).tolist()
+            present, null = blob.flags(units).tolist(), blob.flags(units).tolist()
             stored = blob.values()
             tag = tag_of(stored.type)
             if len(stored) != units or tag is None or (side and tags[place] is not tag):
                 raise IndexFormatError("a zone map has tuples of another number of units, or of two types")
             if not side:
                 tags.append(tag)
-            rows = zip(found, known, null, native_values(stored).tolist(), strict=True)
+            rows = zip(found, present, null, native_values(stored).tolist(), strict=True)
             for values, has, none, value in rows:
                 if has and len(values) != place:
                     raise IndexFormatError("a zone map has a tuple with a gap")

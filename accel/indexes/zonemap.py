@@ -22,7 +22,6 @@ from accel.indexes.expressions import (
     Member,
     apply_expression,
     apply_to_value,
-    asks_ascii,
     fold_settled,
     inputs_of,
     output_type,
@@ -64,8 +63,6 @@ __all__ = [
 ]
 
 _MAGIC = b"AIZ3"
-_SECOND_MAGIC = b"AIZ2"
-_FIRST_MAGIC = b"AIZm"
 _FIGURES, _TUPLES = 1, 2
 
 Path = tuple[str, ...]
@@ -93,7 +90,6 @@ class Zonemap(IndexKind):
 
     name: ClassVar[str] = "zonemap"
     version: ClassVar[int] = 3
-    reads: ClassVar[frozenset[int]] = frozenset({1, 2, 3})
     levels: ClassVar[frozenset[Level]] = frozenset({Level.FILE, Level.ROW_GROUP, Level.PAGE})
     ops: ClassVar[frozenset[LeafOp]] = frozenset(LeafOp)
 
@@ -105,8 +101,8 @@ class Zonemap(IndexKind):
         try:
             Expression(self.of)
         except ValueError:
-            known = ", ".join(Expression)
-            raise ValueError(f"a zone map is of one of {known}, not of {self.of!r}") from None
+            names = ", ".join(Expression)
+            raise ValueError(f"a zone map is of one of {names}, not of {self.of!r}") from None
         if isinstance(self.columns, str):
             object.__setattr__(self, "columns", split_members(self.columns))
         if len(self.members) > MAX_PARTS:
@@ -154,15 +150,12 @@ class Zonemap(IndexKind):
         return _Builder(self, level)
 
     def parse(self, data: bytes, *, level: Level, units: int) -> ParsedZonemap:
-        if data[:4] == _FIRST_MAGIC:
-            return _parse_first(data, units)
-        settled = data[:4] != _SECOND_MAGIC
-        blob = BlobReader(data, _MAGIC if settled else _SECOND_MAGIC)
+        blob = BlobReader(data, _MAGIC)
         blob.units(units)
         count = blob.u32()
         if not 1 <= count <= MAX_PARTS:
             raise IndexFormatError(f"a zone map of {count} members")
-        members = tuple(_read_member(blob, units, settled=settled) for _ in range(count))
+        members = tuple(_read_member(blob, units) for _ in range(count))
         blob.end()
         return ParsedZonemap(members, 4 * len(data))
 
@@ -240,26 +233,22 @@ class ZoneMember:
     paths: tuple[Path, ...]
     """One, the empty one where the index is of one column; more for a tuple."""
     figures: Figures
-    settled: bool = True
-    """Units with text that may fold otherwise elsewhere have no bounds."""
 
     def prune(self, question: LeafQuestion) -> Evidence | None:
         """Evidence of the figures of one thing, where it is that of the question."""
         if not isinstance(self.figures, ZoneStats) or self.paths[0] not in (question.path, ()):
             return None
-        if self.of is Expression.LOWER and not self.settled and not asks_ascii(question):
-            return None
         return prune_zones(self.of, self.figures, question=question)
 
 
-def _read_member(blob: BlobReader, units: int, *, settled: bool) -> ZoneMember:
+def _read_member(blob: BlobReader, units: int) -> ZoneMember:
     form, of = blob.u32(), _expression(read_text(blob))
     count = blob.u32()
     if form not in (_FIGURES, _TUPLES) or not 1 <= count <= MAX_PARTS or (form == _FIGURES and count > 1):
         raise IndexFormatError("a zone map has a member that is none")
     paths = tuple(read_path(blob) for _ in range(count))
     figures: Figures = read_stats(blob, units) if form == _FIGURES else read_tuples(blob, count, units=units)
-    return ZoneMember(of, paths, figures, settled)
+    return ZoneMember(of, paths, figures)
 
 
 def _expression(text: str) -> Expression:
@@ -267,20 +256,6 @@ def _expression(text: str) -> Expression:
         return Expression(text)
     except ValueError:
         raise IndexFormatError(f"a zone map of {text[:40]!r}") from None
-
-
-def _parse_first(data: bytes, units: int) -> ParsedZonemap:
-    """Version 1: one expression for all columns, and no tuples."""
-    blob = BlobReader(data, _FIRST_MAGIC)
-    blob.units(units)
-    of, count = _expression(read_text(blob)), blob.u32()
-    if not 1 <= count <= MAX_PARTS:
-        raise IndexFormatError(f"a zone map of {count} columns")
-    members = tuple(
-        ZoneMember(of, (read_path(blob),), read_stats(blob, units), settled=False) for _ in range(count)
-    )
-    blob.end()
-    return ParsedZonemap(members, 4 * len(data))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -301,10 +276,7 @@ class ParsedZonemap:
         of = self.of if of is None else of
         for member in self.members:
             if member.of is of and member.paths[0] in (path, ()) and isinstance(member.figures, ZoneStats):
-                figures = member.figures
-                if of is Expression.LOWER and not member.settled:
-                    return dataclasses.replace(figures, exact=np.zeros(len(figures.rows), bool))
-                return figures
+                return member.figures
         return None
 
     def prune(self, question: LeafQuestion) -> Evidence | None:
