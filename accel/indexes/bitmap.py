@@ -1,8 +1,8 @@
-"""`bitmap`: for every value exactly which pages, or ranges of rows, hold it.
+"""`bitmap`: for every value, exactly which pages or ranges of rows hold it.
 
-Answers EQ and IN, and IS NULL by flags. Costs: 8 bytes a distinct value, and 2 to 10 for each place that a value stands
-in. The bytes are a head and parts by key, so that one value is looked up in a large index by reading
-the head (which stays cached) and one part.
+It answers EQ and IN, and IS NULL by flags. It costs 8 bytes for each distinct value, and 2 to 10 for each unit that holds
+the value. The bytes are a head, which stays cached, and parts by key, so that one value is looked up by reading one part.
+The indexes of all row groups can be joined into one, so that a value is looked up in one part instead of one in each.
 """
 
 from __future__ import annotations
@@ -84,22 +84,22 @@ class Bitmap(IndexKind):
             raise ValueError(f"range_rows is a number of rows, not {self.range_rows}")
 
     def builder(self, *, level: Level) -> _Builder:
-        """A new index in the making."""
+        """Start a new index."""
         return _Builder(self, level)
 
     def head_bytes(self, data: bytes) -> int:
-        """The length of the head of an index that was built: what a reader needs before it knows which part."""
+        """The length of the head of an index: a reader needs the head before it knows which part to read."""
         return head_length(data)
 
     def join(
         self, runs: Sequence[Callable[[int, int], bytes]], *, keep: Callable[[bytes], None]
     ) -> bytes | None:
-        """One index of all row groups, of `joined_version`, from those of pages of each: see `join_bitmaps`."""
+        """Join the page indexes of all row groups into one of `joined_version`: see `join_bitmaps`."""
 
         return join_bitmaps(runs, keep=keep)
 
     def parse_head(self, data: bytes, *, level: Level, units: int) -> ParsedBitmap:
-        """Read the head alone; what it wants for a question is then to be added by `with_parts`."""
+        """Read the head alone; `with_parts` adds the parts that a question needs."""
         return ParsedBitmap(head=self._head(data, level, units), parts={})
 
     def parse(self, data: bytes, *, level: Level, units: int) -> ParsedBitmap:
@@ -220,7 +220,7 @@ def keys_per_part(keys: int, units: int) -> int:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BitmapHead:
-    """All but the parts."""
+    """Everything but the parts."""
 
     presence: Presence
     range_rows: int
@@ -309,7 +309,7 @@ def read_head(data: bytes, *, rows: int) -> BitmapHead:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Part:
-    """A run of keys, and where they stand."""
+    """A run of keys, and the units that hold each."""
 
     MAGIC: ClassVar[bytes] = b"AIBp"
 
@@ -318,7 +318,7 @@ class Part:
 
     @classmethod
     def read(cls, data: memoryview, head: BitmapHead, number: int) -> Part:
-        """Raises IndexFormatError for what is not the part that the head tells of."""
+        """Read a part; raises IndexFormatError for bytes that are not the part that the head describes."""
         check_part(data, head.directory.checksums[number])
         blob = BlobReader(data, cls.MAGIC)
         count = int(head.directory.sizes[number])
@@ -411,7 +411,7 @@ class ParsedBitmap(IndexInParts):
         return presence.evidence(hits > 0, miss)
 
     def describe(self) -> Mapping[str, Any]:
-        """What `accel inspect` shows."""
+        """Describe the index for `accel inspect`."""
         return {
             "keys": int(self.head.directory.sizes.sum()),
             "parts": len(self.head.directory.sizes),
@@ -423,7 +423,7 @@ class ParsedBitmap(IndexInParts):
 Read = Callable[[int, int], bytes]
 
 _AT_ONCE = 1 << 19
-"""Keys merged at a time, about: some 50 bytes each."""
+"""About so many keys are merged at a time, at some 50 bytes each."""
 _MOST_UNITS = (1 << 31) - 1
 
 
@@ -433,15 +433,15 @@ def join_bitmaps(runs: Sequence[Read], *, keep: Callable[[bytes], None]) -> byte
     Parameters
     ----------
     runs : sequence of callables
-        For each index what gives the bytes of a half-open range of it.
+        For each index a function that returns the bytes of a half-open range of it.
     keep : callable
-        Is given the parts of the new index, in order.
+        Called with the parts of the new index, in order.
 
     Returns
     -------
     bytes or None
-        Its head, which stands before the parts. None, and nothing has been kept, where they cannot be one: for what they
-        hold is not of one type, or their pages are too many.
+        The head, which comes before the parts. None, before any call of `keep`, where the indexes cannot be joined: their
+        types differ, or they have too many pages.
     """
     heads = [_read_head(read) for read in runs]
     groups = np.array([len(head.presence) for head in heads], np.int64)
@@ -455,7 +455,7 @@ def join_bitmaps(runs: Sequence[Read], *, keep: Callable[[bytes], None]) -> byte
     for keys, cells in _merged(runs, heads, groups):
         for low, high, part in cut_parts(keys, cells, step=step, units=units):
             keep(part)
-            # A copy: what is left of the keys is not held by it.
+            # A copy, so that it does not keep the array of keys alive.
             first = keys[low : low + 1].copy()
             placed.append(Directory.of(first, np.array([high - low], np.int64), [part]))
     return encode_head(
@@ -476,7 +476,7 @@ def _read_head(read: Read) -> BitmapHead:
 def _merged(
     runs: Sequence[Read], heads: Sequence[BitmapHead], groups: Int64s
 ) -> Iterator[tuple[Uint64s, Int64s]]:
-    """Stretches of distinct keys, ascending, and the cells of their matrix that are set."""
+    """Runs of distinct ascending keys, each with the cells of its matrix that are set."""
     units = int(groups.sum())
     sources = [
         _Run(read, head, first)
@@ -499,7 +499,7 @@ def _merged(
 
 
 def _ends(heads: Sequence[BitmapHead]) -> list[int | None]:
-    """Keys before which stretches end, so that each has about as many; None: the last has no end."""
+    """The keys that end each run of about equal length; None ends the last."""
     firsts = np.concatenate([head.directory.first_keys for head in heads])
     sizes = np.concatenate([head.directory.sizes for head in heads])
     order = np.argsort(firsts, kind="stable")
@@ -521,7 +521,7 @@ class _Run:
         self._places: Int64s = np.zeros(0, np.int64)
 
     def take(self, end: int | None) -> tuple[Uint64s, Int64s]:
-        """A key for each of its units, and these, of the keys before `end` that have not been taken."""
+        """The keys before `end` that have not been taken, each repeated for its units, and those units."""
         keys, places = [self._keys], [self._places]
         firsts = self._head.directory.first_keys
         while self._next < len(self._spans) and (end is None or int(firsts[self._next]) < end):

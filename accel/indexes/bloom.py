@@ -1,7 +1,8 @@
-"""`bloom`: for every page a filter of the values in it, sized by how many there are.
+"""`bloom`: for every page, a filter of the values in it, sized by how many there are.
 
-Answers EQ and IN; IS NULL by flags. Costs, for a false-positive rate of 1 %: about 10.5 bits a distinct value of a
-page. The filters are split into blocks of 256 bits as Parquet's own are.
+It answers EQ and IN, and IS NULL by flags. At a false-positive rate of 1 %, it costs about 10.5 bits for each distinct value
+of a page. The filters are split into blocks of 256 bits as Parquet's own are. The bytes are a head, and parts by hash; each
+part has some blocks of every unit's filter.
 """
 
 from __future__ import annotations
@@ -81,15 +82,15 @@ class Bloom(IndexKind):
             raise ValueError(f"fpp is a chance between 0 and 1, not {self.fpp}")
 
     def builder(self, *, level: Level) -> _Builder:
-        """A new index in the making."""
+        """Start a new index."""
         return _Builder(self.fpp, level)
 
     def head_bytes(self, data: bytes) -> int:
-        """The length of the head of an index that was built: what a reader needs before it knows which part."""
+        """The length of the head of an index: a reader needs the head before it knows which part to read."""
         return head_length(data)
 
     def parse_head(self, data: bytes, *, level: Level, units: int) -> ParsedBloom:
-        """Read the head alone; what it wants for a question is then to be added by `with_parts`."""
+        """Read the head alone; `with_parts` adds the parts that a question needs."""
         return ParsedBloom(read_head(data, units), {})
 
     def parse(self, data: bytes, *, level: Level, units: int) -> ParsedBloom:
@@ -344,7 +345,7 @@ class ParsedBloom(IndexInParts):
         return hit
 
     def describe(self) -> Mapping[str, Any]:
-        """What `accel inspect` shows."""
+        """Describe the index for `accel inspect`."""
         return {
             "filter_bytes": self.head.part_bytes * len(self.head.checksums),
             "parts": len(self.head.checksums),

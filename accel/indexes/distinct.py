@@ -1,7 +1,7 @@
-"""`distinct`: the values of a column of few, and which units hold which.
+"""`distinct`: the values of a column that has few, and which units hold which.
 
-Answers every question, by trying it on each value. Costs: the values once, and about two bytes for each
-value that a unit holds; nothing but null counts where there are more values than the limit.
+It answers every question by testing each value. It costs the values once, and about two bytes for each value in each unit.
+Where there are more values than the limit, only null flags are stored.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ class Distinct(IndexKind):
     Parameters
     ----------
     max_values : int
-        An index (of a file, or of a row group) lists no values where there are more distinct ones than this.
+        An index (of a file, or of a row group) with more distinct values than this lists none.
     max_bytes : int
-        Nor where they take more bytes in Arrow than this and 16 for each of them.
+        An index whose values take more Arrow bytes than this, plus 16 for each value, lists none.
     """
 
     name: ClassVar[str] = "distinct"
@@ -54,7 +54,7 @@ class Distinct(IndexKind):
     max_bytes: int = 1 << 20
 
     def builder(self, *, level: Level) -> _Builder:
-        """A new index in the making."""
+        """Start a new index."""
         return _Builder(self, level)
 
     def parse(self, data: bytes, *, level: Level, units: int) -> ParsedDistinct:
@@ -159,9 +159,9 @@ class ParsedDistinct:
 
     presence: Presence
     values: pa.Array | None
-    """All values of all units, uniform; None where there were too many."""
+    """The distinct values of all units, uniform; None where there were too many."""
     matrix: Matrix | None
-    """Which unit holds which; None where there is one unit, that holds all."""
+    """Which unit holds which value; None where one unit holds all."""
     size: int
 
     @property
@@ -182,5 +182,5 @@ class ParsedDistinct:
         return self.matrix.any(keys)
 
     def describe(self) -> Mapping[str, Any]:
-        """What `accel inspect` shows."""
+        """Describe the index for `accel inspect`."""
         return {"values": None if self.values is None else len(self.values), "units": len(self.presence)}

@@ -1,7 +1,10 @@
-"""Text without case, as indexes hold it: folded by one Python and asked for by another.
+"""What a zone map may cover: columns, expressions over them (text without case, calendar parts), and tuples of columns.
 
-`str.casefold` never changes for a character once Unicode has it. One that this Python's Unicode lacks may fold to another
-in a later one: what it folds to here says nothing there.
+Their textual form is `a`, `b.c`, `"any name"`, `lower(s)`, `year(t)` or `(a, b)`; commas separate the members of a list.
+
+Text is folded by the Python that writes an index and again by the Python that reads it. `str.casefold` never changes for a
+character once Unicode has assigned it, but a later Unicode may fold a character that this one has not assigned. So text with
+unassigned characters ("not settled") proves nothing.
 """
 
 from __future__ import annotations
@@ -46,12 +49,12 @@ _ASCII = bytes(range(128))
 
 
 def fold(text: bytes) -> bytes:
-    """The text folded; raises UnicodeDecodeError for what is no UTF-8."""
+    """Fold a text; raises UnicodeDecodeError for bytes that are not UTF-8."""
     return text.lower() if text.isascii() else text.decode().casefold().encode()
 
 
 def fold_all(texts: Sequence[bytes]) -> list[bytes] | None:
-    """All of them folded; None where one is no UTF-8, or not settled."""
+    """Fold texts; None where one is not UTF-8, or not settled."""
     if b"".join(texts).isascii():
         return [text.lower() for text in texts]
     try:
@@ -62,17 +65,17 @@ def fold_all(texts: Sequence[bytes]) -> list[bytes] | None:
 
 
 def fold_settled(text: bytes) -> bytes | None:
-    """The text folded; None where it is no UTF-8, or not settled."""
+    """Fold a text; None where it is not UTF-8, or not settled."""
     found = fold_all((text,))
     return None if found is None else found[0]
 
 
 def is_settled(text: bytes) -> bool:
-    """Whether this Python's Unicode has all characters of a text, folded or not, that any will have; it must be UTF-8."""
+    """Whether no later Unicode folds a text, which must be UTF-8, differently."""
     if text.isascii():
         return True
     shown = text.translate(None, _ASCII).decode()
-    if shown.isprintable():  # as no character is that is missing, and nearly all others are
+    if shown.isprintable():  # no unassigned character is, and nearly all others are
         return True
     from unicodedata import category
 
@@ -80,7 +83,7 @@ def is_settled(text: bytes) -> bool:
 
 
 def _is_none(code: int) -> bool:
-    """Whether Unicode says that it never is a character."""
+    """Whether Unicode reserves the code as a noncharacter for ever."""
     return code & 0xFFFE == 0xFFFE or 0xFDD0 <= code <= 0xFDEF
 
 
@@ -111,7 +114,7 @@ def output_type(expression: Expression, kind: pa.DataType) -> pa.DataType:
     Raises
     ------
     SchemaMismatchError
-        It has no meaning there.
+        The expression does not apply to the type.
     """
     if expression is Expression.VALUE:
         return kind
@@ -125,14 +128,14 @@ def output_type(expression: Expression, kind: pa.DataType) -> pa.DataType:
 
 
 def apply_expression(expression: Expression, array: pa.Array) -> pa.Array:
-    """The expression's values, a uniform array; null where the column is.
+    """Apply an expression to a column: a uniform array, null where the column is.
 
     Raises
     ------
     SchemaMismatchError
-        It has no meaning for the type.
+        The expression does not apply to the type.
     UnicodeDecodeError
-        `lower` of what is no UTF-8.
+        `lower` of bytes that are not UTF-8.
     """
     output_type(expression, array.type)
     if expression is Expression.VALUE:
@@ -159,7 +162,7 @@ def apply_expression(expression: Expression, array: pa.Array) -> pa.Array:
 
 
 def apply_to_value(expression: Expression, value: Any, *, kind: pa.DataType) -> Any:
-    """The same for one native value of a column of that type; None where it has none, or another Python may have another."""
+    """Apply an expression to one native value; None where it has no result, or where another Unicode may give another."""
     if expression is Expression.VALUE:
         return value
     if expression is Expression.LOWER:
@@ -184,7 +187,7 @@ def _part(expression: Expression, ticks: Int64s, nanos: int) -> Int64s:
 
 
 def numbers_of(values: pa.Array) -> npt.NDArray[Any] | None:
-    """A uniform array as numpy numbers, what stands under nulls arbitrary; None for bytes."""
+    """A uniform array as numpy numbers, arbitrary where it is null; None for bytes."""
     tag = tag_of(values.type)
     if tag is Tag.BYTES:
         return None
@@ -197,7 +200,7 @@ _CALL = re.compile(r"\s*([a-z]*)\s*\((.*)\)\s*", re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """One of the things that a zone map is of."""
+    """One thing that a zone map covers: a column, an expression over one, or a tuple of columns."""
 
     of: Expression
     columns: tuple[str | tuple[str, ...], ...]
@@ -211,7 +214,7 @@ class Member:
 
 
 def split_members(text: str) -> tuple[str, ...]:
-    """The members of a list, as texts.
+    """Split a list of members into the text of each.
 
     Raises
     ------
@@ -242,14 +245,14 @@ def parse_member(text: str, *, default: Expression = Expression.VALUE) -> Member
     Parameters
     ----------
     text : str
-        As above.
+        The text, as the module describes it.
     default : Expression
-        What a bare column means.
+        The expression that a column without one means.
 
     Raises
     ------
     ValueError
-        It is none, or of an expression that there is not.
+        The text is no member, or names an unknown expression.
     """
     call = _CALL.fullmatch(text)
     if call is None or text.lstrip().startswith('"'):
@@ -266,7 +269,7 @@ def parse_member(text: str, *, default: Expression = Expression.VALUE) -> Member
 
 
 def inputs_of(members: Iterable[Member]) -> tuple[str | tuple[str, ...], ...]:
-    """The columns of all members, each once, as they come."""
+    """The columns of all members, each once, in order of first use."""
     return tuple(dict.fromkeys(column for member in members for column in member.columns))
 
 

@@ -1,4 +1,8 @@
-"""What an index kind is: built from a column's values, parsed, asked. All of it pure."""
+"""What an index kind is: it builds an index from a column's values, parses it, and answers questions by it. No I/O.
+
+`IndexKind` and `ParsedIndex` are what every kind has. The protocols at the end are optional abilities; a kind has one by
+having its methods, and need not derive from it.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +42,7 @@ __all__ = [
 
 
 class Level(enum.StrEnum):
-    """What the units of an index are; the text is what files hold."""
+    """The units that an index answers for; the text is what files store."""
 
     FILE = "file"
     """One unit: the file."""
@@ -104,7 +108,7 @@ class Presence:
 
     @classmethod
     def of(cls, chunk: ChunkValues, level: Level) -> Presence:
-        """What each unit of a chunk holds."""
+        """Whether each unit of a chunk holds nulls, and values."""
         starts = chunk.starts(level)
         if not chunk.num_rows or not len(starts):
             return cls(np.zeros(len(starts), bool), np.zeros(len(starts), bool))
@@ -152,13 +156,13 @@ class ParsedIndex(Protocol):
 
     @property
     def nbytes(self) -> int:
-        """What holding it costs, for the cache's limit."""
+        """Bytes that the index takes in memory, for the cache's limit."""
         ...
 
     def prune(self, question: LeafQuestion) -> Evidence | None:
-        """Which outcomes each unit (row range) may have; None where the index cannot say.
+        """Tell which outcomes each unit (page, row range) may have; None where the index cannot say.
 
-        An outcome that is not allowed is believed: rows are dropped by it.
+        Rows are pruned where the outcome `true` is ruled out.
         """
         ...
 
@@ -166,27 +170,27 @@ class ParsedIndex(Protocol):
 def first_rows_of(parsed: ParsedIndex) -> Int64s | None:
     """The row that each range starts with, ascending from 0, of an index of row ranges; else None.
 
-    Such an index tells by an attribute `first_rows`.
+    Such an index has an attribute `first_rows`.
     """
     found: Int64s | None = getattr(parsed, "first_rows", None)
     return found
 
 
 class IndexBuilder(Protocol):
-    """One index in the making."""
+    """An index that is being built."""
 
     def add(self, chunk: ChunkValues) -> None:
-        """Take the next rows: a run of whole pages of a row group, or all of it."""
+        """Add the next rows: a run of whole pages of a row group, or all of it."""
         ...
 
     def finish(self) -> bytes:
-        """The index of all rows taken."""
+        """The bytes of the index of all rows added."""
         ...
 
 
 @runtime_checkable
 class IndexKind(Protocol):
-    """One kind of index. Derive from it to inherit what is optional.
+    """One kind of index. Derive from it to inherit the optional members.
 
     What a kind may have besides is in `accel.indexes.capabilities`: a `builder`, so that row groups are handed over a run of
     pages at a time; a head, so that large indexes are read in parts; a way to `join` the indexes of many row groups; several
@@ -196,13 +200,13 @@ class IndexKind(Protocol):
     name: ClassVar[str] = ""
     """As in files and in `indexes={"column": "name"}`."""
     version: ClassVar[int] = 1
-    """Of the bytes; an index of another version is passed over."""
+    """Version of the bytes; an index of another version is not used."""
     levels: ClassVar[frozenset[Level]] = frozenset({Level.PAGE})
     ops: ClassVar[frozenset[LeafOp]] = frozenset(LeafOp)
-    """What it may answer: for other questions the bytes are not even fetched."""
+    """The tests that it may answer: for others its bytes are not fetched."""
 
     def build(self, chunks: Iterable[ChunkValues], *, level: Level) -> bytes:
-        """The index over a file (all row groups in order, none of them kept) or over one row group."""
+        """Build the index of a file, from all row groups in order, or of one row group."""
         begin = getattr(self, "builder", None)
         if begin is None:
             raise NotImplementedError(f"{type(self).__name__} builds no index")
@@ -223,7 +227,7 @@ class IndexKind(Protocol):
 
     @property
     def params(self) -> Mapping[str, Any]:
-        """How it was made, as the file tells it; small, and plain enough for JSON."""
+        """Parameters of the build, as the file records them: small, and plain enough for JSON."""
         return {}
 
 
@@ -231,12 +235,12 @@ class StreamedKind(IndexKind, Protocol):
     """A kind that is fed while pages are decoded, instead of a row group at a time."""
 
     def builder(self, *, level: Level) -> IndexBuilder:
-        """A new index in the making."""
+        """Start a new index."""
         ...
 
 
 class PartedKind(IndexKind, Protocol):
-    """A kind whose large indexes are read in parts: a head, and what that names for a question."""
+    """A kind whose large indexes are read in parts: the head, and the parts that it names for a question."""
 
     def head_bytes(self, data: bytes) -> int:
         """The length of the head of an index that was built."""
@@ -251,11 +255,11 @@ class PartedIndex(ParsedIndex, Protocol):
     """An index of which the head was read, and perhaps some parts."""
 
     def wants(self, question: LeafQuestion) -> Iterable[tuple[int, int]]:
-        """The stretches [start, end) of the index, in bytes, that a question needs and that are not held yet."""
+        """The byte ranges [start, end) of the index that a question needs and that are not read yet."""
         ...
 
     def with_parts(self, parts: Mapping[tuple[int, int], memoryview]) -> PartedIndex:
-        """The same with more stretches held. Raises IndexFormatError where one does not verify."""
+        """The same index with more ranges. Raises IndexFormatError where one does not verify."""
         ...
 
 
@@ -274,14 +278,14 @@ class JoinableKind(IndexKind, Protocol):
     """A kind whose indexes of many row groups' pages become one of them all."""
 
     joined_version: ClassVar[int]
-    """Of the bytes of such an index; `parse` gives a `JoinedIndex` for it."""
+    """Version of the bytes of a joined index; `parse` gives a `JoinedIndex` for it."""
 
     def join(
         self, runs: Sequence[Callable[[int, int], bytes]], *, keep: Callable[[bytes], None]
     ) -> bytes | None:
-        """Join indexes, of each of which a function gives the bytes [start, end).
+        """Join indexes; each is given by a function that returns its bytes [start, end).
 
-        Hands the parts of the new one to `keep`, in order, and gives its head; None where they do not join.
+        Passes the parts of the new index to `keep`, in order, and returns its head; None where they do not join.
         """
         ...
 
@@ -291,7 +295,7 @@ class JoinedIndex(ParsedIndex, Protocol):
 
     @property
     def group_units(self) -> Int64s | None:
-        """How many of its units are of each row group, in order; None for an index of one row group."""
+        """The number of units of each row group, in order; None for an index of one row group."""
         ...
 
 
@@ -304,5 +308,5 @@ class CoveringKind(IndexKind, Protocol):
         ...
 
     def covers(self) -> Iterable[tuple[int, str]]:
-        """What it speaks of: the position of a column in `inputs`, and `value` or an expression of it."""
+        """What it covers: positions of columns in `inputs`, each with `value` or an expression over the column."""
         ...

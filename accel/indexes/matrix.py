@@ -36,7 +36,7 @@ __all__ = [
 _PLAIN_COOKIE = 12346
 _RUN_COOKIE = 12347
 _OFFSETS_FROM = 4
-"""With runs, offsets are written from that many containers on."""
+"""A bitmap with runs has offsets if it has at least so many containers."""
 _ARRAY_MAX = 4096
 _BITSET_BYTES = 8192
 
@@ -57,7 +57,7 @@ def decode_bitmap(data: memoryview, *, limit: int) -> BitMap:
     Raises
     ------
     IndexFormatError
-        The bytes are no roaring bitmap, or more than one, or it has a member at or above the limit.
+        The bytes are not exactly one roaring bitmap, or it has a member at or above the limit.
     """
     from pyroaring import BitMap
 
@@ -72,8 +72,10 @@ def decode_bitmap(data: memoryview, *, limit: int) -> BitMap:
 
 
 def bitmap_runs(bitmap: BitMap) -> Iterator[tuple[Int64s, Int64s]]:
-    """The members as ascending runs, the first and the last of each, a container at a time: few bytes may be a run of
-    very many."""
+    """The members as ascending runs, the first and the last of each, a container at a time.
+
+    Few bytes may be a run of very many members, which must not be listed one by one.
+    """
     data = memoryview(bitmap.serialize())
     keys, cards, runs, starts = _check(data)
     every = zip(keys.tolist(), cards.tolist(), runs.tolist(), starts[:-1].tolist(), strict=True)
@@ -94,8 +96,10 @@ def bitmap_runs(bitmap: BitMap) -> Iterator[tuple[Int64s, Int64s]]:
 
 
 def _check(data: memoryview) -> tuple[Int64s, Int64s, Bools, Int64s]:
-    """The upper 16 bits of each container's members, their number, whether they are stored as runs, and where it starts;
-    at the end where the last one ends."""
+    """Check a bitmap: the upper 16 bits, number of members, form (runs or not) and start of each container.
+
+    The starts have one more entry, the end of the last container.
+    """
     size = len(data)
     cookie = int.from_bytes(_piece(data, 0, 4), "little")
     if cookie & 0xFFFF == _RUN_COOKIE:
@@ -127,9 +131,9 @@ def _check(data: memoryview) -> tuple[Int64s, Int64s, Bools, Int64s]:
 def _check_containers(
     data: memoryview, at: int, cards: npt.NDArray[np.int64], runs: npt.NDArray[np.bool_]
 ) -> npt.NDArray[np.int64]:
-    """Check each container; gives where they start, and where the last one ends."""
+    """Check each container; gives their starts, and the end of the last one."""
     if not bool(runs.any()) and bool((cards <= _ARRAY_MAX).all()):
-        # Sparse bitmaps are arrays throughout: all at once.
+        # Sparse bitmaps are arrays throughout, which are checked at once.
         ends = np.cumsum(cards)
         members = np.frombuffer(_piece(data, at, 2 * int(cards.sum())), "<u2")
         rising = np.diff(members.astype(np.int32)) > 0
@@ -177,13 +181,13 @@ def _broken(what: str) -> IndexFormatError:
 
 _MEMBERS = 1 << 32
 _DENSE = 1 << 20
-"""So many flags are always looked through rather than sorting."""
+"""Up to so many cells, a flag each is cheaper than sorting."""
 _FEW = 64
 """Up to so many keys are looked up one by one; for more, all runs of cells are read."""
 
 
 def distinct_cells(rows: Int64s, columns: Int64s, *, width: int, height: int) -> Int64s:
-    """Cells `row * width + column` that occur, ascending, of rows below `height` and columns below `width`."""
+    """The distinct cells `row * width + column`, ascending; rows are below `height`, columns below `width`."""
     cells = rows * width
     cells += columns
     if width * height > 16 * len(cells) + _DENSE:
@@ -217,7 +221,7 @@ class Matrix:
 
     @classmethod
     def read(cls, data: BlobReader, *, keys: int, units: int) -> Matrix:
-        """Raises IndexFormatError for cells that are not, and for what is no matrix."""
+        """Read a matrix; raises IndexFormatError for cells outside it, and for bytes that are no matrix."""
         if units < 1 and keys:
             raise IndexFormatError("an index has keys and no units")
         step = keys_per_block(units)
@@ -275,7 +279,7 @@ class Matrix:
 def _units_of_runs(block: BitMap, keys: Bools, units: int) -> Bools:
     """Units that have one of the keys, given as flags of the keys of the block."""
     before = np.concatenate(([0], np.cumsum(keys)))
-    # How many more runs hold a unit than hold the one before it.
+    # The runs that hold each unit, less those that hold the unit before it.
     rises = np.zeros(units + 1, np.int64)
     for first, last in bitmap_runs(block):
         (first_key, low), (last_key, high) = np.divmod(first, units), np.divmod(last, units)

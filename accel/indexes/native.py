@@ -1,7 +1,7 @@
-"""Column values as indexes hold them: one form when they are built and when they are asked.
+"""Column values in the one form that indexes store and compare, and the 64-bit keys of those values.
 
-Text and binary are bytes; integers, dates, times, timestamps (ticks) and decimals (unscaled) are integers;
--0.0 is 0.0, and all NaN are one.
+Text and binary are bytes; integers, dates, times, timestamps (ticks) and decimals (unscaled) are integers; -0.0 is 0.0, and
+all NaN are one value. A key is the value's own 64 bits, or their XXH64 with seed 0.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ _WIDTHS = {
 
 
 def tag_of(kind: pa.DataType) -> Tag | None:
-    """How the values of an Arrow type are stored; None for types that have no order."""
+    """The stored form of an Arrow type's values; None for types that have no order."""
     found = kind_of(kind)
     match found.domain:
         case Domain.FLOAT:
@@ -88,9 +88,9 @@ def tag_of(kind: pa.DataType) -> Tag | None:
 
 
 def signature_of(kind: pa.DataType) -> str:
-    """What two types share whose stored values mean the same, as an index's entry records it.
+    """The stored form of a type, which an index's entry records: types of one signature have comparable stored values.
 
-    The stored form and, for integers, what one of them counts: `int64:1/100` is a decimal of scale 2,
+    It is the tag and, for integers, what one of them counts: `int64:1/100` is a decimal of scale 2,
     `int64:1000/1` a time or timestamp in microseconds (numerators are nanoseconds there).
     """
     tag = tag_of(kind)
@@ -137,7 +137,7 @@ def _fixed(numbers: npt.NDArray[Any], valid: npt.NDArray[np.bool_], kind: pa.Dat
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Coded:
-    """A column as its distinct values and where they stand."""
+    """A column as its distinct values and a code for every row."""
 
     values: pa.Array
     """Uniform (see `uniform`), each once, none null; in no order."""
@@ -178,7 +178,7 @@ def _codes(encoded: pa.DictionaryArray) -> Int64s:
 
 
 def native_values(array: pa.Array | pa.ChunkedArray) -> npt.NDArray[Any]:
-    """The values that are not null, as the literals of a `LeafQuestion` come, in row order.
+    """The values that are not null, in row order, in the form of a `LeafQuestion`'s literals.
 
     int64, uint64, float64 or bool arrays; objects for bytes and for decimals beyond 64 bits.
 
@@ -264,8 +264,11 @@ def hash_values(values: pa.Array) -> Uint64s:
 
 
 def bits_of_rows(array: pa.Array) -> tuple[Uint64s, Bools] | None:
-    """The 64 bits of every row's value, and where there is one: for a column whose values seldom repeat, so that looking
-    for its distinct ones gains nothing. None for other columns, and for types that do not fit into 64 bits."""
+    """The 64 bits of every row's value, and which rows have one, for a column whose values seldom repeat.
+
+    Finding the distinct values of such a column takes longer than the rest of the build. None for other columns, and
+    for types that do not fit into 64 bits.
+    """
     if pa.types.is_dictionary(array.type) or tag_of(array.type) not in (Tag.INT64, Tag.UINT64, Tag.FLOAT64):
         return None
     values = uniform(array)
@@ -284,7 +287,7 @@ def hash_natives(values: tuple[Any, ...], tag: Tag) -> Uint64s:
 
 
 def hash_bits(words: Uint64s) -> Uint64s:
-    """XXH64 of each word's eight bytes, all at once: the specification's steps for inputs of that length."""
+    """XXH64 of the eight bytes of each word: the specification's steps for inputs of that length, vectorised."""
     with np.errstate(over="ignore"):
         lane = _rotated(words * np.uint64(_P2), 31) * np.uint64(_P1)
         out = np.uint64(_P5 + 8) ^ lane

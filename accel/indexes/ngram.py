@@ -1,8 +1,8 @@
-"""`ngram`: the three-byte runs of a column's text, and the pages that have each.
+"""`ngram`: the trigrams (runs of three bytes) of a column's text, and the pages that have each.
 
-Answers LIKE and ILIKE with a literal run of three bytes or more, EQ, IN, and IS NULL by flags. Text is
-folded as `str.casefold` does, which makes equal whatever ILIKE takes as equal. Costs: 4 bytes a run that occurs and about 2
-for each page it occurs in; for words of many kinds a tenth to a half of the compressed text.
+It answers LIKE and ILIKE with a literal run of three bytes or more, EQ, IN, and IS NULL by flags. Text is folded by
+`str.casefold`, so that all texts that ILIKE takes as equal are equal. It costs 4 bytes for each trigram that occurs, and about
+2 for each page that has it: for words of many kinds a tenth to a half of the compressed text.
 """
 
 from __future__ import annotations
@@ -63,15 +63,15 @@ class Ngram(IndexKind):
     ops: ClassVar[frozenset[LeafOp]] = frozenset({LeafOp.LIKE, LeafOp.EQ, LeafOp.IN, LeafOp.IS_NULL})
 
     def builder(self, *, level: Level) -> _Builder:
-        """A new index in the making."""
+        """Start a new index."""
         return _Builder(level)
 
     def head_bytes(self, data: bytes) -> int:
-        """The length of the head of an index that was built: what a reader needs before it knows which part."""
+        """The length of the head of an index: a reader needs the head before it knows which part to read."""
         return head_length(data)
 
     def parse_head(self, data: bytes, *, level: Level, units: int) -> ParsedNgram:
-        """Read the head alone; what it wants for a question is then to be added by `with_parts`."""
+        """Read the head alone; `with_parts` adds the parts that a question needs."""
         return ParsedNgram(_read_head(data, units), {})
 
     def parse(self, data: bytes, *, level: Level, units: int) -> ParsedNgram:
@@ -279,7 +279,7 @@ class ParsedNgram(IndexInParts):
         return out
 
     def describe(self) -> Mapping[str, Any]:
-        """What `accel inspect` shows."""
+        """Describe the index for `accel inspect`."""
         directory = self.head.directory
         return {
             "grams": int(directory.sizes.sum()),

@@ -1,4 +1,8 @@
-"""The index kinds that this process knows: ours, those registered, those of installed packages."""
+"""The index kinds that this process can use, and guarded calls to them.
+
+Kinds are accel's own, those that a caller registers, and those of installed packages. A kind may be anybody's code, so its
+answers are checked before rows are pruned by them, and an exception from it means that the index is not used.
+"""
 
 from __future__ import annotations
 
@@ -40,19 +44,31 @@ _GROUP = "accel.indexes"
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,63}")
 _registered: dict[str, IndexKind] = {}
 _packages_seen = False
-# By this very thread: a package may ask for kinds while it is loaded.
+# Whether this thread loads packages: a package may ask for kinds while it is imported.
 _loading: ContextVar[bool] = ContextVar("loading", default=False)
 
 
 def register_index(kind: IndexKind) -> IndexKind:
-    """Make a kind known by its name; registering another under that name replaces it.
+    """Register a kind under its name, so that files can be written and read with it.
+
+    A kind that is registered under the same name is replaced.
+
+    Parameters
+    ----------
+    kind : IndexKind
+        An instance, with `name`, `version`, `levels`, `build` and `parse`.
+
+    Returns
+    -------
+    IndexKind
+        The same instance.
 
     Raises
     ------
     ValueError
-        The name is one of accel's own, or is none: letters, digits, `_`, `.` and `-`, 64 at most.
+        The name is one of accel's own, or is not made of letters, digits, `_`, `.` and `-`, 64 at most.
     TypeError
-        It lacks what a kind has.
+        The kind is a class instead of an instance, or lacks a member.
     """
     if isinstance(kind, type):
         raise TypeError(f"register an instance: register_index({kind.__name__}())")
@@ -68,7 +84,7 @@ def register_index(kind: IndexKind) -> IndexKind:
 
 
 def find_kind(name: str, version: int | None = None) -> IndexKind | None:
-    """The kind of that name; None where it is not known, or does not read that version."""
+    """Find the kind of that name; None where there is none, or it does not read that version."""
     found = _own(name) or _registered.get(name)
     if found is None:
         _load_packages()
@@ -79,7 +95,7 @@ def find_kind(name: str, version: int | None = None) -> IndexKind | None:
 
 
 def make_kind(spec: str | IndexKind) -> IndexKind:
-    """The kind that a caller means: a name, with that kind's defaults, or the kind itself.
+    """Resolve what a caller passes: a name, for that kind with its defaults, or the kind itself.
 
     Raises
     ------
@@ -119,7 +135,7 @@ def _load_packages() -> None:
         _load_entry_points()
     finally:
         _loading.reset(token)
-    # Not before: another thread would take what is not loaded yet for unknown. Two that come at once both load.
+    # Set last, so that no other thread misses a kind that is still being loaded; two threads at once both load.
     _packages_seen = True
 
 
@@ -138,16 +154,16 @@ def _load_entry_points() -> None:
             )
 
 
-def guarded(call: Callable[..., Any], *given: Any, **named: Any) -> Any:
-    """What a method of a kind, or of an index that it parsed, returns.
+def guarded(call: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """Call a method of a kind, or of an index that it parsed.
 
     Raises
     ------
     IndexFormatError
-        It raised: a kind may be anybody's, and whatever it raises says that its index is not to be used.
+        The method raised anything: the index is then not used.
     """
     try:
-        return call(*given, **named)
+        return call(*args, **kwargs)
     except IndexFormatError:
         raise
     except Exception as error:
@@ -155,24 +171,23 @@ def guarded(call: Callable[..., Any], *given: Any, **named: Any) -> Any:
 
 
 def ask(parsed: ParsedIndex, question: LeafQuestion, *, units: int, signature: str) -> Evidence | None:
-    """What an index proves of one leaf; None where it cannot say.
+    """Ask an index about one leaf, and check its answer; None where the index cannot say.
 
     Parameters
     ----------
     parsed : ParsedIndex
-        Of any kind, trusted or not.
+        An index of any kind, trusted or not.
     question : LeafQuestion
         The leaf.
     units : int
-        Entries that the answer must have: 1, the pages, or the row ranges (`len(parsed.first_rows)`).
+        The entries that the answer must have: 1, the number of pages, or of row ranges (`len(parsed.first_rows)`).
     signature : str
-        `signature_of` the column's type when the index was built; where the scan's differs, the
-        question is not put.
+        `signature_of` the column's type when the index was built. Where the scan's type differs, the answer is None.
 
     Raises
     ------
     IndexFormatError
-        The index raised, or gave what is no evidence.
+        The index raised, or its answer is not evidence of that many units.
     """
     if question.op is not LeafOp.IS_NULL and signature != signature_of(question.arrow_type):
         return None
@@ -181,15 +196,15 @@ def ask(parsed: ParsedIndex, question: LeafQuestion, *, units: int, signature: s
         return None
     _check(found, units)
     if question.with_null:
-        # What the list does not hold is NULL.
+        # With a NULL in the list, a value that the list does not hold gives NULL.
         return Evidence(found.may_true, np.zeros(units, bool), found.may_null | found.may_false)
     return found
 
 
 def ask_all(parsed: Any, asked: Sequence[tuple[LeafQuestion, bool]], *, units: int) -> Evidence | None:
-    """What an index of several columns proves of leaves together: that each is true, or false where it comes with False.
+    """Ask an index of several columns whether all leaves can hold at once: each true, or false where it comes with False.
 
-    None where it cannot say. The signatures of the leaves' columns are the caller's to check. Raises as `ask` does.
+    None where the index cannot say. The caller checks the signatures of the columns. Raises as `ask` does.
     """
     together = getattr(parsed, "prune_all", None)
     if together is None or not asked:

@@ -1,4 +1,8 @@
-"""The figures of a zone map: bounds, counts and sums of units of rows."""
+"""The content of zone maps: bounds, counts and sums of units of rows, bounds of tuples, and their bytes.
+
+Tuple bounds serve files that are sorted by several columns: where a file is sorted by (a, b), a unit with two values of `a` has
+bounds of `b` that rule out little, but its bounds as tuples decide `a = 5 AND b > 7`. In tuples NULL comes first and NaN last.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +54,7 @@ _LONG = 64
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ZoneStats:
-    """Figures of n units, one entry each."""
+    """Bounds, counts and sums of n units, one entry each."""
 
     tag: Tag
     lower: tuple[Any, ...]
@@ -62,7 +66,7 @@ class ZoneStats:
     nulls: Int64s
     nans: Int64s
     sums: tuple[int | float, ...] | None
-    """Of the values that are not null, decimals unscaled; None for types that have no sum."""
+    """Sums of the values that are not null, decimals unscaled; None for types that have no sum."""
 
     @property
     def counts(self) -> Int64s:
@@ -76,7 +80,7 @@ class ZoneStats:
         return bool(filled) and all(self.lower[at] is None and self.upper[at] is None for at in filled)
 
     def bounds(self) -> Bounds:
-        """The same as the pruning of statistics takes it."""
+        """The bounds in the form in which statistics prune."""
         has_lower = np.array([value is not None for value in self.lower], bool)
         has_upper = np.array([value is not None for value in self.upper], bool)
         return Bounds(
@@ -146,7 +150,7 @@ def _finite(values: Sequence[int | float]) -> bool:
 
 
 def _sum_floats(values: Sequence[int | float]) -> float:
-    """Of finite numbers; infinite where they overflow on the way, which answers nothing."""
+    """The sum of finite numbers; infinite where it overflows on the way, and then not usable."""
     try:
         return math.fsum(values)
     except OverflowError:
@@ -178,7 +182,7 @@ FILL: dict[Tag, Any] = {
     Tag.BYTES: b"",
     Tag.BOOLEAN: False,
 }
-"""What stands where there is no bound."""
+"""The value that is stored where there is no bound."""
 
 
 def unit_stats(values: pa.Array, starts: Int64s) -> ZoneStats:
@@ -219,7 +223,7 @@ def unit_stats(values: pa.Array, starts: Int64s) -> ZoneStats:
 
 
 def folded_stats(values: pa.Array, starts: Int64s) -> ZoneStats:
-    """The same of folded text: units of which some is not settled have no bounds."""
+    """`unit_stats` of folded text: units with text that is not settled have no bounds."""
     stats = unit_stats(values, starts)
     bounds = [*starts.tolist(), len(values)]
     settled = [_is_settled(values.slice(start, end - start)) for start, end in pairwise(bounds)]
@@ -261,7 +265,7 @@ def _extremes(numbers: npt.NDArray[Any], plain: Bools, starts: Int64s) -> tuple[
 
 
 def _least_and_most(values: pa.Array, starts: Int64s) -> tuple[list[Any], list[Any]]:
-    """The same for values that numpy does not order."""
+    """The extremes of values that numpy does not order."""
     if tag_of(values.type) is not Tag.BYTES:
         return _ranked(values, starts)
     ends = np.append(starts[1:], len(values))
@@ -271,7 +275,7 @@ def _least_and_most(values: pa.Array, starts: Int64s) -> tuple[list[Any], list[A
 
 
 def _ranked(values: pa.Array, starts: Int64s) -> tuple[list[Any], list[Any]]:
-    """Of wide decimals: by the ranks of the values."""
+    """The extremes of wide decimals, found by the ranks of the values."""
     coded = code_values(values)
     natives = integers(coded.values).tolist()
     order = sorted(range(len(natives)), key=natives.__getitem__)
@@ -301,7 +305,7 @@ def _sums(numbers: npt.NDArray[Any], valid: Bools, starts: Int64s) -> tuple[int 
 
 
 Values = tuple[Any, ...]
-"""Native values, None for NULL. Fewer than there are columns: the first of a tuple, whatever comes behind."""
+"""Native values, None for NULL. With fewer values than columns it is a prefix, which bounds any continuation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -314,7 +318,7 @@ class TupleZones:
 
     @classmethod
     def joined(cls, parts: Sequence[TupleZones]) -> TupleZones:
-        """Units of one part behind those of the other."""
+        """The units of all parts, in order."""
         return cls(
             parts[0].tags,
             tuple(each for part in parts for each in part.lower),
@@ -323,12 +327,12 @@ class TupleZones:
 
     @classmethod
     def merged(cls, parts: Sequence[TupleZones]) -> TupleZones:
-        """One unit of many, of which those without rows do not count."""
+        """One unit from many; units without rows are ignored."""
         full = [part for part in parts if part.lower[0]]
         if not full:
             return parts[0]
         lower = min((part.lower[0] for part in full), key=_key)
-        # Of two of which one is the start of the other, the shorter one bounds more.
+        # Where one bound is a prefix of the other, the prefix bounds more.
         upper = max((part.upper[0] for part in full), key=lambda values: (*_key(values), (3,)))
         return cls(parts[0].tags, (lower,), (upper,))
 
@@ -361,7 +365,7 @@ def _key(values: Values) -> tuple[tuple[Any, ...], ...]:
 def _restrict(
     paths: Sequence[tuple[str, ...]], tags: Sequence[Tag], asked: Sequence[tuple[LeafQuestion, bool]]
 ) -> tuple[Values, Values]:
-    """The tuple that those of a matching row are not below, and the one that they are not above."""
+    """The lower and the upper bound of the tuples of matching rows."""
     ends: list[dict[tuple[str, ...], Any]] = [{}, {}]
     for path, tag in zip(paths, tags, strict=True):
         for question, truth in asked:
@@ -377,7 +381,7 @@ def _restrict(
 
 
 def _ends(question: LeafQuestion, truth: bool) -> tuple[Values, Values]:
-    """What values of a matching row are not below, and not above; empty where there is no such end."""
+    """The lower and the upper bound of the values of a matching row; empty where there is none."""
     match question.op, truth:
         case LeafOp.IS_NULL, True:
             return (None,), (None,)
@@ -407,7 +411,7 @@ def tuple_zones(columns: Sequence[pa.Array], starts: Int64s) -> TupleZones:
 
 
 class _Ordered:
-    """A column whose least and greatest values are asked for, among rows."""
+    """A column whose least and greatest value among some rows is found."""
 
     def __init__(self, column: pa.Array) -> None:
         self.column = column
@@ -469,7 +473,7 @@ def write_tuples(out: BlobWriter, zones: TupleZones) -> None:
 
 
 def read_tuples(blob: BlobReader, columns: int, *, units: int) -> TupleZones:
-    """Raises IndexFormatError for what is not, or contradicts itself."""
+    """Read what the writer above wrote; raises IndexFormatError for what contradicts itself."""
     sides: list[tuple[Values, ...]] = []
     tags: list[Tag] = []
     for side in range(2):
@@ -493,7 +497,7 @@ def read_tuples(blob: BlobReader, columns: int, *, units: int) -> TupleZones:
 
 
 MAX_PARTS = 1000
-"""Of a path, of a tuple, and of an index."""
+"""Limit of the names of a path, the columns of a tuple, and the members of an index."""
 _SUM_BYTES = 16
 
 
@@ -544,7 +548,7 @@ def write_stats(out: BlobWriter, stats: ZoneStats) -> None:
 
 
 def read_stats(blob: BlobReader, units: int) -> ZoneStats:
-    """Raises IndexFormatError for what is not, or contradicts itself."""
+    """Read what the writer above wrote; raises IndexFormatError for what contradicts itself."""
     rows, nulls, nans = (blob.array(units, "<i8").astype(np.int64) for _ in range(3))
     good = (nulls >= 0) & (nans >= 0) & (nulls <= rows) & (nans <= rows - nulls)
     if not bool(good.all()):

@@ -1,8 +1,8 @@
-"""`zonemap`: minimum, maximum, null count, sum and count of units, of a column, of an expression over it,
-or of several columns; and the least and greatest of tuples of columns.
+"""`zonemap`: minimum, maximum, null count, sum and count of each unit.
 
-Answers every question by its bounds. Costs about 60 bytes a unit for numbers, and twice the bounds' own length for
-text (cut at 64 bytes). Unlike Parquet's statistics it counts NaN, says whether a bound is exact, and has sums.
+It covers a column, an expression over one, or several columns, and then also tuples of columns. It answers every question by
+its bounds. It costs about 60 bytes a unit for numbers, and for text twice the length of the bounds, which are cut at 64
+bytes. Unlike Parquet's statistics it counts NaN, says whether a bound is exact, and has sums.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ class Zonemap(IndexKind):
 
     @property
     def members(self) -> tuple[Member, ...]:
-        """What it is of, where that is several things; else nothing."""
+        """The members of a zone map of several things; empty for one of a single column."""
         of = Expression(self.of)
         return tuple(
             parse_member(each, default=of) if isinstance(each, str) else Member(of, (each,))
@@ -119,19 +119,19 @@ class Zonemap(IndexKind):
 
     @property
     def inputs(self) -> tuple[str | Path, ...]:
-        """The columns that it is made of, each once."""
+        """The columns that it is built from, each once."""
         return inputs_of(self.members)
 
     def over(self, columns: Sequence[str]) -> Zonemap:
-        """The same of several columns."""
+        """The same kind over several columns."""
         return dataclasses.replace(self, columns=tuple(columns), paths=())
 
     def located(self, paths: Sequence[Path]) -> Zonemap:
-        """The same, with the paths of the inputs."""
+        """The same kind, with the paths of its inputs."""
         return dataclasses.replace(self, paths=tuple(paths))
 
     def covers(self) -> tuple[tuple[int, str], ...]:
-        """What each of its members says something of: an input, and an expression of it or "tuple"."""
+        """For each column of each member, the input and the expression over it, or "tuple"."""
         inputs = self.inputs
         return tuple(
             (inputs.index(column), "tuple" if len(member.columns) > 1 else str(member.of))
@@ -146,7 +146,7 @@ class Zonemap(IndexKind):
         return tuple(column.split(".")) if isinstance(column, str) else column
 
     def builder(self, *, level: Level) -> _Builder:
-        """A new index in the making."""
+        """Start a new index."""
         return _Builder(self, level)
 
     def parse(self, data: bytes, *, level: Level, units: int) -> ParsedZonemap:
@@ -227,7 +227,7 @@ class _Builder:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ZoneMember:
-    """One of the things that a zone map is of, read back."""
+    """One member of a zone map, read back."""
 
     of: Expression
     paths: tuple[Path, ...]
@@ -235,7 +235,7 @@ class ZoneMember:
     figures: Figures
 
     def prune(self, question: LeafQuestion) -> Evidence | None:
-        """Evidence of the figures of one thing, where it is that of the question."""
+        """Evidence by the bounds of this member, if it covers the column of the question."""
         if not isinstance(self.figures, ZoneStats) or self.paths[0] not in (question.path, ()):
             return None
         return prune_zones(self.of, self.figures, question=question)
@@ -267,7 +267,7 @@ class ParsedZonemap:
 
     @property
     def of(self) -> Expression:
-        """The expression, where it is of one thing."""
+        """The expression of a map of one member."""
         return self.members[0].of if len(self.members) == 1 else Expression.VALUE
 
     def stats(self, path: Path, of: Expression | None = None) -> ZoneStats | None:
@@ -298,7 +298,7 @@ class ParsedZonemap:
         return found
 
     def describe(self) -> Mapping[str, Any]:
-        """What `accel inspect` shows."""
+        """Describe the index for `accel inspect`."""
         return {
             "of": str(self.of),
             "columns": len(self.members),
@@ -329,7 +329,7 @@ def prune_zones(of: Expression, stats: ZoneStats, *, question: LeafQuestion) -> 
     if of is Expression.VALUE:
         return _prune(bounds, kind, question.atom)
     hit = _expression_hit(of, bounds, kind, question)
-    # That the expressions are equal says nothing of the values: any may fail.
+    # Equal expressions do not make equal values: any value may fail.
     return None if hit is None else _presence(stats).evidence(hit)
 
 
