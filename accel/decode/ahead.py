@@ -16,7 +16,7 @@ from accel.decode.frames import decompress_frames, frame_size
 from accel.decode.page_heads import read_lone
 from accel.errors import ParquetFormatError
 from accel.format.model import Codec, PageTable, PageType
-from accel.format.page_runs import walk_pages
+from accel.format.page_header import walk_pages
 from accel.ranges import Buffer
 
 if TYPE_CHECKING:

@@ -20,8 +20,7 @@ from accel.decode.splice import SplicedChunk
 from accel.decode.verify import PageFacts, walk_dictionary
 from accel.errors import ParquetFormatError
 from accel.format.model import Codec, PageTable, PageType
-from accel.format.thrift import I32, read_struct, write_struct
-from accel.format.thrift_value import encode_varint
+from accel.format.thrift import I32, encode_varint, read_struct, write_struct
 from accel.ranges import Buffer
 
 __all__ = ["PackedBody", "bare_chunk"]

@@ -24,7 +24,7 @@ from accel.decode.verify import PageFacts
 from accel.errors import ParquetFormatError
 from accel.format.model import Codec, Encoding, PageType
 from accel.format.runs import find_runs
-from accel.format.thrift_value import encode_varint
+from accel.format.thrift import encode_varint
 from accel.memory import allocate, pool
 
 __all__ = [

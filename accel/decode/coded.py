@@ -43,8 +43,7 @@ from accel.format.model import (
     SchemaElement,
 )
 from accel.format.page_header import parse_page_header
-from accel.format.thrift import I32, STRUCT, Struct, write_struct
-from accel.format.thrift_value import encode_varint
+from accel.format.thrift import I32, STRUCT, Struct, encode_varint, write_struct
 from accel.memory import allocate
 from accel.ranges import Buffer
 

@@ -13,8 +13,8 @@ import numpy as np
 import pyarrow as pa
 
 from accel.decode.bodies import Bytes
-from accel.format.annotations import time_unit
 from accel.format.model import Physical, SchemaElement
+from accel.format.schema import time_unit
 
 if TYPE_CHECKING:
     from accel.arrays import Int64s

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from accel.decode.bodies import check_crc, decompress
 from accel.errors import ParquetFormatError
-from accel.format.first_level import MOST_BYTES, begins_with_row
 from accel.format.model import Encoding, PageType
 from accel.format.page_header import parse_page_header
+from accel.format.runs import MOST_BYTES, begins_with_row
 
 __all__ = ["page_begins_with_row"]
 

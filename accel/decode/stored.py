@@ -22,8 +22,7 @@ from accel.decode.bodies import Bytes, check_crc, decompress
 from accel.errors import AccelError
 from accel.format.model import Codec, PageType
 from accel.format.page_header import parse_page_header
-from accel.format.thrift import I32, read_struct, write_struct
-from accel.format.thrift_value import encode_varint
+from accel.format.thrift import I32, encode_varint, read_struct, write_struct
 from accel.ranges import Buffer
 
 __all__ = ["STORABLE", "BarePage", "StoredPage", "bare_page", "store_bytes", "store_page"]

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from accel.indexes.registry import register_index as register_index
     from accel.indexes.sketch import Sketch as Sketch
     from accel.indexes.zonemap import Zonemap as Zonemap
-    from accel.predicate.evidence import Evidence as Evidence
+    from accel.predicate.prune import Evidence as Evidence
 
 _NAMES = {
     "accel.indexes.bitmap": ("Bitmap",),
@@ -44,7 +44,7 @@ _NAMES = {
     "accel.indexes.registry": ("kinds", "register_index"),
     "accel.indexes.sketch": ("Sketch",),
     "accel.indexes.zonemap": ("Zonemap",),
-    "accel.predicate.evidence": ("Evidence",),
+    "accel.predicate.prune": ("Evidence",),
 }
 _MODULES = {name: module for module, names in _NAMES.items() for name in names}
 

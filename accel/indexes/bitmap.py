@@ -42,7 +42,7 @@ from accel.indexes.wire import (
     seal_head,
     write_directory,
 )
-from accel.predicate.evidence import Evidence
+from accel.predicate.prune import Evidence
 
 if TYPE_CHECKING:
     from accel.arrays import Bools, Int64s, Uint64s

@@ -41,7 +41,7 @@ from accel.indexes.wire import (
     open_head,
     seal_head,
 )
-from accel.predicate.evidence import Evidence
+from accel.predicate.prune import Evidence
 
 if TYPE_CHECKING:
     from accel.arrays import Bools, Int64s, Uint64s

@@ -21,7 +21,7 @@ from accel.indexes.matrix import Matrix, distinct_cells, write_matrix
 from accel.indexes.native import code_values, tag_of
 from accel.indexes.question import LeafOp, LeafQuestion
 from accel.indexes.wire import BlobReader, BlobWriter
-from accel.predicate.evidence import Evidence
+from accel.predicate.prune import Evidence
 
 if TYPE_CHECKING:
     from accel.arrays import Int64s

@@ -12,11 +12,11 @@ from typing import Any, ClassVar
 import numpy as np
 
 from accel.errors import SchemaMismatchError
-from accel.format.idx1 import encode_idx1, parse_idx1
+from accel.format.embedded import encode_idx1, parse_idx1
 from accel.indexes.kind import ChunkValues, IndexKind, Level
 from accel.indexes.native import Tag, native_values, tag_of
 from accel.indexes.question import LeafOp, LeafQuestion
-from accel.predicate.evidence import Evidence
+from accel.predicate.prune import Evidence
 
 __all__ = ["Idx1", "ParsedIdx1"]
 

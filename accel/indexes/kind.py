@@ -17,7 +17,7 @@ import pyarrow as pa
 from accel.arrays import validity
 from accel.indexes.native import code_values
 from accel.indexes.question import LeafOp, LeafQuestion
-from accel.predicate.evidence import Evidence
+from accel.predicate.prune import Evidence
 
 if TYPE_CHECKING:
     from accel.arrays import Bools, Int64s
@@ -192,7 +192,7 @@ class IndexBuilder(Protocol):
 class IndexKind(Protocol):
     """One kind of index. Derive from it to inherit the optional members.
 
-    What a kind may have besides is in `accel.indexes.capabilities`: a `builder`, so that row groups are handed over a run of
+    What a kind may have besides is in `accel.indexes.kind`: a `builder`, so that row groups are handed over a run of
     pages at a time; a head, so that large indexes are read in parts; a way to `join` the indexes of many row groups; several
     columns as `inputs`. An attribute `reads` names the versions that `parse` takes, where that is more than one.
     """

@@ -19,7 +19,7 @@ from accel.errors import IndexFormatError
 from accel.indexes.kind import IndexKind, ParsedIndex
 from accel.indexes.native import signature_of
 from accel.indexes.question import LeafOp, LeafQuestion
-from accel.predicate.evidence import Evidence
+from accel.predicate.prune import Evidence
 
 __all__ = [
     "ask",

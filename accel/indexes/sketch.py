@@ -20,7 +20,7 @@ from accel.indexes.kind import ChunkValues, IndexKind, Level
 from accel.indexes.native import Tag, code_values, hash_values, tag_of
 from accel.indexes.question import LeafOp, LeafQuestion
 from accel.indexes.wire import BlobReader, BlobWriter
-from accel.predicate.evidence import Evidence
+from accel.predicate.prune import Evidence
 
 __all__ = ["ParsedSketch", "Sketch"]
 

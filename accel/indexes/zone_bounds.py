@@ -26,7 +26,7 @@ from accel.indexes.expressions import is_settled, numbers_of
 from accel.indexes.native import NUMPY, Tag, code_values, from_natives, native_values, tag_of
 from accel.indexes.question import LeafOp, LeafQuestion
 from accel.indexes.wire import BlobReader, BlobWriter
-from accel.predicate.like import successor
+from accel.predicate.atoms import successor
 
 if TYPE_CHECKING:
     from accel.arrays import Bools, Int64s

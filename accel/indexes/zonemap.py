@@ -47,10 +47,8 @@ from accel.indexes.zone_bounds import (
     write_stats,
     write_tuples,
 )
-from accel.predicate.atoms import Against, Bound, BoundColumn, Node, Order, Pattern
-from accel.predicate.evidence import Evidence
-from accel.predicate.like import successor
-from accel.predicate.prune import prune
+from accel.predicate.atoms import Against, Bound, BoundColumn, Node, Order, Pattern, successor
+from accel.predicate.prune import Evidence, prune
 
 if TYPE_CHECKING:
     from accel.arrays import Bools

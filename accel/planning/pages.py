@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from accel.format.model import Codec
+from accel.format.model import ChunkTable, Codec, Encoding, FileMetadata, Leaf, OffsetIndex, Physical
 from accel.options import MIB, Options
-from accel.planning.decoded_size import DECODED_SHARE
 from accel.planning.selection import RowSelection
 from accel.ranges import ByteRange, Kind, ReadKey, Want
 
@@ -20,16 +19,22 @@ if TYPE_CHECKING:
     from accel.arrays import Int64s
 
 __all__ = [
+    "BOOLEAN_BYTES",
+    "DECODED_SHARE",
+    "DICTIONARY_ENCODINGS",
     "READABLE_CODECS",
     "LeafReads",
+    "PagesOf",
     "Piece",
     "PieceLeaf",
     "PieceSize",
     "cut_pieces",
+    "decoded_bytes",
     "dictionary_wants",
+    "level_bytes",
+    "pages_holding",
     "piece_wants",
 ]
-
 
 # A piece of more columns than this is larger, as far as memory allows, so that what it wants of each is worth a request.
 _COLUMNS = 96
@@ -155,11 +160,11 @@ class PieceLeaf:
         if self.hi - lo == 1:
             return [(lo, self.hi)]
         offset, size = self.reads.offset, self.reads.size
-        apart = offset[lo + 1 : self.hi] != (offset + size)[lo : self.hi - 1]
+        gaps = offset[lo + 1 : self.hi] != (offset + size)[lo : self.hi - 1]
         if int(offset[self.hi - 1] + size[self.hi - 1] - offset[lo]) > _LONG_RUN:
             stretch = (offset[lo : self.hi] - offset[lo]) // _LONG_RUN
-            apart |= stretch[1:] != stretch[:-1]
-        breaks = np.flatnonzero(apart) + lo + 1
+            gaps |= stretch[1:] != stretch[:-1]
+        breaks = np.flatnonzero(gaps) + lo + 1
         edges = [lo, *breaks.tolist(), self.hi]
         return list(itertools.pairwise(edges))
 
@@ -331,3 +336,150 @@ def dictionary_wants(piece: Piece, row_group: int) -> list[Want]:
         if not part.reads.whole and part.needs_dictionary
     )
     return [want for want in wants if want is not None]
+
+
+DECODED_SHARE = 4
+"""Chunks and pages are weighed by their compressed bytes, or by this share of the decoded ones if more."""
+
+BOOLEAN_BYTES = 2
+"""Of a boolean while it is decoded: pyarrow makes a byte of it, before it packs that into a bit."""
+_LEVEL_BYTES = 2
+_WIDTHS = {
+    Physical.BOOLEAN: BOOLEAN_BYTES,
+    Physical.INT32: 4,
+    Physical.INT64: 8,
+    Physical.INT96: 8,
+    Physical.FLOAT: 4,
+    Physical.DOUBLE: 8,
+    Physical.BYTE_ARRAY: 4,
+}
+"""Bytes of a value in Arrow; of a text, of its offset."""
+
+
+def level_bytes(leaf: Leaf) -> int:
+    """Bytes that pyarrow holds of a value's levels while it decodes the column."""
+    return _LEVEL_BYTES * ((leaf.max_definition > 0) + (leaf.max_repetition > 0))
+
+
+def decoded_bytes(metadata: FileMetadata, row_group: int, leaf: int) -> int:
+    """Bytes of a chunk in Arrow. Of dictionary-encoded texts only newer writers tell how long they are.
+
+    Levels are there for one column at a time: those of lists count, of which a row may have any number.
+    """
+    chunks, at = metadata.chunks, (row_group, leaf)
+    node = metadata.schema.leaves[leaf]
+    element = metadata.schema.elements[node.element]
+    width = level_bytes(node) if node.max_repetition else 0
+    if element.physical is Physical.FIXED_LEN_BYTE_ARRAY:
+        width += element.type_length
+    elif element.physical is not None:
+        width += _WIDTHS[element.physical]
+    values = int(chunks.num_values[at]) * width + max(0, int(chunks.unencoded[at]))
+    return max(values, int(chunks.uncompressed[at]))
+
+
+DICTIONARY_ENCODINGS = (1 << Encoding.PLAIN_DICTIONARY) | (1 << Encoding.RLE_DICTIONARY)
+"""Their bits among `ChunkTable.encodings`."""
+_NOTHING = np.empty(0, np.int64)
+# Ways in which the chunks of a row group are cut into pages, as far as they are remembered.
+_MOST_SHAPES = 8
+
+
+class PagesOf:
+    """The pages of one row group's chunks that hold some rows.
+
+    Chunks often have their pages begin at the same rows, and then share the array that says so: it is looked at once.
+    """
+
+    def __init__(self, rows: RowSelection, num_rows: int) -> None:
+        self.all_rows = rows.count == num_rows
+        self._rows = rows
+        self._num_rows = num_rows
+        self._found: list[tuple[Int64s, bool, tuple[Int64s, Int64s, Int64s, slice | Int64s]]] = []
+
+    def reads(
+        self,
+        metadata: FileMetadata,
+        row_group: int,
+        leaf: int,
+        *,
+        index: OffsetIndex | None,
+        for_filter: bool,
+        for_output: bool,
+    ) -> LeafReads:
+        """Return the reads of one chunk that decoding the rows takes.
+
+        Raises
+        ------
+        ValueError
+            The chunk, or what lies before its first page, has no place in a file.
+        """
+        chunks, at = metadata.chunks, (row_group, leaf)
+        max_repetition = metadata.schema.leaves[leaf].max_repetition
+        chunk = ByteRange(chunks.start.item(at), chunks.end.item(at))
+        dictionary, dictionary_pages = None, 0
+        if index is None:
+            ordinal = offset = size = first = stop = _NOTHING
+            total = 0
+        else:
+            ordinal, first, stop, places = self._pages(index.first_row, max_repetition > 0)
+            offset, size, total = index.offset, index.size, len(index.offset)
+            if chunk.start < offset.item(0):
+                dictionary = ByteRange(chunk.start, offset.item(0))
+                dictionary_pages = _dictionary_pages(chunks, at)
+            if len(ordinal) != total:
+                offset, size = offset[places], size[places]
+        decoded = decoded_bytes(metadata, row_group, leaf)
+        return LeafReads(
+            leaf,
+            leaf,
+            chunks.codec.item(at),
+            chunk,
+            dictionary,
+            dictionary_pages,
+            chunks.num_values.item(at),
+            max(1.0, decoded / max(1, chunks.compressed.item(at))),
+            for_filter,
+            for_output,
+            max_repetition,
+            ordinal,
+            offset,
+            size,
+            first,
+            stop,
+            total,
+        )
+
+    def _pages(self, first_row: Int64s, repeated: bool) -> tuple[Int64s, Int64s, Int64s, slice | Int64s]:
+        for starts, same, found in self._found:
+            if starts is first_row and same is repeated:
+                return found
+        rows = self._rows.grown() if repeated else self._rows  # as `LeafReads.reach` has it
+        found = pages_holding(first_row, rows, self._num_rows)
+        if len(self._found) < _MOST_SHAPES:
+            self._found.append((first_row, repeated, found))
+        return found
+
+
+def pages_holding(
+    first_row: Int64s, rows: RowSelection, num_rows: int
+) -> tuple[Int64s, Int64s, Int64s, slice | Int64s]:
+    """The pages that hold some rows: ordinals, first rows, stop rows, and their places among those that start at `first_row`."""
+    keep = rows.units(first_row, num_rows)
+    if not isinstance(keep, slice):
+        return keep, first_row[keep], np.append(first_row[1:], num_rows)[keep], keep
+    lo, hi = keep.start, keep.stop
+    if hi < len(first_row):
+        stop = first_row[lo + 1 : hi + 1]
+    else:
+        stop = np.empty(hi - lo, np.int64)
+        stop[:-1] = first_row[lo + 1 :]
+        stop[-1:] = num_rows
+    return np.arange(lo, hi), first_row[keep], stop, keep
+
+
+def _dictionary_pages(chunks: ChunkTable, at: tuple[int, int]) -> int:
+    counted = int(chunks.dictionary_pages[at])
+    if counted >= 0:
+        return counted
+    return -1 if int(chunks.encodings[at]) & DICTIONARY_ENCODINGS else 0

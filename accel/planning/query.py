@@ -13,11 +13,10 @@ import pyarrow as pa
 from accel.arrays import make_scalar
 from accel.errors import AccelError, SchemaMismatchError
 from accel.format.model import ParquetSchema
-from accel.planning.instants import indexed_as_read, zoned_schema
-from accel.planning.projection import field_leaves, path_leaves
+from accel.planning.projection import field_leaves, indexed_as_read, path_leaves, zoned_schema
 
 if TYPE_CHECKING:
-    from accel.predicate.bind import Bound, KnownKeys
+    from accel.predicate.bind import Bound, KeyCache
     from accel.predicate.expr import Expr
 
 __all__ = ["FileQuery", "Question", "compile_query", "constant_fields", "with_partition"]
@@ -77,18 +76,18 @@ class _Compiled:
     def __init__(self) -> None:
         self.bound: Bound | None = None
         """The predicate, bound to the data set's own schema."""
-        self.keys: KnownKeys = {}
+        self.keys: KeyCache = {}
         """Of the predicate's lists, which may be long."""
         self._found: dict[int, tuple[ParquetSchema, pa.Schema, FileQuery]] = {}
         self._pickled: tuple[Bound, bytes] | None = None
         self._mark: tuple[int | None] | None = None
 
     def get(self, file_schema: ParquetSchema, arrow_schema: pa.Schema) -> FileQuery | None:
-        known = self._found.get(id(file_schema))
+        found = self._found.get(id(file_schema))
         # Arrow schemas of one Parquet schema mostly differ in their metadata only, if at all.
-        if known is None or not (known[1] is arrow_schema or known[1].equals(arrow_schema)):
+        if found is None or not (found[1] is arrow_schema or found[1].equals(arrow_schema)):
             return None
-        return known[2]
+        return found[2]
 
     def put(self, file_schema: ParquetSchema, arrow_schema: pa.Schema, query: FileQuery) -> None:
         if len(self._found) >= _MOST_COMPILED:
@@ -219,8 +218,7 @@ def _check_filter(
 ) -> None:
     """Raise SchemaMismatchError where a column of the predicate could not come out: what is counted by the file's own
     type, beside which a literal may mean another thing, is not what a table would hold."""
-    from accel.planning.conform import check_paths
-    from accel.planning.variants import check_variants
+    from accel.planning.conform import check_paths, check_variants
 
     bound = question.compiled.bound
     if bound is None:
@@ -239,10 +237,10 @@ def _bind(
 
     schema, keys = question.schema, question.compiled.keys
     if file is None:
-        return bind(where, schema, known=keys), {}
-    from accel.planning.overlay import conformed_columns, overlay
+        return bind(where, schema, key_cache=keys), {}
+    from accel.planning.conform import conformed_columns, overlay
 
-    bound = bind(where, overlay(schema, file), meant=schema, known=keys)
+    bound = bind(where, overlay(schema, file), query_schema=schema, key_cache=keys)
     return bound, conformed_columns(bound, schema, file=file)
 
 
@@ -281,8 +279,7 @@ def _compile_result(
     # Most files have the data set's columns, all of them and of its types.
     same = arrow_schema.equals(question.schema)
     if not same:
-        from accel.planning.conform import check_schema
-        from accel.planning.variants import check_variants
+        from accel.planning.conform import check_schema, check_variants
 
         have = pa.schema(named)
         check_variants(have, question.schema, names=question.output.names, url=url)

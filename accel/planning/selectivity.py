@@ -1,20 +1,20 @@
-"""How many rows a predicate is expected to leave: a guess, for choosing how to read, never for what.
-
-From embedded sketches where a column has one, else from chunk statistics and rules of thumb. Nothing here may drop
-a row; a wrong guess costs a round trip, or bytes.
-"""
+"""How the values of a column lie in one row group, as far as its statistics tell: for guesses, never for a verdict."""
 
 from __future__ import annotations
 
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
+from accel.format.domain import Bounds, Domain
 from accel.indexes.question import question_of
 from accel.indexes.sketch import ParsedSketch
 from accel.planning.handle import FileHandle
 from accel.planning.query import FileQuery
-from accel.planning.spread import BELOW, EQUAL, Spread, place_of, spread_of
+from accel.planning.read_request import OnBadIndex
+from accel.planning.task import ScanTask
 from accel.predicate.atoms import (
     Against,
     AllOf,
@@ -32,7 +32,92 @@ from accel.predicate.atoms import (
     Truth,
 )
 
-__all__ = ["Selectivity"]
+if TYPE_CHECKING:
+    from accel.planning.handle import FileView
+
+__all__ = [
+    "BELOW",
+    "EQUAL",
+    "LEAST_LATE_BYTES",
+    "Guesses",
+    "Selectivity",
+    "Spread",
+    "guess_shares",
+    "late_bytes",
+    "place_of",
+    "spread_of",
+]
+
+EQUAL = 0.02
+"""The fraction of values that equal another, where nothing is known."""
+BELOW = 0.3
+"""The fraction of values on one side of another, where nothing is known."""
+# Of a text as much as orders it, as a number.
+_PLACE_BYTES = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """The values of one column in one row group, between two bounds."""
+
+    nulls: float
+    """The fraction of nulls."""
+    values: int
+    lower: float | None
+    upper: float | None
+    discrete: bool
+    """Values are whole numbers: a range holds no more distinct ones than it is wide."""
+
+    def equal(self) -> float:
+        """Of the values, those equal to a given one."""
+        if self.discrete and self.lower is not None and self.upper is not None:
+            width = self.upper - self.lower + 1
+            return 1.0 / max(1.0, min(width, self.values))
+        return EQUAL
+
+    def below(self, at: float) -> float:
+        """Of the values, those not above a point."""
+        lower, upper = self.lower, self.upper
+        if lower is None or upper is None or not math.isfinite(upper - lower):
+            return BELOW
+        if upper <= lower:
+            return 1.0 if at >= lower else 0.0
+        return min(1.0, max(0.0, (at - lower) / (upper - lower)))
+
+
+def spread_of(view: FileView, row_group: int, leaf: int | None) -> Spread:
+    """Return the spread of a leaf's chunk; without a leaf, or statistics in memory, one that holds for any column."""
+    rows = view.metadata.group_rows.item(row_group)
+    bounds = None if leaf is None else view.chunk_bounds.get(leaf)
+    if bounds is None:
+        return Spread(0.0, rows, None, None, False)
+    nulls = max(0, bounds.null_count.item(row_group))
+    return Spread(
+        nulls / max(1, rows),
+        rows - nulls,
+        _bound(bounds, bounds.lower, bounds.has_lower, row_group),
+        _bound(bounds, bounds.upper, bounds.has_upper, row_group),
+        bounds.domain is Domain.INTEGER or bounds.domain is Domain.BOOLEAN,
+    )
+
+
+def _bound(bounds: Bounds, values: Any, has_value: Any, row_group: int) -> float | None:
+    if bounds.domain is Domain.NONE or not has_value.item(row_group):
+        return None
+    return place_of(values.item(row_group))
+
+
+def place_of(value: Any) -> float | None:
+    """A native value on the number line, in the order of its domain; None where it has no place."""
+    if type(value) is float:
+        return value
+    if isinstance(value, bytes):
+        return float(int.from_bytes(value[:_PLACE_BYTES].ljust(_PLACE_BYTES, b"\0"), "big"))
+    try:
+        return float(value)
+    except (OverflowError, TypeError, ValueError):
+        return None
+
 
 # Rules of thumb, where nothing is known: the fraction of values that pass.
 _LIKE = 0.05
@@ -162,5 +247,53 @@ class _Guess:
             return _LIKE
         share = column.below(high) - column.below(low)
         # No more than a value, where the bounds lie apart in what is looked at of them.
-        apart = column.upper is not None and column.upper > column.lower
-        return max(share, 1.0 / max(1, column.values) if apart else column.equal())
+        distinct = column.upper is not None and column.upper > column.lower
+        return max(share, 1.0 / max(1, column.values) if distinct else column.equal())
+
+
+LEAST_LATE_BYTES = 256 << 10
+"""With less to leave out, a second round trip never pays."""
+
+
+def late_bytes(task: ScanTask) -> int:
+    """Bytes of the columns that only the result needs: what a second phase may leave out some of."""
+    if not task.needs_filter or not any(reads.for_filter for reads in task.reads):
+        return 0
+    return sum(reads.nbytes for reads in task.reads if not reads.for_filter)
+
+
+@dataclass(frozen=True, slots=True)
+class Guesses:
+    """The tasks of one file, with `share` set where it may matter."""
+
+    tasks: list[ScanTask]
+    guessed: list[ScanTask]
+    """Those of them that it was set for."""
+    sketched: bool
+    """A sketch had a say in it."""
+
+
+def guess_shares(
+    handle: FileHandle, query: FileQuery, *, tasks: list[ScanTask], on_bad_index: OnBadIndex
+) -> Guesses:
+    """Tell the tasks of one file how selective its filter is expected to be."""
+    open_to = [late_bytes(task) >= LEAST_LATE_BYTES for task in tasks]
+    if not any(open_to):
+        return Guesses(tasks, [], False)
+    # Seldom wanted: a lookup shall not pay for importing them.
+    from accel.planning.embedded import Sketches
+
+    sketches, selectivity = Sketches.of(handle, query, on_bad_index), Selectivity(handle, query)
+    out: list[ScanTask] = []
+    guessed: list[ScanTask] = []
+    for task, matters in zip(tasks, open_to, strict=True):
+        if matters:
+            share = selectivity.share(
+                task.row_group,
+                doubtful=task.rows.count - task.sure.count,
+                sketches={} if sketches is None else sketches.of_group(task.row_group),
+            )
+            task = ScanTask(task.file, task.row_group, task.num_rows, task.rows, task.sure, task.reads, share)
+            guessed.append(task)
+        out.append(task)
+    return Guesses(out, guessed, sketches is not None)

@@ -5,25 +5,24 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-import warnings
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
-from accel.cache.written import PART_BYTES, put_object
+from accel.cache.freshness import PART_BYTES, put_object
 from accel.errors import AccelError, ObjectChangedError, StoreError
 from accel.options import Options, check_options
-from accel.store import runtime
-from accel.store.calls import see
-from accel.store.clients import Connector
-from accel.store.local_target import copy_bytes, write_beside
+from accel.store import io_loop
+from accel.store.client import Connector
+from accel.store.local_store import copy_bytes, write_beside
 from accel.store.location import parse_url
 from accel.store.range_store import Writer, is_weak
+from accel.store.tasks import see
 from accel.store.threads import FILES
-from accel.writing.preparation import Made, prepare, report_on
-from accel.writing.report import EmbedProgress, EmbedReport
+from accel.writing.report import EmbedProgress, EmbedReport, warn_of_idle
 from accel.writing.source import LocalSource, RemoteSource, Source, open_local, open_remote
+from accel.writing.survey import Made, prepare, report_on
 from accel.writing.wanted import Indexes
 
 __all__ = ["embed", "embed_async"]
@@ -78,8 +77,7 @@ def embed(
     Warns
     -----
     UserWarning
-        The page index of the file is not believed, and is made anew; or an index rules nothing out. So says
-        `warnings` of the report, too.
+        An index rules nothing out. So says `warnings` of the report, too.
 
     Raises
     ------
@@ -117,8 +115,7 @@ def embed(
     # They may be credentials, and whoever shows a failure may show the variables of its frames.
     del src, dst, storage_options, store
     report = job.run()
-    for warning in report.warnings:
-        warnings.warn(warning, stacklevel=2)
+    warn_of_idle(report)
     return report
 
 
@@ -156,8 +153,7 @@ async def embed_async(
                 await asyncio.wait((work,))
         see(work)
         raise
-    for warning in report.warnings:
-        warnings.warn(warning, stacklevel=2)
+    warn_of_idle(report)
     return report
 
 
@@ -261,7 +257,7 @@ class _Job:
         if self.dst.scheme == "file":
             self._write_local(made, os.path.realpath("/" + self.dst.path), note)
         else:
-            runtime.run(self._write_object(made, note))
+            io_loop.run(self._write_object(made, note))
 
     def _write_local(self, made: Made, target: str, note: Callable[[int], None]) -> None:
         source, tail = made.original.source, made.tail

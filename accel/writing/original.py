@@ -112,6 +112,7 @@ Wanted = tuple[str, At, int, int]
 
 def _read_page_indexes(source: Source, metadata: FileMetadata, *, strict: bool) -> Original:
     original = Original(source, metadata, {}, {}, {})
+    unverified: list[IndexFormatError] = []
     for wanted in _batches(metadata):
         found = source.read([(start, end) for _, _, start, end in wanted])
         for (name, at, _, _), data in zip(wanted, found, strict=True):
@@ -123,7 +124,10 @@ def _read_page_indexes(source: Source, metadata: FileMetadata, *, strict: bool) 
                 error.within(f"row group {at[0]}, column {'.'.join(metadata.schema.leaves[at[1]].path)}")
                 if strict:
                     raise
-                original.warnings.append(str(error))
+                unverified.append(error)
+    if unverified:
+        more = f" (and of {len(unverified) - 1:,} more)" if len(unverified) > 1 else ""
+        original.warnings.append(f"{unverified[0]}: this page index{more} is made anew")
     mismatch = _first_mismatch(original)
     if mismatch is None:
         return original

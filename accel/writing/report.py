@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Iterable
 from dataclasses import dataclass
 
-__all__ = ["EmbedProgress", "EmbedReport", "EmbeddedIndex", "idle_warning"]
+__all__ = ["EmbedProgress", "EmbedReport", "EmbeddedIndex", "idle_warning", "idle_warnings", "warn_of_idle"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +49,26 @@ def idle_warning(of: str, *, count: int, idle: int, shortcoming: str | None) -> 
         return None
     where = "" if count == 1 else f" in {idle:,} of {count:,} row groups"
     return f"{of} rules nothing out{where}: {shortcoming}"
+
+
+def idle_warnings(path: str, indexes: Iterable[EmbeddedIndex]) -> list[str]:
+    """The same of all indexes of a file, which is named."""
+    found = [
+        idle_warning(
+            f"{path}: the {index.kind} index of {index.column}",
+            count=index.count,
+            idle=index.idle,
+            shortcoming=index.shortcoming,
+        )
+        for index in indexes
+    ]
+    return [warning for warning in found if warning is not None]
+
+
+def warn_of_idle(report: EmbedReport) -> None:
+    """Warn whoever called the caller of indexes that rule nothing out: they are not what was meant."""
+    for warning in idle_warnings(report.path, report.indexes):
+        warnings.warn(warning, stacklevel=3)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

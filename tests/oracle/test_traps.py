@@ -6,7 +6,6 @@ import io
 import itertools
 import math
 import struct
-import warnings
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -17,8 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import accel
-from accel.format.thrift import read_struct
-from accel.format.thrift_value import BINARY, I32, I64, LIST, STRUCT, Struct, ThriftList, write_struct
+from accel.format.thrift import BINARY, I32, I64, LIST, STRUCT, Struct, ThriftList, read_struct, write_struct
 from accel.testing import DictStore, Layout, write_file
 from tests.corrupt.anatomy import Anatomy
 
@@ -270,9 +268,7 @@ def test_every_row_and_no_other(name: str, indexes: dict[str, Any] | None, tmp_p
     if indexes is not None:
         path = tmp_path / NAME
         path.write_bytes(raw)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)  # that a page index is made anew
-            accel.embed(path, indexes=indexes)
+        accel.embed(path, indexes=indexes)
         raw = path.read_bytes()
     expected = rows()
     if name == "row groups out of order":

@@ -96,7 +96,7 @@ def small_parts() -> Iterator[None]:
         patch.setattr("accel.indexes.bitmap._MOST_PART", 3)
         patch.setattr("accel.indexes.bitmap._AT_ONCE", 7)
         patch.setattr("accel.indexes.bloom._part_count", lambda counts: 2)
-        patch.setattr("accel.planning.embedded_sources._SMALL", 64)
+        patch.setattr("accel.planning.embedded._SMALL", 64)
         yield
 
 

@@ -25,9 +25,8 @@ from accel.indexes.registry import ask
 from accel.predicate.atoms import column_atoms
 from accel.predicate.bind import bind
 from accel.predicate.evaluate import outcome
-from accel.predicate.evidence import Evidence
 from accel.predicate.expr import Column, Compare, Expr, InList, IsNull, Like, Literal, Not, Op
-from accel.predicate.prune import prune
+from accel.predicate.prune import Evidence, prune
 
 D = decimal.Decimal
 NAN, INF = math.nan, math.inf
@@ -238,7 +237,7 @@ def test_the_outcomes_of_every_row_are_allowed(name: str, level: Level) -> None:
                     return None
                 return ask(parsed, question, units=len(units), signature=signature_of(sort.type))
 
-            evidence = prune(bound, {}, len(units), witness=witness)
+            evidence = prune(bound, {}, len(units), index_evidence=witness)
             for at, rows in enumerate(units):
                 found = set(outcome(bound, {("c",): rows}, len(rows)).to_pylist())
                 allowed = {

@@ -13,8 +13,7 @@ import pytest
 from accel.decode import bare, snappy
 from accel.decode.bare import bare_chunk
 from accel.decode.verify import PageFacts, verify_chunk
-from accel.format.page_header import parse_page_header
-from accel.format.page_runs import walk_pages
+from accel.format.page_header import parse_page_header, walk_pages
 from accel.format.thrift import read_struct
 from tests.unit.decode.selected import open_metadata, whole_chunk
 

@@ -17,7 +17,7 @@ from accel.decode import columns, verify
 from accel.decode.chunks import ChunkPages
 from accel.decode.page_heads import LEAST_PAGES, read_lone, read_tables
 from accel.format.model import PageTable
-from accel.format.page_runs import walk_pages
+from accel.format.page_header import walk_pages
 from accel.format.thrift import FALSE, I32, STRUCT, TRUE, Struct, write_struct
 from accel.planning.selection import RowSelection
 from accel.ranges import Buffer

@@ -13,7 +13,7 @@ import pytest
 from accel.decode import apart, columns, picks
 from accel.decode.picks import PickedPages
 from accel.errors import ParquetFormatError
-from accel.format.thrift_value import encode_varint
+from accel.format.thrift import encode_varint
 from accel.planning.selection import RowSelection
 from tests.unit.decode.selected import assert_same, decode, truth
 

@@ -10,9 +10,8 @@ import pyarrow as pa
 import pytest
 
 import accel
-from accel.planning.answers import narrow_tasks
-from accel.planning.leftover import MEASURES_KEY, Leftover, left_tasks
-from accel.planning.measures import Aggregates, check_aggregates, resolve_aggregates
+from accel.planning.aggregates import Aggregates, check_aggregates, resolve_aggregates
+from accel.planning.metadata_answers import MEASURES_KEY, RemainingReads, narrow_tasks, remaining_tasks
 from accel.planning.selection import RowSelection
 from accel.planning.task import ScanTask
 from accel.testing import DictStore, Layout, table, write_file
@@ -49,11 +48,11 @@ def shape(tasks: list[ScanTask]) -> Iterator[tuple[Any, ...]]:
         yield task.file.query.output.names, spans(task.rows), spans(task.sure), pages
 
 
-def leftover(aggregates: Aggregates, **leaves: int) -> Leftover:
+def leftover(aggregates: Aggregates, **leaves: int) -> RemainingReads:
     ordinals = {
         aggregates.measures.index(m): leaves[m.path[0]] for m in aggregates.measures if m.path[0] in leaves
     }
-    return Leftover(aggregates, leaves=ordinals, by_rows=(), constants=(), absent=())
+    return RemainingReads(aggregates, leaves=ordinals, by_rows=(), constants=(), absent=())
 
 
 def test_without_metadata_rows_are_counted_and_the_rest_is_read() -> None:
@@ -73,7 +72,7 @@ def test_what_is_answered_is_not_read() -> None:
     answered = {0: RowSelection.of([(20, 50)]), 1: RowSelection.of([(30, 50)])}
     read = left.rows_to_read(task, answered, unknown=())
     assert {o: spans(rows) for o, rows in read.items()} == {0: [(10, 20)], 1: [(10, 30)]}
-    tasks = left_tasks(left, task, read=read)
+    tasks = remaining_tasks(left, task, read=read)
     assert sorted(shape(tasks)) == [
         (["x", "y"], [(10, 20)], [], {0: [1], 1: [1], 2: [1]}),
         (["y"], [(20, 30)], [(20, 30)], {2: [2]}),
@@ -101,7 +100,7 @@ def test_many_kinds_of_rows_are_read_together() -> None:
     asked = [("x", "sum"), ("x", "min")]
     aggregates = resolve(task, *asked)
     many = Aggregates(aggregates.asked, aggregates.measures * 12, aggregates.of, aggregates.schema)
-    left = Leftover(many, leaves=dict.fromkeys(range(12), 1), by_rows=(), constants=(), absent=())
+    left = RemainingReads(many, leaves=dict.fromkeys(range(12), 1), by_rows=(), constants=(), absent=())
     answered = {o: RowSelection.of([(10 * o, 100)]) for o in range(1, 10)}
     read = left.rows_to_read(task, answered, unknown=())
     assert {tuple(spans(rows)) for rows in read.values()} == {((0, ROWS),)}

@@ -6,10 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from accel.planning.neighbours import neighbours
 from accel.planning.pages import LeafReads
 from accel.planning.selection import RowSelection
-from accel.planning.task import ScanTask
+from accel.planning.task import ScanTask, adjacent_tasks
 from accel.ranges import ByteRange
 from tests.unit.planning.test_pages import ROWS, reads, whole
 
@@ -68,6 +67,6 @@ def chunk(start: int, nbytes: int) -> LeafReads:
     ],
 )
 def test_neighbours(tasks: list[ScanTask], found: list[int]) -> None:
-    together = list(neighbours(tasks))
+    together = list(adjacent_tasks(tasks))
     assert [len(some) for some in together] == found
     assert [one for some in together for one in some] == tasks

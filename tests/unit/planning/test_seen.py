@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from accel.planning.seen import Seen
+from accel.planning.two_phase import ObservedSelectivity
 
 
 def test_nothing_seen_is_the_guess() -> None:
-    assert Seen().share(0.25) == 0.25
+    assert ObservedSelectivity().share(0.25) == 0.25
 
 
 @pytest.mark.parametrize(
@@ -20,7 +20,7 @@ def test_nothing_seen_is_the_guess() -> None:
     ],
 )
 def test_what_was_seen_weighs_by_its_rows(tested: int, matched: int, guess: float, share: float) -> None:
-    seen = Seen()
+    seen = ObservedSelectivity()
     seen.add(tested=tested // 2, matched=matched // 2)
     seen.add(tested=tested - tested // 2, matched=matched - matched // 2)
     assert seen.share(guess) == pytest.approx(share)

@@ -9,10 +9,10 @@ import pyarrow as pa
 import pytest
 
 import accel
+from accel.format.page_header import walk_pages
 from accel.format.page_index import parse_offset_index
-from accel.format.page_runs import walk_pages
+from accel.planning.page_indexes import locate_pages, page_reads
 from accel.planning.selection import RowSelection
-from accel.planning.synthesis import locate_pages, page_reads
 from accel.ranges import ByteRange
 from accel.testing import DictStore, Layout, table, write_file
 from tests.support.file_steps import Bytes, split_rows

@@ -14,8 +14,7 @@ import pytest
 import accel
 from accel.errors import AccelError
 from accel.planning.task import ScanTask
-from accel.planning.task_schema import TASK_ARROW_SCHEMA, checksum_of
-from accel.planning.wire import decode_tasks, encode_tasks
+from accel.planning.task_arrow import TASK_ARROW_SCHEMA, checksum_of, decode_tasks, encode_tasks
 from accel.testing import DictStore, Layout, RecordingStore, table, write_file
 
 ROWS = 600
