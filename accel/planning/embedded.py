@@ -11,11 +11,10 @@ import numpy as np
 
 from accel.errors import IndexFormatError
 from accel.format.embedded import Entry, idx1_range, unpack_head, verify_blob, verify_head
-from accel.indexes.ask import ask, ask_all, guarded
 from accel.indexes.kind import IndexKind, Level, ParsedIndex, first_rows_of
 from accel.indexes.native import signature_of
 from accel.indexes.question import LeafOp, LeafQuestion, question_of
-from accel.indexes.registry import find_kind
+from accel.indexes.registry import ask, ask_all, find_kind, guarded
 from accel.indexes.sketch import ParsedSketch, Sketch
 from accel.planning.handle import FileHandle
 from accel.planning.index_evidence import IndexStatements, Statement
@@ -27,7 +26,7 @@ from accel.ranges import ByteRange, Kind, ReadKey, Stash, Want
 
 if TYPE_CHECKING:
     from accel.arrays import Int64s
-    from accel.indexes.capabilities import PartedIndex, PartedKind
+    from accel.indexes.kind import PartedIndex, PartedKind
 
 __all__ = [
     "Embedded",

@@ -20,11 +20,10 @@ from accel.format.bounds import chunk_extremes, page_extremes
 from accel.format.domain import Bounds, Domain
 from accel.format.embedded import Entry, verify_blob
 from accel.format.model import Physical, SchemaElement
-from accel.indexes.ask import guarded
 from accel.indexes.expressions import Expression, output_type
 from accel.indexes.kind import Level
 from accel.indexes.native import signature_of, tag_of
-from accel.indexes.registry import find_kind
+from accel.indexes.registry import find_kind, guarded
 from accel.planning.aggregates import Function, Measure, Tally
 from accel.planning.handle import FileHandle
 from accel.planning.page_indexes import index_want, take_page_indexes
@@ -35,7 +34,7 @@ from accel.ranges import ByteRange, Kind, ReadKey, Stash, Want
 
 if TYPE_CHECKING:
     from accel.arrays import Bools, Int64s
-    from accel.indexes.zone_stats import ZoneStats
+    from accel.indexes.zone_bounds import ZoneStats
 
 __all__ = [
     "LeafMeasure",

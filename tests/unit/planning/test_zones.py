@@ -12,7 +12,7 @@ import pytest
 
 from accel.format.domain import Bounds, Domain
 from accel.format.model import Physical, Repetition, SchemaElement
-from accel.indexes.zone_stats import ZoneStats, unit_stats
+from accel.indexes.zone_bounds import ZoneStats, unit_stats
 from accel.planning.aggregates import Function, Tally
 from accel.planning.zones import Zones, zones_of_bounds, zones_of_stats
 
